@@ -12,6 +12,8 @@ pub struct RecordingSettings {
     pub always: bool,
     /// `addDateTimeToMp4FileName`.
     pub dated: bool,
+    /// `subFolder`: as [`Self::folder`], where what is live is played from.
+    pub shared_folder: String,
     /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the stream.
     pub folder: String,
     /// `record.max_streams`: streams that are recorded at a time.
@@ -34,6 +36,7 @@ pub(super) fn recording(values: &Values) -> Result<RecordingSettings, Error> {
         always: values.boolean("mp4MuxingEnabled")?,
         dated: values.boolean("addDateTimeToMp4FileName")?,
         folder: if own.is_empty() || own == "null" { shared } else { own }.to_owned(),
+        shared_folder: shared.to_owned(),
         streams_max: limit("record.max_streams", 1_000_000)?.and_then(|value| usize::try_from(value).ok()),
         file_ms_max: limit("record.max_duration", 86_400)?.map(|seconds| seconds.saturating_mul(1000)),
         file_bytes_max: limit("record.max_file_bytes", 1 << 50)?,

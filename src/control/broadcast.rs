@@ -370,6 +370,18 @@ impl Broadcast {
         claims && !self.is_virtual && now.saturating_sub(self.update_time) >= STALE_MS
     }
 
+    /// Settings of HLS that are the broadcast's own, by their keys in the application.
+    #[must_use]
+    pub fn hls_overrides(&self) -> Vec<(&'static str, String)> {
+        let Some(own) = &self.hls_parameters else { return Vec::new() };
+        let values = [
+            ("hlsTime", &own.hls_time),
+            ("hlsListSize", &own.hls_list_size),
+            ("hlsPlayListType", &own.hls_play_list_type),
+        ];
+        values.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
+    }
+
     /// Recomputes `anyone_watching`.
     pub const fn recount(&mut self) {
         self.anyone_watching = self.hls_viewer_count != 0

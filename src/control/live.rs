@@ -13,7 +13,7 @@ use media::Position;
 use crate::auth::access::Params;
 use crate::auth::network;
 use crate::config::AppSettings;
-use crate::mail::{PublishRequest, Report, SourceFigures, ViewerCounts};
+use crate::mail::{PublishRequest, Report, SourceFigures, StreamDetails, ViewerCounts};
 use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// Whether a publisher is there.
@@ -56,8 +56,8 @@ impl Source {
 pub(super) struct Told {
     /// Hooks: that it is live.
     pub(super) announced: bool,
-    /// Workers: to tell of its viewers.
-    pub(super) viewers: bool,
+    /// Workers: what its record says.
+    pub(super) details: StreamDetails,
 }
 
 /// The totals that publishers have sent.
@@ -104,12 +104,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(
-        now: Now,
-        request: &PublishRequest,
-        settings: Arc<AppSettings>,
-        tells_viewers: bool,
-    ) -> Self {
+    pub(super) fn new(now: Now, request: &PublishRequest, settings: Arc<AppSettings>) -> Self {
         Self {
             key: request.key.clone(),
             settings,
@@ -119,7 +114,7 @@ impl Live {
             silent_ms: 0,
             via: request.via.clone(),
             params: request.params.clone(),
-            told: Told { announced: false, viewers: tells_viewers },
+            told: Told { announced: false, details: StreamDetails::default() },
             pushes: Vec::new(),
             received: Received::default(),
             granted: Granted { at: now.mono, from: Position::default() },
@@ -378,7 +373,7 @@ mod tests {
             let now = Now { mono: self.began, wall_ms: 0 };
             match self.below(8) {
                 0..=2 => {
-                    let live = Live::new(now, &self.request(), self.settings.clone(), false);
+                    let live = Live::new(now, &self.request(), self.settings.clone());
                     self.registry.insert(live);
                 }
                 3 => {

@@ -9,7 +9,9 @@ use media::Position;
 
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
-use crate::mail::{Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker};
+use crate::mail::{
+    Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamDetails, StreamEnd, ToWorker,
+};
 use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
@@ -64,11 +66,15 @@ impl Control {
     ) -> Grant {
         let key = request.key.clone();
         tracing::info!(%key, protocol = request.ingest.name, peer = %request.peer, "stream started");
-        let live = Live::new(now, &request, settings.clone(), self.hook_url(&key).is_some());
+        let live = Live::new(now, &request, settings.clone());
         let stream = self.registry.insert(live);
         self.forget_idle(&key);
         self.record_started(now, &request);
         self.publisher_came(now, &request);
+        let details = self.details_of(&key);
+        if let Some(live) = self.registry.get_mut(&stream) {
+            live.told.details = details;
+        }
         self.post_stream_up(stream);
         self.reconcile_pushes(now, &key);
         self.reconcile_recording(now, &key);
@@ -139,11 +145,11 @@ impl Control {
         let Some(live) = self.registry.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
         let Source { worker: source, ingest, .. } = *live.source();
-        let tell_viewers = live.told.viewers;
+        let details = live.told.details.clone();
         let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
         for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
-            let (key, settings) = (key.clone(), settings.clone());
-            let up = ToWorker::StreamUp { stream, key, source, ingest, tell_viewers, settings };
+            let (key, settings, details) = (key.clone(), settings.clone(), details.clone());
+            let up = ToWorker::StreamUp { stream, key, source, ingest, details, settings };
             self.post(worker, up);
         }
     }
@@ -285,12 +291,26 @@ impl Control {
         }
     }
 
-    /// Workers tell of the viewers of a stream from now on, or no more.
+    /// What workers have to know of a stream's record.
+    pub(super) fn details_of(&self, key: &StreamKey) -> StreamDetails {
+        let tell_viewers = self.hook_url(key).is_some();
+        let Some(record) = self.records.get(key) else {
+            return StreamDetails { tell_viewers, ..StreamDetails::default() };
+        };
+        StreamDetails {
+            tell_viewers,
+            limits_polled: record.hls_viewer_limit >= 0 || record.dash_viewer_limit >= 0,
+            folder: self.polled_folder(key),
+            overrides: record.hls_overrides(),
+        }
+    }
+
+    /// Workers hear of what has changed in the record of a stream.
     pub(super) fn review_viewers(&mut self, key: &StreamKey) {
-        let wanted = self.hook_url(key).is_some();
+        let details = self.details_of(key);
         let Some(stream) = self.stream_of(key) else { return };
         let Some(live) = self.registry.get_mut(&stream) else { return };
-        if std::mem::replace(&mut live.told.viewers, wanted) != wanted {
+        if std::mem::replace(&mut live.told.details, details.clone()) != details {
             self.post_stream_up(stream);
         }
     }

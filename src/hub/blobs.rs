@@ -2,7 +2,6 @@
 //! are answered from memory. Bounded in bytes and number, the oldest goes first; a stream's go with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::mail::Blob;
@@ -111,9 +110,21 @@ impl Blobs {
         self.bytes = self.bytes.saturating_add(blob.bytes.len());
         self.names.entry(Arc::clone(&blob.app)).or_default().insert(Arc::clone(&blob.name), number);
         let stream = blob.stream;
+        for name in &blob.forgets {
+            self.forget(&blob.app, name, stream);
+        }
         self.blobs.insert(number, blob);
         self.evict(stream);
         Published::Stored
+    }
+
+    /// A blob of the stream that nobody needs any more.
+    fn forget(&mut self, app: &str, name: &str, stream: StreamId) {
+        let number = self.number(app, name);
+        let is_own = |number: &u64| self.blobs.get(number).is_some_and(|blob| blob.stream == stream);
+        if let Some(number) = number.filter(is_own) {
+            self.remove(number);
+        }
     }
 
     /// The blob of a name.
@@ -134,20 +145,13 @@ impl Blobs {
         held.map(|held| held.retired = true).is_some()
     }
 
-    /// Blobs of streams that are over go, whose names begin so and are among those wanted.
-    pub fn forget_retired(&mut self, app: &str, prefix: &str, wanted: impl Fn(&str) -> bool) {
-        let names = self.names.get(app).into_iter().flat_map(|names| {
-            let from = (Bound::Included(prefix), Bound::Unbounded);
-            names.range::<str, _>(from).take_while(|(name, _)| name.starts_with(prefix))
-        });
-        let is_retired = |number: &u64| {
-            let stream = self.blobs.get(number).and_then(|blob| self.streams.get(&blob.stream));
-            stream.is_some_and(|held| held.retired)
+    /// Blobs of streams that are over go, those of an application that are wanted by their names.
+    pub fn forget_retired(&mut self, app: &str, wanted: impl Fn(&str) -> bool) {
+        let retired = self.streams.values().filter(|held| held.retired);
+        let is_wanted = |number: &&u64| {
+            self.blobs.get(number).is_some_and(|blob| &*blob.app == app && wanted(&blob.name))
         };
-        let gone: Vec<u64> = names
-            .filter(|(name, number)| wanted(name) && is_retired(number))
-            .map(|(_, number)| *number)
-            .collect();
+        let gone: Vec<u64> = retired.flat_map(|held| held.order.iter()).filter(is_wanted).copied().collect();
         gone.into_iter().for_each(|number| self.remove(number));
     }
 
@@ -206,6 +210,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::mail::Progress;
 
     const A: StreamId = StreamId(1);
     const B: StreamId = StreamId(2);
@@ -213,7 +218,19 @@ mod tests {
     fn blob(stream: StreamId, name: &str, version: u64, len: usize) -> Arc<Blob> {
         let (app, name, bytes) = ("live".into(), name.into(), Bytes::from(vec![0; len]));
         let (content_type, cache_control, viewers) = ("video/mp2t", "no-cache", None);
-        Arc::new(Blob { stream, app, name, version, content_type, cache_control, viewers, bytes })
+        let (progress, forgets) = (Progress::default(), Vec::new());
+        Arc::new(Blob {
+            stream,
+            app,
+            name,
+            version,
+            content_type,
+            cache_control,
+            viewers,
+            progress,
+            forgets,
+            bytes,
+        })
     }
 
     fn store() -> Blobs {
@@ -276,11 +293,11 @@ mod tests {
             store.publish(blob(stream, name, 0, 1));
         }
         let all = |store: &Blobs| ["a1", "a2", "a3", "b1"].map(|name| store.get("live", name).is_some());
-        store.forget_retired("live", "a", |_| true);
+        store.forget_retired("live", |_| true);
         assert_eq!(all(&store), [true; 4], "neither is over");
         store.retire(A);
-        store.forget_retired("other", "a", |_| true);
-        store.forget_retired("live", "a", |name| name != "a2");
+        store.forget_retired("other", |_| true);
+        store.forget_retired("live", |name| name == "a1" || name == "a3");
         assert_eq!(all(&store), [false, true, true, true]);
     }
 }

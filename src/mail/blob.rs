@@ -11,6 +11,21 @@ use crate::types::StreamId;
 /// Bytes that one producer may have on their way to other workers.
 pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
 
+/// How far something that grows has come, such as a playlist: the first segment that is not whole, and the first of its parts that
+/// is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Progress {
+    /// The number of the segment.
+    pub segment: u64,
+    /// The number of the part, from 0.
+    pub part: u32,
+}
+
+impl Progress {
+    /// Nothing more comes.
+    pub const ENDED: Self = Self { segment: u64::MAX, part: u32::MAX };
+}
+
 /// A version of a named thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
@@ -28,6 +43,10 @@ pub struct Blob {
     pub cache_control: &'static str,
     /// The protocol that its readers are counted under as viewers; `None`: they are not.
     pub viewers: Option<&'static str>,
+    /// How far it has come, of what grows.
+    pub progress: Progress,
+    /// Names of blobs of the stream that nobody needs any more.
+    pub forgets: Vec<String>,
     /// The content.
     pub bytes: Bytes,
 }
@@ -92,6 +111,8 @@ mod tests {
                 content_type,
                 cache_control,
                 viewers: None,
+                progress: Progress::default(),
+                forgets: Vec::new(),
                 bytes,
             })
         };

@@ -6,6 +6,7 @@
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod blob;
+mod details;
 mod message;
 mod outbound;
 mod play;
@@ -15,7 +16,8 @@ mod push;
 mod recording;
 mod report;
 
-pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit};
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progress};
+pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
@@ -84,7 +86,7 @@ pub enum ToControl {
     },
     /// The first unit of a publisher that was granted.
     SourceStarted(StreamId),
-    /// A viewer asks; answered by [`ToWorker::PlayVerdict`].
+    /// A viewer asks; answered by [`ToWorker::PlayVerdict`], or [`ToWorker::Pass`] where it watches by separate requests.
     Play(Box<PlayRequest>),
     /// A viewer is served.
     PlayStarted {
@@ -193,8 +195,8 @@ pub enum ToWorker {
         source: WorkerId,
         /// The ingest of the stream.
         ingest: Ingest,
-        /// Control wants to know who plays it.
-        tell_viewers: bool,
+        /// What its record says.
+        details: StreamDetails,
         /// Settings of the application.
         settings: Arc<AppSettings>,
     },
@@ -213,6 +215,13 @@ pub enum ToWorker {
         handle: Handle,
         /// Yes or no.
         verdict: Result<Box<Grant>, Refusal>,
+    },
+    /// Verdict on a request of a viewer that watches by separate ones.
+    Pass {
+        /// Who asked.
+        conn: ConnId,
+        /// Yes or no.
+        verdict: Result<(), NoSubscription>,
     },
     /// Verdict on a request to play.
     PlayVerdict {

@@ -20,6 +20,8 @@ pub struct PlayRequest {
     pub params: Params,
     /// The page that asks, when a browser says so.
     pub origin: String,
+    /// Who asks, where each request is one of its own: once let in, this viewer is let in again for some time.
+    pub polled: Option<String>,
 }
 
 /// Why a subscription was refused.

@@ -47,13 +47,14 @@ use crate::mail::Message;
 use crate::stats::Figures;
 use crate::types::{ConnId, Now, SessionRef};
 pub use format::{Format, FormatKind, asked_selection};
+pub use http::VOD;
 pub(crate) use pull::AHEAD_MAX;
 pub use pull::Patience;
 pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
-    About, BLOB_WAIT, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId,
-    PlayAsk, PublishAsk, Reply, Session, Shared, To, UnitSink, WantedBlob, Watched,
+    About, BLOB_WAIT, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, PassAsk, PathEvent,
+    PathId, PlayAsk, PublishAsk, Reply, Session, Shared, To, UnitSink, WantedBlob, Watched,
 };
 
 /// An outgoing connection that is not there by then is given up.

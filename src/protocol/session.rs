@@ -22,8 +22,8 @@ use crate::auth::access::Params;
 use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
-    Blob, Departure, Grant, Message, NextServer, NoSubscription, PullState, PushState, RecordingNews,
-    Refusal, SessionSettings, StreamEnd,
+    Blob, Departure, Grant, Message, NextServer, NoSubscription, Progress, PullState, PushState,
+    RecordingNews, Refusal, SessionSettings, StreamEnd,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
@@ -78,8 +78,27 @@ pub struct Watched {
     pub stream: StreamId,
     /// The protocol, as viewers are counted.
     pub protocol: &'static str,
-    /// The identity of the viewer; `None`: its address.
-    pub viewer: Option<String>,
+    /// The identity of the viewer.
+    pub viewer: String,
+    /// What it was known by before it had this one.
+    pub former: Option<String>,
+}
+
+/// A request of somebody who watches by one request after the other, before it is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassAsk {
+    /// The stream, where that is known.
+    pub stream: Option<StreamId>,
+    /// The application, and the id of the stream, or the name of the file.
+    pub key: StreamKey,
+    /// The protocol, as viewers are counted.
+    pub protocol: &'static str,
+    /// The identity of the viewer.
+    pub viewer: String,
+    /// Parameters of the request.
+    pub params: Params,
+    /// The page that asks, when a browser says so.
+    pub origin: String,
 }
 
 /// How long a request waits for a blob that is being made: longer than the first segment takes with most encoders.
@@ -92,8 +111,10 @@ pub struct WantedBlob {
     pub key: StreamKey,
     /// The path below the application's `streams`.
     pub name: String,
-    /// The kind of sink that makes it.
-    pub sink: &'static str,
+    /// How far it has to be.
+    pub progress: Progress,
+    /// The kind of sink that makes it, when the request begins one.
+    pub sink: Option<&'static str>,
 }
 
 /// Names a network path of a session; the session chooses it.
@@ -224,9 +245,11 @@ pub enum Event {
     Await(StreamKey),
     /// Publishes a blob of the stream that it was ordered for.
     Blob(Box<Blob>),
-    /// Wants to hear when a blob of a live stream is there, and has it made: [`Reply::Blob`], once, at the latest after
-    /// [`BLOB_WAIT`].
+    /// Wants to hear when a blob of a live stream is there, and as far as it has to be; a sink may have to make it: [`Reply::Blob`],
+    /// once, at the latest after [`BLOB_WAIT`].
     AwaitBlob(WantedBlob),
+    /// Asks whether a viewer may have what it requests; answered by [`Reply::Pass`].
+    Pass(Box<PassAsk>),
     /// A request has shown that somebody watches a stream.
     Watched(Watched),
     /// Work that may block; answered by [`Reply::Job`].
@@ -344,6 +367,8 @@ pub enum Reply<'a> {
     Rest(crate::http::Response),
     /// The answer to [`Event::AwaitBlob`]: it is there, or will not be.
     Blob,
+    /// The answer to [`Event::Pass`].
+    Pass(Result<(), NoSubscription>),
     /// The answer to [`Event::Job`].
     Job(JobDone),
     /// The answer to [`Event::Spawn`]; `None`: there are too many.
@@ -388,6 +413,7 @@ impl Reply<'_> {
             | Self::Message { .. }
             | Self::SessionEnded(_)
             | Self::Blob
+            | Self::Pass(_)
             | Self::Carries
             | Self::Uncarried => None,
         }

@@ -146,6 +146,7 @@ impl Worker {
             }
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
+            Event::Pass(ask) => self.ask_pass(id, *ask),
             Event::Recording(news) => self.recording_news(id, news),
             Event::Spawn { child, session } => self.spawn(id, child, session),
             Event::SpawnAt { child, port, what, outlives } => {
@@ -241,6 +242,8 @@ impl Worker {
         if conn.awaits > 0 {
             self.end_awaits(id);
         }
+        self.polled.end_wait(id);
+        self.polled.passes.forget(id);
         match conn.purpose {
             Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
             Purpose::Push { push, attempt, .. } => {

@@ -116,6 +116,14 @@ impl Ledger {
         Renewed::New
     }
 
+    /// A viewer has another name now.
+    pub fn end_viewer(&mut self, (stream, protocol, viewer): (StreamId, &'static str, &str)) {
+        let key = Key { stream, protocol, viewer: Arc::from(viewer) };
+        if let Some(number) = self.index.get(&key).copied() {
+            self.end(number);
+        }
+    }
+
     /// Ends what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..EXPIRED_MAX {

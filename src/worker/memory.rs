@@ -81,6 +81,7 @@ mod tests {
     use super::*;
     use crate::config::AppSettings;
     use crate::hub::Entry;
+    use crate::mail::StreamDetails;
     use crate::mail::ToWorker;
     use crate::types::{Ingest, Now, StreamKey, WorkerId};
 
@@ -111,7 +112,7 @@ mod tests {
                 key,
                 source,
                 ingest: Ingest::PULL,
-                tell_viewers: false,
+                details: StreamDetails::default(),
                 settings,
             };
             self.worker.handle_mail(self.now, up);

@@ -34,6 +34,7 @@ mod figures;
 pub mod leases;
 mod memory;
 mod orders;
+mod passes;
 mod polled;
 mod publications;
 mod slab;

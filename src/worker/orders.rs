@@ -220,7 +220,8 @@ impl Worker {
     ) -> Option<ConnId> {
         let live = self.live.streams.get(&stream)?;
         let (key, settings) = (live.key.clone(), Arc::clone(&live.settings));
-        let order = SinkOrder { stream, key, settings, recording };
+        let details = self.live.details.get(&stream).cloned().unwrap_or_default();
+        let order = SinkOrder { stream, key, settings, details, recording };
         let seed = self.session_seed();
         let session = (kind.begin)(self.now, &order, seed);
         self.insert_inner(session, purpose)

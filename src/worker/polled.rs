@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::deadlines::Timer;
-use super::leases::{LEASE, Ledger};
+use super::leases::{LEASE, Ledger, Renewed};
+use super::passes::Passes;
 use super::{Output, Worker};
 use crate::hub::{Blobs, Published};
-use crate::mail::{Blob, BlobMail, BlobsInTransit, ToControl, ToWorker};
+use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, ToControl, ToWorker};
 use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey};
 
@@ -25,12 +26,14 @@ pub(super) struct Polled {
     pub(super) blobs: Blobs,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
+    pub(super) passes: Passes,
     /// Streams that are over and have blobs, and when those go.
-    ended: VecDeque<(Instant, StreamId)>,
-    /// Who waits for a blob.
-    waiting: BTreeMap<BlobName, BTreeSet<ConnId>>,
-    /// When they are answered at the latest.
-    waits: VecDeque<(Instant, BlobName, ConnId)>,
+    ended: VecDeque<(Instant, StreamId, StreamKey)>,
+    /// Who waits for a blob, and how far it has to be.
+    waiting: BTreeMap<BlobName, BTreeSet<(Progress, ConnId)>>,
+    /// The same by who waits, with when they are answered at the latest; and by that time.
+    waits: BTreeMap<ConnId, (Instant, BlobName, Progress)>,
+    due: BTreeSet<(Instant, ConnId)>,
     /// Sinks that begin with their streams, which viewers start.
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that were begun here.
@@ -39,9 +42,32 @@ pub(super) struct Polled {
     armed: Option<Instant>,
 }
 
-#[cfg(test)]
 impl Polled {
+    /// A connection waits no more. False when it did not.
+    pub(super) fn end_wait(&mut self, conn: ConnId) -> bool {
+        let Some((until, name, progress)) = self.waits.remove(&conn) else { return false };
+        self.due.remove(&(until, conn));
+        if let Some(waiting) = self.waiting.get_mut(&name) {
+            waiting.remove(&(progress, conn));
+            if waiting.is_empty() {
+                self.waiting.remove(&name);
+            }
+        }
+        if self.waiting.is_empty() {
+            self.sinks_to_come.clear();
+        }
+        true
+    }
+
+    fn begin_wait(&mut self, until: Instant, conn: ConnId, name: BlobName, progress: Progress) {
+        self.end_wait(conn);
+        self.due.insert((until, conn));
+        self.waiting.entry(name.clone()).or_default().insert((progress, conn));
+        self.waits.insert(conn, (until, name, progress));
+    }
+
     /// Blobs that are waited for.
+    #[cfg(test)]
     pub(super) fn awaited(&self) -> usize {
         self.waiting.len()
     }
@@ -73,12 +99,20 @@ impl Worker {
         }
         let published = self.polled.blobs.publish(Arc::clone(blob));
         if published == Published::Stored {
-            let name = (Arc::clone(&blob.app), Arc::clone(&blob.name));
-            for conn in self.polled.waiting.remove(&name).unwrap_or_default() {
-                self.answer_waiting(conn);
-            }
+            self.answer_waiting_for(blob);
         }
         published
+    }
+
+    fn answer_waiting_for(&mut self, blob: &Blob) {
+        let name = (Arc::clone(&blob.app), Arc::clone(&blob.name));
+        let Some(waiting) = self.polled.waiting.get(&name) else { return };
+        let is_content = |(progress, _): &&(Progress, ConnId)| *progress <= blob.progress;
+        let answered: Vec<ConnId> = waiting.iter().take_while(is_content).map(|(_, conn)| *conn).collect();
+        for conn in answered {
+            self.polled.end_wait(conn);
+            self.answer_waiting(conn);
+        }
     }
 
     // ---- requests that wait
@@ -88,19 +122,19 @@ impl Worker {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let stream = self.live.directory.get(&wanted.key).copied();
         let may_come = stream.is_some() || self.live.auto_start.contains(&wanted.key);
-        if !may_come || self.polled.blobs.get(&name.0, &name.1).is_some() {
+        let blob = self.polled.blobs.get(&name.0, &name.1);
+        if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return self.answer_waiting(id);
         }
-        let until = self.now.mono + BLOB_WAIT;
-        self.polled.waits.push_back((until, name.clone(), id));
-        let others = self.polled.waiting.entry(name).or_default();
-        let is_first = others.is_empty();
-        others.insert(id);
-        if let Some(stream) = stream.filter(|_| is_first) {
-            self.order_sink(wanted.sink, stream);
-        } else if stream.is_none() {
-            self.polled.sinks_to_come.entry(wanted.key.clone()).or_default().insert(wanted.sink);
-            self.tell(ToControl::Wanted(wanted.key.clone()));
+        let is_first = !self.polled.waiting.contains_key(&name);
+        self.polled.begin_wait(self.now.mono + BLOB_WAIT, id, name, wanted.progress);
+        match (stream, wanted.sink) {
+            (Some(stream), Some(sink)) if is_first => self.order_sink(sink, stream),
+            (None, Some(sink)) => {
+                self.polled.sinks_to_come.entry(wanted.key.clone()).or_default().insert(sink);
+                self.tell(ToControl::Wanted(wanted.key.clone()));
+            }
+            (Some(_), _) | (None, None) => {}
         }
         self.arm_polled();
     }
@@ -122,7 +156,7 @@ impl Worker {
     pub(super) fn begin_awaited_sinks(&mut self, key: &StreamKey, stream: StreamId) {
         if let Some(settings) = self.live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
             let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| id == &*key.id);
-            self.polled.blobs.forget_retired(&key.app, &key.id, begins);
+            self.polled.blobs.forget_retired(&key.app, begins);
         }
         for kind in self.polled.sinks_to_come.remove(key).unwrap_or_default() {
             self.order_sink(kind, stream);
@@ -132,6 +166,13 @@ impl Worker {
     fn answer_waiting(&mut self, id: ConnId) {
         self.reply(id, Reply::Blob);
         self.touch(id);
+    }
+
+    /// The key of a stream that is live, or was and can still be fetched.
+    pub(super) fn key_of_polled(&self, stream: StreamId) -> Option<StreamKey> {
+        let live = self.live.streams.get(&stream).map(|live| &live.key);
+        let over = || self.polled.ended.iter().find(|(_, of, _)| *of == stream).map(|(_, _, key)| key);
+        live.or_else(over).cloned()
     }
 
     /// Whether a sink of a stream is begun for the first time here.
@@ -148,9 +189,12 @@ impl Worker {
             return;
         };
         let address = conn.client().ip();
-        let by_address = address.to_string();
-        let viewer = watched.viewer.as_deref().unwrap_or(&by_address);
-        self.polled.leases.renew(self.now.mono, (watched.stream, watched.protocol, viewer), address, LEASE);
+        let (stream, protocol) = (watched.stream, watched.protocol);
+        let leases = &mut self.polled.leases;
+        let renewed = leases.renew(self.now.mono, (stream, protocol, &watched.viewer), address, LEASE);
+        if let Some(former) = watched.former.as_deref().filter(|_| renewed == Renewed::New) {
+            leases.end_viewer((stream, protocol, former));
+        }
         self.arm_polled();
     }
 
@@ -160,38 +204,31 @@ impl Worker {
         }
         let now = self.now.mono;
         self.polled.leases.handle_timeout(now);
-        while let Some((_, stream)) = self.polled.ended.pop_front_if(|(until, _)| *until <= now) {
+        while let Some((_, stream, _)) = self.polled.ended.pop_front_if(|(until, _, _)| *until <= now) {
             self.polled.blobs.end_stream(stream);
         }
-        while let Some((_, name, conn)) = self.polled.waits.pop_front_if(|(until, _, _)| *until <= now) {
-            let Some(waiting) = self.polled.waiting.get_mut(&name) else { continue };
-            let waits = waiting.remove(&conn);
-            if waiting.is_empty() {
-                self.polled.waiting.remove(&name);
-            }
-            if self.polled.waiting.is_empty() {
-                self.polled.sinks_to_come.clear();
-            }
-            if waits {
-                self.answer_waiting(conn);
-            }
+        while let Some((until, conn)) = self.polled.due.first().copied()
+            && until <= now
+        {
+            self.polled.end_wait(conn);
+            self.answer_waiting(conn);
         }
         self.arm_polled();
     }
 
     /// A stream is over. Its viewers have not seen its end yet.
-    pub(super) fn forget_polled(&mut self, stream: StreamId) {
+    pub(super) fn forget_polled(&mut self, stream: StreamId, key: &StreamKey) {
         self.polled.leases.end_stream(stream);
         self.polled.making.retain(|(of, _)| *of != stream);
         if self.polled.blobs.retire(stream) {
-            self.polled.ended.push_back((self.now.mono + LINGER, stream));
+            self.polled.ended.push_back((self.now.mono + LINGER, stream, key.clone()));
             self.arm_polled();
         }
     }
 
     fn arm_polled(&mut self) {
-        let ended = self.polled.ended.front().map(|(until, _)| *until);
-        let waits = self.polled.waits.front().map(|(until, _, _)| *until);
+        let ended = self.polled.ended.front().map(|(until, _, _)| *until);
+        let waits = self.polled.due.first().map(|(until, _)| *until);
         let due = [self.polled.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };
         // What could not be ended at once is ended in the next turn.

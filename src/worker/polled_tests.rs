@@ -8,7 +8,7 @@ use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::Published;
-use crate::mail::{Blob, StreamEnd};
+use crate::mail::{Blob, Progress, StreamDetails, StreamEnd};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -54,7 +54,14 @@ impl Pair {
         for worker in &mut self.workers {
             let (key, settings) = (StreamKey::new("live", "cam"), std::sync::Arc::clone(&settings));
             let (source, ingest) = (WorkerId(0), Ingest::PULL);
-            let mail = ToWorker::StreamUp { stream, key, source, ingest, tell_viewers: false, settings };
+            let mail = ToWorker::StreamUp {
+                stream,
+                key,
+                source,
+                ingest,
+                details: StreamDetails::default(),
+                settings,
+            };
             worker.handle_mail(self.now, mail);
         }
     }
@@ -79,7 +86,19 @@ impl Pair {
         let (app, name) = ("live".into(), name.into());
         let (content_type, cache_control, viewers) =
             ("application/vnd.apple.mpegurl", "no-cache", Some("hls"));
-        let blob = Blob { stream, app, name, version, content_type, cache_control, viewers, bytes };
+        let (progress, forgets) = (Progress::default(), Vec::new());
+        let blob = Blob {
+            stream,
+            app,
+            name,
+            version,
+            content_type,
+            cache_control,
+            viewers,
+            progress,
+            forgets,
+            bytes,
+        };
         let [first, second] = &mut self.workers;
         let published = first.publish_blob(self.now, blob);
         while let Some(output) = first.poll_output() {

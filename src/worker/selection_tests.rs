@@ -16,6 +16,7 @@ use super::tests::{Actor, STREAM, deliver};
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Pick, Selection};
+use crate::mail::StreamDetails;
 use crate::protocol::{Event, Format, PlayAsk};
 use crate::types::{Ingest, StreamKey};
 
@@ -88,8 +89,14 @@ impl Scene {
             worker.handle_mail(now, ToWorker::App(std::sync::Arc::clone(&settings)));
             let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL);
             let settings = std::sync::Arc::clone(&settings);
-            let up =
-                ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
+            let up = ToWorker::StreamUp {
+                stream: STREAM,
+                key,
+                source,
+                ingest,
+                details: StreamDetails::default(),
+                settings,
+            };
             worker.handle_mail(now, up);
             worker
         });

@@ -16,7 +16,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, JobDone, Outcome, Work};
-use crate::mail::{Message, StreamEnd};
+use crate::mail::{Message, StreamDetails, StreamEnd};
 use crate::protocol::{Event, Format, PlayAsk};
 use crate::types::{Ingest, StreamKey};
 
@@ -55,7 +55,14 @@ impl Rig {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
         let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(source), Ingest::PULL);
-        let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
+        let up = ToWorker::StreamUp {
+            stream: STREAM,
+            key,
+            source,
+            ingest,
+            details: StreamDetails::default(),
+            settings,
+        };
         worker.handle_mail(now, up);
         let publisher = deliver(&mut worker, now);
         if source != WorkerId(0) {
@@ -410,7 +417,14 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         let (key, ingest) = (StreamKey::new("live", "s"), Ingest::PULL);
         let source = WorkerId(1);
         let mail = if moves {
-            ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings }
+            ToWorker::StreamUp {
+                stream: STREAM,
+                key,
+                source,
+                ingest,
+                details: StreamDetails::default(),
+                settings,
+            }
         } else {
             ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped }
         };

@@ -11,7 +11,7 @@ use super::demand::Producer;
 use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
-use crate::mail::{StreamEnd, ToControl, ToWorker};
+use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::Reply;
 use crate::types::{ConnId, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
 
@@ -22,8 +22,8 @@ pub(super) struct Live {
     pub(super) directory: BTreeMap<StreamKey, StreamId>,
     /// Those that are published here.
     pub(super) sources: BTreeMap<StreamId, SourceCount>,
-    /// Streams whose viewers control wants to know.
-    pub(super) tell_viewers: BTreeSet<StreamId>,
+    /// What the record of each says.
+    pub(super) details: BTreeMap<StreamId, StreamDetails>,
     /// Streams that viewers start.
     pub(super) auto_start: BTreeSet<StreamKey>,
     /// Viewers who wait for theirs to be there.
@@ -34,6 +34,13 @@ pub(super) struct Live {
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// How many of those may be transcoded.
     pub(super) transcoders: Arc<TranscoderBudget>,
+}
+
+impl Live {
+    /// Whether control wants to know who plays a stream.
+    pub(super) fn tells_viewers(&self, stream: StreamId) -> bool {
+        self.details.get(&stream).is_some_and(|details| details.tell_viewers)
+    }
 }
 
 /// Counters of a publisher on this worker.
@@ -60,18 +67,15 @@ impl Worker {
             ToWorker::AppGone(name) => {
                 self.apps.remove(&name);
             }
-            ToWorker::StreamUp { stream, key, source, ingest, tell_viewers, settings } => {
-                if tell_viewers {
-                    self.live.tell_viewers.insert(stream);
-                } else {
-                    self.live.tell_viewers.remove(&stream);
-                }
+            ToWorker::StreamUp { stream, key, source, ingest, details, settings } => {
+                self.live.details.insert(stream, details);
                 let new = Stream::new(stream, key, source, ingest, settings);
                 self.stream_up(new);
             }
             ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
             ToWorker::Verdict { conn, handle, verdict } => self.publish_verdict(conn, handle, verdict),
             ToWorker::PlayVerdict { conn, handle, verdict } => self.play_verdict(conn, handle, verdict),
+            ToWorker::Pass { conn, verdict } => self.pass_verdict(conn, verdict),
             ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),
@@ -199,8 +203,8 @@ impl Worker {
         }
         let publisher = self.publisher(id);
         self.live.sources.remove(&id);
-        self.live.tell_viewers.remove(&id);
-        self.forget_polled(id);
+        self.live.details.remove(&id);
+        self.forget_polled(id, &stream.key);
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;

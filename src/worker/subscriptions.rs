@@ -37,7 +37,7 @@ impl Worker {
         let request = |ask: &PlayAsk| {
             let (egress, params) = (ask.format.key().name, ask.params.clone());
             let (key, origin) = (ask.key.clone(), ask.origin.clone());
-            Box::new(PlayRequest { session, key, egress, peer, params, origin })
+            Box::new(PlayRequest { session, key, egress, peer, params, origin, polled: None })
         };
         if checked {
             let request = request(&ask);
@@ -46,7 +46,7 @@ impl Worker {
             return;
         }
         let stream = self.serve(id, subscription, &ask);
-        if stream.as_ref().is_ok_and(|stream| self.live.tell_viewers.contains(stream)) {
+        if stream.as_ref().is_ok_and(|stream| self.live.tells_viewers(*stream)) {
             self.mark_told(id, subscription);
             self.tell(ToControl::PlayStarted { session, request: Some(request(&ask)) });
         }

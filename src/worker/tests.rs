@@ -14,7 +14,7 @@ use super::streams::SourceCount;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Credit, Entry, FormatKey, Package, Parts};
-use crate::mail::Departure;
+use crate::mail::{Departure, StreamDetails};
 use crate::protocol::{About, ByteStream, Demux, Event, Format, PlayAsk, Port, Remote, Route};
 use crate::stats::WorkerFigures;
 use crate::types::{Ingest, StreamKey, SubscriptionId};
@@ -145,7 +145,14 @@ impl Rig {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
         let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL);
-        let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
+        let up = ToWorker::StreamUp {
+            stream: STREAM,
+            key,
+            source,
+            ingest,
+            details: StreamDetails::default(),
+            settings,
+        };
         worker.handle_mail(now, up);
         Self { worker, now }
     }

@@ -1,14 +1,17 @@
 //! Credentials of publishers and viewers, and who is there.
 //!
 //! 1. A request comes with the parameters of its peer, and `admission` has them checked (`check_credentials`).
-//! 2. The token is used up last and only once (`tokens`), the subscriber's connection counted (`presence`).
+//! 2. Who watches by separate requests has a pass for the next ones (`passes`).
+//! 3. The token is used up last and only once (`tokens`), the subscriber's connection counted (`presence`).
 
 mod attempts;
+mod passes;
 mod presence;
 mod subscribers;
 mod tokens;
 
 pub(super) use attempts::CodeAttempts;
+pub(super) use passes::Passes;
 pub(super) use presence::{ConnectionEvent, Presences};
 pub(super) use tokens::{Sweep, TOKENS_MAX};
 
@@ -29,6 +32,7 @@ use crate::types::{Now, StreamKey};
 pub(super) struct Access {
     pub(super) admissions: Admissions,
     pub(super) presences: Presences,
+    pub(super) passes: Passes,
     pub(super) attempts: CodeAttempts,
 }
 

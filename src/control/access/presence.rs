@@ -129,6 +129,30 @@ impl Control {
         self.access.presences.insert(request.session, Presence::of_viewer(request));
     }
 
+    /// Whether a viewer that watches by separate requests was let in before, and may still.
+    pub(in crate::control) fn has_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
+        let Some(who) = &request.polled else { return false };
+        let subscriber = Credentials::of(&request.params).subscriber;
+        let record = subscriber.and_then(|id| self.subscriber(&request.key, id));
+        if record.is_some_and(|record| record.is_blocked(Direction::Play, now)) {
+            return false;
+        }
+        self.access.passes.renew(now.mono, &request.key, request.egress, who, request.peer.ip())
+    }
+
+    /// Such a viewer is let in. False when there is no room for it.
+    pub(in crate::control) fn give_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
+        let who = request.polled.as_deref().unwrap_or_default();
+        let subscriber = Credentials::of(&request.params).subscriber;
+        let holder = (&request.key, request.egress, who);
+        self.access.passes.give(now.mono, holder, request.peer.ip(), subscriber)
+    }
+
+    /// Such viewers of a stream by a protocol.
+    pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
+        self.access.passes.count(key, egress)
+    }
+
     /// A viewer is served.
     pub(in crate::control) fn play_started(
         &mut self,
@@ -189,6 +213,9 @@ impl Control {
         let Some(record) = self.subscriber(key, id) else { return };
         let (publish, play) =
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
+        if play {
+            self.access.passes.end_subscriber(key, id);
+        }
         let sessions = self.access.presences.subscribers.get(&(key.clone(), id.to_owned()));
         for session in sessions.cloned().unwrap_or_default() {
             match self.access.presences.sessions.get(&session).map(|presence| presence.direction) {

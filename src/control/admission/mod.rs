@@ -269,7 +269,13 @@ impl Control {
     }
 
     /// A viewer asks.
-    pub(super) fn admit_viewer(&mut self, now: Now, request: PlayRequest) {
+    pub(super) fn admit_viewer(&mut self, now: Now, mut request: PlayRequest) {
+        if request.polled.is_some() {
+            self.name_stream(&mut request);
+            if self.has_pass(now, &request) {
+                return self.play_verdict(&request, Ok(()));
+            }
+        }
         self.begin_admission(now, Request::Play(request));
     }
 
@@ -375,9 +381,14 @@ impl Control {
                 }
             },
             Request::Play(request) => match self.let_in(now, &request) {
+                Ok(()) if request.polled.is_some() => {
+                    let is_given = self.give_pass(now, &request);
+                    let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Unavailable) };
+                    self.play_verdict(&request, verdict);
+                }
                 Ok(()) => {
+                    self.play_verdict(&request, Ok(()));
                     self.viewer_admitted(request);
-                    self.play_verdict(session, Ok(()));
                 }
                 Err(why) => self.refuse_play(&request, why),
             },

@@ -6,7 +6,7 @@ use crate::config::AppSettings;
 use crate::control::broadcast::{Broadcast, is_stream_id};
 use crate::control::{Control, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
-use crate::protocol::Format;
+use crate::protocol::{Format, VOD};
 use crate::types::{Now, SessionRef, StreamKey};
 
 /// Servers that one stream may pass.
@@ -73,6 +73,9 @@ impl Control {
 
     /// The limits of the record and of the application, of the formats that are counted apart.
     fn check_viewer_limits(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
+        if request.polled.is_some() {
+            return self.check_polled_limit(request);
+        }
         let kind = Format::find(request.egress, 0).map(Format::kind);
         if kind.and_then(|kind| kind.counted_as).is_none() {
             return Ok(());
@@ -89,6 +92,34 @@ impl Control {
             return Err(NoSubscription::Denied(Denial::Viewers));
         }
         Ok(())
+    }
+
+    /// The limit of the record, of viewers that watch by separate requests.
+    fn check_polled_limit(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
+        let limit = self.records.get(&request.key).map_or(-1, |record| match request.egress {
+            "hls" => record.hls_viewer_limit,
+            "dash" => record.dash_viewer_limit,
+            _ => -1,
+        });
+        match u32::try_from(limit) {
+            Ok(limit) if self.passes(&request.key, request.egress) >= limit => {
+                Err(NoSubscription::Denied(Denial::Viewers))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The stream that a file is of: `{id}.mp4`, and the recordings of it that followed, `{id}_1.mp4` and so on.
+    pub(super) fn name_stream(&self, request: &mut PlayRequest) {
+        if request.egress != VOD || self.pending(&request.key).is_some() {
+            return;
+        }
+        let (stem, number) = request.key.id.rsplit_once('_').unwrap_or((&request.key.id, ""));
+        let named = StreamKey::new(&request.key.app, stem);
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && self.pending(&named).is_some() {
+            request.key = named;
+        }
     }
 
     fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
@@ -153,7 +184,7 @@ impl Control {
 
     /// The end of a viewer's admission. No token is used up for what is not there.
     pub(super) fn let_in(&mut self, now: Now, request: &PlayRequest) -> Result<(), NoSubscription> {
-        if !self.is_live(&request.key) {
+        if request.egress != VOD && !self.is_live(&request.key) {
             return Err(NoSubscription::NotFound);
         }
         let token = self.app_of(&request.key).is_some_and(|app| app.security.play.token);
@@ -183,14 +214,16 @@ impl Control {
             let reason = denial.reason();
             tracing::info!(key = %request.key, peer = %request.peer, reason, "viewer refused");
         }
-        self.play_verdict(request.session, Err(why));
+        self.play_verdict(request, Err(why));
     }
 
-    pub(super) fn play_verdict(&mut self, session: SessionRef, verdict: Result<(), NoSubscription>) {
-        self.post(
-            session.worker,
-            ToWorker::PlayVerdict { conn: session.conn, handle: session.handle, verdict },
-        );
+    pub(super) fn play_verdict(&mut self, request: &PlayRequest, verdict: Result<(), NoSubscription>) {
+        let SessionRef { worker, conn, handle } = request.session;
+        let mail = match request.polled {
+            Some(_) => ToWorker::Pass { conn, verdict },
+            None => ToWorker::PlayVerdict { conn, handle, verdict },
+        };
+        self.post(worker, mail);
     }
 }
 

@@ -38,6 +38,7 @@ impl Rig {
             peer: "198.51.100.9:4000".parse().unwrap(),
             params: params(pairs),
             origin: "http://page.example".into(),
+            polled: None,
         }
     }
 

@@ -233,7 +233,7 @@ fn viewers_are_told_where_there_is_somebody_to_tell() {
     let mut rig = Rig::with(&[], &[URL]);
     let told = |rig: &mut Rig| {
         let up = rig.take().into_iter().find_map(|(_, mail)| match mail {
-            ToWorker::StreamUp { tell_viewers, .. } => Some(tell_viewers),
+            ToWorker::StreamUp { details, .. } => Some(details.tell_viewers),
             _ => None,
         });
         up.unwrap()
@@ -250,6 +250,7 @@ fn viewers_are_told_where_there_is_somebody_to_tell() {
         peer: "198.51.100.9:4000".parse().unwrap(),
         params: vec![("subscriberId".into(), "alice".into())],
         origin: String::new(),
+        polled: None,
     };
     rig.mail(ToControl::PlayStarted { session, request: Some(Box::new(request)) });
     rig.mail(ToControl::PlayEnded(session));

@@ -1,15 +1,22 @@
 //! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
-//! [`sink`] gives a stream out; `segmenter` cuts it. Requests are answered from memory, by `http`.
+//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4; a `window` says where segments end, and keeps the playlist.
+//! Requests are answered from memory, by `http`.
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments.
 
+pub(super) mod cmaf;
 mod fetch;
+mod manifest;
+mod publishing;
 mod pull;
+mod rendition;
 mod segmenter;
 mod settings;
 pub(super) mod sink;
+mod tailor;
 mod units;
+mod window;
 
 use std::time::Instant;
 
@@ -28,11 +35,17 @@ use pull::HlsPull;
 
 /// How the names of playlists end.
 const ENDING: &str = ".m3u8";
+/// What follows the name of a playlist in that of its delta update: the parameter that asks for it (RFC 8216bis §6.2.5.1).
+const DELTA: &str = "?_HLS_skip=YES";
+/// The name of the protocol, and what its viewers are counted under.
+const NAME: &str = "hls";
+/// What viewers of the manifest are counted under.
+const DASH: &str = "dash";
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
-    formats: &[&sink::FORMAT],
+    formats: &[&sink::FORMAT, &cmaf::FORMAT],
     schemes: &[
         Scheme {
             name: "http",
@@ -55,6 +68,13 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ],
     ..Protocol::NONE
 };
+
+/// The stream of a playlist with this name; it may be in a folder, but not in that of low latency.
+fn stream_of(name: &str) -> Option<&str> {
+    let path = name.strip_suffix(ENDING).filter(|_| !name.starts_with(cmaf::FOLDER))?;
+    let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
+    (!id.is_empty()).then_some(id)
+}
 
 fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
     let (host, port) = url.host_and_port(scheme.default_port)?;

@@ -1,42 +1,10 @@
-//! Cuts what a stream is packaged as into segments, and keeps the playlist of the newest ones (RFC 8216).
-//!
-//! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. The
-//! first one sets the target duration, which must not change (§6.2.1) and which no segment may exceed when rounded
-//! (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with
-//! unsteady key frames do not all begin with one, and none is said to.
-
-use std::time::Duration;
+//! Cuts what a stream is packaged as, MPEG-TS, into segments ([`Window`] says where), and keeps their playlist.
 
 use bytes::{Bytes, BytesMut};
-use hls::playlist::{MediaPlaylist, Segment};
 
-use super::settings::HlsSettings;
-
-/// The longest first segment, when no key frame comes.
-const FIRST_MS_MAX: i64 = 10_000;
-/// Bytes of one segment.
-pub(super) const SEGMENT_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the segments that a playlist names. There are few of a stream with a high rate.
-const PLAYLIST_BYTES_MAX: usize = 44 << 20;
-/// A playlist is not shown with less than so many segments, or so much of them: players begin three from its end (§6.3.3),
-/// and some cannot when there are fewer.
-const FIRST_SEGMENTS: u64 = 3;
-const FIRST_DURATION: Duration = Duration::from_secs(6);
-/// The duration of what stands alone behind the last time that is known.
-const STEP_MS: i64 = 20;
-
-/// What the segmenter has to know of a unit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Unit {
-    /// Its DTS in milliseconds.
-    pub(super) dts_ms: i64,
-    /// When it came, in milliseconds of Unix time.
-    pub(super) wall_ms: u64,
-    /// Whether a segment may begin with it.
-    pub(super) begins: bool,
-    /// Counts the changes of the tracks.
-    pub(super) epoch: u32,
-}
+use super::settings::{HlsSettings, Suffix};
+use super::window::{Unit, Window};
+use crate::mail::Progress;
 
 /// A segment that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,149 +15,85 @@ pub(super) struct Cut {
     pub(super) bytes: Bytes,
 }
 
-/// The segment that grows.
-#[derive(Debug)]
-struct Open {
-    begin_ms: i64,
-    wall_ms: u64,
-    discontinuity: bool,
-    bytes: BytesMut,
-}
-
 /// The segments of one stream.
 #[derive(Debug)]
 pub(super) struct Segmenter {
     /// What the URIs begin with.
     name: String,
-    settings: HlsSettings,
-    open: Option<Open>,
-    /// The epoch and the DTS of the last unit, and its distance from the one before.
-    last: Option<(u32, i64, i64)>,
-    playlist: MediaPlaylist,
-    /// Bytes of each segment of the playlist.
-    sizes: Vec<usize>,
-    /// Segments so far.
-    cut: u64,
+    suffix: Suffix,
+    window: Window,
+    bytes: BytesMut,
+    /// Bytes of the last segment: the next one is about as large.
+    last_bytes: usize,
 }
 
 impl Segmenter {
     pub(super) fn new(name: &str, settings: &HlsSettings) -> Self {
-        let playlist = MediaPlaylist { version: 3, media_sequence: 1, ..MediaPlaylist::default() };
         Self {
             name: name.to_owned(),
-            settings: settings.clone(),
-            open: None,
-            last: None,
-            playlist,
-            sizes: Vec::new(),
-            cut: 0,
+            suffix: settings.suffix.clone(),
+            window: Window::new(settings, 3),
+            bytes: BytesMut::new(),
+            last_bytes: 0,
         }
     }
 
     /// Takes a unit, as it is packaged. The segment that it ends.
     pub(super) fn unit<'b>(&mut self, unit: Unit, slices: impl Iterator<Item = &'b Bytes>) -> Option<Cut> {
-        let changed =
-            self.last.is_some_and(|(epoch, _, _)| epoch != unit.epoch) || self.is_behind_a_gap(&unit);
-        let end_ms = if changed { self.end_ms() } else { unit.dts_ms };
-        let cut = if changed || self.is_due(&unit) { self.close(end_ms) } else { None };
-        let step = self.last.map_or(STEP_MS, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms).max(0));
-        self.last = Some((unit.epoch, unit.dts_ms, if changed { STEP_MS } else { step }));
-        let open = self.open.get_or_insert_with(|| Open {
-            begin_ms: unit.dts_ms,
-            wall_ms: unit.wall_ms,
-            discontinuity: changed,
-            bytes: BytesMut::with_capacity(self.sizes.last().copied().unwrap_or(0)),
-        });
-        slices.for_each(|slice| open.bytes.extend_from_slice(slice));
+        let end = self.window.ends_before(&unit, self.bytes.len());
+        let cut = end.and_then(|end| self.close(end.at_ms));
+        self.window.note(&unit, end.is_some_and(|end| end.changed));
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.last_bytes);
+        }
+        slices.for_each(|slice| self.bytes.extend_from_slice(slice));
         cut
     }
 
     /// The stream is over. Its last segment, and the playlist's end.
     pub(super) fn finish(&mut self) -> Option<Cut> {
-        let cut = self.close(self.end_ms());
-        self.playlist.ended = true;
+        let cut = self.close(self.window.end_ms());
+        self.window.playlist_mut().ended = true;
         cut
     }
 
     /// The playlist; `None` while it would name too little.
     pub(super) fn playlist(&self) -> Option<String> {
-        let duration = || self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>();
-        let is_enough = self.cut >= FIRST_SEGMENTS || self.playlist.ended || duration() >= FIRST_DURATION;
-        (is_enough && self.cut > 0).then(|| self.playlist.to_string())
+        self.window.is_enough().then(|| self.window.playlist().to_string())
     }
 
-    /// The end of what has come.
-    fn end_ms(&self) -> i64 {
-        self.last.map_or(0, |(_, dts_ms, step_ms)| dts_ms.saturating_add(step_ms))
-    }
-
-    /// What a segment's duration may come to, in milliseconds.
-    fn longest_ms(&self) -> i64 {
-        match i64::try_from(self.playlist.target_duration.as_millis()) {
-            Ok(0) => FIRST_MS_MAX,
-            target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(499),
+    /// How far the playlist has come.
+    pub(super) fn progress(&self) -> Progress {
+        if self.window.playlist().ended {
+            return Progress::ENDED;
         }
+        Progress { segment: self.window.number(), part: 0 }
     }
 
-    /// Whether so much is missing before this unit that the open segment cannot last until it.
-    fn is_behind_a_gap(&self, unit: &Unit) -> bool {
-        let open = self.open.as_ref();
-        open.is_some_and(|open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms())
-    }
-
-    /// Whether the open segment ends before this unit.
-    fn is_due(&self, unit: &Unit) -> bool {
-        let Some(open) = &self.open else { return false };
-        let elapsed = unit.dts_ms.saturating_sub(open.begin_ms);
-        // One more like the last would be too long.
-        let step = self.last.map_or(0, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms));
-        (unit.begins && elapsed >= self.settings.segment_ms)
-            || elapsed.saturating_add(step) > self.longest_ms()
-            || open.bytes.len() >= SEGMENT_BYTES_MAX
+    /// Names of segments that are in the playlist no longer, since the last call.
+    pub(super) fn take_gone(&mut self) -> Vec<String> {
+        self.window.take_gone()
     }
 
     fn close(&mut self, end_ms: i64) -> Option<Cut> {
-        let open = self.open.take()?;
-        let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
-        if self.playlist.target_duration.is_zero() {
-            let wanted = Duration::from_millis(self.settings.segment_ms.unsigned_abs());
-            let rounded = duration.saturating_add(Duration::from_millis(500)).as_secs();
-            self.playlist.target_duration = Duration::from_secs(rounded).max(wanted);
+        let uri = format!("{}{}.ts", self.name, self.suffix.of(self.window.number()));
+        let segment = self.window.open_segment(None, &[]);
+        if !self.window.close(end_ms, &uri, self.bytes.len(), segment) {
+            return None;
         }
-        self.cut = self.cut.saturating_add(1);
-        let uri = format!("{}{}.ts", self.name, self.settings.suffix.of(self.cut));
-        self.sizes.push(open.bytes.len());
-        self.playlist.segments.push(Segment {
-            uri: uri.clone(),
-            duration,
-            discontinuity: open.discontinuity,
-            program_date_time: i64::try_from(open.wall_ms).ok(),
-            ..Segment::default()
-        });
-        self.forget_oldest();
-        Some(Cut { uri, bytes: open.bytes.freeze() })
-    }
-
-    /// Keeps the playlist within its bounds.
-    fn forget_oldest(&mut self) {
-        while self.playlist.segments.len() > 1
-            && (self.playlist.segments.len() > self.settings.list_size
-                || self.sizes.iter().sum::<usize>() > PLAYLIST_BYTES_MAX)
-        {
-            self.sizes.remove(0);
-            let gone = self.playlist.segments.remove(0);
-            self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
-            // A discontinuity counts when its segment is gone (§4.3.3.3).
-            let gone = u64::from(gone.discontinuity);
-            self.playlist.discontinuity_sequence = self.playlist.discontinuity_sequence.saturating_add(gone);
-        }
+        self.last_bytes = self.bytes.len();
+        Some(Cut { uri, bytes: std::mem::take(&mut self.bytes).freeze() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hls::Playlist;
+    use std::time::Duration;
 
+    use hls::Playlist;
+    use hls::playlist::MediaPlaylist;
+
+    use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX};
     use super::*;
     use crate::config::AppSettings;
     use crate::protocol::schema;
@@ -295,7 +199,9 @@ mod tests {
         let mut rig = Rig::new(&[]);
         let megabyte = vec![7; 1_000_000];
         (0..400).for_each(|n| rig.unit(n * 40, n % 50 == 0, 1, &megabyte));
-        let kept: usize = rig.segmenter.sizes.iter().sum();
+        let named = |uri: &str| rig.last.segments.iter().any(|segment| segment.uri == uri);
+        let kept: usize =
+            rig.segments.iter().filter(|(uri, _)| named(uri)).map(|(_, bytes)| bytes.len()).sum();
         assert!(kept <= PLAYLIST_BYTES_MAX && rig.last.segments.len() > 1, "{kept}");
         assert!(rig.durations().iter().all(|ms| *ms < 1000), "cut by size: {:?}", rig.durations());
     }

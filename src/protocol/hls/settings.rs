@@ -1,12 +1,22 @@
 //! Settings of an application: whether its streams are played as HLS, and how.
 
+use std::time::Duration;
+
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
+use crate::protocol::sinks::SinkOrder;
 
 const APP: &[Key] = &[
     key("hlsMuxingEnabled", "true", "HLS"),
     key("hlsTime", "2", "Segment duration in seconds"),
     key("hlsListSize", "15", "Segments in the playlist"),
     key("hlsSegmentFileSuffixFormat", "%09d", "Suffix of segment files"),
+    key("hlsPlayListType", "", "event, vod or empty"),
+    key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
+    key("deleteHLSFilesOnEnded", "true", "Delete HLS files at the end"),
+    key("hlsEnableLowLatency", "false", "Low latency HLS"),
+    key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
+    key("dashMuxingEnabled", "false", "DASH"),
+    key("dashTargetLatency", "3.5", "Target latency in seconds"),
 ];
 
 /// See [`crate::config::Section`].
@@ -24,6 +34,38 @@ pub(super) struct HlsSettings {
     pub(super) list_size: usize,
     /// `hlsSegmentFileSuffixFormat`.
     pub(super) suffix: Suffix,
+    /// `hlsSegmentType`: segments are fragmented MP4.
+    pub(super) fragmented: bool,
+    /// `hlsPlayListType`: segments stay, on the disk.
+    pub(super) lasting: Option<Lasting>,
+    /// `deleteHLSFilesOnEnded`: they go when the stream ends.
+    pub(super) deletes: bool,
+    /// `hlsEnableLowLatency`.
+    pub(super) low_latency: bool,
+    /// `hls.part_ms`: how long a part is to be, in milliseconds.
+    pub(super) part_ms: i64,
+    /// `dashMuxingEnabled`.
+    pub(super) dash: bool,
+    /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
+    pub(super) dash_latency_ms: u64,
+}
+
+/// `hlsPlayListType`: playlists that keep all their segments (RFC 8216 §4.3.3.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasting {
+    Event,
+    Vod,
+}
+
+impl Lasting {
+    fn read(text: &str) -> Option<Option<Self>> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "null" => Some(None),
+            "event" => Some(Some(Self::Event)),
+            "vod" => Some(Some(Self::Vod)),
+            _ => None,
+        }
+    }
 }
 
 static DEFAULTS: HlsSettings = HlsSettings {
@@ -31,6 +73,13 @@ static DEFAULTS: HlsSettings = HlsSettings {
     segment_ms: 2000,
     list_size: 15,
     suffix: Suffix { before: String::new(), digits: 9, after: String::new() },
+    fragmented: false,
+    lasting: None,
+    deletes: true,
+    low_latency: false,
+    part_ms: 300,
+    dash: false,
+    dash_latency_ms: 3500,
 };
 
 impl HlsSettings {
@@ -38,8 +87,37 @@ impl HlsSettings {
         app.protocols.get().unwrap_or(&DEFAULTS)
     }
 
+    /// The settings of one stream: its record may have some of its own. Those that cannot be used are as if they were not there.
+    pub(super) fn of_stream(order: &SinkOrder) -> Self {
+        let mut settings = Self::of(&order.settings).clone();
+        for (key, value) in &order.details.overrides {
+            match *key {
+                "hlsTime" => {
+                    let seconds = value.trim().parse().ok().filter(|seconds| (1..=60).contains(seconds));
+                    settings.segment_ms = seconds.map_or(settings.segment_ms, |seconds: i64| seconds * 1000);
+                }
+                "hlsListSize" => {
+                    let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
+                    settings.list_size = size.unwrap_or(settings.list_size);
+                }
+                "hlsPlayListType" => settings.lasting = Lasting::read(value).unwrap_or(settings.lasting),
+                _ => {}
+            }
+        }
+        settings
+    }
+
     fn read(values: &Values) -> Result<Self, Error> {
         let suffix = "hlsSegmentFileSuffixFormat";
+        let fragmented = match values.text("hlsSegmentType").trim().to_ascii_lowercase().as_str() {
+            "mpegts" | "" => false,
+            "fmp4" => true,
+            _ => return Err(values.bad("hlsSegmentType", "must be mpegts or fmp4")),
+        };
+        let lasting = Lasting::read(values.text("hlsPlayListType"));
+        let latency = values.text("dashTargetLatency").trim().parse::<f64>();
+        let latency = latency.ok().filter(|seconds| (0.1..=120.0).contains(seconds));
+        let latency = latency.map(|seconds| Duration::from_secs_f64(seconds).as_millis());
         Ok(Self {
             enabled: values.boolean("hlsMuxingEnabled")?,
             segment_ms: values.number("hlsTime", 1i64, 60)? * 1000,
@@ -47,6 +125,15 @@ impl HlsSettings {
             suffix: Suffix::read(values.text(suffix)).ok_or_else(|| {
                 values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
             })?,
+            fragmented,
+            lasting: lasting.ok_or_else(|| values.bad("hlsPlayListType", "must be event, vod or empty"))?,
+            deletes: values.boolean("deleteHLSFilesOnEnded")?,
+            low_latency: values.boolean("hlsEnableLowLatency")?,
+            part_ms: values.number("hls.part_ms", 100i64, 2000)?,
+            dash: values.boolean("dashMuxingEnabled")?,
+            dash_latency_ms: latency
+                .and_then(|ms| u64::try_from(ms).ok())
+                .ok_or_else(|| values.bad("dashTargetLatency", "must be seconds, from 0.1 to 120"))?,
         })
     }
 }
@@ -76,6 +163,11 @@ impl Suffix {
     pub(super) fn of(&self, number: u64) -> String {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
     }
+
+    /// The name of a segment as DASH has it for any number (ISO/IEC 23009-1 §5.3.9.4.4).
+    pub(super) fn template(&self, base: &str, ending: &str) -> String {
+        format!("{base}{}$Number%0{}d${}.{ending}", self.before, self.digits, self.after)
+    }
 }
 
 #[cfg(test)]
@@ -102,9 +194,15 @@ mod tests {
 
     #[test]
     fn c_03_bad_values_name_the_key() {
-        for (key, value) in
-            [("hlsTime", "0"), ("hlsTime", "x"), ("hlsListSize", "2"), ("hlsSegmentFileSuffixFormat", "seg")]
-        {
+        for (key, value) in [
+            ("hlsTime", "0"),
+            ("hlsTime", "x"),
+            ("hlsListSize", "2"),
+            ("hlsSegmentFileSuffixFormat", "seg"),
+            ("hlsSegmentType", "avi"),
+            ("hlsPlayListType", "x"),
+            ("dashTargetLatency", "-1"),
+        ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");
         }

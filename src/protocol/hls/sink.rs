@@ -6,37 +6,33 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use media::{Codec, Track};
 
-use super::ENDING;
-use super::segmenter::{Cut, Segmenter, Unit};
+use super::publishing::Publishing;
+use super::segmenter::{Cut, Segmenter};
 use super::settings::HlsSettings;
+use super::tailor::tailor;
+use super::window::Unit;
+use super::{ENDING, NAME, stream_of};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
-use crate::mail::Blob;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts::TsPackage;
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
 };
-use crate::types::{Handle, Now, StreamId};
-
-/// The name of the protocol, and what its viewers are counted under.
-const NAME: &str = "hls";
-/// RFC 8216 §4, §10.
-const PLAYLIST_TYPE: &str = "application/vnd.apple.mpegurl";
-/// RFC 3555 §4.
-const SEGMENT_TYPE: &str = "video/mp2t";
+use crate::types::{Handle, Now};
 
 /// See [`crate::protocol::sinks`].
 pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
-    is_enabled,
-    stream_of: |name| name.strip_suffix(ENDING).filter(|id| !id.is_empty() && !id.contains('/')),
+    is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
+    stream_of,
+    part_of: |_| None,
+    viewers: |_| NAME,
+    tailor,
     begin: |now, order, _| Box::new(HlsSink::new(now, order)),
 };
 
@@ -74,60 +70,45 @@ impl Package for Segmented {
 
 #[derive(Debug)]
 struct HlsSink {
-    stream: StreamId,
-    app: Arc<str>,
-    playlist: Arc<str>,
+    /// The folder of the playlist, with its slash.
+    folder: String,
+    playlist: String,
     segmenter: Segmenter,
+    publishing: Publishing,
     attached: bool,
-    /// The version of the next blob. It begins with the time, so that no other stream of the name had the same.
-    version: u64,
     events: VecDeque<Event>,
     closing: Option<String>,
 }
 
 impl HlsSink {
     fn new(now: Now, order: &SinkOrder) -> Self {
-        let id = &order.key.id;
+        let (id, folder) = (&order.key.id, order.details.folder.clone());
         Self {
-            stream: order.stream,
-            app: Arc::clone(&order.key.app),
-            playlist: format!("{id}{ENDING}").into(),
-            segmenter: Segmenter::new(id, HlsSettings::of(&order.settings)),
+            playlist: format!("{folder}{id}{ENDING}"),
+            segmenter: Segmenter::new(id, &HlsSettings::of_stream(order)),
+            folder,
+            publishing: Publishing::new(now, order),
             attached: false,
-            version: now.wall_ms << 16,
             events: VecDeque::new(),
             closing: None,
         }
     }
 
-    fn publish(
-        &mut self,
-        name: Arc<str>,
-        content_type: &'static str,
-        cache_control: &'static str,
-        bytes: Bytes,
-    ) {
-        self.version = self.version.wrapping_add(1);
-        self.events.push_back(Event::Blob(Box::new(Blob {
-            stream: self.stream,
-            app: Arc::clone(&self.app),
-            name,
-            version: self.version,
-            content_type,
-            cache_control,
-            viewers: Some(NAME),
-            bytes,
-        })));
-    }
-
     /// The segment first: the playlist never names what is not there.
     fn publish_cut(&mut self, cut: Option<Cut>) {
         if let Some(Cut { uri, bytes }) = cut {
-            self.publish(uri.into(), SEGMENT_TYPE, "max-age=10", bytes);
+            let segment = self.publishing.resource(&format!("{}{uri}", self.folder), bytes);
+            self.events.push_back(segment);
         }
         if let Some(text) = self.segmenter.playlist() {
-            self.publish(Arc::clone(&self.playlist), PLAYLIST_TYPE, "no-cache", text.into());
+            let progress = self.segmenter.progress();
+            let playlist = self.publishing.playlist(&self.playlist, text, progress);
+            self.events.push_back(playlist);
         }
+        // Players that have just read the playlist before are still about to fetch its first segment.
+        let folder = &self.folder;
+        let gone = self.segmenter.take_gone();
+        self.publishing.forget(gone.into_iter().map(|name| format!("{folder}{name}")));
     }
 }
 

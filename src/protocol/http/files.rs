@@ -14,8 +14,8 @@ use super::pages;
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
 use crate::hub::Blobs;
 use crate::mail::Blob;
-use crate::protocol::{Apps, WantedBlob, sinks};
-use crate::types::{Now, StreamKey};
+use crate::protocol::Apps;
+use crate::types::Now;
 
 /// Bytes of one block.
 const BLOCK_BYTES: u64 = 64 * 1024;
@@ -81,13 +81,9 @@ impl FilePath {
         blobs.get(app, &name.join("/")).filter(|_| self.is_stream)
     }
 
-    /// What makes a blob of this name, when a request begins it: the stream, and the kind of sink.
-    pub(super) fn wanted_blob(&self, apps: &Apps) -> Option<WantedBlob> {
-        let (app, name) = (self.segments.first()?, self.segments.get(2..)?.join("/"));
-        let (kind, id) = sinks::maker_of(apps.get(app.as_str())?, &name).filter(|_| self.is_stream)?;
-        let key = StreamKey::new(app, id);
-        let sink = kind.name;
-        Some(WantedBlob { key, name, sink })
+    /// The path below the application's `streams`.
+    pub(super) fn name_below(&self) -> Option<String> {
+        Some(self.segments.get(2..)?.join("/")).filter(|_| self.is_stream)
     }
 
     fn name(&self) -> &str {

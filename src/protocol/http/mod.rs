@@ -10,6 +10,7 @@ mod files;
 mod live;
 mod mounts;
 mod pages;
+mod polled;
 mod signalling;
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use crypto::{Random, Seed};
 use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
-use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
 use crate::auth::proxy::client_address;
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
@@ -31,6 +32,8 @@ use feed::Feed;
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
+use polled::Polled;
+pub use polled::VOD;
 use signalling::Signalling;
 pub use signalling::{Action, Conversation};
 
@@ -66,8 +69,6 @@ static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
 /// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
 const HSTS: &str = "max-age=31536000;includeSubDomains";
-/// The parameters of a request that tell a viewer from others at its address.
-const VIEWER_PARAMS: [&str; 2] = ["subscriberId", "token"];
 
 /// Fields that the answer to a request gets.
 type Fields = Vec<(&'static str, String)>;
@@ -81,8 +82,10 @@ enum Stage {
     Control(Vec<(&'static str, String)>),
     /// Control is asked again and again.
     Feed(Box<Feed>),
+    /// Whether a viewer may have it is asked.
+    Checked(Box<Polled>),
     /// A blob is being made.
-    Awaited(Box<(Request, FilePath, Fields)>),
+    Awaited(Box<Polled>),
     /// A file is sent.
     File(Box<Transfer>),
     /// A viewer of a stream.
@@ -234,40 +237,17 @@ impl HttpSession {
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
         let refusal = match FilePath::of(&request.path, ctx.apps) {
-            Ok(file) if file.is_stream && is_secured(&file, ctx) => {
-                // No token can be checked yet: nobody has a valid one.
-                Response::error(403, "Not allowed to play the stream due to security")
-            }
+            Ok(file) if file.is_stream => return self.polled(ctx, request, file, fields),
             Ok(file) => {
-                let wanted = file.wanted_blob(ctx.apps).filter(|_| file.blob(ctx.blobs).is_none());
-                let Some(wanted) = wanted else { return self.transfer(ctx, request, file, fields) };
-                self.events.push_back(Event::AwaitBlob(wanted));
-                self.stage = Stage::Awaited(Box::new((request, file, fields)));
+                let (transfer, ask) = Transfer::begin(request, file, fields);
+                self.events.push_back(Event::Job(ask.into()));
+                self.stage = Stage::File(Box::new(transfer));
                 return;
             }
             Err(Nowhere::Hidden) => Response::error(404, "Not Found"),
             Err(Nowhere::Forbidden) => Response::error(403, "Forbidden"),
         };
         self.respond(ctx.now, fields, refusal);
-    }
-
-    /// Answers with a blob, or the file of the name.
-    fn transfer(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
-        let Some(blob) = file.blob(ctx.blobs) else {
-            let (transfer, ask) = Transfer::begin(request, file, fields);
-            self.events.push_back(Event::Job(ask.into()));
-            self.stage = Stage::File(Box::new(transfer));
-            return;
-        };
-        let viewer = VIEWER_PARAMS.iter().find_map(|name| request.query_value(name));
-        let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
-        let (transfer, status) =
-            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
-        let watched = blob.viewers.filter(|_| is_success(status));
-        let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
-        self.granted |= watched.is_some();
-        self.events.extend(watched.map(Event::Watched));
-        self.stage = Stage::File(Box::new(transfer));
     }
 
     /// A number that nobody else has.
@@ -333,7 +313,7 @@ impl HttpSession {
                     self.stage = Stage::Idle;
                 }
             }
-            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) => {}
+            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) => {}
         }
     }
 
@@ -364,6 +344,7 @@ impl HttpSession {
             | Reply::SessionEnded(_)
             | Reply::Held(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried => None,
         };
@@ -374,7 +355,12 @@ impl HttpSession {
         match &mut self.stage {
             Stage::Live(viewer) => viewer.socket(),
             Stage::Signalling(signalling) => signalling.socket(),
-            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::Feed(_) | Stage::File(_) => None,
+            Stage::Idle
+            | Stage::Control(_)
+            | Stage::Checked(_)
+            | Stage::Awaited(_)
+            | Stage::Feed(_)
+            | Stage::File(_) => None,
         }
     }
 }
@@ -400,9 +386,12 @@ impl ByteStream for HttpSession {
         match &self.stage {
             Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
             Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
-            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::Feed(_) | Stage::File(_) => {
-                self.connection.wants_bytes()
-            }
+            Stage::Idle
+            | Stage::Control(_)
+            | Stage::Checked(_)
+            | Stage::Awaited(_)
+            | Stage::Feed(_)
+            | Stage::File(_) => self.connection.wants_bytes(),
         }
     }
 
@@ -411,7 +400,12 @@ impl ByteStream for HttpSession {
         match &mut self.stage {
             Stage::Live(viewer) => viewer.poll_transmit(out),
             Stage::Signalling(signalling) => signalling.poll_transmit(out),
-            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::Feed(_) | Stage::File(_) => {}
+            Stage::Idle
+            | Stage::Control(_)
+            | Stage::Checked(_)
+            | Stage::Awaited(_)
+            | Stage::Feed(_)
+            | Stage::File(_) => {}
         }
     }
 }
@@ -436,10 +430,14 @@ impl Session for HttpSession {
             (Stage::Feed(feed), Reply::Rest(response)) => {
                 feed.answer(ctx.now, &mut self.connection, response);
             }
+            (Stage::Checked(_), Reply::Pass(verdict)) => {
+                if let Stage::Checked(polled) = std::mem::replace(&mut self.stage, Stage::Idle) {
+                    self.passed(ctx, *polled, verdict);
+                }
+            }
             (Stage::Awaited(_), Reply::Blob) => {
-                if let Stage::Awaited(asked) = std::mem::replace(&mut self.stage, Stage::Idle) {
-                    let (request, file, fields) = *asked;
-                    self.transfer(ctx, request, file, fields);
+                if let Stage::Awaited(polled) = std::mem::replace(&mut self.stage, Stage::Idle) {
+                    self.give(ctx, *polled);
                 }
             }
             (Stage::File(transfer), Reply::Job(done)) => {
@@ -460,6 +458,7 @@ impl Session for HttpSession {
             (
                 Stage::Idle
                 | Stage::Control(_)
+                | Stage::Checked(_)
                 | Stage::Awaited(_)
                 | Stage::Feed(_)
                 | Stage::File(_)
@@ -482,7 +481,7 @@ impl Session for HttpSession {
                 let event = feed.timeout(ctx.now, &self.connection);
                 self.events.extend(event);
             }
-            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::File(_) => {}
+            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => {}
         }
     }
 
@@ -527,7 +526,7 @@ impl Session for HttpSession {
             Stage::Live(viewer) => viewer.poll_timeout(),
             Stage::Signalling(signalling) => signalling.poll_timeout(),
             Stage::Feed(feed) => feed.poll_timeout(),
-            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::File(_) => None,
+            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => None,
         };
         [self.connection.poll_timeout(), own].into_iter().flatten().min()
     }
@@ -538,6 +537,7 @@ impl Session for HttpSession {
             _ if self.watched => "http-flv",
             Stage::Idle
             | Stage::Control(_)
+            | Stage::Checked(_)
             | Stage::Awaited(_)
             | Stage::Feed(_)
             | Stage::File(_)
@@ -555,12 +555,6 @@ impl Session for HttpSession {
 /// Whether a request was answered so that who asked has something.
 const fn is_success(status: u16) -> bool {
     status < 400
-}
-
-/// Whether the application of a file has a check of viewers switched on.
-fn is_secured(file: &FilePath, ctx: &Context<'_>) -> bool {
-    let app = file.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
-    app.is_some_and(|app| app.security.play.any())
 }
 
 #[cfg(test)]

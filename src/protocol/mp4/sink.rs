@@ -33,6 +33,9 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| true,
     stream_of: |_| None,
+    part_of: |_| None,
+    viewers: |_| NAME,
+    tailor: |_, _, _| None,
     begin: |_, order, _| Box::new(Mp4Sink::new(order.recording.clone().unwrap_or_default())),
 };
 
@@ -303,6 +306,7 @@ impl Session for Mp4Sink {
             | Reply::SessionEnded(_)
             | Reply::Held(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

@@ -341,6 +341,7 @@ impl Session for RtmpSession {
             | Reply::SessionEnded(_)
             | Reply::Held(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

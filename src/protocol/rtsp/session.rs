@@ -430,6 +430,7 @@ impl Session for RtspSession {
             | Reply::SessionEnded(_)
             | Reply::Held(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

@@ -613,6 +613,7 @@ impl Session for RtcSession {
             }
             Reply::SessionEnded(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried
             | Reply::Wanted { .. }

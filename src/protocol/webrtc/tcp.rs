@@ -122,6 +122,7 @@ impl Session for TcpCarrier {
             Reply::Carries
             | Reply::Uncarried
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Held(_)
             | Reply::Publish { .. }
             | Reply::PublicationEnded { .. }

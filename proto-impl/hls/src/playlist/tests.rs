@@ -231,7 +231,10 @@ fn parts_come_before_their_segment_and_behind_the_last() {
     assert_eq!(playlist.to_string(), LOW_LATENCY);
     let low = playlist.low_latency.as_ref().unwrap();
     assert_eq!((low.part_target.as_millis(), low.part_hold_back.as_millis()), (500, 1500));
-    assert_eq!((low.open.discontinuity, low.open.parts.len(), low.hint.as_deref()), (true, 1, Some("12.1.m4s")));
+    assert_eq!(
+        (low.open.discontinuity, low.open.parts.len(), low.hint.as_deref()),
+        (true, 1, Some("12.1.m4s"))
+    );
     assert_eq!(low.reports, [Report { uri: "a.m3u8".into(), last_segment: 12, last_part: Some(0) }]);
     let parts: Vec<usize> = playlist.segments.iter().map(|segment| segment.parts.len()).collect();
     assert_eq!((parts, playlist.segments[1].parts[0].independent), (vec![0, 2], true));

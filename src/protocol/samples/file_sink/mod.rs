@@ -29,6 +29,9 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: "file",
     is_enabled: |_| true,
     stream_of: |_| None,
+    part_of: |_| None,
+    viewers: |_| "file",
+    tailor: |_, _, _| None,
     begin: |_, order, _| {
         let path = vec![order.key.app.to_string(), format!("{}.units", order.key.id)];
         Box::new(FileSink::new(path))
@@ -141,6 +144,7 @@ impl Session for FileSink {
             | Reply::SessionEnded(_)
             | Reply::Held(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

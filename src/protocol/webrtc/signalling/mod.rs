@@ -336,6 +336,7 @@ impl Conversation for Socket {
             | Reply::Job(_)
             | Reply::Held(_)
             | Reply::Blob
+            | Reply::Pass(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

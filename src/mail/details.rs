@@ -1,0 +1,14 @@
+//! What the record of a broadcast says that workers have to know while its stream is live.
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamDetails {
+    /// Control wants to know who plays it.
+    pub tell_viewers: bool,
+    /// Control has to be asked about each viewer that watches by separate requests: there may be only so many.
+    pub limits_polled: bool,
+    /// The folder below the application's `streams` that its playlists are in, with its slash; empty: none.
+    pub folder: String,
+    /// Settings of the application that are others for this stream, by their keys.
+    pub overrides: Vec<(&'static str, String)>,
+}

@@ -1,0 +1,429 @@
+//! A live stream as fragmented MP4: segments for HLS, with low latency where the application has it (RFC 8216bis), and the
+//! same segments for DASH.
+//!
+//! ```text
+//! together   streams/{id}.m3u8   {id}000000001.fmp4 ...                  one playlist of all tracks (hlsSegmentType=fmp4)
+//! apart      streams/ll-hls/{id}/{id}__master.m3u8                       a playlist for each track
+//!                               {id}__video.m3u8  {id}__audio.m3u8
+//!                               {id}__video000000001.m4s, its parts {id}__video000000001.0.m4s ...
+//!            streams/{id}/{id}.mpd                                       DASH
+//! ```
+//!
+//! Each video decides by its own key frames where its segments end; sound follows the first video.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
+use media::{Codec, Track, TrackKind};
+
+use super::manifest::manifest;
+use super::publishing::Publishing;
+use super::rendition::{Names, Rendition};
+use super::settings::HlsSettings;
+use super::tailor::tailor;
+use super::{DASH, DELTA, ENDING, NAME, stream_of};
+use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
+use crate::mail::Progress;
+use crate::protocol::sinks::{SinkKind, SinkOrder};
+use crate::protocol::{
+    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+};
+use crate::types::{Handle, Now};
+
+/// The folder of playlists with low latency, and how the names in it go on behind the stream's id.
+pub(super) const FOLDER: &str = "ll-hls";
+const MASTER: &str = "__master.m3u8";
+const MARK: &str = "__";
+/// The group of the sound.
+const AUDIO: &str = "audio";
+/// How names of manifests end.
+const MANIFEST: &str = ".mpd";
+
+/// One playlist of all tracks.
+pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
+    name: "hls-fmp4",
+    is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
+    stream_of,
+    part_of: |_| None,
+    viewers: |_| NAME,
+    tailor,
+    begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
+};
+
+/// A playlist for each track.
+pub(in crate::protocol) static APART: SinkKind = SinkKind {
+    name: "cmaf",
+    is_enabled: |app| {
+        let settings = HlsSettings::of(app);
+        settings.enabled && settings.low_latency || settings.dash
+    },
+    stream_of: apart_stream,
+    part_of,
+    viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
+    tailor,
+    begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
+};
+
+/// Units as they are.
+pub(super) static FORMAT: FormatKind = FormatKind {
+    name: "cmaf",
+    counted_as: None,
+    is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
+    package: |_| Some(Box::new(AsTheyAre)),
+    is_given_up_by_close: false,
+};
+
+/// The stream of a playlist in the folder, or of a manifest.
+fn apart_stream(name: &str) -> Option<&str> {
+    let (folder, file) = name.rsplit_once('/')?;
+    let id = folder
+        .strip_prefix(FOLDER)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .filter(|_| file.ends_with(ENDING));
+    let id = id.or_else(|| Some(folder).filter(|_| file.ends_with(MANIFEST)))?;
+    let rest = file.strip_prefix(id)?;
+    (!id.is_empty() && !id.contains('/') && (rest.starts_with(MARK) || rest == MANIFEST)).then_some(id)
+}
+
+/// The playlist that announces a part, and how far it has to be for the part to be there.
+fn part_of(name: &str) -> Option<(String, Progress)> {
+    let stem = name.strip_suffix(".m4s")?;
+    let (segment, part) = stem.rsplit_once('.')?;
+    let digits = segment.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (base, number) = segment.split_at_checked(segment.len().checked_sub(digits)?)?;
+    let progress =
+        Progress { segment: number.parse().ok()?, part: part.parse::<u32>().ok()?.checked_add(1)? };
+    Some((format!("{base}{ENDING}"), progress))
+}
+
+/// Units as they are, of the tracks that fragmented MP4 carries. Few players know Opus in it, so sound is AAC where it can be.
+#[derive(Debug)]
+struct AsTheyAre;
+
+impl Package for AsTheyAre {
+    fn fit(&self, track: &Track) -> Fit {
+        match track.config.codec() {
+            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => Fit::Well,
+            Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => Fit::Well,
+            Codec::Opus => Fit::Rarely,
+            Codec::Vp8 | Codec::G711(_) => Fit::No,
+        }
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        Parts::new([entry.unit.payload.clone()])
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Together,
+    Apart,
+}
+
+#[derive(Debug)]
+struct CmafSink {
+    layout: Layout,
+    id: String,
+    /// The folder of the playlists, with its slash.
+    folder: String,
+    settings: HlsSettings,
+    publishing: Publishing,
+    /// Video first.
+    renditions: Vec<Rendition>,
+    /// Where the last segment of the first one ended.
+    boundary_ms: Option<i64>,
+    chosen_epoch: u32,
+    /// The multivariant playlist that is there.
+    master: String,
+    attached: bool,
+    events: VecDeque<Event>,
+    closing: Option<String>,
+}
+
+impl CmafSink {
+    fn new(now: Now, order: &SinkOrder, layout: Layout) -> Self {
+        let id = order.key.id.to_string();
+        let folder = match layout {
+            Layout::Together => order.details.folder.clone(),
+            Layout::Apart => format!("{FOLDER}/{id}/"),
+        };
+        Self {
+            layout,
+            id,
+            folder,
+            settings: HlsSettings::of_stream(order),
+            publishing: Publishing::new(now, order),
+            renditions: Vec::new(),
+            boundary_ms: None,
+            chosen_epoch: 0,
+            master: String::new(),
+            attached: false,
+            events: VecDeque::new(),
+            closing: None,
+        }
+    }
+
+    // ---- tracks
+
+    /// The renditions of these tracks. One that stays keeps its playlist.
+    fn set_tracks(&mut self, chosen: &Chosen) {
+        self.chosen_epoch = chosen.epoch();
+        let all: Vec<Track> = chosen.iter().cloned().collect();
+        let groups: Vec<(String, Vec<Track>)> = match self.layout {
+            Layout::Together => vec![(self.id.clone(), all)],
+            Layout::Apart => {
+                let videos = all.iter().filter(|track| track.kind() == TrackKind::Video).count();
+                let name = |track: &Track| match track.kind() {
+                    TrackKind::Video if videos > 1 => format!("{}{MARK}video{}", self.id, track.id.index()),
+                    TrackKind::Video => format!("{}{MARK}video", self.id),
+                    TrackKind::Audio | TrackKind::Data => format!("{}{MARK}audio", self.id),
+                };
+                all.iter().map(|track| (name(track), vec![track.clone()])).collect()
+            }
+        };
+        let ending = if self.layout == Layout::Together { "fmp4" } else { "m4s" };
+        let parts = self.layout == Layout::Apart && self.settings.low_latency;
+        let mut before = std::mem::take(&mut self.renditions);
+        for (base, tracks) in groups {
+            let at = before.iter().position(|rendition| rendition.names.base == base);
+            let mut rendition = match at {
+                Some(at) => before.remove(at),
+                None => Rendition::new(Names { base, ending }, &self.settings, parts),
+            };
+            rendition.set_tracks(tracks, self.chosen_epoch);
+            self.renditions.push(rendition);
+        }
+        // Tracks that are gone have an end.
+        for mut rendition in before {
+            rendition.finish();
+            self.publish_rendition(&mut rendition, Vec::new());
+        }
+    }
+
+    // ---- outputs
+
+    /// Publishes what is new: what playlists name before they name it.
+    fn publish(&mut self, now: Now) {
+        let renditions = std::mem::take(&mut self.renditions);
+        let before = self.events.len();
+        let mut renditions = renditions;
+        let mut changed = false;
+        for index in 0..renditions.len() {
+            let reports = self.reports(&renditions, index);
+            if let Some(rendition) = renditions.get_mut(index) {
+                changed |= self.publish_rendition(rendition, reports);
+            }
+        }
+        self.renditions = renditions;
+        if changed {
+            self.publish_master();
+            self.publish_manifest(now, false);
+        }
+        debug_assert!(changed || self.events.len() == before, "what is published is in a playlist");
+    }
+
+    fn reports(&self, renditions: &[Rendition], index: usize) -> Vec<Report> {
+        if !self.settings.low_latency || self.layout == Layout::Together {
+            return Vec::new();
+        }
+        let others = renditions.iter().enumerate().filter(|(other, _)| *other != index);
+        let report = |rendition: &Rendition| {
+            let (segment, part) = rendition.progress();
+            Report {
+                uri: format!("{}{ENDING}", rendition.names.base),
+                last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
+                last_part: part.checked_sub(1).map(u64::from),
+            }
+        };
+        others.map(|(_, rendition)| report(rendition)).collect()
+    }
+
+    /// What a rendition has made since, and its playlist. False when that is nothing.
+    fn publish_rendition(&mut self, rendition: &mut Rendition, reports: Vec<Report>) -> bool {
+        let made = rendition.take_made();
+        let ended = rendition.window().playlist().ended;
+        if made.is_empty() && !ended {
+            return false;
+        }
+        let folder = self.folder.clone();
+        self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
+        for made in made {
+            let event = self.publishing.resource(&format!("{folder}{}", made.name), made.bytes);
+            self.events.push_back(event);
+        }
+        if !rendition.window().is_enough() {
+            return true;
+        }
+        let (segment, part) = rendition.progress();
+        let progress = if ended { Progress::ENDED } else { Progress { segment, part } };
+        let name = format!("{folder}{}{ENDING}", rendition.names.base);
+        let mut playlist = rendition.playlist();
+        if let Some(low) = &mut playlist.low_latency {
+            low.reports = reports;
+            let delta = playlist.delta().unwrap_or_else(|| playlist.clone());
+            let event = self.publishing.playlist(&format!("{name}{DELTA}"), delta.to_string(), progress);
+            self.events.push_back(event);
+        }
+        let event = self.publishing.playlist(&name, playlist.to_string(), progress);
+        self.events.push_back(event);
+        true
+    }
+
+    /// The multivariant playlist, when it is another one.
+    fn publish_master(&mut self) {
+        let is_ready = self.renditions.iter().all(|rendition| rendition.window().is_enough());
+        if self.layout == Layout::Together || !self.settings.low_latency || !is_ready {
+            return;
+        }
+        let text = self.master().to_string();
+        if text != self.master {
+            let name = format!("{}{}{MASTER}", self.folder, self.id);
+            let event = self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+            self.events.push_back(event);
+            self.master = text;
+        }
+    }
+
+    fn master(&self) -> MultivariantPlaylist {
+        let of_kind = |kind| {
+            let is_of = move |track: &Track| track.kind() == kind;
+            self.renditions.iter().filter(move |rendition| rendition.tracks.iter().any(is_of))
+        };
+        let audio = of_kind(TrackKind::Audio).next();
+        let uri = |rendition: &Rendition| format!("{}{ENDING}", rendition.names.base);
+        let variant = |rendition: &Rendition, audio: Option<&Rendition>| {
+            let bits = |rendition: &Rendition| rendition.window().peak_bits();
+            // Rounded up, so that the playlist does not change with each segment.
+            let total = bits(rendition).saturating_add(audio.map_or(0, bits));
+            let codecs = rendition.codecs().iter().chain(audio.map(Rendition::codecs).unwrap_or_default());
+            let size = rendition.tracks.first().and_then(Track::picture_size);
+            Variant {
+                uri: uri(rendition),
+                bandwidth: total.next_multiple_of(250_000),
+                codecs: Some(codecs.cloned().collect::<Vec<_>>().join(",")),
+                resolution: size.map(|(width, height)| Resolution { width, height }),
+                audio: audio.map(|_| AUDIO.to_owned()),
+                ..Variant::default()
+            }
+        };
+        let mut videos = of_kind(TrackKind::Video).peekable();
+        let is_alone = videos.peek().is_none();
+        let variants = match audio.filter(|_| is_alone) {
+            Some(audio) => vec![variant(audio, None)],
+            None => videos.map(|video| variant(video, audio)).collect(),
+        };
+        let listed = audio.filter(|_| !is_alone).map(|audio| Listed {
+            kind: RenditionKind::Audio,
+            group_id: AUDIO.to_owned(),
+            name: AUDIO.to_owned(),
+            language: None,
+            uri: Some(uri(audio)),
+            default: true,
+            autoselect: true,
+            channels: None,
+        });
+        MultivariantPlaylist {
+            version: 9,
+            independent_segments: false,
+            variants,
+            renditions: listed.into_iter().collect(),
+        }
+    }
+
+    fn publish_manifest(&mut self, now: Now, ended: bool) {
+        if !self.settings.dash || self.layout == Layout::Together {
+            return;
+        }
+        let base = format!("../{}", self.folder);
+        let text = manifest(&self.renditions, &self.settings, &base, ended, now.wall_ms);
+        if let Some(text) = text {
+            let name = format!("{0}/{0}{MANIFEST}", self.id);
+            let event = self.publishing.playlist(&name, text, Progress::ENDED);
+            self.events.push_back(event);
+        }
+    }
+
+    fn finish(&mut self, now: Now) {
+        self.renditions.iter_mut().for_each(Rendition::finish);
+        self.publish(now);
+        self.publish_manifest(now, true);
+    }
+}
+
+impl UnitSink for CmafSink {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let (entry, chosen) = (unit.entry, unit.chosen);
+        if chosen.epoch() != self.chosen_epoch {
+            self.set_tracks(chosen);
+        }
+        let boundary = self.boundary_ms;
+        let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {
+            return;
+        };
+        let is_follower = at > 0 && entry.kind == Some(TrackKind::Audio);
+        let Some(rendition) = self.renditions.get_mut(at) else { return };
+        if is_follower {
+            rendition.follow(entry, boundary);
+        } else if let Some(end) = rendition.unit(entry).filter(|_| at == 0) {
+            self.boundary_ms = Some(end);
+        }
+        self.publish(ctx.now);
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {
+        // A segment ends with the first unit of the next.
+    }
+}
+
+impl Session for CmafSink {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        // It has none.
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::SubscriptionEnded { .. } = reply {
+            self.finish(ctx.now);
+            self.close(ctx, "the stream ended");
+        }
+    }
+
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
+        // It waits for nothing.
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.closing.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if !std::mem::replace(&mut self.attached, true) {
+            let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
+            let selection = Selection { video, data: Pick::None, ..Selection::DEFAULT };
+            let format = Format::new(&FORMAT, 0).select(selection);
+            return Some(Event::Attach { subscription: Handle::ONLY, format });
+        }
+        self.events.pop_front().or_else(|| self.closing.take().map(Event::Closed))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn about(&self) -> About {
+        About { protocol: NAME, is_media: true, is_authenticated: true }
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+}

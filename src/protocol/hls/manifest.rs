@@ -1,0 +1,161 @@
+//! The manifest of DASH (ISO/IEC 23009-1) for the segments of renditions: `SegmentTemplate` with a `SegmentTimeline` (§5.3.9.6).
+//!
+//! The tracks of a stream may change; the manifest then has the segments of the newest ones alone, as a new period.
+
+use std::fmt::{self, Display, Formatter, Write as _};
+
+use media::TrackKind;
+
+use super::rendition::{Rendition, Span};
+use super::settings::HlsSettings;
+
+/// Seconds after which a player asks again.
+const UPDATE_PERIOD_S: u64 = 2;
+
+/// A duration of XML Schema, in milliseconds.
+struct Period(u64);
+
+impl Display for Period {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "PT{}.{:03}S", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// A moment, in milliseconds of Unix time.
+struct Moment(u64);
+
+impl Display for Moment {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let crate::types::Civil { year, month, day, hour, minute, second, millis } =
+            crate::types::Civil::of_unix_ms(self.0);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
+}
+
+/// Text in an attribute.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            // It would begin an identifier of a template (§5.3.9.4.4).
+            '$' => f.write_str("$$"),
+            c if c.is_control() => Ok(()),
+            c => f.write_char(c),
+        })
+    }
+}
+
+/// The manifest of these renditions, of which the first leads, whose segments are below `base`. `None` while there is nothing to play.
+/// `ended` says that nothing more comes, `now_ms` is the time of the wall clock.
+pub(super) fn manifest(
+    renditions: &[Rendition],
+    settings: &HlsSettings,
+    base: &str,
+    ended: bool,
+    now_ms: u64,
+) -> Option<String> {
+    let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
+    let newest = lead.window().playlist().segments.last()?;
+    let span = lead.spans().back()?;
+    let scale = u64::from(lead.tracks.first()?.timescale.ticks());
+    // When the time of the presentation was zero, by the clock of this server.
+    let begin_ms = newest.program_date_time?.unsigned_abs();
+    let zero_ms = begin_ms.saturating_sub(span.time.saturating_mul(1000) / scale.max(1));
+    let window_ms: u64 = lead
+        .window()
+        .playlist()
+        .segments
+        .iter()
+        .map(|segment| u64::try_from(segment.duration.as_millis()).unwrap_or(0))
+        .sum();
+    let mut out = String::from(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
+    );
+    out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
+    let _ = if ended {
+        let end = span.time.saturating_add(span.ticks).saturating_mul(1000) / scale.max(1);
+        write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end))
+    } else {
+        write!(
+            out,
+            "type=\"dynamic\" availabilityStartTime=\"{}\" publishTime=\"{}\" minimumUpdatePeriod=\"PT{UPDATE_PERIOD_S}S\" \
+             timeShiftBufferDepth=\"{}\" suggestedPresentationDelay=\"{}\"",
+            Moment(zero_ms),
+            Moment(now_ms),
+            Period(window_ms),
+            Period(settings.dash_latency_ms.max(longest_ms(lead).saturating_mul(2)))
+        )
+    };
+    let _ = write!(
+        out,
+        " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>\n<Period id=\"1\" start=\"PT0S\">\n",
+        Period(longest_ms(lead)),
+        Escaped(base)
+    );
+    for (id, rendition) in renditions.iter().enumerate() {
+        adaptation_set(&mut out, id, rendition, settings);
+    }
+    out.push_str("</Period>\n");
+    if !ended {
+        let _ = writeln!(
+            out,
+            "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\" value=\"{}\"/>",
+            Moment(now_ms)
+        );
+    }
+    out.push_str("</MPD>\n");
+    Some(out)
+}
+
+fn longest_ms(rendition: &Rendition) -> u64 {
+    u64::try_from(rendition.window().playlist().target_duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn adaptation_set(out: &mut String, id: usize, rendition: &Rendition, settings: &HlsSettings) {
+    let (Some(track), Some(map)) = (rendition.tracks.first(), rendition.map()) else { return };
+    let spans: Vec<&Span> = current(rendition);
+    let Some(first) = spans.first() else { return };
+    let is_video = track.kind() == TrackKind::Video;
+    let _ = writeln!(
+        out,
+        "<AdaptationSet id=\"{id}\" contentType=\"{}\" mimeType=\"{}/mp4\" segmentAlignment=\"true\" startWithSAP=\"1\">",
+        if is_video { "video" } else { "audio" },
+        if is_video { "video" } else { "audio" }
+    );
+    let _ = writeln!(
+        out,
+        "<SegmentTemplate timescale=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
+        track.timescale.ticks(),
+        Escaped(&map.uri),
+        settings.suffix.template(&Escaped(&rendition.names.base).to_string(), rendition.names.ending),
+        first.number
+    );
+    for span in spans {
+        let _ = writeln!(out, "<S t=\"{}\" d=\"{}\"/>", span.time, span.ticks.max(1));
+    }
+    out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n");
+    let bits = rendition.window().peak_bits().max(1);
+    let _ = write!(
+        out,
+        "<Representation id=\"{}\" codecs=\"{}\" bandwidth=\"{bits}\"",
+        Escaped(&rendition.names.base),
+        Escaped(&rendition.codecs().join(","))
+    );
+    if let Some((width, height)) = track.picture_size() {
+        let _ = write!(out, " width=\"{width}\" height=\"{height}\"");
+    }
+    out.push_str("/>\n</AdaptationSet>\n");
+}
+
+/// The segments behind the last discontinuity: those that the newest init segment describes.
+fn current(rendition: &Rendition) -> Vec<&Span> {
+    let playlist = rendition.window().playlist();
+    let behind = playlist.segments.iter().rposition(|segment| segment.discontinuity).unwrap_or(0);
+    let first = playlist.media_sequence.saturating_add(behind as u64);
+    rendition.spans().iter().filter(|span| span.number >= first).collect()
+}

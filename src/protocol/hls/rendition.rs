@@ -1,0 +1,445 @@
+//! One playlist of fragmented MP4: the segments of one track, or of several together, and their parts (RFC 8216bis).
+//!
+//! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
+//! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
+//! too long. The target is known when the first segment is: it has room for two frames more than was asked for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use fmp4::{Fragment, init_segment, styp};
+use hls::playlist::{LowLatency, Map, Part, Segment};
+use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
+
+use super::settings::HlsSettings;
+use super::window::{End, Unit, Window};
+use crate::hub::Entry;
+use crate::protocol::mp4_mapping::samples::Samples;
+
+/// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
+const HOLD_BACK_PARTS: u32 = 3;
+/// Delta updates leave out what is so many target durations from the end (§4.4.3.8).
+const SKIP_TARGETS: u32 = 6;
+/// Segments that are announced with their parts: those of three target durations from the end (§6.2.2).
+const SEGMENTS_WITH_PARTS: usize = 3;
+/// Parts of one segment.
+const PARTS_MAX: usize = 256;
+
+/// Something that can be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Made {
+    /// The name, relative to the playlist.
+    pub(super) name: String,
+    pub(super) bytes: Bytes,
+    /// It is an init segment.
+    pub(super) is_init: bool,
+}
+
+/// How names of what is made are formed.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    /// What they begin with.
+    pub(super) base: String,
+    /// How segments end.
+    pub(super) ending: &'static str,
+}
+
+impl Names {
+    fn segment(&self, settings: &HlsSettings, number: u64) -> String {
+        format!("{}{}.{}", self.base, settings.suffix.of(number), self.ending)
+    }
+
+    /// A part of a segment.
+    fn part(&self, settings: &HlsSettings, number: u64, part: usize) -> String {
+        format!("{}{}.{part}.{}", self.base, settings.suffix.of(number), self.ending)
+    }
+
+    fn init(&self, wall_ms: u64, epoch: u32) -> String {
+        if epoch <= 1 {
+            format!("{}_{wall_ms}_init.mp4", self.base)
+        } else {
+            format!("{}_{wall_ms}_{epoch}_init.mp4", self.base)
+        }
+    }
+}
+
+/// Where a segment is in the time of its track, for manifests of DASH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) number: u64,
+    /// Decode time of its first sample and its duration, in ticks.
+    pub(super) time: u64,
+    pub(super) ticks: u64,
+}
+
+/// The parts of the segment that grows.
+#[derive(Debug, Default)]
+struct Growing {
+    slices: Vec<Bytes>,
+    bytes: usize,
+    parts: Vec<Part>,
+    /// Where the part that grows has begun, in milliseconds of DTS, and whether it begins with a key frame.
+    part_begin: Option<(i64, bool)>,
+    /// Decode time of the first sample of the first track, and of the end of its last one.
+    span: Option<(u64, u64)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Rendition {
+    pub(super) names: Names,
+    settings: HlsSettings,
+    window: Window,
+    lanes: Vec<Samples>,
+    /// The tracks of the lanes.
+    pub(super) tracks: Vec<Track>,
+    epoch: u32,
+    map: Option<Arc<Map>>,
+    growing: Growing,
+    /// Ticks that make no decode time negative, in milliseconds.
+    shift_ms: i64,
+    sequence: u32,
+    low_latency: bool,
+    /// The longest distance of two units so far, in milliseconds, until the part target is known.
+    step_ms: i64,
+    last_ms: Option<i64>,
+    part_target_ms: Option<i64>,
+    /// Names of the parts of the segments that the playlist shows them of.
+    shown_parts: VecDeque<Vec<String>>,
+    spans: VecDeque<Span>,
+    made: Vec<Made>,
+    gone: Vec<String>,
+    /// The codecs, for a multivariant playlist.
+    codecs: Vec<String>,
+}
+
+impl Rendition {
+    pub(super) fn new(names: Names, settings: &HlsSettings, low_latency: bool) -> Self {
+        Self {
+            names,
+            window: Window::new(settings, if low_latency { 9 } else { 6 }),
+            settings: settings.clone(),
+            lanes: Vec::new(),
+            tracks: Vec::new(),
+            epoch: 0,
+            map: None,
+            growing: Growing::default(),
+            shift_ms: 0,
+            sequence: 0,
+            low_latency,
+            step_ms: 0,
+            last_ms: None,
+            part_target_ms: None,
+            shown_parts: VecDeque::new(),
+            spans: VecDeque::new(),
+            made: Vec::new(),
+            gone: Vec::new(),
+            codecs: Vec::new(),
+        }
+    }
+
+    // ---- inputs
+
+    /// From the next unit on the tracks are these. What has come of others is a segment of its own.
+    pub(super) fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
+        self.lanes.iter_mut().for_each(Samples::finish);
+        self.close(self.window.end_ms());
+        self.lanes = (1..).zip(&tracks).map(|(number, track)| Samples::new(number, track)).collect();
+        self.tracks = tracks;
+        self.epoch = epoch;
+        self.map = None;
+    }
+
+    /// Whether a unit of this track is one of its own.
+    pub(super) fn has(&self, track: TrackId) -> bool {
+        self.tracks.iter().any(|own| own.id == track)
+    }
+
+    /// Whether its segments begin with key frames.
+    fn is_video(&self) -> bool {
+        self.tracks.first().is_some_and(|track| track.kind() == TrackKind::Video)
+    }
+
+    /// Takes a unit. It decides itself where segments end; tells where one has ended, in milliseconds of DTS.
+    pub(super) fn unit(&mut self, entry: &Entry) -> Option<i64> {
+        let unit = self.unit_of(entry)?;
+        let end = self.window.ends_before(&unit, self.growing.bytes);
+        self.take(entry, &unit, end);
+        end.map(|end| end.at_ms)
+    }
+
+    /// Takes a unit, behind another rendition whose last segment ended at `boundary_ms`.
+    pub(super) fn follow(&mut self, entry: &Entry, boundary_ms: Option<i64>) {
+        let Some(unit) = self.unit_of(entry) else { return };
+        let is_behind = boundary_ms
+            .is_some_and(|at| unit.dts_ms >= at && self.window.begin_ms().is_some_and(|begin| begin < at));
+        let own = self.window.ends_before(&unit, self.growing.bytes).filter(|end| end.changed);
+        let end = own.or_else(|| is_behind.then_some(End { at_ms: unit.dts_ms, changed: false }));
+        self.take(entry, &unit, end);
+    }
+
+    /// The stream is over.
+    pub(super) fn finish(&mut self) {
+        self.lanes.iter_mut().for_each(Samples::finish);
+        self.close(self.window.end_ms());
+        self.window.playlist_mut().ended = true;
+    }
+
+    fn unit_of(&self, entry: &Entry) -> Option<Unit> {
+        let begins = self
+            .tracks
+            .first()
+            .is_some_and(|first| first.id == entry.unit.track && (entry.unit.key_frame || !self.is_video()));
+        // A file begins with a key frame.
+        (begins || self.window.begin_ms().is_some() || self.window.number() > 1).then_some(Unit {
+            dts_ms: entry.dts_ms,
+            wall_ms: entry.wall_ms,
+            begins,
+            epoch: self.epoch,
+        })
+    }
+
+    fn take(&mut self, entry: &Entry, unit: &Unit, end: Option<End>) {
+        let changed = end.is_some_and(|end| end.changed);
+        if changed {
+            self.lanes.iter_mut().for_each(Samples::finish);
+            self.close(self.window.end_ms());
+        }
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == entry.unit.track) else { return };
+        if lane.is_new() {
+            lane.description.first_unit = entry.unit.payload.clone();
+        }
+        lane.push(&entry.unit);
+        if let Some(end) = end.filter(|end| !end.changed) {
+            self.close(end.at_ms);
+        } else if self.is_part_due(unit) {
+            self.end_part(unit.dts_ms);
+        }
+        if self.growing.part_begin.is_none() {
+            self.growing.part_begin = Some((unit.dts_ms, unit.begins));
+        }
+        self.measure(unit);
+        self.window.note(unit, changed);
+    }
+
+    // ---- parts
+
+    /// Learns how far units of the leading track are apart.
+    fn measure(&mut self, unit: &Unit) {
+        let step = self.last_ms.replace(unit.dts_ms).map_or(0, |last| unit.dts_ms.saturating_sub(last));
+        if self.part_target_ms.is_none() {
+            self.step_ms = self.step_ms.max(step);
+        }
+    }
+
+    /// Whether the part that grows would be too long with this unit, or is long enough.
+    fn is_part_due(&self, unit: &Unit) -> bool {
+        let (Some(target), Some((begin, _))) = (self.part_target_ms, self.growing.part_begin) else {
+            return false;
+        };
+        let elapsed = unit.dts_ms.saturating_sub(begin);
+        let step = self.last_ms.map_or(0, |last| unit.dts_ms.saturating_sub(last)).max(1);
+        elapsed.saturating_add(step) > target && self.growing.parts.len() < PARTS_MAX
+    }
+
+    fn end_part(&mut self, end_ms: i64) {
+        let Some((begin_ms, independent)) = self.growing.part_begin.take() else { return };
+        if self.map.is_none() {
+            self.describe();
+        }
+        let Some(slices) = self.fragment() else {
+            self.growing.part_begin = Some((begin_ms, independent));
+            return;
+        };
+        let bytes = slices.iter().map(Bytes::len).sum::<usize>();
+        self.growing.bytes = self.growing.bytes.saturating_add(bytes);
+        if self.part_target_ms.is_none() {
+            self.growing.slices.extend(slices);
+            return;
+        }
+        let uri = self.names.part(&self.settings, self.window.number(), self.growing.parts.len());
+        let ms = end_ms.saturating_sub(begin_ms).max(1).unsigned_abs();
+        let content = joined(&slices, bytes);
+        self.growing.slices.push(content.clone());
+        self.growing.parts.push(Part {
+            uri: uri.clone(),
+            duration: Duration::from_millis(ms),
+            independent: independent && self.is_video() || !self.is_video(),
+        });
+        self.made.push(Made { name: uri, bytes: content, is_init: false });
+    }
+
+    /// The complete samples as a fragment, behind the init segment when it is the first one of these tracks.
+    fn fragment(&mut self) -> Option<Vec<Bytes>> {
+        if self.lanes.iter().all(Samples::is_empty) {
+            return None;
+        }
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        let mut fragment = Fragment::new(self.sequence);
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.is_empty() {
+                continue;
+            }
+            let scale = lane.description.timescale;
+            let (at, samples) = lane.take();
+            if self.map.is_none() && at < 0 {
+                self.shift_ms = self.shift_ms.max(scale.to_ms(at).saturating_neg().saturating_add(1000));
+            }
+            let shift = scale.convert(self.shift_ms, Timescale::new(1000));
+            let time = u64::try_from(at.saturating_add(shift)).unwrap_or(0);
+            let ticks = samples.iter().map(|sample| u64::from(sample.duration)).sum::<u64>();
+            if index == 0 {
+                let begin = self.growing.span.map_or(time, |(begin, _)| begin);
+                self.growing.span = Some((begin, time.saturating_add(ticks)));
+            }
+            fragment.add(&lane.description, time, samples);
+        }
+        fragment.write().inspect_err(|error| tracing::debug!(%error, "a fragment cannot be written")).ok()
+    }
+
+    // ---- segments
+
+    fn close(&mut self, end_ms: i64) {
+        self.end_part(end_ms);
+        let growing = std::mem::take(&mut self.growing);
+        if growing.slices.is_empty() || self.window.begin_ms().is_none() {
+            return;
+        }
+        let number = self.window.number();
+        let uri = self.names.segment(&self.settings, number);
+        let open = self.window.open_segment(self.map.as_ref(), &growing.parts);
+        let kind = styp();
+        let slices: Vec<Bytes> = std::iter::once(kind.clone()).chain(growing.slices).collect();
+        let content = joined(&slices, growing.bytes.saturating_add(kind.len()));
+        if !self.window.close(end_ms, &uri, content.len(), open) {
+            return;
+        }
+        self.made.push(Made { name: uri, bytes: content, is_init: false });
+        if let Some((time, end)) = growing.span {
+            self.spans.push_back(Span { number, time, ticks: end.saturating_sub(time) });
+        }
+        self.fix_part_target();
+        self.forget(growing.parts);
+    }
+
+    /// The first segment is whole: frames are as far apart as they are.
+    fn fix_part_target(&mut self) {
+        if self.low_latency && self.part_target_ms.is_none() && self.step_ms > 0 {
+            let step = self.step_ms.min(2000);
+            // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
+            let frames = self.settings.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
+            let exact = frames.saturating_mul(step);
+            self.part_target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
+        }
+    }
+
+    /// Parts of older segments are announced no more, and go with the segments that do.
+    fn forget(&mut self, parts: Vec<Part>) {
+        if self.low_latency {
+            self.shown_parts.push_back(parts.into_iter().map(|part| part.uri).collect());
+            if self.shown_parts.len() > SEGMENTS_WITH_PARTS {
+                let segments = &mut self.window.playlist_mut().segments;
+                let index = segments.len().saturating_sub(SEGMENTS_WITH_PARTS.saturating_add(1));
+                if let Some(segment) = segments.get_mut(index) {
+                    segment.parts.clear();
+                }
+            }
+            // A player may still be about to fetch those that have just been dropped.
+            if self.shown_parts.len() > SEGMENTS_WITH_PARTS.saturating_add(1) {
+                self.gone.extend(self.shown_parts.pop_front().unwrap_or_default());
+            }
+        }
+        self.gone.extend(self.window.take_gone());
+        let first = self.window.playlist().media_sequence;
+        while self.spans.front().is_some_and(|span| span.number < first) {
+            self.spans.pop_front();
+        }
+    }
+
+    /// Makes the init segment of the tracks that have begun.
+    fn describe(&mut self) {
+        // Tracks that only a unit can describe, and of which there is none yet, are left out.
+        self.lanes.retain(|lane| {
+            let needs_unit = matches!(lane.description.config, CodecConfig::Ac3(_) | CodecConfig::Eac3(_));
+            !needs_unit || !lane.description.first_unit.is_empty()
+        });
+        let descriptions: Vec<_> = self.lanes.iter().map(|lane| lane.description.clone()).collect();
+        self.codecs = descriptions.iter().filter_map(|description| description.config.rfc6381()).collect();
+        let bytes = match init_segment(&descriptions) {
+            Ok(bytes) => bytes,
+            Err(error) => return tracing::debug!(%error, "the tracks cannot be described"),
+        };
+        let wall_ms = self.window.open_segment(None, &[]).program_date_time.unwrap_or(0).unsigned_abs();
+        let name = self.names.init(wall_ms, self.epoch);
+        self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
+        self.made.push(Made { name, bytes, is_init: true });
+    }
+
+    // ---- outputs
+
+    /// What can be fetched from now on, init segments first.
+    pub(super) fn take_made(&mut self) -> Vec<Made> {
+        let mut made = std::mem::take(&mut self.made);
+        made.sort_by_key(|made| !made.is_init);
+        made
+    }
+
+    /// Names of what is announced no longer.
+    pub(super) fn take_gone(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// The first segment and part that are not there yet.
+    pub(super) fn progress(&self) -> (u64, u32) {
+        (self.window.number(), u32::try_from(self.growing.parts.len()).unwrap_or(u32::MAX))
+    }
+
+    pub(super) const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    pub(super) const fn spans(&self) -> &VecDeque<Span> {
+        &self.spans
+    }
+
+    pub(super) const fn map(&self) -> Option<&Arc<Map>> {
+        self.map.as_ref()
+    }
+
+    pub(super) fn codecs(&self) -> &[String] {
+        &self.codecs
+    }
+
+    /// The playlist as it is now.
+    pub(super) fn playlist(&self) -> hls::playlist::MediaPlaylist {
+        let mut playlist = self.window.playlist().clone();
+        playlist.independent_segments = false;
+        let target = playlist.target_duration;
+        playlist.low_latency = self.part_target_ms.filter(|_| !playlist.ended).map(|part_ms| {
+            let part_target = Duration::from_millis(part_ms.unsigned_abs());
+            LowLatency {
+                part_target,
+                part_hold_back: part_target.saturating_mul(HOLD_BACK_PARTS),
+                skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
+                can_block_reload: true,
+                open: self.open_segment(),
+                hint: Some(self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
+                reports: Vec::new(),
+            }
+        });
+        playlist
+    }
+
+    fn open_segment(&self) -> Segment {
+        self.window.open_segment(self.map.as_ref(), &self.growing.parts)
+    }
+}
+
+/// One piece of what several slices have. This is the only copy of a segment, and of a part.
+fn joined(slices: &[Bytes], bytes: usize) -> Bytes {
+    let mut joined = BytesMut::with_capacity(bytes);
+    slices.iter().for_each(|slice| joined.extend_from_slice(slice));
+    joined.freeze()
+}

@@ -1,0 +1,234 @@
+//! Which segments there are, and the playlist of the newest ones (RFC 8216).
+//!
+//! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. The
+//! first one sets the target duration, which must not change (§6.2.1) and which no segment may exceed when rounded
+//! (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with
+//! unsteady key frames do not all begin with one, and none is said to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hls::playlist::{Kind, Map, MediaPlaylist, Part, Segment};
+
+use super::settings::{HlsSettings, Lasting};
+
+/// The longest first segment, when no key frame comes.
+const FIRST_MS_MAX: i64 = 10_000;
+/// Bytes of one segment.
+pub(super) const SEGMENT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the segments that a playlist names. There are few of a stream with a high rate.
+pub(super) const PLAYLIST_BYTES_MAX: usize = 44 << 20;
+/// A playlist is not shown with less than so many segments, or so much of them: players begin three from its end (§6.3.3),
+/// and some cannot when there are fewer.
+const FIRST_SEGMENTS: u64 = 3;
+const FIRST_DURATION: Duration = Duration::from_secs(6);
+/// The duration of what stands alone behind the last time that is known.
+const STEP_MS: i64 = 20;
+
+/// What has to be known of a unit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unit {
+    /// Its DTS in milliseconds.
+    pub(super) dts_ms: i64,
+    /// When it came, in milliseconds of Unix time.
+    pub(super) wall_ms: u64,
+    /// Whether a segment may begin with it.
+    pub(super) begins: bool,
+    /// Counts the changes of the tracks.
+    pub(super) epoch: u32,
+}
+
+/// How the segment that grows ends before a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    /// Its end, in milliseconds of DTS.
+    pub(super) at_ms: i64,
+    /// The tracks are others behind it, or time is missing.
+    pub(super) changed: bool,
+}
+
+/// The segment that grows.
+#[derive(Debug)]
+struct Open {
+    begin_ms: i64,
+    wall_ms: u64,
+    discontinuity: bool,
+}
+
+/// The segments of one playlist.
+#[derive(Debug)]
+pub(super) struct Window {
+    segment_ms: i64,
+    list_size: usize,
+    lasting: Option<Lasting>,
+    open: Option<Open>,
+    /// The epoch and the DTS of the last unit, and its distance from the one before.
+    last: Option<(u32, i64, i64)>,
+    playlist: MediaPlaylist,
+    /// Bytes of each segment of the playlist.
+    sizes: Vec<usize>,
+    /// Segments so far.
+    cut: u64,
+    /// Names that the playlist no longer has.
+    gone: Vec<String>,
+}
+
+impl Window {
+    /// Of a playlist with this version.
+    pub(super) fn new(settings: &HlsSettings, version: u32) -> Self {
+        let kind = settings.lasting.map(|lasting| match lasting {
+            Lasting::Event => Kind::Event,
+            Lasting::Vod => Kind::Vod,
+        });
+        let playlist = MediaPlaylist { version, media_sequence: 1, kind, ..MediaPlaylist::default() };
+        Self {
+            segment_ms: settings.segment_ms,
+            list_size: settings.list_size,
+            lasting: settings.lasting,
+            open: None,
+            last: None,
+            playlist,
+            sizes: Vec::new(),
+            cut: 0,
+            gone: Vec::new(),
+        }
+    }
+
+    /// The number of the segment that grows.
+    pub(super) const fn number(&self) -> u64 {
+        self.cut.saturating_add(1)
+    }
+
+    /// Where the segment that grows has begun.
+    pub(super) fn begin_ms(&self) -> Option<i64> {
+        self.open.as_ref().map(|open| open.begin_ms)
+    }
+
+    /// What the playlist says now.
+    pub(super) const fn playlist(&self) -> &MediaPlaylist {
+        &self.playlist
+    }
+
+    /// The same, for what is not about single segments.
+    pub(super) const fn playlist_mut(&mut self) -> &mut MediaPlaylist {
+        &mut self.playlist
+    }
+
+    /// Bytes of the largest segment by its milliseconds, times 8000: bits per second.
+    pub(super) fn peak_bits(&self) -> u64 {
+        let bits = |(segment, bytes): (&Segment, &usize)| {
+            let ms = u64::try_from(segment.duration.as_millis()).unwrap_or(u64::MAX).max(1);
+            (*bytes as u64).saturating_mul(8000) / ms
+        };
+        self.playlist.segments.iter().zip(&self.sizes).map(bits).max().unwrap_or(0)
+    }
+
+    /// Names of segments that the playlist had, and has no longer, since the last call.
+    pub(super) fn take_gone(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Whether a playlist would name enough to begin with.
+    pub(super) fn is_enough(&self) -> bool {
+        let duration = || self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>();
+        let is_enough = self.cut >= FIRST_SEGMENTS || self.playlist.ended || duration() >= FIRST_DURATION;
+        is_enough && self.cut > 0
+    }
+
+    /// Whether the segment that grows, which has so many bytes, ends before this unit.
+    pub(super) fn ends_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
+        let changed =
+            self.last.is_some_and(|(epoch, _, _)| epoch != unit.epoch) || self.is_behind_a_gap(unit);
+        if changed {
+            return Some(End { at_ms: self.end_ms(), changed });
+        }
+        self.is_due(unit, bytes).then_some(End { at_ms: unit.dts_ms, changed })
+    }
+
+    /// Takes note of a unit that was added.
+    pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
+        let step = self.last.map_or(STEP_MS, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms).max(0));
+        self.last = Some((unit.epoch, unit.dts_ms, if changed { STEP_MS } else { step }));
+        self.open.get_or_insert(Open {
+            begin_ms: unit.dts_ms,
+            wall_ms: unit.wall_ms,
+            discontinuity: changed,
+        });
+    }
+
+    /// The end of what has come.
+    pub(super) fn end_ms(&self) -> i64 {
+        self.last.map_or(0, |(_, dts_ms, step_ms)| dts_ms.saturating_add(step_ms))
+    }
+
+    /// Tags of the segment that grows.
+    pub(super) fn open_segment(&self, map: Option<&Arc<Map>>, parts: &[Part]) -> Segment {
+        self.open.as_ref().map_or_else(Segment::default, |open| Segment {
+            discontinuity: open.discontinuity,
+            program_date_time: i64::try_from(open.wall_ms).ok(),
+            map: map.cloned(),
+            parts: parts.to_vec(),
+            ..Segment::default()
+        })
+    }
+
+    /// Ends the segment that grows. False when there is none.
+    pub(super) fn close(&mut self, end_ms: i64, uri: &str, bytes: usize, segment: Segment) -> bool {
+        let Some(open) = self.open.take() else { return false };
+        let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
+        if self.playlist.target_duration.is_zero() {
+            let wanted = Duration::from_millis(self.segment_ms.unsigned_abs());
+            let rounded = duration.saturating_add(Duration::from_millis(500)).as_secs();
+            self.playlist.target_duration = Duration::from_secs(rounded).max(wanted);
+        }
+        self.cut = self.cut.saturating_add(1);
+        self.sizes.push(bytes);
+        self.playlist.segments.push(Segment { uri: uri.to_owned(), duration, ..segment });
+        self.forget_oldest();
+        true
+    }
+
+    /// What a segment's duration may come to, in milliseconds.
+    fn longest_ms(&self) -> i64 {
+        match i64::try_from(self.playlist.target_duration.as_millis()) {
+            Ok(0) => FIRST_MS_MAX,
+            target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(499),
+        }
+    }
+
+    /// Whether so much is missing before this unit that the open segment cannot last until it.
+    fn is_behind_a_gap(&self, unit: &Unit) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms())
+    }
+
+    /// Whether the open segment ends before this unit.
+    fn is_due(&self, unit: &Unit, bytes: usize) -> bool {
+        let Some(open) = &self.open else { return false };
+        let elapsed = unit.dts_ms.saturating_sub(open.begin_ms);
+        // One more like the last would be too long.
+        let step = self.last.map_or(0, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms));
+        (unit.begins && elapsed >= self.segment_ms)
+            || elapsed.saturating_add(step) > self.longest_ms()
+            || bytes >= SEGMENT_BYTES_MAX
+    }
+
+    /// Keeps the playlist within its bounds.
+    fn forget_oldest(&mut self) {
+        // Those that last are on a disk.
+        while self.lasting.is_none()
+            && self.playlist.segments.len() > 1
+            && (self.playlist.segments.len() > self.list_size
+                || self.sizes.iter().sum::<usize>() > PLAYLIST_BYTES_MAX)
+        {
+            self.sizes.remove(0);
+            let gone = self.playlist.segments.remove(0);
+            self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
+            // A discontinuity counts when its segment is gone (§4.3.3.3).
+            let discontinuity = u64::from(gone.discontinuity);
+            self.playlist.discontinuity_sequence =
+                self.playlist.discontinuity_sequence.saturating_add(discontinuity);
+            self.gone.push(gone.uri);
+        }
+    }
+}

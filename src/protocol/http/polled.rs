@@ -1,0 +1,264 @@
+//! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
+//!
+//! 1. Whether the viewer may have it ([`Event::Pass`]): the worker knows where nothing is checked.
+//! 2. A playlist may have to be made first, or to come as far as the request says (`_HLS_msn`, `_HLS_part`, RFC 8216bis
+//!    §6.2.5.2); a part that was announced may not be there yet. The request waits ([`Event::AwaitBlob`]), once.
+//! 3. It is answered with the blob, or with the file of that name.
+//!
+//! A viewer is told apart by a cookie, which its first playlist brings; without one by its credentials, or by its address and
+//! user agent.
+
+use super::files::{FilePath, Transfer};
+use super::{Fields, HttpSession, Stage, is_success};
+use crate::auth::access::{Credentials, Denial};
+use crate::http::{Request, Response};
+use crate::mail::{Blob, NoSubscription, Progress};
+use crate::protocol::{Context, Event, PassAsk, WantedBlob, Watched, sinks};
+use crate::types::StreamKey;
+
+/// The protocol of a viewer of a file.
+pub const VOD: &str = "vod";
+/// The cookie that tells viewers apart.
+const COOKIE: &str = "viewer";
+/// Characters of its value.
+const COOKIE_CHARS: usize = 32;
+/// A playlist that is further ahead than this is not waited for (RFC 8216bis §6.2.5.2).
+const SEGMENTS_AHEAD_MAX: u64 = 2;
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Polled {
+    request: Request,
+    file: FilePath,
+    fields: Fields,
+    viewer: Viewer,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+struct Viewer {
+    /// What it is known by.
+    name: String,
+    /// What it would be known by without the cookie.
+    without: Option<String>,
+    /// The cookie that it is to get.
+    cookie: Option<String>,
+}
+
+impl HttpSession {
+    /// A request below `streams`.
+    pub(super) fn polled(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
+        let viewer = self.viewer(&request);
+        let blob = file.blob(ctx.blobs);
+        let protocol = blob.and_then(|blob| blob.viewers).or_else(|| file.protocol(ctx.apps)).unwrap_or(VOD);
+        let origin = request.header("origin").unwrap_or_default().to_owned();
+        let ask = PassAsk {
+            stream: blob.map(|blob| blob.stream),
+            key: file.key(ctx.apps),
+            protocol,
+            viewer: viewer.name.clone(),
+            params: request.query.clone(),
+            origin,
+        };
+        self.events.push_back(Event::Pass(Box::new(ask)));
+        self.stage = Stage::Checked(Box::new(Polled { request, file, fields, viewer }));
+    }
+
+    /// Whether the viewer may have it.
+    pub(super) fn passed(&mut self, ctx: &Context<'_>, polled: Polled, verdict: Result<(), NoSubscription>) {
+        if let Err(why) = verdict {
+            let response = refusal(&why, &polled.file.key(ctx.apps).id);
+            return self.respond(ctx.now, polled.fields, response);
+        }
+        let wanted = polled.file.wanted(ctx, &polled.request);
+        match wanted {
+            Wanted::Now => self.give(ctx, polled),
+            Wanted::Blob(wanted) => {
+                self.events.push_back(Event::AwaitBlob(wanted));
+                self.stage = Stage::Awaited(Box::new(polled));
+            }
+            Wanted::TooFar => {
+                let response = Response::error(400, "That is too far ahead");
+                self.respond(ctx.now, polled.fields, response);
+            }
+        }
+    }
+
+    /// Answers with the blob, or the file of the name.
+    pub(super) fn give(&mut self, ctx: &Context<'_>, polled: Polled) {
+        let Polled { request, file, mut fields, viewer } = polled;
+        let Some(blob) = file.blob_for(ctx.blobs, &request) else {
+            let (transfer, ask) = Transfer::begin(request, file, fields);
+            self.events.push_back(Event::Job(ask.into()));
+            self.stage = Stage::File(Box::new(transfer));
+            return;
+        };
+        if wanted_progress(&request).is_some_and(|wanted| blob.progress < wanted) {
+            // It did not come in time.
+            let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
+            return self.respond(ctx.now, fields, response);
+        }
+        let stream = blob.stream;
+        let watched = blob.viewers;
+        let app = file.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
+        let own = app.and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query));
+        let is_playlist = blob.content_type.starts_with("application/");
+        if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
+            let app = file.segments.first().map(String::as_str).unwrap_or_default();
+            let field = format!("{COOKIE}={cookie}; Path=/{app}; HttpOnly; SameSite=Lax");
+            fields.push(("Set-Cookie", field));
+        }
+        let tailored: Blob;
+        let blob: &Blob = match own {
+            Some(text) => {
+                tailored = Blob { bytes: text, forgets: Vec::new(), ..(**blob).clone() };
+                &tailored
+            }
+            None => blob,
+        };
+        let (transfer, status) =
+            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
+        let watched = watched.filter(|_| is_success(status)).map(|protocol| Watched {
+            stream,
+            protocol,
+            viewer: viewer.name,
+            former: viewer.without,
+        });
+        self.granted |= watched.is_some();
+        self.events.extend(watched.map(Event::Watched));
+        self.stage = Stage::File(Box::new(transfer));
+    }
+
+    fn viewer(&mut self, request: &Request) -> Viewer {
+        let without = unnamed(request, self.client);
+        match cookie_of(request) {
+            Some(cookie) => Viewer { name: format!("c:{cookie}"), without: Some(without), cookie: None },
+            None => {
+                let cookie = format!("{:016x}{:016x}", self.draw(), self.draw());
+                Viewer { name: without, without: None, cookie: Some(cookie) }
+            }
+        }
+    }
+}
+
+/// What a viewer without a cookie is known by.
+fn unnamed(request: &Request, client: std::net::IpAddr) -> String {
+    let shown = Credentials::of(&request.query);
+    if let Some(shown) = shown.subscriber.or(shown.token) {
+        return format!("t:{shown}");
+    }
+    let agent = request.header("user-agent").unwrap_or_default();
+    let hash = crypto::sha256(&[agent.as_bytes()]);
+    let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("a:{client}:{hash}")
+}
+
+fn cookie_of(request: &Request) -> Option<&str> {
+    let pairs = request.headers.all("cookie").flat_map(|line| line.split(';'));
+    let mut values = pairs.filter_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='));
+    values.find(|value| value.len() == COOKIE_CHARS && value.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Status and text of a refusal.
+fn refusal(why: &NoSubscription, stream: &str) -> Response {
+    match why {
+        NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "Not Found"),
+        NoSubscription::Denied(Denial::Blocked(_)) => Response::error(401, "Subscriber is blocked"),
+        NoSubscription::Denied(denial) => Response::error(403, &denial.text(stream)),
+        NoSubscription::Unavailable => {
+            Response::error(503, "The server is going down or short of resources").header("Retry-After", "5")
+        }
+    }
+}
+
+/// How far the request wants the playlist to be (RFC 8216bis §6.2.5.2).
+fn wanted_progress(request: &Request) -> Option<Progress> {
+    let number = |name: &str| request.query_value(name)?.parse::<u64>().ok();
+    let segment = number("_HLS_msn")?;
+    Some(match number("_HLS_part") {
+        Some(part) => Progress { segment, part: u32::try_from(part).unwrap_or(u32::MAX).saturating_add(1) },
+        None => Progress { segment: segment.saturating_add(1), part: 0 },
+    })
+}
+
+/// What a request waits for.
+enum Wanted {
+    /// Nothing.
+    Now,
+    Blob(WantedBlob),
+    TooFar,
+}
+
+impl FilePath {
+    /// The stream's key, or a file's name in its place.
+    fn key(&self, apps: &crate::protocol::Apps) -> StreamKey {
+        let app = self.segments.first().map(String::as_str).unwrap_or_default();
+        let name = self.name_below().unwrap_or_default();
+        let of_sink = apps.get(app).and_then(|settings| sinks::maker_of(settings, &name));
+        if let Some((_, id)) = of_sink {
+            return StreamKey::new(app, id);
+        }
+        let file = name.rsplit_once('/').map_or(name.as_str(), |(_, file)| file);
+        StreamKey::new(app, file.rsplit_once('.').map_or(file, |(stem, _)| stem))
+    }
+
+    /// The protocol of a playlist that is to be made.
+    fn protocol(&self, apps: &crate::protocol::Apps) -> Option<&'static str> {
+        let app = apps.get(self.segments.first()?.as_str())?;
+        let name = self.name_below()?;
+        let (kind, _) = sinks::maker_of(app, &name)?;
+        Some((kind.viewers)(&name))
+    }
+
+    /// The blob that answers a request: of a playlist, what has changed, when that is asked for.
+    fn blob_for<'b>(
+        &self,
+        blobs: &'b crate::hub::Blobs,
+        request: &Request,
+    ) -> Option<&'b std::sync::Arc<Blob>> {
+        let whole = self.blob(blobs)?;
+        let skip = request.query_value("_HLS_skip").filter(|skip| matches!(*skip, "YES" | "v2"));
+        let delta = skip.and_then(|_| blobs.get(&whole.app, &format!("{}?_HLS_skip=YES", whole.name)));
+        Some(
+            delta
+                .filter(|delta| delta.stream == whole.stream && delta.progress >= whole.progress)
+                .unwrap_or(whole),
+        )
+    }
+
+    fn wanted(&self, ctx: &Context<'_>, request: &Request) -> Wanted {
+        if let Some(blob) = self.blob(ctx.blobs) {
+            let Some(progress) = wanted_progress(request) else { return Wanted::Now };
+            return wait_for(blob, progress, SEGMENTS_AHEAD_MAX);
+        }
+        let (Some(app), Some(name)) = (self.segments.first(), self.name_below()) else { return Wanted::Now };
+        let Some(settings) = ctx.apps.get(app.as_str()) else { return Wanted::Now };
+        if let Some((announcer, progress)) = sinks::part_of(settings, &name) {
+            // Only what was announced is waited for: the next part.
+            return match ctx.blobs.get(app, &announcer).map(|blob| wait_for(blob, progress, 0)) {
+                Some(wanted @ Wanted::Blob(_)) => wanted,
+                Some(Wanted::Now | Wanted::TooFar) | None => Wanted::Now,
+            };
+        }
+        match sinks::maker_of(settings, &name) {
+            Some((kind, id)) => Wanted::Blob(WantedBlob {
+                key: StreamKey::new(app, id),
+                name,
+                progress: Progress::default(),
+                sink: Some(kind.name),
+            }),
+            None => Wanted::Now,
+        }
+    }
+}
+
+fn wait_for(blob: &Blob, progress: Progress, ahead_max: u64) -> Wanted {
+    if blob.progress >= progress {
+        Wanted::Now
+    } else if progress.segment > blob.progress.segment.saturating_add(ahead_max) {
+        Wanted::TooFar
+    } else {
+        let key = StreamKey::new(&blob.app, "");
+        Wanted::Blob(WantedBlob { key, name: blob.name.to_string(), progress, sink: None })
+    }
+}

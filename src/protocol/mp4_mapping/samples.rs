@@ -1,0 +1,135 @@
+//! Units of a track as samples of fragments: each lasts until the next one.
+
+use bytes::Bytes;
+use fmp4::{Description, FragmentSample};
+use media::{AccessUnit, CodecConfig, Track, TrackId};
+
+/// The samples of one track that are in no fragment yet.
+#[derive(Debug)]
+pub(in crate::protocol) struct Samples {
+    /// The track.
+    pub(in crate::protocol) id: TrackId,
+    /// How an init segment describes it.
+    pub(in crate::protocol) description: Description,
+    /// The newest, whose duration is not known yet, and its decode time.
+    open: Option<(i64, FragmentSample)>,
+    /// Decode time of the first of the others, in ticks of the stream.
+    at: i64,
+    complete: Vec<FragmentSample>,
+}
+
+impl Samples {
+    /// Of the track `number` of a file.
+    pub(in crate::protocol) fn new(number: u32, track: &Track) -> Self {
+        Self {
+            id: track.id,
+            description: Description {
+                config: with_four_byte_lengths(&track.config),
+                ..Description::of_track(number, track)
+            },
+            open: None,
+            at: 0,
+            complete: Vec::new(),
+        }
+    }
+
+    /// Whether no unit has come.
+    pub(in crate::protocol) const fn is_new(&self) -> bool {
+        self.open.is_none() && self.complete.is_empty()
+    }
+
+    /// Whether there is nothing for a fragment.
+    pub(in crate::protocol) const fn is_empty(&self) -> bool {
+        self.complete.is_empty()
+    }
+
+    /// Takes a unit. The one before it is complete.
+    pub(in crate::protocol) fn push(&mut self, unit: &AccessUnit) {
+        let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
+        let sample = FragmentSample {
+            duration: lasted,
+            composition: i32::try_from(unit.pts.saturating_sub(unit.dts)).unwrap_or(0),
+            key_frame: unit.key_frame,
+            payload: unit.payload.clone(),
+        };
+        let Some((dts, mut before)) = self.open.replace((unit.dts, sample)) else { return };
+        before.duration = u32::try_from(unit.dts.saturating_sub(dts)).unwrap_or(0);
+        if let Some((_, sample)) = &mut self.open {
+            // The last one of all lasts as long as the one before it.
+            sample.duration = before.duration;
+        }
+        self.add(dts, before);
+    }
+
+    /// Nothing follows the last one directly.
+    pub(in crate::protocol) fn finish(&mut self) {
+        if let Some((dts, sample)) = self.open.take() {
+            self.add(dts, sample);
+        }
+    }
+
+    /// What is complete, for a fragment: the decode time of the first, and the samples.
+    pub(in crate::protocol) fn take(&mut self) -> (i64, Vec<FragmentSample>) {
+        (self.at, std::mem::take(&mut self.complete))
+    }
+
+    fn add(&mut self, dts: i64, sample: FragmentSample) {
+        if self.complete.is_empty() {
+            self.at = dts;
+        }
+        self.complete.push(sample);
+    }
+}
+
+/// Units have NAL units with four-byte lengths, whatever the configuration said when it came (ISO/IEC 14496-15 §5.3.3.1,
+/// §8.3.3.1).
+fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
+    let patched = |record: &Bytes, at: usize| {
+        let mut record = record.to_vec();
+        if let Some(byte) = record.get_mut(at) {
+            *byte |= 3;
+        }
+        Bytes::from(record)
+    };
+    let record = match config {
+        CodecConfig::H264(config) if config.length_size != 4 => patched(&config.record, 4),
+        CodecConfig::H265(config) if config.length_size != 4 => patched(&config.record, 21),
+        _ => return config.clone(),
+    };
+    CodecConfig::read(config.codec(), record).ok().flatten().unwrap_or_else(|| config.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use media::Timescale;
+    use media::codec::Codec;
+
+    use super::*;
+
+    fn track() -> Track {
+        let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
+        Track::new(TrackId::AUDIO, config, Timescale::new(48_000))
+    }
+
+    fn unit(dts: i64) -> AccessUnit {
+        let payload = Bytes::from_static(b"x");
+        AccessUnit { track: TrackId::AUDIO, dts, pts: dts, key_frame: false, config_epoch: 0, payload }
+    }
+
+    #[test]
+    fn a_sample_lasts_until_the_next_one_and_the_last_as_long_as_that_before() {
+        let mut samples = Samples::new(1, &track());
+        assert!(samples.is_new());
+        [1000, 2024, 3050].iter().for_each(|dts| samples.push(&unit(*dts)));
+        assert!(!samples.is_new() && !samples.is_empty());
+        let durations = |(at, samples): (i64, Vec<FragmentSample>)| {
+            (at, samples.iter().map(|sample| sample.duration).collect::<Vec<_>>())
+        };
+        assert_eq!(durations(samples.take()), (1000, vec![1024, 1026]));
+        samples.push(&unit(4074));
+        samples.finish();
+        assert_eq!(durations(samples.take()), (3050, vec![1024, 1024]));
+        samples.push(&unit(9000));
+        assert!(samples.is_empty(), "nothing is before it");
+    }
+}

@@ -1,0 +1,123 @@
+//! Viewers that watch by separate requests, and are checked: control lets each in, and is asked again after [`KNOWN`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::Worker;
+use crate::auth::access::Credentials;
+use crate::auth::network;
+use crate::mail::{NoSubscription, PlayRequest, ToControl};
+use crate::protocol::{PassAsk, Reply};
+use crate::types::{ConnId, Handle, StreamKey};
+
+/// How long the answer about a viewer holds.
+const KNOWN: Duration = Duration::from_secs(5);
+/// Answers that are kept.
+const KNOWN_MAX: usize = 50_000;
+
+/// Whom an answer is about.
+type Holder = (StreamKey, &'static str, String, IpAddr);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Passes {
+    known: BTreeMap<Holder, Instant>,
+    ends: BTreeSet<(Instant, Holder)>,
+    asked: BTreeMap<ConnId, Holder>,
+}
+
+impl Passes {
+    fn is_known(&mut self, now: Instant, holder: &Holder) -> bool {
+        while let Some((_, old)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
+            if let Some(until) = self.known.remove(&old) {
+                self.ends.remove(&(until, old));
+            }
+        }
+        self.known.contains_key(holder)
+    }
+
+    fn note(&mut self, now: Instant, holder: Holder) {
+        if self.known.len() >= KNOWN_MAX || self.known.contains_key(&holder) {
+            return;
+        }
+        let until = now.checked_add(KNOWN).unwrap_or(now);
+        self.ends.insert((until, holder.clone()));
+        self.known.insert(holder, until);
+    }
+
+    /// A connection waits for no answer.
+    pub(super) fn forget(&mut self, conn: ConnId) {
+        self.asked.remove(&conn);
+    }
+}
+
+impl Worker {
+    /// A request asks whether its viewer may have an answer.
+    pub(super) fn ask_pass(&mut self, id: ConnId, ask: PassAsk) {
+        let stream = ask.stream.or_else(|| self.live.directory.get(&ask.key).copied());
+        let of_stream = stream.and_then(|stream| self.key_of_polled(stream));
+        let key = of_stream.unwrap_or(ask.key);
+        let Some(app) = self.apps.get(&key.app) else {
+            return self.answer_pass(id, Err(NoSubscription::NotFound));
+        };
+        let details = stream.and_then(|stream| self.live.details.get(&stream));
+        let is_limited = details.is_some_and(|details| details.limits_polled);
+        let shown = Credentials::of(&ask.params);
+        if !app.security.play.any() && !is_limited && shown.subscriber.is_none() {
+            return self.answer_pass(id, Ok(()));
+        }
+        if self.draining {
+            return self.answer_pass(id, Err(NoSubscription::Unavailable));
+        }
+        let Some(conn) = self.conns.get(id) else { return };
+        let peer = conn.client();
+        let who = identity(&shown, &ask.viewer);
+        let holder = (key.clone(), ask.protocol, who.clone(), network(peer.ip()));
+        if self.polled.passes.is_known(self.now.mono, &holder) {
+            return self.answer_pass(id, Ok(()));
+        }
+        self.polled.passes.asked.insert(id, holder);
+        let request = PlayRequest {
+            session: self.session_ref(id, Handle::ONLY),
+            key,
+            egress: ask.protocol,
+            peer,
+            params: ask.params,
+            origin: ask.origin,
+            polled: Some(who),
+        };
+        self.tell(ToControl::Play(Box::new(request)));
+    }
+
+    /// Control has answered.
+    pub(super) fn pass_verdict(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
+        let Some(holder) = self.polled.passes.asked.remove(&id) else { return };
+        // Whether it is there shows itself; it may have it.
+        let verdict = match verdict {
+            Err(NoSubscription::NotFound) => Ok(()),
+            Ok(()) => {
+                self.polled.passes.note(self.now.mono, holder);
+                Ok(())
+            }
+            refused => refused,
+        };
+        self.answer_pass(id, verdict);
+    }
+
+    fn answer_pass(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
+        self.reply(id, Reply::Pass(verdict));
+        self.touch(id);
+    }
+}
+
+/// Who shows credentials is who they are of; they may be as long as a request, so it is their hash that is kept.
+fn identity(shown: &Credentials<'_>, viewer: &str) -> String {
+    let all = [shown.token, shown.subscriber, shown.code];
+    if all.iter().all(Option::is_none) {
+        return viewer.to_owned();
+    }
+    let parts: Vec<&[u8]> =
+        all.iter().flat_map(|part| [part.unwrap_or_default().as_bytes(), b"\0"]).collect();
+    crypto::sha256(&parts).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
