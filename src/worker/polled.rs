@@ -121,8 +121,9 @@ impl Worker {
     pub(super) fn await_blob(&mut self, id: ConnId, wanted: &WantedBlob) {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let stream = self.live.directory.get(&wanted.key).copied();
-        let may_come = stream.is_some() || self.live.auto_start.contains(&wanted.key);
         let blob = self.polled.blobs.get(&name.0, &name.1);
+        let grows = blob.is_some_and(|blob| self.live.streams.contains_key(&blob.stream));
+        let may_come = grows || stream.is_some() || self.live.auto_start.contains(&wanted.key);
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return self.answer_waiting(id);
         }

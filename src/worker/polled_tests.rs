@@ -8,7 +8,7 @@ use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::Published;
-use crate::mail::{Blob, Progress, StreamDetails, StreamEnd};
+use crate::mail::{Blob, NoSubscription, PlayRequest, Progress, StreamDetails, StreamEnd};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -22,6 +22,10 @@ struct Pair {
     sinks: Vec<&'static str>,
     /// The streams that control was asked to start.
     wanted: Vec<StreamKey>,
+    /// What control was asked about viewers.
+    plays: Vec<PlayRequest>,
+    /// What further requests say, behind the first lines.
+    headers: &'static str,
     /// Clients of the second worker that wanted a file, and what they were sent.
     files: BTreeSet<ConnId>,
     sent: BTreeMap<ConnId, Vec<u8>>,
@@ -42,6 +46,8 @@ impl Pair {
             workers,
             sinks: Vec::new(),
             wanted: Vec::new(),
+            plays: Vec::new(),
+            headers: "",
             files: BTreeSet::new(),
             sent: BTreeMap::new(),
         };
@@ -83,10 +89,21 @@ impl Pair {
 
     /// The first worker publishes; the second receives what it is sent.
     fn publish_of(&mut self, stream: StreamId, name: &str, version: u64, bytes: Bytes) -> Published {
+        self.publish_as(stream, name, version, bytes, Progress::default())
+    }
+
+    fn publish_as(
+        &mut self,
+        stream: StreamId,
+        name: &str,
+        version: u64,
+        bytes: Bytes,
+        progress: Progress,
+    ) -> Published {
         let (app, name) = ("live".into(), name.into());
         let (content_type, cache_control, viewers) =
             ("application/vnd.apple.mpegurl", "no-cache", Some("hls"));
-        let (progress, forgets) = (Progress::default(), Vec::new());
+        let forgets = Vec::new();
         let blob = Blob {
             stream,
             app,
@@ -119,7 +136,8 @@ impl Pair {
     fn ask(&mut self, target: &str, from: [u8; 4]) -> ConnId {
         let worker = &mut self.workers[1];
         let id = worker.accept(self.now, Listener::named("http").unwrap(), (from, 4000).into()).unwrap();
-        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let headers = self.headers;
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n");
         worker.handle_bytes(self.now, id, request.as_bytes());
         self.drain();
         id
@@ -143,6 +161,8 @@ impl Pair {
                     self.sinks.push(kind);
                 } else if let Output::Control(ToControl::Wanted(key)) = output {
                     self.wanted.push(key);
+                } else if let Output::Control(ToControl::Play(request)) = output {
+                    self.plays.push(*request);
                 }
             }
             let Some((id, _)) = worker.next_write() else { break };
@@ -282,7 +302,7 @@ fn who_asks_again_and_again_is_a_viewer_while_it_does() {
     for (target, from) in [
         ("/live/streams/cam.m3u8", [192, 0, 2, 1]),
         ("/live/streams/cam.m3u8", [192, 0, 2, 1]),
-        ("/live/streams/cam.m3u8?subscriberId=a", [192, 0, 2, 1]),
+        ("/live/streams/cam.m3u8?token=a", [192, 0, 2, 1]),
         ("/live/streams/cam.m3u8", [192, 0, 2, 2]),
         ("/live/streams/other.m3u8", [192, 0, 2, 3]),
     ] {
@@ -290,9 +310,172 @@ fn who_asks_again_and_again_is_a_viewer_while_it_does() {
     }
     assert_eq!(pair.leased(), [(STREAM, "hls", 3)]);
     pair.now.mono += Duration::from_secs(6);
-    pair.get("/live/streams/cam.m3u8?subscriberId=a", [192, 0, 2, 9]);
+    pair.get("/live/streams/cam.m3u8?token=a", [192, 0, 2, 9]);
     pair.now.mono += Duration::from_secs(6);
     assert_eq!(pair.leased(), [(STREAM, "hls", 1)]);
     pair.now.mono += Duration::from_secs(6);
     assert_eq!(pair.leased(), []);
+}
+
+const PLAYLIST: &str = "ll-hls/cam/cam__video.m3u8";
+
+impl Pair {
+    /// With the settings of an application for all.
+    fn with(settings: &[(&str, &str)]) -> Self {
+        let mut pair = Self::new();
+        let app = AppSettings::of(crate::protocol::schema(), "live", settings).unwrap();
+        let app = std::sync::Arc::new(app);
+        for worker in &mut pair.workers {
+            worker.handle_mail(pair.now, ToWorker::App(std::sync::Arc::clone(&app)));
+        }
+        pair
+    }
+
+    fn playlist(&mut self, version: u64, segment: u64, part: u32) {
+        let text = format!("#EXTM3U {segment}.{part}").into();
+        self.publish_as(STREAM, PLAYLIST, version, text, Progress { segment, part });
+    }
+}
+
+#[test]
+fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
+    let mut pair = Pair::with(&[("hlsEnableLowLatency", "true")]);
+    let target = |query: &str| format!("/live/streams/{PLAYLIST}?{query}");
+    let from = [192, 0, 2, 1];
+    pair.playlist(1, 7, 2);
+    for there in
+        ["_HLS_msn=6", "_HLS_msn=7&_HLS_part=1", "_HLS_msn=3&_HLS_part=99", "_HLS_part=9", "_HLS_msn=x"]
+    {
+        assert_eq!(body(&pair.get(&target(there), from).0), b"#EXTM3U 7.2", "{there}");
+    }
+    let part = pair.ask(&target("_HLS_msn=7&_HLS_part=2"), from);
+    let segment = pair.ask(&target("_HLS_msn=7"), from);
+    assert!(pair.answer(part).0.is_empty() && pair.answer(segment).0.is_empty());
+    pair.playlist(2, 7, 3);
+    assert_eq!(body(&pair.answer(part).0), b"#EXTM3U 7.3");
+    assert!(pair.answer(segment).0.is_empty());
+    // A part that the segment ended without is one of the next (RFC 8216bis 6.2.5.2).
+    let beyond = pair.ask(&target("_HLS_msn=7&_HLS_part=50"), from);
+    pair.playlist(3, 8, 0);
+    assert_eq!(
+        (body(&pair.answer(segment).0), body(&pair.answer(beyond).0)),
+        (&b"#EXTM3U 8.0"[..], &b"#EXTM3U 8.0"[..])
+    );
+    assert!(pair.get(&target("_HLS_msn=11"), from).0.starts_with(b"HTTP/1.1 400 "));
+    // Nothing comes: 503, and nobody waits any more.
+    let waiting = pair.ask(&target("_HLS_msn=9"), from);
+    let gone = pair.ask(&target("_HLS_msn=9"), from);
+    pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
+    pair.pass(BLOB_WAIT + Duration::from_millis(100));
+    assert!(pair.answer(waiting).0.starts_with(b"HTTP/1.1 503 "));
+    assert_eq!(pair.workers[1].polled.awaited(), 0);
+    // At the end of the stream everybody is told.
+    let waiting = pair.ask(&target("_HLS_msn=9"), from);
+    pair.publish_as(STREAM, PLAYLIST, 9, Bytes::from_static(b"over"), Progress::ENDED);
+    assert_eq!(body(&pair.answer(waiting).0), b"over");
+}
+
+#[test]
+fn a_part_is_waited_for_when_it_is_the_next_one() {
+    let mut pair = Pair::with(&[("hlsEnableLowLatency", "true")]);
+    let target = |name: &str| format!("/live/streams/ll-hls/cam/cam__video{name}.m4s");
+    let from = [192, 0, 2, 1];
+    pair.playlist(1, 7, 2);
+    let next = pair.ask(&target("000000007.2"), from);
+    assert_eq!(pair.answer(next), (Vec::new(), false));
+    for absent in ["000000007.1", "000000006.0", "000000008.0", "000000009.0", "x", "1.x", "1.99999999999"] {
+        assert!(pair.get(&target(absent), from).1, "{absent}: a file may have the name");
+    }
+    pair.publish(&target("000000007.2")["/live/streams/".len()..], 1, Bytes::from_static(b"part"));
+    pair.playlist(2, 7, 3);
+    assert_eq!(body(&pair.answer(next).0), b"part");
+}
+
+#[test]
+fn a_delta_is_given_to_who_asks_for_it() {
+    let mut pair = Pair::with(&[("hlsEnableLowLatency", "true")]);
+    let get = |pair: &mut Pair, query: &str| {
+        let (answer, _) = pair.get(&format!("/live/streams/{PLAYLIST}{query}"), [192, 0, 2, 1]);
+        String::from_utf8(body(&answer).to_vec()).unwrap()
+    };
+    let progress = Progress { segment: 7, part: 0 };
+    pair.publish_as(STREAM, &format!("{PLAYLIST}?_HLS_skip=YES"), 1, Bytes::from_static(b"delta"), progress);
+    pair.playlist(1, 7, 0);
+    assert_eq!(
+        (get(&mut pair, ""), get(&mut pair, "?_HLS_skip=NO")),
+        ("#EXTM3U 7.0".into(), "#EXTM3U 7.0".into())
+    );
+    assert_eq!(
+        (get(&mut pair, "?_HLS_skip=YES"), get(&mut pair, "?_HLS_skip=v2")),
+        ("delta".into(), "delta".into())
+    );
+    // One that is older than the playlist is not given.
+    pair.playlist(2, 8, 0);
+    assert_eq!(get(&mut pair, "?_HLS_skip=YES"), "#EXTM3U 8.0");
+}
+
+#[test]
+fn a_cookie_tells_viewers_of_one_address_apart() {
+    let mut pair = Pair::new();
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    let get = |pair: &mut Pair, headers: &'static str| {
+        pair.headers = headers;
+        String::from_utf8(pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0).unwrap()
+    };
+    let first = get(&mut pair, "User-Agent: a\r\n");
+    let cookie = first.split("Set-Cookie: viewer=").nth(1).unwrap().split(';').next().unwrap();
+    assert!(cookie.len() == 32 && first.contains("; Path=/live; HttpOnly; SameSite=Lax\r\n"), "{first}");
+    assert_eq!(pair.leased(), [(STREAM, "hls", 1)]);
+    let second = get(&mut pair, "User-Agent: b\r\n");
+    assert_ne!(second.split("viewer=").nth(1).unwrap().split(';').next().unwrap(), cookie);
+    assert_eq!(pair.leased(), [(STREAM, "hls", 2)], "another user agent");
+    // Who comes with its cookie is who it was without.
+    let known = get(&mut pair, "User-Agent: a\r\nCookie: x=1; viewer=0123456789abcdef0123456789abcdef\r\n");
+    assert!(!known.contains("Set-Cookie"));
+    assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
+    get(&mut pair, "User-Agent: a\r\nCookie: viewer=00000000000000000000000000000000\r\n");
+    assert_eq!(pair.leased(), [(STREAM, "hls", 3)]);
+    get(&mut pair, "User-Agent: a\r\nCookie: viewer=../../x\r\n");
+    assert_eq!(pair.leased(), [(STREAM, "hls", 4)], "that is no cookie of ours");
+}
+
+#[test]
+fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
+    let mut pair = Pair::with(&[("playTokenControlEnabled", "true")]);
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n#EXTINF:2,\n1.ts\n"));
+    pair.publish("1.ts", 1, Bytes::from_static(b"media"));
+    let from = [192, 0, 2, 1];
+    let verdict = |pair: &mut Pair, verdict: Result<(), NoSubscription>| {
+        let request = pair.plays.pop().unwrap();
+        let mail = ToWorker::Pass { conn: request.session.conn, verdict };
+        pair.workers[1].handle_mail(pair.now, mail);
+        request
+    };
+    let waiting = pair.ask("/live/streams/cam.m3u8?token=t", from);
+    assert!(pair.answer(waiting).0.is_empty());
+    let request = verdict(&mut pair, Ok(()));
+    assert_eq!((request.key, request.egress), (StreamKey::new("live", "cam"), "hls"));
+    assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U\n#EXTINF:2,\n1.ts?token=t\n");
+    // The same credentials are known for a while, whatever is asked for with them.
+    assert_eq!(body(&pair.get("/live/streams/1.ts?token=t", from).0), b"media");
+    assert!(pair.plays.is_empty());
+    let other = pair.ask("/live/streams/1.ts?token=t", [192, 0, 2, 2]);
+    let who = verdict(&mut pair, Err(NoSubscription::Denied(crate::auth::access::Denial::Token))).polled;
+    assert_eq!(who, request.polled);
+    let answer = String::from_utf8(pair.answer(other).0).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 403 ") && answer.contains("Invalid Token for streamId:1"),
+        "{answer}"
+    );
+    pair.pass(Duration::from_secs(6));
+    let again = pair.ask("/live/streams/1.ts?token=t", from);
+    assert_eq!(pair.plays.len(), 1);
+    let blocked = crate::auth::access::Denial::Blocked("x".into());
+    verdict(&mut pair, Err(NoSubscription::Denied(blocked)));
+    assert!(pair.answer(again).0.starts_with(b"HTTP/1.1 401 "));
+    // Whose client has gone meanwhile is nobody's.
+    let gone = pair.ask("/live/streams/1.ts?token=u", from);
+    pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
+    verdict(&mut pair, Ok(()));
+    assert!(pair.answer(gone).0.is_empty());
 }

@@ -85,7 +85,7 @@ fn a_publisher_that_comes_back_is_a_discontinuity() {
 }
 
 #[test]
-fn an_application_may_have_none_and_one_that_is_secured_gives_none() {
+fn an_application_may_have_none_and_one_that_is_secured_gives_none_without_credentials() {
     let file = media_file(false, 12);
     for (setting, status) in [("app.hlsMuxingEnabled=false", 404), ("app.playTokenControlEnabled=true", 403)]
     {
@@ -127,4 +127,117 @@ fn a_stream_that_begins_again_is_not_told_to_be_over() {
     wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
     let reply = server.api().get(PLAYLIST);
     assert!(reply.status == 200 && !reply.body.contains("#EXT-X-ENDLIST"), "{}", reply.body);
+}
+
+const LOW_LATENCY: &str = "/live/streams/ll-hls/cam/cam__master.m3u8";
+
+#[test]
+fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
+    for (settings, path, muxed) in [
+        (&["app.hlsSegmentType=fmp4"][..], PLAYLIST, true),
+        (&["app.hlsEnableLowLatency=true"], LOW_LATENCY, false),
+        (&["app.dashMuxingEnabled=true"], "/live/streams/cam/cam.mpd", false),
+    ] {
+        let file = media_file(true, 12);
+        let server = Server::start(settings);
+        let mut publisher = publish(&server, &file);
+        let reply = server.api().get(path);
+        assert_eq!(reply.status, 200, "{path}");
+        let played = unit_md5(&format!("http://{}{path}", server.http), None);
+        assert!(publisher.wait(secs(20)).is_some());
+        let source = unit_md5(file.to_str().unwrap(), None);
+        for track in 0..2 {
+            assert_track_within(1, (track, &source), (track, &played));
+        }
+        let videos = |packets: &[crate::support::Packet]| packets.iter().filter(|p| p.0 == 0).count();
+        assert!(
+            videos(&played) + 120 >= videos(&source),
+            "{path}: {} of {}",
+            videos(&played),
+            videos(&source)
+        );
+        assert_eq!(muxed, reply.body.contains(".fmp4"), "{}", reply.body);
+    }
+}
+
+#[test]
+fn a_reload_waits_for_what_it_names_and_a_part_for_its_time() {
+    let file = media_file(false, 12);
+    let server = Server::start(&["app.hlsEnableLowLatency=true"]);
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    assert_eq!(server.api().get(LOW_LATENCY).status, 200);
+    let video = "/live/streams/ll-hls/cam/cam__video.m3u8";
+    let text = server.api().get(video).body;
+    let sequence: u64 = value(&text, "#EXT-X-MEDIA-SEQUENCE:").parse().unwrap();
+    let segments = text.matches("#EXTINF:").count() as u64;
+    // Two segments further than what is whole.
+    let target = sequence + segments + 1;
+    let later = server.api().get(&format!("{video}?_HLS_msn={target}")).body;
+    let there = value(&later, "#EXT-X-MEDIA-SEQUENCE:").parse::<u64>().unwrap()
+        + later.matches("#EXTINF:").count() as u64;
+    assert_eq!(there, target + 1, "{later}");
+    assert_eq!(server.api().get(&format!("{video}?_HLS_msn={}", target + 9)).status, 400);
+    let hint =
+        later.lines().find_map(|line| line.strip_prefix("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"")).unwrap();
+    let part = server.api().get(&format!("/live/streams/ll-hls/cam/{}", hint.trim_end_matches('"')));
+    assert_eq!(part.status, 200, "{hint}");
+    let reports = later.lines().filter(|line| line.starts_with("#EXT-X-RENDITION-REPORT:")).count();
+    assert_eq!(reports, 1, "{later}");
+    let skipped = server.api().get(&format!("{video}?_HLS_skip=YES")).body;
+    assert!(skipped.contains("#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,CAN-SKIP-UNTIL="), "{skipped}");
+}
+
+fn value<'t>(text: &'t str, tag: &str) -> &'t str {
+    text.lines().find_map(|line| line.strip_prefix(tag)).unwrap()
+}
+
+#[test]
+fn a_one_time_token_is_for_one_viewer_to_the_end() {
+    let file = media_file(false, 12);
+    let server = Server::start(&["app.playTokenControlEnabled=true", "app.publisherGraceMs=0"]);
+    assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", r#"{"streamId":"cam"}"#).status, 200);
+    let _publisher = publish(&server, &file);
+    let token = server.api().get("/live/rest/v2/broadcasts/cam/token?expireDate=9999999999&type=play").json();
+    let token = token["tokenId"].as_str().unwrap();
+    let refused = server.api().get(PLAYLIST);
+    assert_eq!(refused.status, 403);
+    assert!(refused.body.contains("Invalid Token for streamId:cam"), "{}", refused.body);
+    // ffmpeg keeps no cookie for it: the token is on every URI.
+    let played = unit_md5(&format!("{}?token={token}", url(&server)), None);
+    let videos = played.iter().filter(|packet| packet.0 == 0).count();
+    assert!(videos > 200, "{videos}");
+    let text = server.api().get(&format!("{PLAYLIST}?token={token}")).body;
+    assert!(
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .all(|line| line.ends_with(&format!("?token={token}")))
+    );
+    assert_eq!(server.api().get("/live/streams/cam000000001.ts").status, 403);
+}
+
+#[test]
+fn a_broadcast_has_its_own_list_its_folder_and_its_limit() {
+    let file = media_file(false, 12);
+    let server = Server::start(&[]);
+    let body = r#"{"streamId":"cam","subFolder":"a/b","hlsViewerLimit":1,"hlsParameters":{"hlsTime":"1","hlsListSize":"3"}}"#;
+    assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", body).status, 200);
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    let path = "/live/streams/a/b/cam.m3u8";
+    let first = server.api().call_with("GET", path, &[("User-Agent", "one")], None);
+    assert_eq!(first.status, 200);
+    wait_for("a full list", secs(30), || {
+        let text = server.api().call_with("GET", path, &[("User-Agent", "one")], None).body;
+        text.matches("#EXTINF:").count() == 3 && !text.contains("MEDIA-SEQUENCE:1\n")
+    });
+    let second = server.api().call_with("GET", path, &[("User-Agent", "two")], None);
+    assert_eq!((second.status, second.body.contains("Viewer Limit Reached")), (403, true));
+    let start = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() - 2;
+    let window = format!("{path}?start={start}");
+    let window = server.api().call_with("GET", &window, &[("User-Agent", "one")], None).body;
+    assert!(
+        window.contains("#EXT-X-PLAYLIST-TYPE:VOD\n") && window.ends_with("#EXT-X-ENDLIST\n"),
+        "{window}"
+    );
 }

@@ -35,6 +35,8 @@ use crate::types::{Handle, Now};
 pub(super) const FOLDER: &str = "ll-hls";
 const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
+/// The first unit is at least so late in the time of the segments, in milliseconds.
+const SPARE_MS: i64 = 1000;
 /// The group of the sound.
 const AUDIO: &str = "audio";
 /// How names of manifests end.
@@ -139,6 +141,8 @@ struct CmafSink {
     /// Where the last segment of the first one ended.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
+    /// Milliseconds that decode times are put ahead.
+    shift_ms: i64,
     /// The multivariant playlist that is there.
     master: String,
     attached: bool,
@@ -162,6 +166,7 @@ impl CmafSink {
             renditions: Vec::new(),
             boundary_ms: None,
             chosen_epoch: 0,
+            shift_ms: 0,
             master: String::new(),
             attached: false,
             events: VecDeque::new(),
@@ -194,7 +199,7 @@ impl CmafSink {
             let at = before.iter().position(|rendition| rendition.names.base == base);
             let mut rendition = match at {
                 Some(at) => before.remove(at),
-                None => Rendition::new(Names { base, ending }, &self.settings, parts),
+                None => Rendition::new(Names { base, ending }, &self.settings, parts, self.shift_ms),
             };
             rendition.set_tracks(tracks, self.chosen_epoch);
             self.renditions.push(rendition);
@@ -364,6 +369,10 @@ impl UnitSink for CmafSink {
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
         if chosen.epoch() != self.chosen_epoch {
+            if self.chosen_epoch == 0 {
+                // Other tracks may begin a little earlier.
+                self.shift_ms = SPARE_MS.saturating_sub(entry.dts_ms).max(0);
+            }
             self.set_tracks(chosen);
         }
         let boundary = self.boundary_ms;

@@ -11,6 +11,8 @@ mod manifest;
 mod publishing;
 mod pull;
 mod rendition;
+#[cfg(test)]
+mod rendition_tests;
 mod segmenter;
 mod settings;
 pub(super) mod sink;

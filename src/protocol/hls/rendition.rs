@@ -98,7 +98,7 @@ pub(super) struct Rendition {
     epoch: u32,
     map: Option<Arc<Map>>,
     growing: Growing,
-    /// Ticks that make no decode time negative, in milliseconds.
+    /// Milliseconds that decode times are put ahead, so that none is negative; the same for all renditions of a stream.
     shift_ms: i64,
     sequence: u32,
     low_latency: bool,
@@ -116,7 +116,7 @@ pub(super) struct Rendition {
 }
 
 impl Rendition {
-    pub(super) fn new(names: Names, settings: &HlsSettings, low_latency: bool) -> Self {
+    pub(super) fn new(names: Names, settings: &HlsSettings, low_latency: bool, shift_ms: i64) -> Self {
         Self {
             names,
             window: Window::new(settings, if low_latency { 9 } else { 6 }),
@@ -126,7 +126,7 @@ impl Rendition {
             epoch: 0,
             map: None,
             growing: Growing::default(),
-            shift_ms: 0,
+            shift_ms,
             sequence: 0,
             low_latency,
             step_ms: 0,
@@ -240,7 +240,9 @@ impl Rendition {
             return false;
         };
         let elapsed = unit.dts_ms.saturating_sub(begin);
-        let step = self.last_ms.map_or(0, |last| unit.dts_ms.saturating_sub(last)).max(1);
+        let step = self.last_ms.map_or(0, |last| unit.dts_ms.saturating_sub(last));
+        // The next one may be a millisecond later than any so far.
+        let step = step.max(self.step_ms).saturating_add(1);
         elapsed.saturating_add(step) > target && self.growing.parts.len() < PARTS_MAX
     }
 
@@ -284,9 +286,6 @@ impl Rendition {
             }
             let scale = lane.description.timescale;
             let (at, samples) = lane.take();
-            if self.map.is_none() && at < 0 {
-                self.shift_ms = self.shift_ms.max(scale.to_ms(at).saturating_neg().saturating_add(1000));
-            }
             let shift = scale.convert(self.shift_ms, Timescale::new(1000));
             let time = u64::try_from(at.saturating_add(shift)).unwrap_or(0);
             let ticks = samples.iter().map(|sample| u64::from(sample.duration)).sum::<u64>();

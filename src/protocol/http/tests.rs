@@ -131,7 +131,11 @@ fn h_28_an_answer_with_success_does_not_authenticate_the_peer() {
         ("/live/.hidden", 404),
     ] {
         let mut rig = Rig::new();
-        if !rig.ask(target).is_empty() {
+        let events = rig.ask(target);
+        if let [Event::Pass(_)] = events[..] {
+            rig.act(|session, ctx| session.handle_reply(ctx, Reply::Pass(Ok(()))));
+        }
+        if !events.is_empty() {
             rig.act(|session, ctx| session.handle_reply(ctx, opened(Err(FileError::NotFound))));
         }
         assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{target}");

@@ -1,0 +1,236 @@
+//! Renditions: segments, parts and playlists of random feeds, held to the rules of RFC 8216 and RFC 8216bis.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hls::Playlist;
+use hls::playlist::MediaPlaylist;
+use media::codec::Codec;
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+
+use super::rendition::{Names, Rendition};
+use super::settings::HlsSettings;
+use crate::config::AppSettings;
+use crate::hub::Entry;
+use crate::protocol::schema;
+
+const H264: &[u8] = &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0];
+
+fn video() -> Track {
+    let config = CodecConfig::read(Codec::H264, Bytes::from_static(H264)).unwrap().unwrap();
+    Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS)
+}
+
+fn audio() -> Track {
+    let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
+    Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS)
+}
+
+fn entry(track: &Track, dts: i64, key_frame: bool) -> Entry {
+    let payload = Bytes::from(format!("{dts:8}"));
+    let unit = AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: track.epoch, payload };
+    let wall_ms = 1_700_000_000_000u64.saturating_add_signed(dts);
+    Entry::new(Instant::now(), wall_ms, unit, Arc::new(Tracks::new(1, [video(), audio()])))
+}
+
+/// A rendition with everything that it has said, checked as it is said.
+struct Rig {
+    rendition: Rendition,
+    track: Track,
+    there: Vec<(String, Bytes)>,
+    last: Option<MediaPlaylist>,
+}
+
+impl Rig {
+    fn new(track: Track, settings: &[(&str, &str)], low_latency: bool) -> Self {
+        Self::shifted(track, settings, low_latency, 0)
+    }
+
+    fn shifted(track: Track, settings: &[(&str, &str)], low_latency: bool, shift_ms: i64) -> Self {
+        let app = AppSettings::of(schema(), "live", settings).unwrap();
+        let names = Names { base: "cam".to_owned(), ending: "m4s" };
+        let mut rendition = Rendition::new(names, HlsSettings::of(&app), low_latency, shift_ms);
+        rendition.set_tracks(vec![track.clone()], 1);
+        Self { rendition, track, there: Vec::new(), last: None }
+    }
+
+    fn unit(&mut self, dts: i64, key_frame: bool) {
+        let entry = entry(&self.track, dts, key_frame);
+        self.rendition.unit(&entry);
+        self.look();
+    }
+
+    /// What was made is there; then the playlist is looked at.
+    fn look(&mut self) {
+        let made = self.rendition.take_made();
+        if made.is_empty() {
+            return;
+        }
+        self.there.extend(made.into_iter().map(|made| (made.name, made.bytes)));
+        let gone = self.rendition.take_gone();
+        if !self.rendition.window().is_enough() {
+            return;
+        }
+        let text = self.rendition.playlist().to_string();
+        let Playlist::Media(now) = Playlist::read(text.as_bytes()).unwrap() else { panic!("{text}") };
+        self.check(&now, &text);
+        for gone in gone {
+            assert!(
+                !text.contains(&format!("{gone}\n")) && !text.contains(&format!("{gone}\"")),
+                "{gone}: {text}"
+            );
+        }
+        self.last = Some(now);
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        self.there.iter().any(|(there, _)| there == name)
+    }
+
+    fn check(&self, now: &MediaPlaylist, text: &str) {
+        for segment in &now.segments {
+            assert!(self.is_there(&segment.uri), "6.2.1: {}", segment.uri);
+            assert!(self.is_there(&segment.map.as_ref().unwrap().uri), "4.3.2.5");
+            let rounded = (segment.duration + Duration::from_millis(500)).as_secs();
+            assert!(rounded <= now.target_duration.as_secs(), "4.3.3.1: {text}");
+            let parts: Duration = segment.parts.iter().map(|part| part.duration).sum();
+            assert!(segment.parts.is_empty() || parts == segment.duration, "8216bis 4.4.4.9: {text}");
+        }
+        if let Some(before) = &self.last {
+            assert_eq!(now.target_duration, before.target_duration, "6.2.1");
+            let gone = usize::try_from(now.media_sequence - before.media_sequence).unwrap();
+            let (left, stays) = before.segments.split_at(gone);
+            let uris =
+                |of: &[hls::playlist::Segment]| of.iter().map(|one| one.uri.clone()).collect::<Vec<_>>();
+            assert_eq!(uris(stays), uris(&now.segments[..stays.len()]), "6.2.1");
+            let discontinuities = left.iter().filter(|segment| segment.discontinuity).count() as u64;
+            assert_eq!(now.discontinuity_sequence, before.discontinuity_sequence + discontinuities, "6.2.2");
+        }
+        if let Some(low) = &now.low_latency {
+            self.check_parts(now, low, text);
+        }
+    }
+
+    fn check_parts(&self, now: &MediaPlaylist, low: &hls::playlist::LowLatency, text: &str) {
+        assert!(low.can_block_reload && low.part_hold_back >= low.part_target * 3, "8216bis 4.4.3.8");
+        assert!(low.skip_until.unwrap() >= now.target_duration * 6, "8216bis 4.4.3.8");
+        let all = now.segments.iter().chain([&low.open]);
+        let mut with_parts = 0;
+        for segment in all {
+            let last = segment.parts.len().saturating_sub(1);
+            with_parts += usize::from(!segment.parts.is_empty());
+            for (index, part) in segment.parts.iter().enumerate() {
+                assert!(self.is_there(&part.uri), "{}", part.uri);
+                assert!(part.duration <= low.part_target, "8216bis 4.4.4.9: {:?} {text}", part);
+                let is_last = index == last;
+                assert!(
+                    is_last || part.duration.as_millis() * 100 >= low.part_target.as_millis() * 85,
+                    "8216bis 4.4.4.9: {part:?} {text}"
+                );
+            }
+        }
+        assert!(with_parts <= 4, "8216bis 6.2.2: {text}");
+        let hint = low.hint.as_ref().unwrap();
+        assert!(!self.is_there(hint), "8216bis 4.4.5.3: {hint}");
+    }
+
+    /// The decode times of the samples of all segments, as a reader finds them.
+    fn samples(&self) -> Vec<(i64, Bytes)> {
+        let mut reader = fmp4::Reader::new(fmp4::Limits::default());
+        let mut found = Vec::new();
+        let is_whole = |name: &str| name.matches('.').count() == 1;
+        for (_, bytes) in self.there.iter().filter(|(name, _)| is_whole(name)) {
+            let mut bytes = &bytes[..];
+            while let Some(event) = reader.read(&mut bytes).unwrap() {
+                if let fmp4::Event::Sample(sample) = event {
+                    found.push((sample.dts, sample.payload));
+                }
+            }
+        }
+        found
+    }
+}
+
+#[test]
+fn every_unit_is_in_a_segment_with_its_time() {
+    for low_latency in [false, true] {
+        let mut rig = Rig::new(video(), &[], low_latency);
+        (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+        rig.rendition.finish();
+        rig.look();
+        let times: Vec<i64> = rig.samples().iter().map(|(dts, _)| *dts).collect();
+        assert_eq!(times, (0..500).map(|n| n * 40).collect::<Vec<_>>());
+        assert!(rig.samples().iter().all(|(dts, payload)| *payload == format!("{dts:8}")));
+        let durations: Vec<_> =
+            rig.last.as_ref().unwrap().segments.iter().map(|one| one.duration.as_millis()).collect();
+        assert_eq!(durations, [2000; 10]);
+    }
+}
+
+#[test]
+fn parts_together_are_their_segment() {
+    let mut rig = Rig::new(video(), &[], true);
+    (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    let content = |name: &str| rig.there.iter().find(|(there, _)| there == name).unwrap().1.clone();
+    let last = rig.last.as_ref().unwrap().segments.last().unwrap();
+    assert!(last.parts.len() >= 6 && last.parts[0].independent && !last.parts[1].independent, "{last:?}");
+    let parts: Vec<u8> = last.parts.iter().flat_map(|part| content(&part.uri)).collect();
+    assert!(content(&last.uri).ends_with(&parts));
+    assert_eq!(content(&last.uri).len(), parts.len() + fmp4::styp().len());
+    // What is announced no longer goes, but for what was announced a moment ago.
+    assert!(rig.rendition.playlist().segments.iter().filter(|one| !one.parts.is_empty()).count() <= 3);
+}
+
+#[test]
+fn sound_ends_its_segments_where_the_video_does() {
+    let (mut lead, mut follower) = (Rig::new(video(), &[], true), Rig::new(audio(), &[], true));
+    let mut boundary = None;
+    for ms in 0..30_000i64 {
+        if ms % 40 == 0 {
+            let entry = entry(&lead.track, ms, ms % 3000 == 0);
+            boundary = lead.rendition.unit(&entry).or(boundary);
+            lead.look();
+        }
+        if ms % 21 == 0 {
+            let entry = entry(&follower.track, ms, false);
+            follower.rendition.follow(&entry, boundary);
+            follower.look();
+        }
+    }
+    let begins = |rig: &Rig| -> Vec<i64> {
+        let segments = &rig.last.as_ref().unwrap().segments;
+        segments.iter().map(|segment| segment.program_date_time.unwrap()).collect()
+    };
+    let (video, audio) = (begins(&lead), begins(&follower));
+    assert_eq!(video.len(), audio.len());
+    assert!(
+        video.iter().zip(&audio).all(|(video, audio)| (0..42).contains(&(audio - video))),
+        "{video:?} {audio:?}"
+    );
+}
+
+#[test]
+fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
+    for seed in 0..200u64 {
+        let mut random = crypto::Seed::from_number(seed).random();
+        let step = [20, 33, 40, 66, 100, 200][usize::try_from(random.below(6)).unwrap()];
+        let gop = 1 + random.below(100);
+        let track = if seed % 3 == 0 { audio() } else { video() };
+        let mut rig = Rig::shifted(track, &[("hlsListSize", "4")], true, 1 << 40);
+        let mut dts = random.below(1 << 40) as i64 - (1 << 39);
+        for n in 0..600 {
+            // Jitter of a millisecond, as clocks of milliseconds have it; now and then time is missing.
+            dts += step + random.below(2) as i64;
+            if random.below(200) == 0 {
+                dts += 20_000;
+            }
+            rig.unit(dts, n % gop == 0);
+        }
+        rig.rendition.finish();
+        rig.look();
+        let samples = rig.samples();
+        assert!(samples.windows(2).all(|pair| pair[0].0 < pair[1].0), "seed {seed}");
+        assert!(rig.last.is_some_and(|last| last.ended && last.low_latency.is_none()), "seed {seed}");
+    }
+}
