@@ -24,6 +24,8 @@ const HOLD_BACK_PARTS: u32 = 3;
 const SKIP_TARGETS: u32 = 6;
 /// Segments that are announced with their parts: those of three target durations from the end (§6.2.2).
 const SEGMENTS_WITH_PARTS: usize = 3;
+/// Distances of units that are looked at: those of the first segment.
+const STEPS_MAX: usize = 512;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
 
@@ -102,7 +104,9 @@ pub(super) struct Rendition {
     shift_ms: i64,
     sequence: u32,
     low_latency: bool,
-    /// The longest distance of two units so far, in milliseconds, until the part target is known.
+    /// Distances of units so far, in milliseconds, until the part target is known.
+    steps: Vec<i64>,
+    /// What nearly all of them do not exceed.
     step_ms: i64,
     last_ms: Option<i64>,
     part_target_ms: Option<i64>,
@@ -129,6 +133,7 @@ impl Rendition {
             shift_ms,
             sequence: 0,
             low_latency,
+            steps: Vec::new(),
             step_ms: 0,
             last_ms: None,
             part_target_ms: None,
@@ -206,6 +211,8 @@ impl Rendition {
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
+            // That time is missing says nothing of how far units are apart.
+            self.last_ms = None;
         }
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == entry.unit.track) else { return };
         if lane.is_new() {
@@ -228,9 +235,9 @@ impl Rendition {
 
     /// Learns how far units of the leading track are apart.
     fn measure(&mut self, unit: &Unit) {
-        let step = self.last_ms.replace(unit.dts_ms).map_or(0, |last| unit.dts_ms.saturating_sub(last));
-        if self.part_target_ms.is_none() {
-            self.step_ms = self.step_ms.max(step);
+        let step = self.last_ms.replace(unit.dts_ms).map(|last| unit.dts_ms.saturating_sub(last));
+        if self.low_latency && self.part_target_ms.is_none() && self.steps.len() < STEPS_MAX {
+            self.steps.extend(step.filter(|step| *step > 0));
         }
     }
 
@@ -325,8 +332,12 @@ impl Rendition {
 
     /// The first segment is whole: frames are as far apart as they are.
     fn fix_part_target(&mut self) {
-        if self.low_latency && self.part_target_ms.is_none() && self.step_ms > 0 {
-            let step = self.step_ms.min(2000);
+        if self.low_latency && self.part_target_ms.is_none() && !self.steps.is_empty() {
+            self.steps.sort_unstable();
+            let nearly_all = self.steps.len().saturating_mul(19) / 20;
+            let step = self.steps.get(nearly_all).copied().unwrap_or(1).min(2000);
+            self.step_ms = step;
+            self.steps = Vec::new();
             // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
             let frames = self.settings.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);
