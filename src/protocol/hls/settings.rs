@@ -10,9 +10,7 @@ const APP: &[Key] = &[
     key("hlsTime", "2", "Segment duration in seconds"),
     key("hlsListSize", "15", "Segments in the playlist"),
     key("hlsSegmentFileSuffixFormat", "%09d", "Suffix of segment files"),
-    key("hlsPlayListType", "", "event, vod or empty"),
     key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
-    key("deleteHLSFilesOnEnded", "true", "Delete HLS files at the end"),
     key("hlsEnableLowLatency", "false", "Low latency HLS"),
     key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
     key("dashMuxingEnabled", "false", "DASH"),
@@ -36,10 +34,6 @@ pub(super) struct HlsSettings {
     pub(super) suffix: Suffix,
     /// `hlsSegmentType`: segments are fragmented MP4.
     pub(super) fragmented: bool,
-    /// `hlsPlayListType`: segments stay, on the disk.
-    pub(super) lasting: Option<Lasting>,
-    /// `deleteHLSFilesOnEnded`: they go when the stream ends.
-    pub(super) deletes: bool,
     /// `hlsEnableLowLatency`.
     pub(super) low_latency: bool,
     /// `hls.part_ms`: how long a part is to be, in milliseconds.
@@ -50,32 +44,12 @@ pub(super) struct HlsSettings {
     pub(super) dash_latency_ms: u64,
 }
 
-/// `hlsPlayListType`: playlists that keep all their segments (RFC 8216 §4.3.3.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasting {
-    Event,
-    Vod,
-}
-
-impl Lasting {
-    fn read(text: &str) -> Option<Option<Self>> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "" | "null" => Some(None),
-            "event" => Some(Some(Self::Event)),
-            "vod" => Some(Some(Self::Vod)),
-            _ => None,
-        }
-    }
-}
-
 static DEFAULTS: HlsSettings = HlsSettings {
     enabled: true,
     segment_ms: 2000,
     list_size: 15,
     suffix: Suffix { before: String::new(), digits: 9, after: String::new() },
     fragmented: false,
-    lasting: None,
-    deletes: true,
     low_latency: false,
     part_ms: 300,
     dash: false,
@@ -100,7 +74,6 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.list_size = size.unwrap_or(settings.list_size);
                 }
-                "hlsPlayListType" => settings.lasting = Lasting::read(value).unwrap_or(settings.lasting),
                 _ => {}
             }
         }
@@ -114,7 +87,6 @@ impl HlsSettings {
             "fmp4" => true,
             _ => return Err(values.bad("hlsSegmentType", "must be mpegts or fmp4")),
         };
-        let lasting = Lasting::read(values.text("hlsPlayListType"));
         let latency = values.text("dashTargetLatency").trim().parse::<f64>();
         let latency = latency.ok().filter(|seconds| (0.1..=120.0).contains(seconds));
         let latency = latency.map(|seconds| Duration::from_secs_f64(seconds).as_millis());
@@ -126,8 +98,6 @@ impl HlsSettings {
                 values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
             })?,
             fragmented,
-            lasting: lasting.ok_or_else(|| values.bad("hlsPlayListType", "must be event, vod or empty"))?,
-            deletes: values.boolean("deleteHLSFilesOnEnded")?,
             low_latency: values.boolean("hlsEnableLowLatency")?,
             part_ms: values.number("hls.part_ms", 100i64, 2000)?,
             dash: values.boolean("dashMuxingEnabled")?,
@@ -200,7 +170,6 @@ mod tests {
             ("hlsListSize", "2"),
             ("hlsSegmentFileSuffixFormat", "seg"),
             ("hlsSegmentType", "avi"),
-            ("hlsPlayListType", "x"),
             ("dashTargetLatency", "-1"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();

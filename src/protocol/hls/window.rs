@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hls::playlist::{Kind, Map, MediaPlaylist, Part, Segment};
+use hls::playlist::{Map, MediaPlaylist, Part, Segment};
 
-use super::settings::{HlsSettings, Lasting};
+use super::settings::HlsSettings;
 
 /// The longest first segment, when no key frame comes.
 const FIRST_MS_MAX: i64 = 10_000;
@@ -60,7 +60,6 @@ struct Open {
 pub(super) struct Window {
     segment_ms: i64,
     list_size: usize,
-    lasting: Option<Lasting>,
     open: Option<Open>,
     /// The epoch and the DTS of the last unit, and its distance from the one before.
     last: Option<(u32, i64, i64)>,
@@ -76,15 +75,10 @@ pub(super) struct Window {
 impl Window {
     /// Of a playlist with this version.
     pub(super) fn new(settings: &HlsSettings, version: u32) -> Self {
-        let kind = settings.lasting.map(|lasting| match lasting {
-            Lasting::Event => Kind::Event,
-            Lasting::Vod => Kind::Vod,
-        });
-        let playlist = MediaPlaylist { version, media_sequence: 1, kind, ..MediaPlaylist::default() };
+        let playlist = MediaPlaylist { version, media_sequence: 1, ..MediaPlaylist::default() };
         Self {
             segment_ms: settings.segment_ms,
             list_size: settings.list_size,
-            lasting: settings.lasting,
             open: None,
             last: None,
             playlist,
@@ -215,9 +209,7 @@ impl Window {
 
     /// Keeps the playlist within its bounds.
     fn forget_oldest(&mut self) {
-        // Those that last are on a disk.
-        while self.lasting.is_none()
-            && self.playlist.segments.len() > 1
+        while self.playlist.segments.len() > 1
             && (self.playlist.segments.len() > self.list_size
                 || self.sizes.iter().sum::<usize>() > PLAYLIST_BYTES_MAX)
         {
