@@ -7,6 +7,7 @@ use super::Error;
 use super::recording::{self, RecordingSettings};
 use super::security::{self, HookSettings, SecuritySettings};
 use super::values::{Origin, Values};
+use super::vod::{self, VodSettings};
 use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
 
@@ -44,6 +45,8 @@ pub struct AppSettings {
     pub limits: AppLimits,
     /// What is recorded.
     pub recording: RecordingSettings,
+    /// Files that are uploaded, and where what can be played is kept besides.
+    pub vod: VodSettings,
     /// The settings of hooks.
     pub hooks: HookSettings,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
@@ -97,6 +100,7 @@ impl AppSettings {
             remote_allowed_cidr: values.rules("remoteAllowedCIDR")?,
             limits: AppLimits { streams: u32::try_from(limit).ok(), viewers: u32::try_from(viewers).ok() },
             recording: recording::recording(&values)?,
+            vod: vod::vod(&values)?,
             hooks: security::hooks(&values)?,
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
             endpoint_failed_after: u32::try_from(republish).ok(),

@@ -211,6 +211,7 @@ const APP_FIRST: &[Key] = &[
     key("record.max_file_bytes", "0", "Bytes of one recorded file, then the next one begins; 0: no limit"),
     key("record.max_age", "0", "Seconds that recordings are kept; 0: no limit"),
     key("record.max_bytes", "0", "Bytes that all recordings have, the oldest go; 0: no limit"),
+    key("upload.max_bytes", "10737418240", "Bytes of one uploaded file; 0: none may be uploaded"),
     key("muxerFinishScript", "", "Kept for older files; scripts are never run"),
     key("vodUploadFinishScript", "", "Kept for older files; scripts are never run"),
     key("streamStartedScript", "", "Kept for older files; scripts are never run"),

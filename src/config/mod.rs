@@ -15,6 +15,7 @@ mod security;
 mod server;
 mod suggestion;
 mod values;
+mod vod;
 
 pub use app::{AppLimits, AppSettings};
 pub use home::{APPS_MAX, Config, Edit, Options, create_app, edit_app, edit_server, is_app_name};
@@ -27,6 +28,7 @@ pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
+pub use vod::VodSettings;
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -33,6 +33,7 @@ mod sources;
 mod stats;
 mod subtracks;
 mod supervisor;
+mod uploads;
 mod writes;
 
 #[cfg(test)]
@@ -70,6 +71,7 @@ use rest::scan::Scans;
 use sources::Sources;
 use stats::Figures;
 use supervisor::Supervisor;
+use uploads::Uploads;
 
 pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
@@ -128,6 +130,7 @@ pub struct Control {
     registry: Registry,
     outbound: Outbound,
     recordings: Recordings,
+    uploads: Uploads,
     access: Access,
     hooks: Hooks,
     management: Management,
@@ -184,6 +187,7 @@ impl Control {
             registry: Registry::default(),
             outbound: Outbound::default(),
             recordings: Recordings::default(),
+            uploads: Uploads::default(),
             access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
@@ -274,6 +278,7 @@ impl Control {
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
             ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
+            ToControl::Upload { session, news } => self.upload_news(now, session, news),
             ToControl::NextServer { pull, attempt, server } => self.next_server(pull, attempt, server),
             ToControl::Wanted(key) => self.wanted(now, &key),
             ToControl::Drained(worker) => {

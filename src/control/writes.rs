@@ -60,6 +60,7 @@ impl Control {
                 Event::Record(write) => self.apply(now, write),
                 Event::Auxiliary(write) => self.apply_auxiliary(now, write),
                 Event::Failed(session) => {
+                    self.upload_not_recorded(session);
                     let failure = Outcome::failure("The datastore is not available");
                     self.answer(session, failure.response(500));
                 }
@@ -71,7 +72,7 @@ impl Control {
     }
 
     /// The changes are on disk: now they happen.
-    fn apply_auxiliary(&mut self, _: Now, write: AuxiliaryWrite) {
+    fn apply_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
         for (key, record) in write.changes {
             if key.kind == Kind::User {
                 self.management.first_code = None;
@@ -82,7 +83,9 @@ impl Control {
             self.end_sessions_of(before.as_ref(), record.as_ref());
             self.records.auxiliary.apply(key, record);
         }
-        if let Some((session, response)) = write.waiter {
+        if let Some((session, response)) = write.waiter
+            && !self.upload_recorded(now, session)
+        {
             self.answer(session, response);
         }
     }

@@ -151,6 +151,32 @@ impl BodyDecoder {
         self.body.split().freeze()
     }
 
+    /// Whether the body is complete.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The bytes that are still to come, when the head has told.
+    #[must_use]
+    pub fn announced(&self) -> Option<u64> {
+        match self.state {
+            State::Length { left } => Some(u64::try_from(left).unwrap_or(u64::MAX)),
+            State::Size { .. }
+            | State::Extension { .. }
+            | State::SizeLf { .. }
+            | State::Data { .. }
+            | State::DataCr
+            | State::DataLf
+            | State::TrailerStart
+            | State::TrailerName
+            | State::TrailerValue
+            | State::TrailerLf
+            | State::LastLf
+            | State::Done => None,
+        }
+    }
+
     /// Decoded bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {

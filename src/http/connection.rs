@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use wire::SendQueue;
 
-use super::body::BodyDecoder;
+use super::body::{BodyDecoder, Framing};
 use super::head::{Head, Scanner};
 use super::request::{Method, Request, Version};
 use super::response::{self, Delimiter, Exchange, Response};
@@ -16,6 +16,8 @@ use super::{BodyLimits, Error, Limits};
 const PIECE_BYTES: usize = 16 * 1024;
 /// The most a shell may have read before it saw that no bytes are wanted; beyond it the rest is not examined.
 const OVERRUN_BYTES: usize = 1024 * 1024;
+/// Invites a body (RFC 9110 §10.1.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +96,20 @@ enum Stage {
     Closed(Option<CloseReason>),
 }
 
+/// A body that the application takes as it comes.
+#[derive(Debug)]
+struct Incoming {
+    decoder: BodyDecoder,
+    expects_continue: bool,
+    /// How much of it the application takes; `None`: it has not said that it does.
+    bytes_max: Option<u64>,
+    /// Decoded so far.
+    bytes: u64,
+    is_complete: bool,
+    /// When the peer's pace was looked at last, and what had come until then.
+    paced: (Instant, u64),
+}
+
 /// A request whose body is on its way.
 #[derive(Debug)]
 struct Pending {
@@ -122,6 +138,8 @@ pub struct Connection {
     /// Limits on the bodies of requests, by path.
     bodies: Option<&'static dyn BodyLimits>,
     stage: Stage,
+    /// The body of the outstanding request, when it is taken as it comes.
+    incoming: Option<Box<Incoming>>,
     held: BytesMut,
     out: SendQueue,
     /// Bytes queued here or with the shell, not yet written.
@@ -145,6 +163,7 @@ impl Connection {
             limits,
             bodies: None,
             stage: Stage::Head(Scanner::default()),
+            incoming: None,
             held: BytesMut::new(),
             out: SendQueue::new(),
             unsent: 0,
@@ -197,6 +216,12 @@ impl Connection {
         if self.stage_deadline().is_some_and(|at| now >= at) {
             if self.collecting || matches!(self.stage, Stage::Body(_)) {
                 self.reject(now, Error::Timeout);
+            } else if let Some(incoming) = &mut self.incoming {
+                let came = incoming.bytes.saturating_sub(incoming.paced.1);
+                incoming.paced = (now, incoming.bytes);
+                if came < self.limits.streamed_bytes_min() {
+                    self.reject(now, Error::Timeout);
+                }
             } else {
                 self.finish(CloseReason::Idle);
             }
@@ -238,9 +263,10 @@ impl Connection {
         match self.stage {
             Stage::Head(_) | Stage::Body(_) => true,
             Stage::Streaming(_, Streaming::Close { .. }) => true,
-            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Streaming(..) => {
-                self.held.len() <= self.limits.held_bytes
-            }
+            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Streaming(..) => match &self.incoming {
+                Some(incoming) if incoming.is_taken() => !self.is_window_full(incoming),
+                Some(_) | None => self.held.len() <= self.limits.held_bytes,
+            },
             Stage::Upgraded | Stage::Closed(_) => false,
         }
     }
@@ -253,6 +279,50 @@ impl Connection {
         let exchange = self.settle(exchange, &response);
         self.queue(now, |out| response::write(out, exchange, Some(wall_ms), response));
         self.complete(now, exchange);
+    }
+
+    /// Whether the body of the outstanding request is taken as it comes ([`BodyLimits::is_streamed`]) and has not been taken
+    /// yet. An answer without it is the last one of the connection.
+    #[must_use]
+    pub fn has_incoming_body(&self) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| !incoming.is_taken())
+    }
+
+    /// Invites the body of the outstanding request; [`Connection::poll_body`] gives it. One that is, or becomes, larger is
+    /// answered with 413, and one that is slower than [`Limits::body_rate_min`] with 408.
+    pub fn take_body(&mut self, now: Instant, bytes_max: u64) {
+        let Some(incoming) = &mut self.incoming else { return };
+        incoming.bytes_max = Some(bytes_max);
+        incoming.paced = (now, 0);
+        let invites = incoming.expects_continue && self.held.is_empty();
+        if incoming.decoder.announced().is_some_and(|length| length > bytes_max) {
+            return self.reject(now, Error::BodyTooLarge);
+        }
+        if invites {
+            self.queue(now, |out| out.push(Bytes::from_static(CONTINUE)));
+        }
+        self.drive(now);
+    }
+
+    /// What has come of a body since the last call.
+    pub fn poll_body(&mut self, now: Instant) -> Option<Bytes> {
+        let incoming = self.incoming.as_mut().filter(|incoming| incoming.is_taken())?;
+        let block = incoming.decoder.take_decoded();
+        if block.is_empty() {
+            return None;
+        }
+        if length_u64(&block) > length_of(self.limits.body_window_bytes) {
+            // The peer could not go on while the window was full.
+            incoming.paced = (now, incoming.bytes);
+        }
+        self.drive(now);
+        Some(block)
+    }
+
+    /// Whether a body that was taken as it came has ended, and all of it was polled.
+    #[must_use]
+    pub fn is_body_complete(&self) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| incoming.is_complete && incoming.decoder.is_empty())
     }
 
     /// Begins the answer to the outstanding request: `head` without its body, which follows in blocks
@@ -392,11 +462,8 @@ impl Connection {
         let (in_head, in_body, decoded) = match &self.stage {
             Stage::Head(scanner) => (scanner.scanned(), 0, 0),
             Stage::Body(pending) => (0, pending.decoder.scanned(), pending.decoder.len()),
-            Stage::Ready(..)
-            | Stage::Outstanding(_)
-            | Stage::Streaming(..)
-            | Stage::Upgraded
-            | Stage::Closed(_) => (0, 0, 0),
+            Stage::Outstanding(_) => (0, 0, self.incoming.as_ref().map_or(0, |body| body.decoder.len())),
+            Stage::Ready(..) | Stage::Streaming(..) | Stage::Upgraded | Stage::Closed(_) => (0, 0, 0),
         };
         let in_head = u64::try_from(in_head).unwrap_or(u64::MAX);
         Stats {
@@ -411,12 +478,14 @@ impl Connection {
     fn settle(&self, mut exchange: Exchange, head: &Response) -> Exchange {
         let asked_to_close = head.headers.has_token("connection", "close");
         let last = self.stats.requests >= self.limits.requests || (self.peer_done && self.held.is_empty());
-        exchange.keep_alive = exchange.keep_alive && !asked_to_close && !last && !self.shutdown;
+        let unread = self.incoming.as_ref().is_some_and(|incoming| !incoming.is_complete);
+        exchange.keep_alive = exchange.keep_alive && !asked_to_close && !last && !unread && !self.shutdown;
         exchange
     }
 
     /// An answer is queued: the next request, or the end.
     fn complete(&mut self, now: Instant, exchange: Exchange) {
+        self.incoming = None;
         if !exchange.keep_alive {
             self.finish(if self.shutdown { CloseReason::Shutdown } else { CloseReason::Complete });
             return;
@@ -432,6 +501,7 @@ impl Connection {
         let parsed = match self.stage {
             Stage::Head(_) => self.drive_head(now),
             Stage::Body(_) => self.drive_body(),
+            Stage::Outstanding(_) if self.incoming.is_some() => self.drive_incoming(),
             Stage::Ready(..)
             | Stage::Outstanding(_)
             | Stage::Streaming(..)
@@ -479,6 +549,19 @@ impl Connection {
 
     fn begin_body(&mut self, now: Instant, head: Head) -> Result<bool, Error> {
         let mut decoder = BodyDecoder::new(head.framing, &self.limits).limited(head.body_bytes_max);
+        if head.is_streamed {
+            self.incoming = Some(Box::new(Incoming {
+                decoder,
+                expects_continue: head.expects_continue,
+                bytes_max: None,
+                bytes: 0,
+                is_complete: false,
+                paced: (now, 0),
+            }));
+            let nothing = BodyDecoder::new(Framing::Length(0), &self.limits);
+            self.ready(head, nothing);
+            return Ok(true);
+        }
         let complete = decoder.decode(&mut self.held)?;
         if complete {
             self.ready(head, decoder);
@@ -486,7 +569,7 @@ impl Connection {
         }
         // RFC 9110 §10.1.1: not needed when the body is coming already, and never for one that is refused above.
         if head.expects_continue && decoder.is_empty() && decoder.scanned() == 0 {
-            self.queue(now, |out| out.push(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")));
+            self.queue(now, |out| out.push(Bytes::from_static(CONTINUE)));
         }
         self.stage = Stage::Body(Box::new(Pending { head, decoder, since: now }));
         Ok(false)
@@ -509,6 +592,38 @@ impl Connection {
             | Stage::Closed(_)) => self.stage = other,
         }
         Ok(true)
+    }
+
+    /// Decodes what is held of a body that is taken as it comes, up to the window.
+    fn drive_incoming(&mut self) -> Result<bool, Error> {
+        let Some(incoming) = &mut self.incoming else { return Ok(true) };
+        let Some(bytes_max) = incoming.bytes_max else { return Ok(true) };
+        while !incoming.is_complete
+            && !self.held.is_empty()
+            && incoming.decoder.len() <= self.limits.body_window_bytes
+        {
+            // A piece at a time: what is decoded is bounded by the window and one of them.
+            let mut piece = self.held.split_to(self.held.len().min(PIECE_BYTES));
+            let before = incoming.decoder.len();
+            incoming.is_complete = incoming.decoder.decode(&mut piece)?;
+            let came = incoming.decoder.len().saturating_sub(before);
+            incoming.bytes = incoming.bytes.saturating_add(length_of(came));
+            if incoming.bytes > bytes_max {
+                return Err(Error::BodyTooLarge);
+            }
+            piece.unsplit(std::mem::take(&mut self.held));
+            self.held = piece;
+        }
+        incoming.is_complete |= incoming.decoder.is_done();
+        // What is held although the window is full is still to come.
+        Ok(incoming.is_complete || !self.held.is_empty())
+    }
+
+    fn is_window_full(&self, incoming: &Incoming) -> bool {
+        if incoming.is_complete {
+            return self.held.len() > self.limits.held_bytes;
+        }
+        incoming.decoder.len() > self.limits.body_window_bytes || !self.held.is_empty()
     }
 
     fn ready(&mut self, head: Head, decoder: BodyDecoder) {
@@ -558,6 +673,7 @@ impl Connection {
             let unfinished = self.stats();
             self.stats.scanned_bytes = unfinished.scanned_bytes;
             self.stage = Stage::Closed(Some(reason));
+            self.incoming = None;
             self.held = BytesMut::new();
             self.collecting = false;
         }
@@ -587,11 +703,14 @@ impl Connection {
             Stage::Head(_) if self.unsent > 0 => None,
             Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
             Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),
-            Stage::Ready(..)
-            | Stage::Outstanding(_)
-            | Stage::Streaming(..)
-            | Stage::Upgraded
-            | Stage::Closed(_) => None,
+            Stage::Outstanding(_) => {
+                let is_awaited = |incoming: &&Box<Incoming>| {
+                    incoming.is_taken() && !incoming.is_complete && !self.is_window_full(incoming)
+                };
+                let (since, _) = self.incoming.as_ref().filter(is_awaited)?.paced;
+                since.checked_add(self.limits.body_rate_grace)
+            }
+            Stage::Ready(..) | Stage::Streaming(..) | Stage::Upgraded | Stage::Closed(_) => None,
         }
     }
 
@@ -604,6 +723,16 @@ impl Connection {
     }
 }
 
+impl Incoming {
+    const fn is_taken(&self) -> bool {
+        self.bytes_max.is_some()
+    }
+}
+
 fn length_u64(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    length_of(bytes.len())
+}
+
+fn length_of(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -133,6 +133,8 @@ pub(super) struct Head {
     pub(super) framing: Framing,
     /// The largest body.
     pub(super) body_bytes_max: usize,
+    /// The application takes the body as it comes, and says how much of it.
+    pub(super) is_streamed: bool,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
 }
@@ -151,7 +153,8 @@ impl Head {
         fields.check_host(version)?;
         let (path, query) = split_target(method, target, fields.headers.get("host"))?;
         let of_path = bodies.and_then(|bodies| bodies.body_bytes_max(&path));
-        let body_bytes_max = of_path.unwrap_or(limits.body_bytes);
+        let is_streamed = bodies.is_some_and(|bodies| bodies.is_streamed(method, &path, &query));
+        let body_bytes_max = if is_streamed { usize::MAX } else { of_path.unwrap_or(limits.body_bytes) };
         let framing = fields.framing(version, body_bytes_max)?;
         let headers = fields.headers;
         let keep_alive = !headers.has_token("connection", "close")
@@ -167,6 +170,7 @@ impl Head {
             headers,
             framing,
             body_bytes_max,
+            is_streamed,
             keep_alive,
             expects_continue,
         })

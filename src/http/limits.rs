@@ -25,6 +25,8 @@ pub struct Limits {
     pub target_bytes: usize,
     /// Body of one request, after the chunks are taken off.
     pub body_bytes: usize,
+    /// Bytes of a body that is taken as it comes, before reading stops.
+    pub body_window_bytes: usize,
     /// Extension of one chunk (RFC 9112 §7.1.1).
     pub chunk_extension_bytes: usize,
     /// Trailer section, and all chunk extensions of one body together.
@@ -52,6 +54,7 @@ impl Default for Limits {
             headers: 100,
             target_bytes: 8 * 1024,
             body_bytes: 256 * 1024,
+            body_window_bytes: 256 * 1024,
             chunk_extension_bytes: 256,
             trailer_bytes: 8 * 1024,
             requests: 1000,
@@ -59,5 +62,12 @@ impl Default for Limits {
             queued_bytes: 256 * 1024,
             body_queued_bytes: 64 * 1024,
         }
+    }
+}
+
+impl Limits {
+    /// What each `body_rate_grace` has to bring of a body that is taken as it comes, while it is waited for.
+    pub(super) fn streamed_bytes_min(&self) -> u64 {
+        u64::from(self.body_rate_min).saturating_mul(self.body_rate_grace.as_secs())
     }
 }

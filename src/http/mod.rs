@@ -20,8 +20,12 @@
 //! 8. A body that comes in blocks (a file) or goes past the machine (HTTP-FLV) is begun with [`Connection::begin`]; an
 //!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
 //!
+//! 9. A body that the application takes as it comes ([`BodyLimits::is_streamed`]): [`Event::Request`] comes with the head alone.
+//!    Nothing is read until [`Connection::take_body`]; then [`Connection::poll_body`] gives what has come, and reading stops
+//!    while more than [`Limits::body_window_bytes`] wait for it.
+//!
 //! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
-//! [`Mounts`] (what is where, and what it takes), and [`websocket`].
+//! [`Mounts`] (what is where, and what it takes), [`Multipart`] (forms), and [`websocket`].
 
 mod body;
 pub mod client;
@@ -32,6 +36,7 @@ mod head;
 mod limits;
 mod media_type;
 mod mount;
+mod multipart;
 mod range;
 mod request;
 mod resource;
@@ -45,6 +50,7 @@ pub use connection::{BodyLength, CloseReason, Connection, Event, Stats};
 pub use limits::Limits;
 pub use media_type::media_type;
 pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts, Pages};
+pub use multipart::{FormEvent, Malformed, Multipart};
 pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};

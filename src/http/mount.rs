@@ -40,7 +40,7 @@ pub enum Methods {
 }
 
 /// The bodies of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum BodyKind {
     /// Whatever the connection takes: nobody reads it, or the handler judges it.
     Any,
@@ -51,6 +51,8 @@ pub enum BodyKind {
         /// Longer ones are refused before they are read.
         bytes_max: usize,
     },
+    /// Whatever the connection takes, but that of such a request (method, query) is taken by the handler as it comes.
+    Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 
 /// Which origins may send requests, and which methods they may use.
@@ -116,6 +118,9 @@ impl Captures {
 pub trait BodyLimits: Debug + Sync {
     /// The limit for a path; `None` when the connection's own applies.
     fn body_bytes_max(&self, path: &str) -> Option<usize>;
+
+    /// Whether the application takes the body of a request as it comes, however long it is.
+    fn is_streamed(&self, method: Method, path: &str, query: &[(String, String)]) -> bool;
 }
 
 /// A table of mounts.
@@ -132,8 +137,15 @@ impl<H> Mounts<H> {
 impl<H: Debug + Sync> BodyLimits for Mounts<H> {
     fn body_bytes_max(&self, path: &str) -> Option<usize> {
         match self.find(path, |_| true)?.0.body {
-            BodyKind::Any => None,
+            BodyKind::Any | BodyKind::Streamed(_) => None,
             BodyKind::Of { bytes_max, .. } => Some(bytes_max),
+        }
+    }
+
+    fn is_streamed(&self, method: Method, path: &str, query: &[(String, String)]) -> bool {
+        match self.find(path, |_| true).map(|(mount, _)| mount.body) {
+            Some(BodyKind::Streamed(is_streamed)) => is_streamed(method, query),
+            Some(BodyKind::Any | BodyKind::Of { .. }) | None => false,
         }
     }
 }

@@ -736,3 +736,5 @@ fn an_upgrade_hands_over_what_was_read_beyond_the_request() {
     assert_eq!((rig.connection.upgrade(rig.now, 0, &head), rig.connection.poll_timeout()), (None, None));
     assert!(!rig.connection.wants_bytes() && !rig.connection.is_closing());
 }
+
+mod streamed;

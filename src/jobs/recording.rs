@@ -11,6 +11,11 @@ pub enum RecordingWork {
         /// Names below the root folder, the finished file's last.
         path: Vec<String>,
     },
+    /// Have an upload that is all there reach the disk, and give it its name.
+    Adopt {
+        /// Names below the root folder, the file's last.
+        path: Vec<String>,
+    },
     /// Remove a recording, finished or not.
     Remove {
         /// Names below the root folder, the finished file's last.
@@ -23,8 +28,8 @@ pub enum RecordingWork {
 pub struct Finished {
     /// Bytes of the file.
     pub bytes: u64,
-    /// How long it plays, in milliseconds.
-    pub duration_ms: u64,
+    /// How long it plays, in milliseconds; `None`: it does not say so in a form that is known here.
+    pub duration_ms: Option<u64>,
 }
 
 /// The outcome of [`RecordingWork`].

@@ -15,6 +15,7 @@ mod pull;
 mod push;
 mod recording;
 mod report;
+mod upload;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progress};
 pub use details::StreamDetails;
@@ -26,6 +27,7 @@ pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
 pub use recording::{RecordingNews, RecordingOrder};
 pub use report::{Report, SourceFigures, ViewerCounts};
+pub use upload::{UploadGrant, UploadNews};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -115,6 +117,13 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         key: StreamKey,
+    },
+    /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
+    Upload {
+        /// The session.
+        session: SessionRef,
+        /// What became of it.
+        news: UploadNews,
     },
     /// The figures of the last second.
     Report(WorkerId, Report),
@@ -256,6 +265,13 @@ pub enum ToWorker {
         conn: ConnId,
         /// The answer.
         response: Box<http::Response>,
+    },
+    /// A request of the connection may send its body, a file; answered by [`ToControl::Upload`].
+    Upload {
+        /// The connection that asked.
+        conn: ConnId,
+        /// Where the file goes.
+        grant: Box<UploadGrant>,
     },
     /// Start an attempt of a push.
     StartPush(Box<PushOrder>),

@@ -23,7 +23,7 @@ use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
     Blob, Departure, Grant, Message, NextServer, NoSubscription, Progress, PullState, PushState,
-    RecordingNews, Refusal, SessionSettings, StreamEnd,
+    RecordingNews, Refusal, SessionSettings, StreamEnd, UploadGrant, UploadNews,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
@@ -239,6 +239,8 @@ pub enum Event {
         /// Whether it came over TLS.
         secure: bool,
     },
+    /// What became of a file that it was granted to take in ([`Reply::Upload`]).
+    Upload(UploadNews),
     /// Wants the record of a stream, without credentials; answered by [`Reply::Rest`].
     Record(StreamKey),
     /// Wants to hear when a stream that is not there begins: [`Reply::StreamBegun`], once.
@@ -365,6 +367,9 @@ pub enum Reply<'a> {
     StreamBegun(&'a StreamKey),
     /// The answer to [`Event::Rest`] and [`Event::Record`].
     Rest(crate::http::Response),
+    /// The answer to [`Event::Rest`] when the body of the request is a file that may come: [`Event::Upload`] tells what became of
+    /// it, and [`Reply::Rest`] follows.
+    Upload(UploadGrant),
     /// The answer to [`Event::AwaitBlob`]: it is there, or will not be.
     Blob,
     /// The answer to [`Event::Pass`].
@@ -408,6 +413,7 @@ impl Reply<'_> {
             | Self::Held(handle) => Some(*handle),
             Self::StreamBegun(_)
             | Self::Rest(_)
+            | Self::Upload(_)
             | Self::Job(_)
             | Self::Spawned { .. }
             | Self::Message { .. }

@@ -237,6 +237,8 @@ pub(super) struct Conn {
     pub(super) family: Option<Box<Family>>,
     /// How often it has said that it awaits a stream.
     pub(super) awaits: u16,
+    /// It takes in a file, and control has not heard what became of it.
+    pub(super) uploads: bool,
 }
 
 impl Conn {
@@ -295,6 +297,7 @@ impl Conn {
             },
             family: None,
             awaits: 0,
+            uploads: false,
         }
     }
 

@@ -6,8 +6,8 @@ use super::conn::{Conn, DatagramPath, Flow, Purpose};
 use super::deadlines::Timer;
 use super::{Output, Worker};
 use crate::jobs::Work;
-use crate::mail::{PushState, RecordingNews, ToControl};
-use crate::protocol::{Event, PathEvent, PathId};
+use crate::mail::{PushState, RecordingNews, ToControl, UploadGrant, UploadNews};
+use crate::protocol::{Event, PathEvent, PathId, Reply};
 use crate::stats::Traffic;
 use crate::types::{ConnId, Handle};
 
@@ -124,6 +124,12 @@ impl Worker {
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, secure, request });
             }
+            Event::Upload(news) => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.uploads = false;
+                }
+                self.tell_upload(id, news);
+            }
             Event::Record(key) => {
                 let session = self.session_ref(id, Handle::ONLY);
                 self.tell(ToControl::Record { session, key });
@@ -225,6 +231,22 @@ impl Worker {
         }
     }
 
+    // ---- uploads
+
+    /// Control lets a session take in the body of its request.
+    pub(super) fn begin_upload(&mut self, id: ConnId, grant: UploadGrant) {
+        match self.conns.get_mut(id) {
+            Some(conn) => conn.uploads = true,
+            None => return self.tell_upload(id, UploadNews::Gone),
+        }
+        self.answer_session(id, Reply::Upload(grant));
+    }
+
+    fn tell_upload(&mut self, id: ConnId, news: UploadNews) {
+        let session = self.session_ref(id, Handle::ONLY);
+        self.tell(ToControl::Upload { session, news });
+    }
+
     // ---- the end
 
     /// A session that panicked, or whose unit or format did, is gone, and nobody else notices.
@@ -244,6 +266,9 @@ impl Worker {
         }
         self.polled.end_wait(id);
         self.polled.passes.forget(id);
+        if conn.uploads {
+            self.tell_upload(id, UploadNews::Gone);
+        }
         match conn.purpose {
             Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
             Purpose::Push { push, attempt, .. } => {

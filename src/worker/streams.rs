@@ -79,6 +79,7 @@ impl Worker {
             ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),
+            ToWorker::Upload { conn, grant } => self.begin_upload(conn, *grant),
             ToWorker::RestReply { conn, response } => self.answer_session(conn, Reply::Rest(*response)),
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
@@ -114,7 +115,7 @@ impl Worker {
     }
 
     /// An answer to something that a session has asked for.
-    fn answer_session(&mut self, id: ConnId, reply: Reply<'_>) {
+    pub(super) fn answer_session(&mut self, id: ConnId, reply: Reply<'_>) {
         self.reply(id, reply);
         self.note_authenticated(id);
         self.touch(id);

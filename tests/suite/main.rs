@@ -52,6 +52,7 @@ mod srt;
 mod srt_interop;
 mod srt_relay;
 mod tls;
+mod uploads;
 mod web_socket;
 mod webrtc;
 mod webrtc_rows;

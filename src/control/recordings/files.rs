@@ -22,7 +22,7 @@ impl Control {
         self.vod_of(&Vod::key(app, id)).filter(|vod| !vod.unfinished)
     }
 
-    fn vod_of(&self, key: &Key) -> Option<&Vod> {
+    pub(in crate::control) fn vod_of(&self, key: &Key) -> Option<&Vod> {
         match self.records.auxiliary.pending(key)? {
             Auxiliary::Vod(vod) => Some(vod),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
@@ -37,7 +37,7 @@ impl Control {
         })
     }
 
-    fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
+    pub(in crate::control) fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
         let changes = vec![(key, vod.map(Auxiliary::Vod))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
     }
@@ -85,6 +85,11 @@ impl Control {
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });
         for key in unfinished.collect::<Vec<_>>() {
+            if self.vod_of(&key).is_some_and(|vod| vod.kind.as_deref() == Some(Vod::UPLOADED)) {
+                // Nobody was told that it is there.
+                self.drop_upload(now, &key);
+                continue;
+            }
             self.finish_file(now, key);
         }
         self.remove_old_recordings(now);
@@ -105,16 +110,10 @@ impl Control {
     fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
         let Some(vod) = self.vod_of(&key).cloned() else { return };
         match outcome {
-            RecordingOutcome::Finished(Finished { bytes, duration_ms }) => {
-                let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-                let vod = Vod {
-                    duration: number(duration_ms),
-                    file_size: number(bytes),
-                    creation_date: wall(now),
-                    unfinished: false,
-                    ..vod
-                };
+            RecordingOutcome::Finished(finished) => {
+                let Finished { bytes, duration_ms } = finished;
                 tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
+                let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
                 let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
                 self.hook_vod_ready(now, &stream, &vod);
                 self.put_vod(now, key, Some(vod));

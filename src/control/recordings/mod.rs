@@ -213,7 +213,7 @@ impl Control {
     }
 
     /// An id of 24 digits, of which the first are the time.
-    fn vod_id(&mut self, now: Now) -> String {
+    pub(super) fn vod_id(&mut self, now: Now) -> String {
         format!("{:013}{:011}", now.wall_ms, self.random.below(ID_DIGITS))
     }
 }

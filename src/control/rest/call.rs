@@ -25,6 +25,8 @@ pub(super) struct Call<'a> {
     pub(super) app: &'a Arc<AppSettings>,
     pub(super) request: &'a Request,
     pub(super) params: [&'a str; PARAMS_MAX],
+    /// The address of the client, behind trusted proxies, where nothing else tells who asks.
+    pub(super) client: Option<IpAddr>,
 }
 
 impl Call<'_> {

@@ -120,7 +120,9 @@ impl Control {
                         self.audit_actor(who, from);
                     }
                     self.audit_route(session, route, request);
-                    let call = Call { session, app: &app, request, params };
+                    let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
+                    let client = anonymous.and_then(|peer| self.client_of(peer, request));
+                    let call = Call { session, app: &app, request, params, client };
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {
                             self.settled(now, session, &call.key(), response)

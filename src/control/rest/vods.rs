@@ -8,10 +8,15 @@ use crate::control::recordings::Recorded;
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
-use crate::http::Response;
+use crate::http::{Multipart, Response};
 
 /// Files of one bulk delete.
 const BULK_MAX: usize = 1000;
+/// What may be uploaded, by the ending of its name.
+const EXTENSIONS: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
+/// Characters of the name of an upload.
+const NAME_CHARS_MAX: usize = 255;
+const NO_ROOM: &str = "Not enough system resources available to upload and process VoD File";
 const BLANK_IDS: &str =
     "ids parameter is blank. Please give comma-separated vod ids to the 'ids' as query parameter";
 
@@ -64,6 +69,25 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
             let verb = if on { "started" } else { "stopped" };
             refused(Some(&format!("{name} recording couldn't be {verb}")))
         }
+    }
+}
+
+/// `POST /vods/create`: the body, which is taken as it comes, is not in the request (`control::uploads`).
+pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    if call.request.header("content-type").and_then(Multipart::of).is_none() {
+        return Reply::Now(Response::error(400, "Bad Request"));
+    }
+    let name = call.query("name");
+    let base = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let extension = base.rsplit_once('.').map_or("", |(_, extension)| extension);
+    if !EXTENSIONS.contains(&extension) {
+        return refused(Some("notSupportedFileType"));
+    }
+    let name: String = base.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+    if control.begin_upload(now, call.session, &call.app.name, (&name, extension), call.client) {
+        Reply::Later
+    } else {
+        refused(Some(NO_ROOM))
     }
 }
 

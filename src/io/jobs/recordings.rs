@@ -39,6 +39,7 @@ pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
                 None => RecordingOutcome::Empty,
             })
         }
+        RecordingWork::Adopt { path } => adopt(root, path).map(RecordingOutcome::Finished),
         RecordingWork::Remove { path } => remove(root, path).map(|()| RecordingOutcome::Removed),
     };
     done.unwrap_or_else(|error| RecordingOutcome::Failed(error.to_string()))
@@ -94,6 +95,17 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
     place.remove(&place.name)?;
     place.remove(&place.unfinished)?;
     place.remove(&place.copy)
+}
+
+/// Gives an upload its name. Whatever is in it, that it is all there is enough.
+fn adopt(root: &Path, path: &[String]) -> io::Result<Finished> {
+    let place = Place::of(root, path)?;
+    let file = place.open(&place.unfinished, libc::O_RDONLY)?;
+    file.sync_all()?;
+    let bytes = file.metadata()?.len();
+    let duration_ms = finished(&file).ok().and_then(|finished| finished.duration_ms);
+    place.rename(&place.unfinished, &place.name)?;
+    Ok(Finished { bytes, duration_ms })
 }
 
 /// `None`: there was nothing in it.
@@ -259,7 +271,7 @@ fn finished(file: &File) -> io::Result<Finished> {
         if kind == *b"moov" {
             let begin = read(file, at.saturating_add(BOX_HEAD_BYTES as u64), 256)?;
             let duration_ms = fmp4::movie_duration_ms(&begin).map_err(damaged)?;
-            return Ok(Finished { bytes, duration_ms });
+            return Ok(Finished { bytes, duration_ms: Some(duration_ms) });
         }
         at = at.checked_add(length.max(BOX_HEAD_BYTES as u64)).ok_or(io::ErrorKind::InvalidData)?;
     }
@@ -368,7 +380,7 @@ mod tests {
             assert_eq!(folder.names(), ["a.mp4"]);
             let plain = folder.read();
             assert_eq!((finished.bytes, is_index_first(&plain)), (plain.len() as u64, true));
-            assert_eq!(finished.duration_ms, u64::from(fragments) * 24 * 1024 * 1000 / 48_000);
+            assert_eq!(finished.duration_ms, Some(u64::from(fragments) * 24 * 1024 * 1000 / 48_000));
             assert!(samples(&plain) == samples(&file), "{fragments}");
         }
     }
@@ -409,6 +421,25 @@ mod tests {
         let before = folder.read();
         assert!(folder.finish(refuse).is_some(), "it is finished already");
         assert!(folder.read() == before && samples(&before) == expected);
+    }
+
+    #[test]
+    fn an_upload_gets_its_name_whatever_is_in_it() {
+        let folder = Folder::new(&recorded(3));
+        folder.finish(sys::insert_range);
+        let plain = folder.read();
+        for (content, duration_ms) in
+            [(&plain[..], Some(3 * 24 * 1024 * 1000 / 48_000)), (b"no film", None), (b"", None)]
+        {
+            let folder = Folder::new(content);
+            let finished = adopt(&folder.0, &Folder::path()).unwrap();
+            assert_eq!(finished, Finished { bytes: content.len() as u64, duration_ms });
+            assert!(folder.read() == content && folder.names() == ["a.mp4"]);
+            assert!(adopt(&folder.0, &Folder::path()).is_err(), "there is none any more");
+        }
+        let folder = Folder::new(b"new");
+        std::os::unix::fs::symlink("/etc/passwd", folder.0.join("live/streams/a.mp4")).unwrap();
+        assert!(adopt(&folder.0, &Folder::path()).is_err(), "nothing is overwritten");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod mounts;
 mod pages;
 mod polled;
 mod signalling;
+mod upload;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +27,7 @@ use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session
 use crate::auth::proxy::client_address;
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
-use crate::mail::StreamEnd;
+use crate::mail::{StreamEnd, UploadNews};
 use crate::types::{Handle, Now, StreamKey};
 use feed::Feed;
 use files::{FilePath, Nowhere, Transfer};
@@ -36,6 +37,7 @@ use polled::Polled;
 pub use polled::VOD;
 use signalling::Signalling;
 pub use signalling::{Action, Conversation};
+use upload::Upload;
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
@@ -88,6 +90,8 @@ enum Stage {
     Awaited(Box<Polled>),
     /// A file is sent.
     File(Box<Transfer>),
+    /// A file is taken in.
+    Upload(Box<Upload>),
     /// A viewer of a stream.
     Live(Box<Viewer>),
     /// A protocol answers it, or continues over a WebSocket.
@@ -201,6 +205,17 @@ impl HttpSession {
         self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
     }
 
+    /// Handler: control answers, or lets the body come, which is a file.
+    fn upload(&mut self, ctx: &Context<'_>, asked: Asked) {
+        let form = asked.request.header("content-type").and_then(http::Multipart::of);
+        let Some(form) = form.filter(|_| self.connection.has_incoming_body()) else {
+            return self.control(ctx, asked);
+        };
+        let Asked { request, fields, .. } = asked.of_api();
+        self.stage = Stage::Upload(Box::new(Upload::new(fields, form)));
+        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
+    }
+
     /// Handler: control answers, once or for as long as there are events.
     fn feed(&mut self, ctx: &Context<'_>, asked: Asked) {
         if !feed::is_wanted(&asked.request) {
@@ -285,6 +300,12 @@ impl HttpSession {
                     self.stage = Stage::Idle;
                 }
             }
+            Stage::Upload(upload) => {
+                self.events.extend(upload.pump(ctx.now, &mut self.connection));
+                if upload.is_over() {
+                    self.stage = Stage::Idle;
+                }
+            }
             Stage::Live(viewer) => {
                 if let Some(reason) = viewer.poll_end()
                     && !self.closed
@@ -338,6 +359,7 @@ impl HttpSession {
             | Reply::Wanted { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
@@ -360,7 +382,8 @@ impl HttpSession {
             | Stage::Checked(_)
             | Stage::Awaited(_)
             | Stage::Feed(_)
-            | Stage::File(_) => None,
+            | Stage::File(_)
+            | Stage::Upload(_) => None,
         }
     }
 }
@@ -391,7 +414,8 @@ impl ByteStream for HttpSession {
             | Stage::Checked(_)
             | Stage::Awaited(_)
             | Stage::Feed(_)
-            | Stage::File(_) => self.connection.wants_bytes(),
+            | Stage::File(_)
+            | Stage::Upload(_) => self.connection.wants_bytes(),
         }
     }
 
@@ -405,7 +429,8 @@ impl ByteStream for HttpSession {
             | Stage::Checked(_)
             | Stage::Awaited(_)
             | Stage::Feed(_)
-            | Stage::File(_) => {}
+            | Stage::File(_)
+            | Stage::Upload(_) => {}
         }
     }
 }
@@ -440,6 +465,21 @@ impl Session for HttpSession {
                     self.give(ctx, *polled);
                 }
             }
+            (Stage::Upload(upload), Reply::Rest(response)) => {
+                upload.answer(ctx.now, &mut self.connection, response);
+            }
+            (Stage::Upload(upload), Reply::Upload(grant)) => {
+                // Control counts uploads.
+                self.granted = true;
+                upload.granted(ctx.now, &mut self.connection, grant);
+            }
+            (Stage::Upload(upload), Reply::Job(done)) => {
+                self.events.extend(upload.job_done(ctx.now, done));
+            }
+            // No body of this request can come.
+            (_, Reply::Upload(_)) => {
+                self.events.push_back(Event::Upload(UploadNews::Failed("the request has no form")));
+            }
             (Stage::File(transfer), Reply::Job(done)) => {
                 transfer.reply(ctx.now, &mut self.connection, done.into());
             }
@@ -462,6 +502,7 @@ impl Session for HttpSession {
                 | Stage::Awaited(_)
                 | Stage::Feed(_)
                 | Stage::File(_)
+                | Stage::Upload(_)
                 | Stage::Live(_),
                 _,
             ) => {}
@@ -481,6 +522,7 @@ impl Session for HttpSession {
                 let event = feed.timeout(ctx.now, &self.connection);
                 self.events.extend(event);
             }
+            Stage::Upload(upload) => upload.timeout(ctx.now),
             Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => {}
         }
     }
@@ -526,6 +568,7 @@ impl Session for HttpSession {
             Stage::Live(viewer) => viewer.poll_timeout(),
             Stage::Signalling(signalling) => signalling.poll_timeout(),
             Stage::Feed(feed) => feed.poll_timeout(),
+            Stage::Upload(upload) => upload.poll_timeout(),
             Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => None,
         };
         [self.connection.poll_timeout(), own].into_iter().flatten().min()
@@ -541,6 +584,7 @@ impl Session for HttpSession {
             | Stage::Awaited(_)
             | Stage::Feed(_)
             | Stage::File(_)
+            | Stage::Upload(_)
             | Stage::Live(_)
             | Stage::Signalling(_) => "http",
         };

@@ -40,6 +40,8 @@ impl Asked {
 
 /// The policy of answers of the API.
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+/// Where files of an application are uploaded to.
+const UPLOADS: &str = "/rest/v2/vods/create";
 /// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
@@ -53,6 +55,12 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
         cors: Cors::NAMED,
         handler: HttpSession::feed,
     },
+    // A file that is uploaded is taken as it comes, the panel's way, too.
+    upload("/rest/v2/request", Cors::NAMED, |method, query| {
+        let is_upload = |path: &str| path.split('?').next().is_some_and(|path| path.ends_with(UPLOADS));
+        method == Method::Post && query.iter().any(|(name, path)| name == "_path" && is_upload(path))
+    }),
+    upload("/{any}/rest/v2/vods/create", Cors::TOKENS, |method, _| method == Method::Post),
     api("/rest/{*}", Cors::NAMED),
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
@@ -77,6 +85,14 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
 
 const fn api(path: &'static str, cors: Cors) -> Mount<Handler> {
     Mount { path, methods: Methods::Any, body: BodyKind::Any, cors, handler: HttpSession::control }
+}
+
+const fn upload(
+    path: &'static str,
+    cors: Cors,
+    is_upload: fn(Method, &[(String, String)]) -> bool,
+) -> Mount<Handler> {
+    Mount { body: BodyKind::Streamed(is_upload), handler: HttpSession::upload, ..api(path, cors) }
 }
 
 const fn whip(path: &'static str, methods: Methods, body: BodyKind, handler: Handler) -> Mount<Handler> {

@@ -301,6 +301,7 @@ impl Session for Mp4Sink {
             | Reply::Wanted { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
             | Reply::SessionEnded(_)

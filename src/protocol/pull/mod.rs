@@ -578,6 +578,7 @@ impl Session for PullSession {
             | Reply::SubscriptionEnded { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -335,6 +335,7 @@ impl Session for RtmpSession {
             Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
             Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

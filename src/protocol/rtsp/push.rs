@@ -190,6 +190,7 @@ impl Session for RtspPush {
             | Reply::Wanted { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -424,6 +424,7 @@ impl Session for RtspSession {
             Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } => {}
             Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -619,6 +619,7 @@ impl Session for RtcSession {
             | Reply::Wanted { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. } => {}
         }

@@ -133,6 +133,7 @@ impl Session for TcpCarrier {
             | Reply::SubscriptionEnded { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -244,6 +244,7 @@ impl Conversation for Waiting {
             | Reply::SubscriptionEnded { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
+            | Reply::Upload(_)
             | Reply::Job(_)
             | Reply::SessionEnded(_)
             | Reply::Held(_)

@@ -1,10 +1,14 @@
-//! Files that can be played (VoD): what was recorded.
+//! Files that can be played (VoD): what was recorded or uploaded.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::Finished;
 use crate::store::{Key, Kind};
+
+/// The duration of a file that does not tell.
+const UNKNOWN: i64 = -2;
 
 /// A file that can be played. Members in the reference's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -28,7 +32,7 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) file_path: Option<String>,
     /// The id.
     pub(in crate::control) vod_id: Option<String>,
-    /// [`Self::RECORDED`].
+    /// [`Self::RECORDED`] or [`Self::UPLOADED`].
     #[serde(rename = "type")]
     pub(in crate::control) kind: Option<String>,
     pub(in crate::control) preview_file_path: Option<String>,
@@ -48,6 +52,15 @@ pub(in crate::control) struct Vod {
 impl Vod {
     /// The type of a recorded stream.
     pub(in crate::control) const RECORDED: &str = "streamVod";
+
+    /// The type of a file that was uploaded.
+    pub(in crate::control) const UPLOADED: &str = "uploadedVod";
+
+    /// The record with what its file says of itself. The reference has -2 for a file of which nobody knows how long it plays.
+    pub(in crate::control) fn finished(self, Finished { bytes, duration_ms }: Finished) -> Self {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        Self { duration: duration_ms.map_or(UNKNOWN, number), file_size: number(bytes), ..self }
+    }
 
     /// The key in the store. Ids begin with the time, so those of an application are in the order in which they were made.
     pub(in crate::control) fn key(app: &Arc<str>, id: &str) -> Key {

@@ -454,6 +454,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(Get, "/vods/count/{search}", vods::count, "SimpleStat", VODS, "Count the recordings that match"),
     app(Get, "/vods/list/{offset}/{size}", vods::list, "[VoD]", VODS, "List recordings")
         .query(&["sort_by", "order_by", "streamId", "search"]),
+    app(Post, "/vods/create", vods::create, "Result", VODS, "Upload a file").query(&["name"]).multipart(),
     app(Delete, "/vods", vods::delete_all, "Result", VODS, "Delete recordings").query(&["ids"]),
     app(Get, "/vods/{id}", vods::read, "VoD", VODS, "Read a recording"),
     app(Delete, "/vods/{id}", vods::delete, "Result", VODS, "Delete a recording"),

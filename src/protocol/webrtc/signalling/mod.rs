@@ -326,6 +326,7 @@ impl Conversation for Socket {
             Reply::SessionEnded(session) => self.heard(session, &FromSession::Ended),
             Reply::StreamBegun(key) => self.send(answer::streaming_started(&key.id)),
             Reply::Rest(response) => self.record(&response),
+            Reply::Upload(_) => {}
             Reply::Publish { .. }
             | Reply::PublicationEnded { .. }
             | Reply::KeyFrameNeeded { .. }

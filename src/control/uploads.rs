@@ -1,0 +1,211 @@
+//! Files that are uploaded (`POST /vods/create`).
+//!
+//! 1. The head of the request has passed the checks of the API. A record that nobody sees is stored, and then an empty file
+//!    is made: whatever happens to the server, what was uploaded of it is found again.
+//! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
+//! 3. When all is written, a job has it reach the disk, looks what it is, and gives it its name. The record is
+//!    seen with the next commit, and the request answered.
+//! 4. An upload that is broken off loses file and record; one that a crash breaks off, at the next start.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::answer::Outcome;
+use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
+use super::{Control, wall};
+use crate::http::Response;
+use crate::jobs::{self, AppendTo, Appended, RecordingOutcome, RecordingWork, UNFINISHED, Work};
+use crate::mail::{ToWorker, UploadGrant, UploadNews};
+use crate::store::Key;
+use crate::types::{Now, SessionRef};
+
+/// Uploads at a time.
+const UPLOADS_MAX: usize = 32;
+/// Uploads at a time of one address, unless a login or a token vouches for it.
+const UPLOADS_OF_ADDRESS_MAX: usize = 4;
+
+/// An upload under way.
+#[derive(Debug)]
+struct Upload {
+    key: Key,
+    /// Who sends it, where nothing but the address tells.
+    client: Option<IpAddr>,
+    bytes_max: u64,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The record is on its way to the disk.
+    Recorded,
+    /// The file is made.
+    Made,
+    /// The session writes.
+    Granted,
+}
+
+/// All of them, by the session that sends.
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    by_session: BTreeMap<SessionRef, Upload>,
+}
+
+impl Uploads {
+    /// Whether there is room for another one.
+    fn has_room(&self, client: Option<IpAddr>) -> bool {
+        let of_client = self.by_session.values().filter(|upload| upload.client == client).count();
+        self.by_session.len() < UPLOADS_MAX && (client.is_none() || of_client < UPLOADS_OF_ADDRESS_MAX)
+    }
+}
+
+/// The answer when it cannot be written.
+fn not_written() -> Response {
+    Outcome::failure("").no_data_id().response(200)
+}
+
+impl Control {
+    /// Begins an upload of this name; false when there is no room for it. `client`: who sends it, where nothing but the address
+    /// tells.
+    pub(super) fn begin_upload(
+        &mut self,
+        now: Now,
+        session: SessionRef,
+        app: &Arc<str>,
+        (name, extension): (&str, &str),
+        client: Option<IpAddr>,
+    ) -> bool {
+        let Some(settings) = self.apps.get(app) else { return false };
+        let bytes_max = settings.vod.upload_bytes_max;
+        if bytes_max == 0 || !self.uploads.has_room(client) || self.uploads.by_session.contains_key(&session)
+        {
+            return false;
+        }
+        let id = self.vod_id(now);
+        let vod = Vod {
+            stream_name: Some(name.to_owned()),
+            vod_name: Some(name.to_owned()),
+            stream_id: Some("file".to_owned()),
+            file_path: Some(format!("streams/{id}.{extension}")),
+            vod_id: Some(id.clone()),
+            kind: Some(Vod::UPLOADED.to_owned()),
+            unfinished: true,
+            ..Vod::default()
+        };
+        let key = Vod::key(app, &id);
+        let upload = Upload { key: key.clone(), client, bytes_max, stage: Stage::Recorded };
+        self.uploads.by_session.insert(session, upload);
+        let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, not_written())) });
+        true
+    }
+
+    /// The record of an upload is stored: its file is made. False when the session has none.
+    pub(super) fn upload_recorded(&mut self, now: Now, session: SessionRef) -> bool {
+        let Some(upload) = self.uploads.by_session.get_mut(&session) else { return false };
+        if upload.stage != Stage::Recorded {
+            return false;
+        }
+        upload.stage = Stage::Made;
+        let (key, bytes_max) = (upload.key.clone(), upload.bytes_max);
+        let Some(mut path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
+            // Its application was deleted.
+            self.uploads.by_session.remove(&session);
+            return false;
+        };
+        if let Some(name) = path.last_mut() {
+            name.push_str(UNFINISHED);
+        }
+        let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
+        let sent = self.submit(work, move |control, now, outcome| match outcome {
+            jobs::Outcome::Appended(Ok(Appended { file, .. })) => {
+                if let Some(upload) = control.uploads.by_session.get_mut(&session) {
+                    upload.stage = Stage::Granted;
+                }
+                let grant = Box::new(UploadGrant { file, bytes_max });
+                control.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
+            }
+            _ => control.upload_failed(now, session, "the file cannot be made"),
+        });
+        if !sent {
+            self.upload_failed(now, session, "too many jobs wait");
+        }
+        true
+    }
+
+    /// The record of an upload could not be stored, and its session was told.
+    pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
+        if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
+            self.uploads.by_session.remove(&session);
+        }
+    }
+
+    /// News of a session that was granted an upload.
+    pub(super) fn upload_news(&mut self, now: Now, session: SessionRef, news: UploadNews) {
+        match news {
+            UploadNews::Received { metadata } => self.upload_received(now, session, metadata),
+            UploadNews::Failed(reason) => self.upload_failed(now, session, reason),
+            UploadNews::Gone => {
+                if let Some(upload) = self.uploads.by_session.remove(&session) {
+                    tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "an upload was broken off");
+                    self.drop_upload(now, &upload.key);
+                }
+            }
+        }
+    }
+
+    fn upload_received(&mut self, now: Now, session: SessionRef, metadata: Option<String>) {
+        let Some(upload) = self.uploads.by_session.remove(&session) else { return };
+        let key = upload.key;
+        let Some(path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
+            // Its application was deleted.
+            return self.answer(session, not_written());
+        };
+        let failed = key.clone();
+        let sent =
+            self.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
+                control.upload_adopted(now, session, key, metadata, outcome.recording());
+            });
+        if !sent {
+            self.drop_upload(now, &failed);
+            self.answer(session, not_written());
+        }
+    }
+
+    fn upload_adopted(
+        &mut self,
+        now: Now,
+        session: SessionRef,
+        key: Key,
+        metadata: Option<String>,
+        outcome: RecordingOutcome,
+    ) {
+        let (vod, finished) = match (self.vod_of(&key).cloned(), outcome) {
+            (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
+            (_, outcome) => {
+                tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
+                self.drop_upload(now, &key);
+                return self.answer(session, not_written());
+            }
+        };
+        tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
+        let vod = Vod { metadata, creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
+        let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
+        let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+    }
+
+    fn upload_failed(&mut self, now: Now, session: SessionRef, reason: &str) {
+        let Some(upload) = self.uploads.by_session.remove(&session) else { return };
+        tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
+        self.drop_upload(now, &upload.key);
+        self.answer(session, not_written());
+    }
+
+    /// Removes what there is of an upload that is not complete.
+    pub(super) fn drop_upload(&mut self, now: Now, key: &Key) {
+        let Some(vod) = self.vod_of(key).cloned() else { return };
+        self.remove_file(&key.app, &vod);
+        self.put_vod(now, key.clone(), None);
+    }
+}

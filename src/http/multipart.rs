@@ -1,0 +1,251 @@
+//! Files of a form (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1), any split of it. What a part has is handed out as it comes:
+//! no more is held than the head of a part, or a delimiter.
+//!
+//! ```text
+//! "--" boundary CR LF head CR LF CR LF content ( CR LF "--" boundary CR LF head CR LF CR LF content )* CR LF "--" boundary "--"
+//! ```
+//!
+//! The parsers that are kept up read from an async runtime's streams; this one is a machine like the others. Strict as they are: no
+//! preamble, no space behind a boundary, a name in every head.
+
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Parts of one form.
+const PARTS_MAX: usize = 16;
+/// Bytes of a boundary (RFC 2046 §5.1.1).
+const BOUNDARY_BYTES_MAX: usize = 70;
+/// Bytes of the head of a part.
+const HEAD_BYTES_MAX: usize = 4096;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// The bytes are no form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Malformed form")]
+pub struct Malformed;
+
+/// What a form consists of, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FormEvent {
+    /// A part begins.
+    Part {
+        /// Its name.
+        name: String,
+    },
+    /// Content of the part.
+    Data(Bytes),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Before the first delimiter.
+    Start,
+    /// Behind a delimiter.
+    Delimited,
+    Head,
+    Content,
+    /// Behind the last delimiter; what follows counts for nothing.
+    Done,
+}
+
+/// The parser.
+#[derive(Debug)]
+pub struct Multipart {
+    /// With the line end in front of it.
+    delimiter: Vec<u8>,
+    held: BytesMut,
+    stage: Stage,
+    parts: usize,
+}
+
+impl Multipart {
+    /// The parser of a body of this media type; `None` when it is no form.
+    #[must_use]
+    pub fn of(content_type: &str) -> Option<Self> {
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("multipart/form-data") {
+            return None;
+        }
+        let delimiter = format!("\r\n--{}", boundary_of(content_type)?).into_bytes();
+        Some(Self { delimiter, held: BytesMut::new(), stage: Stage::Start, parts: 0 })
+    }
+
+    /// Takes bytes of the body. What it makes of them is to be polled before more is fed.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.stage != Stage::Done {
+            self.held.extend_from_slice(bytes);
+        }
+    }
+
+    /// What comes next.
+    ///
+    /// # Errors
+    /// The body is no form.
+    pub fn poll(&mut self) -> Result<Option<FormEvent>, Malformed> {
+        loop {
+            match self.stage {
+                Stage::Start => {
+                    let first = self.delimiter.get(2..).unwrap_or_default();
+                    let known = self.held.len().min(first.len());
+                    if self.held.get(..known) != first.get(..known) {
+                        return Err(Malformed);
+                    }
+                    if known < first.len() {
+                        return Ok(None);
+                    }
+                    self.held.advance(known);
+                    self.stage = Stage::Delimited;
+                }
+                Stage::Delimited => {
+                    let Some(next) = self.held.get(..2) else { return Ok(None) };
+                    self.stage = match next {
+                        b"--" => Stage::Done,
+                        b"\r\n" if self.parts < PARTS_MAX => Stage::Head,
+                        _ => return Err(Malformed),
+                    };
+                    self.held.advance(2);
+                }
+                Stage::Head => return self.head(),
+                Stage::Content => match self.content() {
+                    Some(data) if data.is_empty() => {}
+                    data => return Ok(data.map(FormEvent::Data)),
+                },
+                Stage::Done => {
+                    self.held = BytesMut::new();
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Whether the last delimiter has come.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    fn head(&mut self) -> Result<Option<FormEvent>, Malformed> {
+        let Some(length) = find(&self.held, HEAD_END) else {
+            let is_too_long = self.held.len() > HEAD_BYTES_MAX.saturating_add(HEAD_END.len());
+            return if is_too_long { Err(Malformed) } else { Ok(None) };
+        };
+        if length > HEAD_BYTES_MAX {
+            return Err(Malformed);
+        }
+        let head = self.held.split_to(length);
+        self.held.advance(HEAD_END.len());
+        let head = std::str::from_utf8(&head).map_err(|_| Malformed)?;
+        let name = name_of(head).ok_or(Malformed)?;
+        self.parts = self.parts.saturating_add(1);
+        self.stage = Stage::Content;
+        Ok(Some(FormEvent::Part { name }))
+    }
+
+    /// Content up to the delimiter; `None`: it takes more bytes to tell.
+    fn content(&mut self) -> Option<Bytes> {
+        if let Some(length) = find(&self.held, &self.delimiter) {
+            let data = self.held.split_to(length).freeze();
+            self.held.advance(self.delimiter.len());
+            self.stage = Stage::Delimited;
+            return Some(data);
+        }
+        // What is held at the end may be the beginning of a delimiter.
+        let kept = self.delimiter.len().saturating_sub(1);
+        let sure = self.held.len().checked_sub(kept).filter(|sure| *sure > 0)?;
+        Some(self.held.split_to(sure).freeze())
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    memchr::memmem::find(bytes, wanted)
+}
+
+fn boundary_of(content_type: &str) -> Option<&str> {
+    let boundary = parameter(content_type, "boundary")?;
+    let fits = (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len())
+        && boundary.bytes().all(|b| b.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&b));
+    fits.then_some(boundary)
+}
+
+/// The value of a parameter, its quotes taken off; names and boundaries have no escapes.
+fn parameter<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
+    let parameters = value.split(';').skip(1).filter_map(|part| part.split_once('='));
+    let mut ours = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
+    let value = ours.next()?.1.trim();
+    Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
+}
+
+/// `name` of a part's `Content-Disposition`.
+fn name_of(head: &str) -> Option<String> {
+    let field = head.split("\r\n").filter_map(|line| line.split_once(':'));
+    let mut field = field.filter(|(name, _)| name.eq_ignore_ascii_case("content-disposition"));
+    parameter(field.next()?.1, "name").map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPE: &str = "multipart/form-data; boundary=\"x-1\"";
+    const FORM: &str = "--x-1\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f.mp4\"\r\n\
+                        Content-Type: video/mp4\r\n\r\none\r\n--two\r\n\r\n--x\r\n--x-1\r\n\
+                        content-disposition: form-data; name=b\r\n\r\n\r\n--x-1--\r\nepilogue";
+
+    /// The parts of a body that comes in pieces, and the most that was held after one.
+    fn parts(body: &[u8], piece: usize) -> Result<(Vec<(String, Vec<u8>)>, usize), Malformed> {
+        let mut form = Multipart::of(TYPE).unwrap();
+        let (mut parts, mut held) = (Vec::<(String, Vec<u8>)>::new(), 0);
+        for piece in body.chunks(piece) {
+            form.feed(piece);
+            while let Some(event) = form.poll()? {
+                match event {
+                    FormEvent::Part { name } => parts.push((name, Vec::new())),
+                    FormEvent::Data(data) => parts.last_mut().unwrap().1.extend_from_slice(&data),
+                }
+            }
+            held = held.max(form.held.len());
+        }
+        if form.is_complete() { Ok((parts, held)) } else { Err(Malformed) }
+    }
+
+    #[test]
+    fn a_form_is_the_same_in_any_split() {
+        let expected =
+            vec![("file".to_owned(), b"one\r\n--two\r\n\r\n--x".to_vec()), ("b".to_owned(), Vec::new())];
+        for piece in 1..FORM.len() {
+            assert_eq!(parts(FORM.as_bytes(), piece).unwrap().0, expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn r_45_no_more_is_held_than_a_delimiter() {
+        let head = "--x-1\r\nContent-Disposition: form-data; name=file\r\n\r\n";
+        let body = [head.as_bytes(), &b"\r\n--x-".repeat(100_000), b"\r\n--x-1--"].concat();
+        let (parts, held) = parts(&body, 1000).unwrap();
+        assert_eq!(parts[0].1.len(), 600_000);
+        assert!(held < 1000, "{held}");
+    }
+
+    #[test]
+    fn what_is_no_form_is_refused() {
+        for (body, what) in [
+            ("x--x-1\r\n", "preamble"),
+            ("--x-2\r\n", "another boundary"),
+            ("--x-1 \r\n", "space behind it"),
+            ("--x-1\r\nX: y\r\n\r\none\r\n--x-1--", "without a name"),
+            ("--x-1\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none", "cut off"),
+        ] {
+            assert_eq!(parts(body.as_bytes(), 7), Err(Malformed), "{what}");
+        }
+        let many = "--x-1\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n".repeat(17) + "--x-1--";
+        assert_eq!(parts(many.as_bytes(), 100), Err(Malformed));
+        let long = format!("--x-1\r\nX: {}", "y".repeat(9000));
+        assert_eq!(parts(long.as_bytes(), 100), Err(Malformed));
+        for content_type in
+            ["text/plain; boundary=a", "multipart/form-data", "multipart/form-data; boundary=a\"b"]
+        {
+            assert!(Multipart::of(content_type).is_none(), "{content_type}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Bodies that are taken as they come.
+
+use super::*;
+
+const WINDOW: usize = 256 * 1024;
+
+#[derive(Debug)]
+struct Everything;
+
+impl BodyLimits for Everything {
+    fn body_bytes_max(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn is_streamed(&self, method: Method, _: &str, _: &[(String, String)]) -> bool {
+        method == Method::Post
+    }
+}
+
+/// A connection whose request waits to be told whether its body may come.
+fn asked(head: &str) -> Rig {
+    let mut rig = Rig::new();
+    rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
+    rig.feed(post(head));
+    let request = rig.event().unwrap();
+    assert!(request.body.is_empty() && rig.connection.has_incoming_body());
+    rig
+}
+
+fn take(rig: &mut Rig, bytes_max: u64) {
+    rig.connection.take_body(rig.now, bytes_max);
+    rig.deliver();
+}
+
+fn came(rig: &mut Rig) -> usize {
+    std::iter::from_fn(|| rig.connection.poll_body(rig.now)).map(|block| block.len()).sum()
+}
+
+#[test]
+fn r_45_no_more_than_a_window_is_held_and_the_connection_goes_on() {
+    for chunked in [false, true] {
+        let total = 4 * WINDOW;
+        let mut rig = asked(&if chunked {
+            "Transfer-Encoding: chunked\r\n".to_owned()
+        } else {
+            format!("Content-Length: {total}\r\n")
+        });
+        take(&mut rig, total as u64);
+        let mut left = if chunked {
+            let chunk = [b"4000\r\n".as_slice(), &[7; 0x4000], b"\r\n"].concat();
+            [chunk.repeat(total / 0x4000).as_slice(), b"0\r\n\r\n"].concat()
+        } else {
+            vec![7; total]
+        };
+        left.extend_from_slice(GET.as_bytes());
+        let (mut got, mut fed) = (0, 0);
+        while !rig.connection.is_body_complete() {
+            while rig.connection.wants_bytes() && fed < left.len() {
+                let end = left.len().min(fed + 20_000);
+                rig.feed(&left[fed..end]);
+                fed = end;
+            }
+            let held = rig.connection.stats().held_bytes;
+            assert!(held <= WINDOW + 40_000, "{held}");
+            got += came(&mut rig);
+        }
+        assert_eq!(got, total);
+        rig.respond(Response::text(200, "ok"));
+        if fed < left.len() {
+            rig.feed(&left[fed..]);
+        }
+        assert_eq!(rig.serve().len(), 1, "the next request");
+        assert!(rig.closed.is_none());
+    }
+}
+
+#[test]
+fn r_45_a_body_is_invited_only_when_it_is_taken() {
+    let mut rig = asked("Expect: 100-continue\r\nContent-Length: 5\r\n");
+    assert_eq!(rig.text(), "");
+    take(&mut rig, 5);
+    assert_eq!(rig.text(), "HTTP/1.1 100 Continue\r\n\r\n");
+    rig.feed("hello");
+    assert_eq!((came(&mut rig), rig.connection.is_body_complete()), (5, true));
+    // An answer without the body is the last one.
+    let mut rig = asked("Expect: 100-continue\r\nContent-Length: 5\r\n");
+    rig.respond(Response::error(403, "no"));
+    assert!(rig.text().starts_with("HTTP/1.1 403 ") && rig.text().contains("Connection: close"));
+    assert!(rig.connection.is_closing());
+}
+
+#[test]
+fn r_45_a_body_has_its_limit_whether_it_is_told_or_not() {
+    let mut rig = asked("Content-Length: 6\r\n");
+    take(&mut rig, 5);
+    assert!(rig.text().starts_with("HTTP/1.1 413 ") && rig.connection.is_closing());
+    let mut rig = asked("Transfer-Encoding: chunked\r\n");
+    take(&mut rig, 5);
+    rig.feed("3\r\nabc\r\n");
+    assert_eq!(came(&mut rig), 3);
+    rig.feed("3\r\nabc\r\n");
+    assert!(rig.text().starts_with("HTTP/1.1 413 ") && rig.connection.is_closing());
+    assert_eq!(came(&mut rig), 0);
+}
+
+#[test]
+fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
+    let mut rig = asked("Content-Length: 100000000\r\n");
+    take(&mut rig, u64::MAX);
+    // Fast at first: what was earned does not last.
+    for _ in 0..10 {
+        rig.feed(vec![0; 100_000]);
+        came(&mut rig);
+    }
+    rig.pass(Duration::from_secs(9));
+    rig.feed(vec![0; 10_000]);
+    rig.pass(Duration::from_secs(9));
+    assert!(!rig.connection.is_closing());
+    rig.pass(Duration::from_secs(11));
+    assert!(rig.text().starts_with("HTTP/1.1 408 "), "{}", rig.text());
+    // The window is full: the peer is not to blame.
+    let mut rig = asked("Content-Length: 100000000\r\n");
+    take(&mut rig, u64::MAX);
+    while rig.connection.wants_bytes() {
+        rig.feed(vec![0; 16_000]);
+    }
+    rig.pass(Duration::from_secs(1000));
+    assert!(!rig.connection.is_closing());
+    came(&mut rig);
+    rig.pass(Duration::from_secs(9));
+    assert!(!rig.connection.is_closing());
+    // A peer that goes is no body.
+    rig.connection.handle_eof(rig.now);
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::PeerClosed));
+}

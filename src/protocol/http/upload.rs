@@ -1,0 +1,218 @@
+//! A file that comes as the body of a request.
+//!
+//! 1. Control is asked with the head of the request alone: all checks of the API are done before a byte of the body is taken.
+//! 2. [`Reply::Upload`](crate::protocol::Reply::Upload) names the file. The body is taken as it comes, and its part `file` is
+//!    appended by jobs, one at a time. What waits for a job is bounded; beyond it the body is not read, so the peer waits.
+//! 3. Control hears that all is written ([`Event::Upload`]), and answers the request when it has made a recording of it.
+//!
+//! A connection that ends before that is told to control by the worker.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::Fields;
+use crate::http::{Connection, FormEvent, Malformed, Multipart, Response, cors};
+use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
+use crate::mail::{UploadGrant, UploadNews};
+use crate::protocol::Event;
+use crate::types::Now;
+
+/// Bytes that are gathered while a job is under way.
+const GATHERED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the part `metadata`.
+const METADATA_BYTES_MAX: usize = 16 << 10;
+/// Pause before a job is submitted again that there was no room for.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The part of the form that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    File,
+    Metadata,
+    Other,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Control was asked.
+    Asked,
+    /// The body comes.
+    Receiving(Receiving),
+    /// Control knows what became of it.
+    Told,
+    Over,
+}
+
+#[derive(Debug)]
+struct Receiving {
+    file: Arc<dyn AppendFile>,
+    part: Part,
+    /// Whether a part `file` has come.
+    has_file: bool,
+    metadata: Vec<u8>,
+    gathered: Vec<Bytes>,
+    gathered_bytes: usize,
+    /// What the job under way appends.
+    under_way: Vec<Bytes>,
+    is_writing: bool,
+    retry_at: Option<Instant>,
+}
+
+/// An upload.
+#[derive(Debug)]
+pub(super) struct Upload {
+    fields: Fields,
+    form: Multipart,
+    stage: Stage,
+}
+
+impl Upload {
+    /// Control was asked whether the body, a form, may come.
+    pub(super) const fn new(fields: Fields, form: Multipart) -> Self {
+        Self { fields, form, stage: Stage::Asked }
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Control lets it come.
+    pub(super) fn granted(&mut self, now: Now, connection: &mut Connection, grant: UploadGrant) {
+        self.stage = Stage::Receiving(Receiving {
+            file: grant.file,
+            part: Part::Other,
+            has_file: false,
+            metadata: Vec::new(),
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            under_way: Vec::new(),
+            is_writing: false,
+            retry_at: None,
+        });
+        connection.take_body(now.mono, grant.bytes_max);
+    }
+
+    /// Control's answer.
+    pub(super) fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+        cors::add(&self.fields, &mut response.headers);
+        connection.respond(now.mono, now.wall_ms, response);
+        self.stage = Stage::Over;
+    }
+
+    /// The answer to the job under way.
+    pub(super) fn job_done(&mut self, now: Now, done: JobDone) -> Option<Event> {
+        let Stage::Receiving(receiving) = &mut self.stage else { return None };
+        receiving.is_writing = false;
+        #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else it is, nothing was written")]
+        let reason = match done.outcome {
+            Outcome::Appended(Ok(_)) => {
+                receiving.under_way = Vec::new();
+                return None;
+            }
+            Outcome::Busy => {
+                receiving.retry_at = now.mono.checked_add(RETRY);
+                return None;
+            }
+            Outcome::Appended(Err(AppendError::Full)) => "the disk is full",
+            _ => "the file cannot be written",
+        };
+        self.stage = Stage::Told;
+        Some(Event::Upload(UploadNews::Failed(reason)))
+    }
+
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Receiving(receiving) => receiving.retry_at,
+            Stage::Asked | Stage::Told | Stage::Over => None,
+        }
+    }
+
+    /// A deadline may have passed.
+    pub(super) fn timeout(&mut self, now: Now) {
+        if let Stage::Receiving(receiving) = &mut self.stage
+            && receiving.retry_at.is_some_and(|at| at <= now.mono)
+        {
+            receiving.retry_at = None;
+        }
+    }
+
+    /// Takes what has come, as far as there is room for it; the next job, or that all is written.
+    pub(super) fn pump(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
+        let Stage::Receiving(receiving) = &mut self.stage else { return None };
+        while receiving.gathered_bytes < GATHERED_BYTES_MAX
+            && let Some(block) = connection.poll_body(now.mono)
+        {
+            self.form.feed(&block);
+            if receiving.take_parts(&mut self.form).is_err() {
+                return self.refuse(now, connection);
+            }
+        }
+        if receiving.is_writing || receiving.retry_at.is_some() {
+            return None;
+        }
+        if let Some(job) = receiving.poll_job() {
+            return Some(Event::Job(job));
+        }
+        if !connection.is_body_complete() {
+            return None;
+        }
+        if !receiving.has_file || !self.form.is_complete() {
+            return self.refuse(now, connection);
+        }
+        let metadata = std::mem::take(&mut receiving.metadata);
+        let metadata = Some(String::from_utf8_lossy(&metadata).into_owned()).filter(|text| !text.is_empty());
+        self.stage = Stage::Told;
+        Some(Event::Upload(UploadNews::Received { metadata }))
+    }
+
+    /// The body is no form with a file in it.
+    fn refuse(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
+        self.answer(now, connection, Response::error(400, "Bad Request"));
+        Some(Event::Upload(UploadNews::Gone))
+    }
+}
+
+impl Receiving {
+    fn take_parts(&mut self, form: &mut Multipart) -> Result<(), Malformed> {
+        while let Some(event) = form.poll()? {
+            match event {
+                FormEvent::Part { name } => {
+                    self.part = match name.as_str() {
+                        "file" if !self.has_file => Part::File,
+                        "metadata" => Part::Metadata,
+                        _ => Part::Other,
+                    };
+                    self.has_file |= self.part == Part::File;
+                }
+                FormEvent::Data(data) => match self.part {
+                    Part::File => {
+                        self.gathered_bytes = self.gathered_bytes.saturating_add(data.len());
+                        self.gathered.push(data);
+                    }
+                    Part::Metadata if self.metadata.len().saturating_add(data.len()) > METADATA_BYTES_MAX => {
+                        return Err(Malformed);
+                    }
+                    Part::Metadata => self.metadata.extend_from_slice(&data),
+                    Part::Other => {}
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what was gathered, or once more what there was no room for.
+    fn poll_job(&mut self) -> Option<Job> {
+        if self.under_way.is_empty() {
+            self.gathered_bytes = 0;
+            self.under_way = std::mem::take(&mut self.gathered);
+        }
+        if self.under_way.is_empty() {
+            return None;
+        }
+        self.is_writing = true;
+        let to = AppendTo::Open(Arc::clone(&self.file));
+        Some(Job { id: JobId(0), work: Work::FileAppend { to, data: self.under_way.clone() } })
+    }
+}
