@@ -54,8 +54,8 @@ if [ -n "$missing" ]; then
 fi
 
 # Second opinions on HTTP and WebSocket; ffmpeg 9, which speaks Enhanced RTMP v2 (the wheel holds a static binary);
-# requests made from the OpenAPI document; a WebRTC stack that is not ours; rules of accessibility.
-python_packages="h11==0.16.0 websockets==15.0.1 imageio-ffmpeg==0.8.1 schemathesis==4.32.5 aiortc==1.16.0 axe-core-python==0.1.0"
+# requests made from the OpenAPI document; a WebRTC stack that is not ours; rules of accessibility; an S3 server.
+python_packages="h11==0.16.0 websockets==15.0.1 imageio-ffmpeg==0.8.1 schemathesis==4.32.5 aiortc==1.16.0 axe-core-python==0.1.0 moto[server,s3]==5.2.1"
 if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
     echo "installing into tests/.venv: $python_packages"
     python3 -m venv .venv

@@ -28,7 +28,7 @@ pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
-pub use vod::VodSettings;
+pub use vod::{S3Settings, VodSettings};
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

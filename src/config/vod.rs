@@ -1,16 +1,151 @@
 //! The part of an application's settings that says what may be uploaded, and where files that can be played are kept besides.
 
+use std::sync::Arc;
+
+use url::Url;
+
 use super::Error;
 use super::values::Values;
+use crate::auth::access::Secret;
+
+/// The bit of `uploadExtensionsToS3` that stands for files.
+const FILES: i32 = 1;
 
 /// Files that can be played.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VodSettings {
     /// `upload.max_bytes`: the most bytes of an uploaded file.
     pub upload_bytes_max: u64,
+    /// Files are moved to object storage; `None`: they stay.
+    pub s3: Option<Arc<S3Settings>>,
+}
+
+/// An S3-compatible object storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct S3Settings {
+    /// `s3Endpoint`, else the one of the region.
+    pub endpoint: Url,
+    /// `s3RegionName`.
+    pub region: String,
+    /// `s3BucketName`.
+    pub bucket: String,
+    /// `s3AccessKey`.
+    pub access_key: Secret,
+    /// `s3SecretKey`.
+    pub secret_key: Secret,
+    /// Whether the bucket stands in the path and not in the host's name: `s3PathStyleAccessEnabled`, and wherever an endpoint is
+    /// given.
+    pub path_style: bool,
+    /// `s3StreamsFolderPath`: what names of objects begin with.
+    pub folder: String,
+    /// `s3Permission`, as `x-amz-acl` has it; empty: the bucket's own.
+    pub permission: String,
+    /// `s3StorageClass`; empty: the bucket's own.
+    pub storage_class: String,
+    /// `s3CacheControl`; empty: none.
+    pub cache_control: String,
+    /// `s3.keep_local`: the local file stays when it is uploaded.
+    pub keeps_local: bool,
 }
 
 /// Reads them.
 pub(super) fn vod(values: &Values) -> Result<VodSettings, Error> {
-    Ok(VodSettings { upload_bytes_max: values.number("upload.max_bytes", 0u64, 1 << 50)? })
+    let upload_bytes_max = values.number("upload.max_bytes", 0u64, 1 << 50)?;
+    let what = values.number("uploadExtensionsToS3", i32::MIN, i32::MAX)?;
+    let is_wanted = values.boolean("s3RecordingEnabled")? && what & FILES != 0;
+    let s3 = if is_wanted { Some(Arc::new(s3(values)?)) } else { None };
+    Ok(VodSettings { upload_bytes_max, s3 })
+}
+
+fn s3(values: &Values) -> Result<S3Settings, Error> {
+    let text = |key| match values.text(key).trim() {
+        "null" => "",
+        text => text,
+    };
+    let region = Some(text("s3RegionName")).filter(|region| !region.is_empty()).unwrap_or("us-east-1");
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    for (key, value) in [
+        ("s3BucketName", text("s3BucketName")),
+        ("s3RegionName", region),
+        ("s3AccessKey", text("s3AccessKey")),
+        ("s3SecretKey", text("s3SecretKey")),
+    ] {
+        let is_secret = key.ends_with("Key");
+        if value.is_empty() || !(is_secret || is_name(value)) {
+            return Err(values.bad(key, "is needed for s3RecordingEnabled, and is a name"));
+        }
+    }
+    let given = text("s3Endpoint");
+    let address = match given {
+        "" => format!("https://s3.{region}.amazonaws.com"),
+        given if given.contains("://") => given.to_owned(),
+        given => format!("https://{given}"),
+    };
+    let endpoint = Url::parse(&address).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.query().is_none()
+    });
+    let endpoint = endpoint.ok_or_else(|| values.bad("s3Endpoint", "must be an http or https URL"))?;
+    for (key, value) in [("s3Permission", text("s3Permission")), ("s3StorageClass", text("s3StorageClass"))] {
+        if !is_name(value) {
+            return Err(values.bad(key, "must be a name"));
+        }
+    }
+    let cache_control = text("s3CacheControl");
+    if !cache_control.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+        return Err(values.bad("s3CacheControl", "must be the text of a header field"));
+    }
+    Ok(S3Settings {
+        endpoint,
+        region: region.to_owned(),
+        bucket: text("s3BucketName").to_owned(),
+        access_key: Secret::new(text("s3AccessKey")),
+        secret_key: Secret::new(text("s3SecretKey")),
+        path_style: values.boolean("s3PathStyleAccessEnabled")? || !given.is_empty(),
+        folder: text("s3StreamsFolderPath").trim_matches('/').to_owned(),
+        permission: text("s3Permission").to_ascii_lowercase(),
+        storage_class: text("s3StorageClass").to_ascii_uppercase(),
+        cache_control: cache_control.to_owned(),
+        keeps_local: values.boolean("s3.keep_local")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::AppSettings;
+
+    const KEYS: [(&str, &str); 4] = [
+        ("s3RecordingEnabled", "true"),
+        ("s3AccessKey", "someone"),
+        ("s3SecretKey", "a secret of somebody"),
+        ("s3BucketName", "films"),
+    ];
+
+    #[test]
+    fn where_files_are_moved_to() {
+        let with =
+            |more: &[(&str, &str)]| AppSettings::with("a", &[&KEYS[..], more].concat()).map(|app| app.vod.s3);
+        let aws = with(&[("s3RegionName", "eu-west-3")]).unwrap().unwrap();
+        assert_eq!((aws.endpoint.as_str(), aws.path_style), ("https://s3.eu-west-3.amazonaws.com/", false));
+        assert_eq!((aws.permission.as_str(), aws.storage_class.as_str()), ("public-read", "STANDARD"));
+        let own = with(&[("s3Endpoint", "http://10.0.0.1:9000")]).unwrap().unwrap();
+        assert_eq!((own.endpoint.as_str(), own.path_style), ("http://10.0.0.1:9000/", true));
+        assert_eq!(with(&[("uploadExtensionsToS3", "6")]).unwrap(), None, "files are none of it");
+        assert!(!format!("{own:?}").contains("secret of"));
+        for (key, value) in [
+            ("s3BucketName", ""),
+            ("s3SecretKey", ""),
+            ("s3BucketName", "a/b"),
+            ("s3Endpoint", "ftp://h"),
+            ("s3Endpoint", "http://user@h"),
+            ("s3Permission", "public\r\nX: y"),
+            ("s3CacheControl", "a\r\nb"),
+        ] {
+            let error = with(&[(key, value)]).unwrap_err().to_string();
+            assert!(error.starts_with(key) && !error.contains("secret of"), "{error}");
+        }
+        assert!(AppSettings::with("a", &KEYS[1..]).unwrap().vod.s3.is_none());
+    }
 }

@@ -22,6 +22,7 @@ mod jobs;
 mod live;
 mod management;
 mod metrics;
+mod objects;
 mod playlists;
 mod purge;
 mod recordings;
@@ -64,6 +65,7 @@ use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
 use management::Management;
+use objects::Objects;
 use purge::AppChanges;
 use recordings::Recordings;
 use records::{Auxiliary, Records};
@@ -131,6 +133,7 @@ pub struct Control {
     outbound: Outbound,
     recordings: Recordings,
     uploads: Uploads,
+    objects: Objects,
     access: Access,
     hooks: Hooks,
     management: Management,
@@ -188,6 +191,7 @@ impl Control {
             outbound: Outbound::default(),
             recordings: Recordings::default(),
             uploads: Uploads::default(),
+            objects: Objects::default(),
             access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
@@ -217,6 +221,7 @@ impl Control {
         control.log_doors();
         control.boot_sources(now);
         control.boot_recordings(now);
+        control.boot_objects(now);
         Ok(control)
     }
 
@@ -315,6 +320,7 @@ impl Control {
         self.fire_held(now);
         self.fire_purges(now);
         self.fire_recordings(now);
+        self.fire_objects(now);
         self.exit_when_drained();
     }
 
@@ -370,6 +376,7 @@ impl Control {
             self.management.deadline(),
             self.walks.app_changes.deadline(),
             self.recordings.deadline(),
+            self.objects.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -99,6 +99,7 @@ impl Control {
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.all().flat_map(Live::viewers);
+        let (s3_uploads, s3_failures) = self.objects.counts();
         let (pushes_broadcasting, pulls_broadcasting) = self.outbound.supervisor.broadcasting();
         ControlFigures {
             records: self.records.total(),
@@ -109,6 +110,9 @@ impl Control {
             pulls_broadcasting,
             recordings: self.recordings.len(),
             recording_failures: self.recordings.failures(),
+            s3_waiting: self.objects.waiting(),
+            s3_uploads,
+            s3_failures,
             viewers: viewers.map(ViewerCounts::total).sum(),
             store_failures: self.records.store_failures(),
             store_waiting: self.records.waiting_writes(),

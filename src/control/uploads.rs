@@ -190,9 +190,11 @@ impl Control {
         };
         tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
         let vod = Vod { metadata, creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
+        let vod = self.to_be_kept(&key, vod);
         let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
-        let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
+        let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+        self.keep_object(now, key);
     }
 
     fn upload_failed(&mut self, now: Now, session: SessionRef, reason: &str) {
@@ -205,7 +207,7 @@ impl Control {
     /// Removes what there is of an upload that is not complete.
     pub(super) fn drop_upload(&mut self, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(key).cloned() else { return };
-        self.remove_file(&key.app, &vod);
+        self.remove_file(now, &key.app, &vod);
         self.put_vod(now, key.clone(), None);
     }
 }

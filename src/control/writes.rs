@@ -81,6 +81,7 @@ impl Control {
             }
             let before = self.records.auxiliary.get(&key).cloned();
             self.end_sessions_of(before.as_ref(), record.as_ref());
+            self.kept_recorded(&key, before.as_ref(), record.as_ref());
             self.records.auxiliary.apply(key, record);
         }
         if let Some((session, response)) = write.waiter

@@ -12,6 +12,7 @@
 mod admin;
 mod compute;
 mod files;
+mod object;
 mod password;
 mod post;
 mod recording;
@@ -24,6 +25,7 @@ use bytes::Bytes;
 pub use admin::{AdminOutcome, AdminWork};
 pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
+pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
@@ -94,6 +96,8 @@ pub enum Work {
     },
     /// Finish or remove a recording.
     Recording(RecordingWork),
+    /// Upload a file to object storage, or remove it there.
+    Object(ObjectWork),
     /// A computation that is too long for a worker's turn.
     Compute(Compute),
 }
@@ -116,6 +120,7 @@ impl Work {
             Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
             Self::FileAppend { .. } | Self::FileSync { .. } => Class::FileWrite,
             Self::Recording(_) => Class::Recording,
+            Self::Object(_) => Class::Object,
             Self::Compute(_) => Class::Compute,
         }
     }
@@ -133,6 +138,7 @@ impl Work {
             | Self::FileRead { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
+            | Self::Object(_)
             | Self::Compute(_) => 0,
         }
     }
@@ -159,6 +165,8 @@ pub enum Outcome {
     Synced(Result<(), AppendError>),
     /// [`Work::Recording`].
     Recording(RecordingOutcome),
+    /// [`Work::Object`].
+    Object(ObjectOutcome),
     /// [`Work::Compute`].
     Computed(Computed),
     /// The queue of the class is full, or holds too many bytes. Nothing was done.
@@ -199,6 +207,15 @@ impl Outcome {
         }
     }
 
+    /// The outcome of work on an object.
+    #[must_use]
+    pub fn object(self) -> ObjectOutcome {
+        match self {
+            Self::Object(outcome) => outcome,
+            other => ObjectOutcome::Failed(other.reason().to_owned()),
+        }
+    }
+
     /// Why the outcome is not the expected one.
     const fn reason(&self) -> &'static str {
         match self {
@@ -213,6 +230,7 @@ impl Outcome {
             | Self::Appended(_)
             | Self::Synced(_)
             | Self::Recording(_)
+            | Self::Object(_)
             | Self::Computed(_) => "the answer to something else",
         }
     }
@@ -237,6 +255,8 @@ pub enum Class {
     FileWrite,
     /// Recordings that are finished or removed.
     Recording,
+    /// Files that are uploaded to object storage.
+    Object,
     /// Computations of sessions and sinks.
     Compute,
 }
@@ -254,7 +274,7 @@ pub struct Limits {
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
@@ -263,6 +283,7 @@ impl Class {
         Self::FileRead,
         Self::FileWrite,
         Self::Recording,
+        Self::Object,
         Self::Compute,
     ];
 
@@ -282,6 +303,8 @@ impl Class {
             Self::FileWrite => (4, 1024, 64 * MIB),
             // Where a file system can only copy, one takes long.
             Self::Recording => (2, 4096, MIB),
+            // Each may take hours; control keeps what there is no thread for.
+            Self::Object => (4, 256, MIB),
             Self::Compute => (8, 1024, MIB),
         };
         Limits { threads, queue, bytes }
@@ -305,6 +328,7 @@ impl Class {
             Self::FileRead => "file-read",
             Self::FileWrite => "file-write",
             Self::Recording => "recording",
+            Self::Object => "object",
             Self::Compute => "compute",
         }
     }

@@ -349,6 +349,13 @@ impl Page {
             "Recordings that failed, and recorded files that could not be finished",
             [(Vec::new(), number(control.recording_failures))],
         )?;
+        out.gauges("s3_waiting", "Files to be uploaded to S3", one(count(control.s3_waiting)))?;
+        out.counters("s3_uploads", "Files uploaded to S3", [(Vec::new(), number(control.s3_uploads))])?;
+        out.counters(
+            "s3_failures",
+            "Attempts to upload a file to S3 that failed",
+            [(Vec::new(), number(control.s3_failures))],
+        )?;
         out.counters(
             "store_failures",
             "Commits and rebuilds that failed",

@@ -237,6 +237,12 @@ pub struct ControlFigures {
     pub recordings: usize,
     /// Recordings that failed, and recorded files that could not be finished, since the start.
     pub recording_failures: u64,
+    /// Files that wait to be uploaded to object storage, or are.
+    pub s3_waiting: usize,
+    /// Files uploaded to object storage since the start.
+    pub s3_uploads: u64,
+    /// Attempts to upload one that failed.
+    pub s3_failures: u64,
     /// Viewers of all streams.
     pub viewers: u64,
     /// Commits and rebuilds that failed since the start.

@@ -34,6 +34,7 @@ mod linear;
 mod management;
 mod mpegts;
 mod multitrack;
+mod object_storage;
 mod observe;
 mod packaging;
 mod panel;

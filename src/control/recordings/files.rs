@@ -114,9 +114,11 @@ impl Control {
                 let Finished { bytes, duration_ms } = finished;
                 tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
                 let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
+                let vod = self.to_be_kept(&key, vod);
                 let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
                 self.hook_vod_ready(now, &stream, &vod);
-                self.put_vod(now, key, Some(vod));
+                self.put_vod(now, key.clone(), Some(vod));
+                self.keep_object(now, key);
                 self.remove_old_recordings(now);
             }
             RecordingOutcome::Empty | RecordingOutcome::Removed => {
@@ -138,8 +140,14 @@ impl Control {
         }
     }
 
-    /// Removes the file of a record that is removed.
-    pub(in crate::control) fn remove_file(&mut self, app: &str, vod: &Vod) {
+    /// Removes the file of a record that is removed, wherever it is.
+    pub(in crate::control) fn remove_file(&mut self, now: Now, app: &str, vod: &Vod) {
+        self.drop_object(now, app, vod);
+        self.remove_local(app, vod);
+    }
+
+    /// Removes the file on this machine.
+    pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
         let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
         let file = vod.file_path.clone();
         let sent = self.submit(work, move |_, _, outcome| {
@@ -162,7 +170,7 @@ impl Control {
             for vod in self.old_recordings(now, &app) {
                 let Some(id) = &vod.vod_id else { continue };
                 tracing::info!(app = &*app, file = vod.file_path, "an old recording is removed");
-                self.remove_file(&app, &vod);
+                self.remove_file(now, &app, &vod);
                 self.put_vod(now, Vod::key(&app, id), None);
             }
         }

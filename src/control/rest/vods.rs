@@ -167,7 +167,7 @@ fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) 
         return Reply::Now(answer);
     }
     for vod in &found {
-        control.remove_file(app, vod);
+        control.remove_file(now, app, vod);
     }
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();

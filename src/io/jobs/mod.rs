@@ -9,6 +9,7 @@
 mod admin;
 mod files;
 mod names;
+mod objects;
 mod passwords;
 mod posts;
 mod recordings;
@@ -330,9 +331,10 @@ mod tests {
     use super::*;
     use crate::auth::HookUrl;
     use crate::auth::access::Secret;
+    use crate::config::S3Settings;
     use crate::jobs::{
-        AdminWork, AppendTo, BlockSource, Compute, PasswordDigest, PasswordWork, Post, Receiver as For,
-        RecordingWork,
+        AdminWork, AppendTo, BlockSource, Compute, ObjectAction, ObjectWork, PasswordDigest, PasswordWork,
+        Post, Receiver as For, RecordingWork,
     };
 
     /// Holds jobs back until it is opened.
@@ -390,6 +392,23 @@ mod tests {
                 Work::FileAppend { to: AppendTo::New { path: Vec::new() }, data }
             }
             Class::Recording => Work::Recording(RecordingWork::Remove { path: Vec::new() }),
+            Class::Object => Work::Object(ObjectWork {
+                storage: Arc::new(S3Settings {
+                    endpoint: url::Url::parse("http://h.example/").unwrap(),
+                    region: String::new(),
+                    bucket: String::new(),
+                    access_key: Secret::default(),
+                    secret_key: Secret::default(),
+                    path_style: true,
+                    folder: String::new(),
+                    permission: String::new(),
+                    storage_class: String::new(),
+                    cache_control: String::new(),
+                    keeps_local: false,
+                }),
+                name: String::new(),
+                action: ObjectAction::Remove,
+            }),
             Class::Compute => Work::Compute(Compute::new(|| ())),
         }
     }

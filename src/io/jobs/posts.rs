@@ -84,7 +84,7 @@ fn signature(secret: &Secret, seconds: &str, body: &[u8]) -> String {
 }
 
 /// The text of an error without the URL, which holds keys.
-fn reason(error: &Error) -> String {
+pub(super) fn reason(error: &Error) -> String {
     if matches!(error, Error::BadUri(_)) {
         "the URL cannot be used".to_owned()
     } else if matches!(error, Error::HostNotFound) {

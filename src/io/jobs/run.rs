@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ureq::Agent;
 
-use super::{admin, files, names, passwords, posts, recordings};
+use super::{admin, files, names, objects, passwords, posts, recordings};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
@@ -29,7 +29,7 @@ pub(in crate::io) struct FilePaths {
 pub(in crate::io) struct Runner {
     paths: FilePaths,
     policy: posts::Policy,
-    /// Made with the first POST: the system's certificates are read for it.
+    /// Made with the first request: the system's certificates are read for it.
     agent: OnceLock<Agent>,
 }
 
@@ -42,15 +42,17 @@ impl Runner {
         posts::Policy::clone(&self.policy)
     }
 
+    fn agent(&self) -> &Agent {
+        self.agent.get_or_init(|| posts::system_agent(posts::Policy::clone(&self.policy)))
+    }
+
     /// Blocks for as long as the work takes; `submitted` is when it was handed over.
     pub(super) fn run(&self, work: Work, submitted: Instant) -> Outcome {
         match work {
             Work::Resolve { host, port } => Outcome::Resolved(names::resolve(&host, port)),
             Work::Post(post) => {
-                let agent =
-                    self.agent.get_or_init(|| posts::system_agent(posts::Policy::clone(&self.policy)));
                 let waited = clock::now().mono.saturating_duration_since(submitted);
-                Outcome::Posted(posts::post(agent, &post, waited))
+                Outcome::Posted(posts::post(self.agent(), &post, waited))
             }
             Work::Password(work) => Outcome::Password(passwords::run(&work)),
             Work::Admin(work) => Outcome::Admin(admin::run(&self.paths, work)),
@@ -61,6 +63,7 @@ impl Runner {
             Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.paths.root, to, &data)),
             Work::FileSync { file } => Outcome::Synced(file.sync()),
             Work::Recording(work) => Outcome::Recording(recordings::run(&self.paths.root, &work)),
+            Work::Object(work) => Outcome::Object(objects::run(self.agent(), &self.paths.root, &work)),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }
     }

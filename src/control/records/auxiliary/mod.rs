@@ -17,7 +17,7 @@ use crate::store::{Key, Kind};
 use crate::types::SessionRef;
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
-pub(in crate::control) use vod::Vod;
+pub(in crate::control) use vod::{Kept, Vod};
 
 /// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Auxiliary {
             Self::Token(token) => serde_json::to_vec(token),
             Self::Subscriber(subscriber) => serde_json::to_vec(subscriber),
             Self::User(user) => serde_json::to_vec(user),
-            Self::Vod(vod) => serde_json::to_vec(vod),
+            Self::Vod(vod) => vod.encode(),
         };
         bytes.unwrap_or_default().into()
     }

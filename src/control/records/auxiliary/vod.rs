@@ -47,6 +47,28 @@ pub(in crate::control) struct Vod {
     /// It is still being written, or was when the server ended; nobody sees it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
+    /// The object that it is in a storage; nobody sees it ([`Stored`]).
+    #[serde(skip_serializing)]
+    pub(in crate::control) kept: Option<Kept>,
+}
+
+/// The object of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::control) enum Kept {
+    /// It is to be uploaded under this name.
+    Wanted { name: String },
+    /// It is there, under this name.
+    There { name: String },
+}
+
+/// A record with what is not shown of it.
+#[derive(Serialize)]
+struct Stored<'a> {
+    #[serde(flatten)]
+    vod: &'a Vod,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: &'a Option<Kept>,
 }
 
 impl Vod {
@@ -60,6 +82,11 @@ impl Vod {
     pub(in crate::control) fn finished(self, Finished { bytes, duration_ms }: Finished) -> Self {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Self { duration: duration_ms.map_or(UNKNOWN, number), file_size: number(bytes), ..self }
+    }
+
+    /// The stored form.
+    pub(super) fn encode(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&Stored { vod: self, kept: &self.kept })
     }
 
     /// The key in the store. Ids begin with the time, so those of an application are in the order in which they were made.

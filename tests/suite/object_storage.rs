@@ -1,0 +1,158 @@
+//! Files that are moved to object storage.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Home, Program, Server, own_port, python, run, secs, wait_for, wait_until_bound};
+
+const VODS: &str = "/live/rest/v2/vods";
+const ACCESS: &str = "AKIDSOMEBODY";
+const SECRET: &str = "nobody-may-read+this/secret";
+const BUCKET: &str = "films";
+
+/// An S3 server with a bucket.
+struct Storage {
+    address: std::net::SocketAddr,
+    _program: Program,
+}
+
+impl Storage {
+    fn start_at(address: std::net::SocketAddr) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/s3_server.py");
+        let port = address.port().to_string();
+        let mut program = Program::start(Command::new(python()).arg(script).args([ACCESS, SECRET, &port]));
+        wait_until_bound(&mut program, address);
+        let storage = Self { address, _program: program };
+        assert!(storage.curl(&["-X", "PUT"], BUCKET).0.starts_with('2'));
+        storage
+    }
+
+    /// Status and body of a request that is not signed.
+    fn curl(&self, arguments: &[&str], path: &str) -> (String, Vec<u8>) {
+        let url = format!("http://{}/{path}", self.address);
+        let output = Command::new("curl")
+            .args(["-s", "-w", "%{http_code}"])
+            .args(arguments)
+            .arg(url)
+            .output()
+            .unwrap();
+        let at = output.stdout.len() - 3;
+        (String::from_utf8_lossy(&output.stdout[at..]).into_owned(), output.stdout[..at].to_vec())
+    }
+
+    fn object(&self, name: &str) -> Option<Vec<u8>> {
+        let (status, body) = self.curl(&[], &format!("{BUCKET}/{name}"));
+        (status == "200").then_some(body)
+    }
+
+    fn text(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.curl(&["-i"], path).1).into_owned()
+    }
+}
+
+fn settings(address: std::net::SocketAddr, secret: &str) -> Vec<String> {
+    [
+        ("s3RecordingEnabled", "true"),
+        ("s3Endpoint", &format!("http://{address}")),
+        ("s3BucketName", BUCKET),
+        ("s3AccessKey", ACCESS),
+        ("s3SecretKey", secret),
+        ("s3StreamsFolderPath", "kept/streams"),
+        ("s3StorageClass", "standard_ia"),
+    ]
+    .map(|(key, value)| format!("app.{key}={value}"))
+    .to_vec()
+}
+
+fn start(home: &Home, settings: &[String], more: &[&str]) -> Server {
+    let all: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    Server::start_in(&home.path().join("home"), &all)
+}
+
+/// Uploads so many bytes; the id.
+fn upload(server: &Server, home: &Home, bytes: usize) -> (String, Vec<u8>) {
+    let content: Vec<u8> = (0..bytes).map(|n| (n * n / 7 % 251) as u8).collect();
+    let file = home.path().join("film.mov");
+    fs::write(&file, &content).unwrap();
+    let url = format!("http://{}{VODS}/create?name=film.mov", server.http);
+    let (_, output, _) =
+        run(Command::new("curl").args(["-s", "-F", &format!("file=@{}", file.display()), &url]));
+    let answer: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(answer["success"], true, "{output}");
+    (answer["dataId"].as_str().unwrap().to_owned(), content)
+}
+
+fn local(home: &Home, id: &str) -> PathBuf {
+    home.path().join(format!("home/webapps/live/streams/{id}.mov"))
+}
+
+/// Neither the log nor an answer has a secret.
+fn assert_silent(server: &Server) {
+    let answer = server.api().get(&format!("{VODS}/list/0/10")).body;
+    for text in [server.log(), answer] {
+        assert!(
+            !text.contains(SECRET) && !text.contains("X-Amz-Signature") && !text.contains("kept\":"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn files_are_moved_to_s3_and_go_with_their_records() {
+    let storage = Storage::start_at(own_port("127.0.0.1"));
+    let home = Home::new();
+    let server = start(&home, &settings(storage.address, SECRET), &[]);
+    // One request, and parts.
+    for bytes in [100_000, 40 << 20] {
+        let (id, content) = upload(&server, &home, bytes);
+        let name = format!("kept/streams/{id}.mov");
+        wait_for("the object", secs(60), || storage.object(&name).is_some());
+        assert!(storage.object(&name).unwrap() == content, "other bytes");
+        let head = storage.text(&format!("{BUCKET}/{name}")).to_lowercase();
+        assert!(
+            head.contains("x-amz-storage-class: standard_ia") && head.contains("cache-control: no-store"),
+            "{bytes}"
+        );
+        let acl = storage.text(&format!("{BUCKET}/{name}?acl"));
+        assert!(acl.contains("AllUsers") && acl.contains("READ"), "{acl}");
+        wait_for("the file to go", secs(10), || !local(&home, &id).exists());
+        let vod = server.api().get(&format!("{VODS}/{id}")).json();
+        assert_eq!(vod["fileSize"].as_u64(), Some(bytes as u64));
+        assert_eq!(server.api().delete(&format!("{VODS}/{id}")).json()["success"], true);
+        wait_for("the object to go", secs(20), || storage.object(&name).is_none());
+    }
+    let metrics = server.api().get("/metrics").body;
+    assert!(
+        metrics.contains("millstream_s3_uploads_total 2") && metrics.contains("millstream_s3_waiting 0"),
+        "{metrics}"
+    );
+    assert_silent(&server);
+}
+
+#[test]
+fn r_47_what_is_not_uploaded_is_not_forgotten() {
+    let address = own_port("127.0.0.1");
+    let home = Home::new();
+    // Nobody is there.
+    let mut server = start(&home, &settings(address, SECRET), &["app.s3.keep_local=true"]);
+    let (id, content) = upload(&server, &home, 200_000);
+    wait_for("a failure", secs(20), || server.log().contains("an upload to S3 failed"));
+    assert_silent(&server);
+    server.kill();
+    drop(server);
+    // A wrong key.
+    let storage = Storage::start_at(address);
+    let server = start(&home, &settings(address, "another-secret"), &[]);
+    wait_for("a refusal", secs(20), || server.log().contains("403 SignatureDoesNotMatch"));
+    assert!(!server.log().contains("another-secret"));
+    assert_eq!(fs::read(local(&home, &id)).unwrap(), content);
+    drop(server);
+    let server = start(&home, &settings(address, SECRET), &["app.s3.keep_local=true"]);
+    wait_for("the object", secs(20), || storage.object(&format!("kept/streams/{id}.mov")).is_some());
+    wait_for("its record", secs(10), || server.log().contains("uploaded to S3"));
+    assert!(local(&home, &id).exists(), "it is kept");
+    assert_silent(&server);
+}
