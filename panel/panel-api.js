@@ -156,6 +156,42 @@ export async function isFirstLogin() {
   return answer.success;
 }
 
+/** The recordings of a page, and how many there are. */
+export async function vods(app, { offset, size, search, sort }, signal) {
+  const query = new URLSearchParams({ sort_by: sort, order_by: sort === "date" ? "desc" : "asc" });
+  if (search) query.set("search", search);
+  const count = search ? `/vods/count/${encodeURIComponent(search)}` : "/vods/count";
+  const [list, all] = await Promise.all([
+    callApp(app, "GET", `/vods/list/${offset}/${size}?${query}`, undefined, { signal }),
+    // What is searched for may have no form as a part of a path.
+    callApp(app, "GET", count, undefined, { signal }).catch(() => null),
+  ]);
+  return { list, count: all?.number ?? offset + list.length };
+}
+
+/** Uploads a file; `onProgress` hears the share that was sent. `fetch` does not tell how far it is. */
+export function uploadFile(app, file, onProgress, signal) {
+  return new Promise((done, fail) => {
+    const form = new FormData();
+    form.append("file", file, file.name);
+    const query = new URLSearchParams({ _path: `${app}/rest/v2/vods/create`, name: file.name });
+    const request = new XMLHttpRequest();
+    request.open("POST", `${BASE}/request?${query}`);
+    request.setRequestHeader("Accept", "application/json");
+    request.responseType = "json";
+    request.upload.onprogress = ({ loaded, total }) => onProgress(total ? loaded / total : 0);
+    request.onerror = () => fail(new Refusal(0, ""));
+    request.onabort = () => fail(new Refusal(0, ""));
+    request.onload = () => {
+      const answer = request.response;
+      if (request.status === 200 && answer?.success) done(answer);
+      else fail(new Refusal(request.status, answer?.message ?? ""));
+    };
+    signal.addEventListener("abort", () => request.abort());
+    request.send(form);
+  });
+}
+
 /** All broadcasts of a page, and how many there are. */
 export async function broadcasts(app, { offset, size, search, sort }, signal) {
   const [sortBy, order] = { date: ["date", "desc"], name: ["name", "asc"], status: ["status", "asc"] }[sort];

@@ -120,6 +120,7 @@ export default function Application({ args: [app] }) {
     <header class="head">
       <h1>${app}</h1>
       <div class="actions">
+        <a class="button" href=${`#/recordings/${encodeURIComponent(app)}`}>${strings.recordings}</a>
         <a class="button" href=${`#/settings/${encodeURIComponent(app)}`}>${strings.settings}</a>
         <button type="button" class="main" onClick=${() => setCreating(true)}>${strings.create}</button>
       </div>

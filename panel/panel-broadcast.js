@@ -2,6 +2,7 @@
 
 import { Refusal, call, callApp, doApp } from "/panel-api.js";
 import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "/panel-kit.js";
+import { Recording } from "/panel-recordings.js";
 import { strings } from "/panel-strings.js";
 
 const TOKENS_SHOWN = 50;
@@ -268,11 +269,12 @@ export default function Broadcast({ args: [app, id] }) {
   return html`
     <p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>
     <header class="head">
-      <h1>${name} <${Badge} status=${one.status} /></h1>
+      <h1>${name} <${Badge} status=${one.status} />${isLive(one) && one.mp4Enabled > 0 && html` <span class="badge" data-status="recording">${strings.isRecorded}</span>`}</h1>
       <div class="actions">
         ${isSource && !isLive(one) && html`<button type="button" class="main" onClick=${() => run("start")}>${strings.start}</button>`}
         ${one.type === "playlist" && isLive(one) && html`<button type="button" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`))}>${strings.nextItem}</button>`}
         ${isLive(one) && html`<button type="button" onClick=${() => run("stop")}>${strings.stop}</button>`}
+        <${Recording} app=${app} one=${one} />
         <button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.remove}</button>
       </div>
     </header>

@@ -11,6 +11,7 @@ const PAGES = {
   overview: () => import("/panel-overview.js"),
   app: () => import("/panel-app.js"),
   broadcast: () => import("/panel-broadcast.js"),
+  recordings: () => import("/panel-recordings.js"),
   settings: () => import("/panel-settings.js"),
   server: () => import("/panel-settings.js"),
   users: () => import("/panel-users.js"),
@@ -70,7 +71,7 @@ function Shell({ onLogout }) {
     await call("DELETE", "/users/logout").catch(() => null);
     onLogout();
   };
-  const isIn = (app) => ["app", "broadcast", "settings"].includes(at) && args[0] === app;
+  const isIn = (app) => ["app", "broadcast", "recordings", "settings"].includes(at) && args[0] === app;
   return html`<div class="shell">
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>${strings.skip}</a>
     <header class="bar">

@@ -66,6 +66,7 @@ const PAGES: &[Page] = &[
     Page::of_root("panel-md5.js", SCRIPT, include_str!("../../../panel/panel-md5.js")),
     Page::of_root("panel-overview.js", SCRIPT, include_str!("../../../panel/panel-overview.js")),
     Page::of_root("panel-qr.js", SCRIPT, include_str!("../../../panel/panel-qr.js")),
+    Page::of_root("panel-recordings.js", SCRIPT, include_str!("../../../panel/panel-recordings.js")),
     Page::of_root("panel-settings.js", SCRIPT, include_str!("../../../panel/panel-settings.js")),
     Page::of_root("panel-strings.js", SCRIPT, include_str!("../../../panel/panel-strings.js")),
     Page::of_root("panel-users.js", SCRIPT, include_str!("../../../panel/panel-users.js")),
