@@ -37,15 +37,15 @@ function Upload({ app, onDone }) {
     const { signal } = abort.current;
     const progress = (share) => setSending({ name: file.name, share });
     progress(0);
-    await attempt(() => uploadFile(app, file, progress, signal), strings.uploaded(file.name));
+    await attempt(() => uploadFile(app, file, progress, signal), strings.fileUploaded(file.name));
     setSending(null);
     onDone();
   };
-  return html`<input ref=${input} type="file" class="hidden" id="upload" aria-label=${strings.upload} accept=${ENDINGS.join(",")} tabindex="-1" onChange=${send} />
+  return html`<input ref=${input} type="file" class="hidden" id="upload" aria-label=${strings.uploadFile} accept=${ENDINGS.join(",")} tabindex="-1" onChange=${send} />
     ${sending
-      ? html`<label class="progress">${sending.name} <progress value=${sending.share} max="1" aria-label=${strings.upload}></progress> ${Math.round(sending.share * 100)} %</label>
+      ? html`<label class="progress">${sending.name} <progress value=${sending.share} max="1" aria-label=${strings.uploadFile}></progress> ${Math.round(sending.share * 100)} %</label>
           <button type="button" onClick=${() => abort.current.abort()}>${strings.cancel}</button>`
-      : html`<button type="button" class="main" onClick=${() => input.current.click()}>${strings.upload}</button>`}`;
+      : html`<button type="button" class="main" onClick=${() => input.current.click()}>${strings.uploadFile}</button>`}`;
 }
 
 function Row({ app, one, selected, onSelect, onPlay, onRemove }) {

@@ -1,4 +1,4 @@
-//! Files that are kept in object storage (`s3RecordingEnabled`, docs/recording.md).
+//! Files that are kept in object storage (`s3RecordingEnabled`, docs/vod.md).
 //!
 //! 1. A file that is complete is a record that says it is to be uploaded ([`Kept::Wanted`]), in the same commit.
 //! 2. A job uploads it, and what fails is tried again after pauses that grow; a restart begins anew with what records say.

@@ -137,7 +137,7 @@ fn files_are_moved_to_s3_and_go_with_their_records() {
 }
 
 #[test]
-fn r_47_what_is_not_uploaded_is_not_forgotten() {
+fn r_48_what_is_not_uploaded_is_not_forgotten() {
     let address = own_port("127.0.0.1");
     let home = Home::new();
     // Nobody is there.

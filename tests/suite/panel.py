@@ -26,6 +26,7 @@ PLACES = {
     "overview": ("#/overview", "Live streams"),
     "broadcasts": ("#/app/live", "New broadcast"),
     "broadcast": ("#/broadcast/live/stage", "Publish to"),
+    "recordings": ("#/recordings/live", "Upload a file"),
     "settings": ("#/settings/live", "hlsListSize"),
     "server": ("#/server", "serverName"),
     "users": ("#/users", "admin@example.com"),
@@ -282,6 +283,67 @@ def task_broadcast(browser, url):
     browser.click("Delete")
     browser.click("Delete broadcast")
     browser.text("No broadcasts yet.")
+
+
+def task_recordings(browser, url, film):
+    """A file is uploaded, found, played, and deleted; a broadcast is told to be recorded."""
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "Stage", "stage")
+    browser.click("Start recording")
+    browser.text("Stop recording")
+    browser.go(f"{url}#/app/live")
+    browser.click("Recordings")
+    browser.text("No recordings yet.")
+
+    def pick(name):
+        with open(film, "rb") as file:
+            content = base64.b64encode(file.read()).decode()
+        browser.run(f"""(() => {{
+            const bytes = Uint8Array.from(atob("{content}"), (c) => c.charCodeAt(0));
+            const files = new DataTransfer();
+            files.items.add(new File([bytes], {json.dumps(name)}));
+            const input = document.getElementById("upload");
+            input.files = files.files;
+            input.dispatchEvent(new Event("change", {{ bubbles: true }}));
+            return true;
+        }})()""")
+
+    pick("notes.txt")
+    browser.text("Files that may be uploaded")
+    for name in ("my film.mp4", "<img src=x onerror='globalThis.ran=1'>.mp4"):
+        pick(name)
+        browser.text(f"“{name}” is uploaded.")
+        browser.wait("its row", lambda: browser.run(f"[...document.querySelectorAll('tbody button.link')].some((e) => e.innerText === {json.dumps(name)})"))
+    assert not browser.run("Boolean(globalThis.ran)"), "it ran"
+    browser.run("""(() => {
+        const field = document.querySelector("input[type=search]");
+        field.value = "my fi";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+    })()""")
+    browser.gone("<img")
+    browser.click("my film.mp4", "document.querySelector('tbody')")
+    # Nobody has touched the page: sound would not be let play.
+    browser.wait("the player", lambda: browser.run("""(() => {
+        const video = document.querySelector("video");
+        if (video) video.muted = true;
+        video?.play();
+        return Boolean(video);
+    })()"""))
+    browser.wait("pictures", lambda: browser.run("document.querySelector('video').currentTime > 0.5"))
+    browser.click("Close")
+    browser.click("Delete my film.mp4")
+    browser.click("Delete 1")
+    browser.text("Nothing found.")
+    browser.run("""(() => {
+        const field = document.querySelector("input[type=search]");
+        field.value = "";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+    })()""")
+    browser.wait("the other", lambda: browser.run("document.querySelectorAll('tbody tr').length") == 1)
+    browser.run("document.querySelector('thead input').click()")
+    browser.click("Delete 1", "document.querySelector('.tools')")
+    browser.click("Delete 1")
+    browser.text("No recordings yet.")
 
 
 def task_settings(browser, url):

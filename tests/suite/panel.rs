@@ -62,6 +62,17 @@ fn a_session_that_ends_in_mid_work_loses_nothing() {
 }
 
 #[test]
+fn files_are_uploaded_played_and_deleted() {
+    let film = crate::uploads::film();
+    for browser in [CHROMIUM, FIREFOX] {
+        let server = Server::start(&[]);
+        let (status, said, told) =
+            run(&mut script(browser, "recordings", &server, &[film.to_str().unwrap()]));
+        assert!(status.success() && said.trim() == "ok", "{browser}: {said}{told}");
+    }
+}
+
+#[test]
 fn firefox_does_the_same() {
     for task in ["first", "broadcast", "settings", "users", "session"] {
         does(FIREFOX, task);

@@ -44,7 +44,7 @@ fn names(home: &Path) -> Vec<String> {
 }
 
 /// An MP4 file.
-fn film() -> PathBuf {
+pub fn film() -> PathBuf {
     let source = media_file(false, 12);
     let film = source.with_extension("upload.mp4");
     crate::support::make_once(&film, |to| {
