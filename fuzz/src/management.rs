@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::auth::jwt::{Claims, JwtError, sign, verify};
 use crate::control::parts_of;
-use crate::http::{Headers, Method, Request, Version};
+use crate::http::{FormEvent, Headers, Malformed, Method, Multipart, Request, Version};
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const NOW: u64 = 1_767_225_600_000;
@@ -27,7 +27,25 @@ pub fn jwt(data: &[u8]) {
     }
 }
 
-/// A form: the first line is its content type, the rest its body. Parts are slices of the body.
+/// The parts of a body that comes in pieces of this length.
+fn parts_in_pieces(content_type: &str, body: &[u8], piece: usize) -> Option<Result<Vec<(String, Vec<u8>)>, Malformed>> {
+    let mut form = Multipart::of(content_type)?;
+    let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
+    for piece in body.chunks(piece) {
+        form.feed(piece);
+        loop {
+            match form.poll() {
+                Ok(Some(FormEvent::Part { name })) => parts.push((name, Vec::new())),
+                Ok(Some(FormEvent::Data(data))) => parts.last_mut().expect("a part").1.extend_from_slice(&data),
+                Ok(None) => break,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+    Some(if form.is_complete() { Ok(parts) } else { Err(Malformed) })
+}
+
+/// A form: the first line is its content type, the rest its body. Parts have less than the body, and are the same in any split.
 pub fn form(data: &[u8]) {
     let (head, body) = match data.iter().position(|byte| *byte == b'\n') {
         Some(at) => (&data[..at], &data[at + 1..]),
@@ -44,6 +62,11 @@ pub fn form(data: &[u8]) {
         headers,
         body: Bytes::copy_from_slice(body),
     };
+    let content_type = String::from_utf8_lossy(head);
+    let whole = parts_in_pieces(&content_type, body, body.len().max(1));
+    for piece in [1, 7] {
+        assert_eq!(parts_in_pieces(&content_type, body, piece), whole);
+    }
     let Some(parts) = parts_of(&request) else { return };
     assert!(parts.iter().map(|part| part.len()).sum::<usize>() < body.len());
 }

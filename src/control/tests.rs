@@ -27,6 +27,7 @@ mod pushes;
 mod rooms;
 mod sources;
 mod storing;
+mod uploads;
 
 const WORKERS: u16 = 2;
 const START_MS: u64 = 1_700_000_000_000;
@@ -46,6 +47,7 @@ struct Rig {
     hooks: Vec<Posted>,
     hashes: Vec<(JobId, PasswordWork)>,
     admin: Vec<JobId>,
+    files: Vec<(JobId, Work)>,
     exited: bool,
     conns: u32,
 }
@@ -119,6 +121,7 @@ impl Rig {
             hooks: Vec::new(),
             hashes: Vec::new(),
             admin: Vec::new(),
+            files: Vec::new(),
             exited: false,
             conns: 0,
         };
@@ -151,6 +154,7 @@ impl Rig {
             Work::Post(post) => self.hooks.push(Posted { id, post }),
             Work::Password(work) => self.hashes.push((id, work)),
             Work::Admin(_) => self.admin.push(id),
+            Work::FileAppend { .. } | Work::Recording(_) | Work::Object(_) => self.files.push((id, work)),
             other => panic!("control has no use for {other:?}"),
         }
     }

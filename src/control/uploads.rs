@@ -117,15 +117,15 @@ impl Control {
             name.push_str(UNFINISHED);
         }
         let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = self.submit(work, move |control, now, outcome| match outcome {
-            jobs::Outcome::Appended(Ok(Appended { file, .. })) => {
-                if let Some(upload) = control.uploads.by_session.get_mut(&session) {
-                    upload.stage = Stage::Granted;
-                }
-                let grant = Box::new(UploadGrant { file, bytes_max });
-                control.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
+        let sent = self.submit(work, move |control, now, outcome| {
+            let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
+                return control.upload_failed(now, session, "the file cannot be made");
+            };
+            if let Some(upload) = control.uploads.by_session.get_mut(&session) {
+                upload.stage = Stage::Granted;
             }
-            _ => control.upload_failed(now, session, "the file cannot be made"),
+            let grant = Box::new(UploadGrant { file, bytes_max });
+            control.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
         });
         if !sent {
             self.upload_failed(now, session, "too many jobs wait");

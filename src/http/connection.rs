@@ -704,10 +704,10 @@ impl Connection {
             Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
             Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),
             Stage::Outstanding(_) => {
-                let is_awaited = |incoming: &&Box<Incoming>| {
+                let is_awaited = |incoming: &&Incoming| {
                     incoming.is_taken() && !incoming.is_complete && !self.is_window_full(incoming)
                 };
-                let (since, _) = self.incoming.as_ref().filter(is_awaited)?.paced;
+                let (since, _) = self.incoming.as_deref().filter(is_awaited)?.paced;
                 since.checked_add(self.limits.body_rate_grace)
             }
             Stage::Ready(..) | Stage::Streaming(..) | Stage::Upgraded | Stage::Closed(_) => None,

@@ -192,10 +192,13 @@ mod tests {
                         Content-Type: video/mp4\r\n\r\none\r\n--two\r\n\r\n--x\r\n--x-1\r\n\
                         content-disposition: form-data; name=b\r\n\r\n\r\n--x-1--\r\nepilogue";
 
+    /// Names and contents.
+    type Parts = Vec<(String, Vec<u8>)>;
+
     /// The parts of a body that comes in pieces, and the most that was held after one.
-    fn parts(body: &[u8], piece: usize) -> Result<(Vec<(String, Vec<u8>)>, usize), Malformed> {
+    fn parts(body: &[u8], piece: usize) -> Result<(Parts, usize), Malformed> {
         let mut form = Multipart::of(TYPE).unwrap();
-        let (mut parts, mut held) = (Vec::<(String, Vec<u8>)>::new(), 0);
+        let (mut parts, mut held) = (Parts::new(), 0);
         for piece in body.chunks(piece) {
             form.feed(piece);
             while let Some(event) = form.poll()? {

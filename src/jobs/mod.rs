@@ -210,9 +210,10 @@ impl Outcome {
     /// The outcome of work on an object.
     #[must_use]
     pub fn object(self) -> ObjectOutcome {
-        match self {
-            Self::Object(outcome) => outcome,
-            other => ObjectOutcome::Failed(other.reason().to_owned()),
+        if let Self::Object(outcome) = self {
+            outcome
+        } else {
+            ObjectOutcome::Failed(self.reason().to_owned())
         }
     }
 

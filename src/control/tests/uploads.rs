@@ -1,0 +1,193 @@
+//! Files that are uploaded, and moved to object storage.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::jobs::{
+    AppendError, AppendFile, AppendTo, Appended, Finished, ObjectAction, ObjectOutcome, RecordingOutcome,
+    RecordingWork,
+};
+use crate::mail::{UploadGrant, UploadNews};
+
+const VODS: &str = "/live/rest/v2/vods";
+const S3: [(&str, &str); 4] = [
+    ("s3RecordingEnabled", "true"),
+    ("s3AccessKey", "somebody"),
+    ("s3SecretKey", "a secret"),
+    ("s3BucketName", "films"),
+];
+
+#[derive(Debug)]
+struct Nothing;
+
+impl AppendFile for Nothing {
+    fn append(&self, _: &[Bytes]) -> Result<u64, AppendError> {
+        Ok(0)
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        Ok(())
+    }
+}
+
+/// Sends the head of an upload.
+fn begin(rig: &mut Rig, peer: &str) -> SessionRef {
+    let mut request = request(Method::Post, &format!("{VODS}/create?name=a.mp4"), "");
+    request.headers.push("Content-Type", "multipart/form-data; boundary=b");
+    let session = rig.send_request(peer, request);
+    rig.run_for(Duration::from_millis(5));
+    session
+}
+
+/// The file of an upload is made: the name of it, and whether the session may send.
+fn made(rig: &mut Rig, session: SessionRef) -> Option<(String, UploadGrant)> {
+    let (id, work) = rig.files.pop()?;
+    let Work::FileAppend { to: AppendTo::New { path }, .. } = work else { panic!("{work:?}") };
+    let appended = Appended { file: Arc::new(Nothing), length: 0, name: None };
+    rig.done(id, Outcome::Appended(Ok(appended)));
+    let grant = rig.take().into_iter().find_map(|(_, mail)| match mail {
+        ToWorker::Upload { conn, grant } if conn == session.conn => Some(*grant),
+        _ => None,
+    });
+    Some((path.join("/"), grant.unwrap()))
+}
+
+fn news(rig: &mut Rig, session: SessionRef, news: UploadNews) {
+    rig.mail(ToControl::Upload { session, news });
+}
+
+/// The one job that waits, done so.
+fn finish(rig: &mut Rig, outcome: RecordingOutcome) -> RecordingWork {
+    let (id, work) = rig.files.pop().unwrap();
+    let Work::Recording(work) = work else { panic!("{work:?}") };
+    rig.done(id, Outcome::Recording(outcome));
+    rig.run_for(Duration::from_millis(5));
+    work
+}
+
+const FINISHED: RecordingOutcome =
+    RecordingOutcome::Finished(Finished { bytes: 12, duration_ms: Some(1500) });
+
+/// Uploads a file.
+fn upload(rig: &mut Rig) -> String {
+    let session = begin(rig, "127.0.0.1:9");
+    let (path, _) = made(rig, session).unwrap();
+    news(rig, session, UploadNews::Received { metadata: None });
+    assert!(matches!(finish(rig, FINISHED), RecordingWork::Adopt { .. }));
+    let (_, answer) = rig.answer(session).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let id = answer["dataId"].as_str().unwrap().to_owned();
+    assert_eq!(path, format!("live/streams/{id}.mp4.tmp_extension"));
+    id
+}
+
+fn count(rig: &mut Rig) -> String {
+    rig.get(&format!("{VODS}/count")).1
+}
+
+#[test]
+fn r_45_a_file_is_granted_when_its_record_is_stored_and_seen_when_it_is_complete() {
+    let mut rig = Rig::with(&[], &[("upload.max_bytes", "77")]);
+    rig.hold = true;
+    let session = begin(&mut rig, "127.0.0.1:9");
+    assert!(rig.files.is_empty(), "the disk has no record yet");
+    rig.release();
+    let (_, grant) = made(&mut rig, session).unwrap();
+    assert_eq!((grant.bytes_max, count(&mut rig).as_str()), (77, r#"{"number":0}"#));
+    news(&mut rig, session, UploadNews::Received { metadata: Some("more".into()) });
+    finish(&mut rig, FINISHED);
+    let (status, answer) = rig.answer(session).unwrap();
+    assert!(status == 200 && answer.contains(r#""success":true"#), "{answer}");
+    let (_, list) = rig.get(&format!("{VODS}/list/0/5"));
+    assert!(
+        list.contains(r#""duration":1500,"fileSize":12,"#) && list.contains(r#""metadata":"more""#),
+        "{list}"
+    );
+}
+
+#[test]
+fn r_45_what_is_broken_off_or_cannot_be_written_is_removed() {
+    let mut rig = Rig::new();
+    for told in [UploadNews::Gone, UploadNews::Failed("full")] {
+        let session = begin(&mut rig, "127.0.0.1:9");
+        made(&mut rig, session).unwrap();
+        news(&mut rig, session, told.clone());
+        assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
+        let answered = rig.answer(session).is_some();
+        assert_eq!(answered, told != UploadNews::Gone);
+        // Late news are of nobody.
+        news(&mut rig, session, UploadNews::Gone);
+        assert!(rig.files.is_empty());
+    }
+    // A name that cannot be given.
+    let session = begin(&mut rig, "127.0.0.1:9");
+    made(&mut rig, session).unwrap();
+    news(&mut rig, session, UploadNews::Received { metadata: None });
+    finish(&mut rig, RecordingOutcome::Failed("no".into()));
+    finish(&mut rig, RecordingOutcome::Removed);
+    let (_, answer) = rig.answer(session).unwrap();
+    assert_eq!(answer, r#"{"success":false,"message":"","dataId":null,"errorId":0}"#);
+    assert_eq!(count(&mut rig), r#"{"number":0}"#);
+}
+
+#[test]
+fn r_45_uploads_are_counted_by_address_and_in_all() {
+    let mut rig = Rig::with(&[], &[("remoteAllowedCIDR", "0.0.0.0/0")]);
+    let is_refused = |rig: &mut Rig, peer: &str| {
+        let session = begin(rig, peer);
+        let answer = rig.answer(session);
+        answer.is_some_and(|(_, answer)| answer.contains("Not enough system resources available"))
+    };
+    for address in 0..8 {
+        let peer = format!("198.51.100.{address}:9");
+        assert!((0..4).all(|_| !is_refused(&mut rig, &peer)));
+        assert!(is_refused(&mut rig, &peer), "the fifth of one address");
+    }
+    assert!(is_refused(&mut rig, "198.51.100.9:9"), "and the 33rd");
+    assert_eq!(rig.files.len(), 32);
+}
+
+#[test]
+fn what_a_crash_broke_off_goes_at_the_next_start() {
+    let mut rig = Rig::new();
+    let session = begin(&mut rig, "127.0.0.1:9");
+    made(&mut rig, session).unwrap();
+    let mut rig = Rig::start(config(&[], &[]), rig.store);
+    assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
+    assert_eq!(count(&mut rig), r#"{"number":0}"#);
+}
+
+#[test]
+fn r_48_an_upload_to_s3_is_tried_again_and_its_record_says_so_across_a_restart() {
+    let mut rig = Rig::with(&[], &S3);
+    let id = upload(&mut rig);
+    let put = |rig: &mut Rig, outcome: ObjectOutcome| {
+        let (job, work) = rig.files.pop().unwrap();
+        let Work::Object(work) = work else { panic!("{work:?}") };
+        assert_eq!(work.name, format!("streams/{id}.mp4"));
+        rig.done(job, Outcome::Object(outcome));
+        rig.run_for(Duration::from_millis(5));
+        work.action
+    };
+    for pause in [5, 10, 20] {
+        assert!(matches!(put(&mut rig, ObjectOutcome::Failed("away".into())), ObjectAction::Put { .. }));
+        rig.run_for(Duration::from_secs(pause - 1));
+        assert!(rig.files.is_empty());
+        rig.run_for(Duration::from_secs(2));
+    }
+    let mut rig = Rig::start(config(&[], &S3), rig.store);
+    rig.run_for(Duration::from_millis(5));
+    assert!(matches!(put(&mut rig, ObjectOutcome::Done), ObjectAction::Put { .. }));
+    assert!(
+        matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }),
+        "the local file"
+    );
+    let (_, shown) = rig.get(&format!("{VODS}/{id}"));
+    assert!(!shown.contains("kept"), "{shown}");
+    // The record takes its object along.
+    rig.call(Method::Delete, &format!("{VODS}/{id}"), "");
+    finish(&mut rig, RecordingOutcome::Removed);
+    assert_eq!(put(&mut rig, ObjectOutcome::Done), ObjectAction::Remove);
+}
