@@ -91,6 +91,18 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
 }
 
+/// `POST /vods/directory`: no folder outside of the home is served, so none is imported (docs/deviations.md).
+pub(super) fn import_folder(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    Reply::Now(Outcome::failure("VoD import directory is allowed under /").response(200))
+}
+
+/// `DELETE /vods/directory`: none was imported.
+pub(super) fn forget_folder(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let folder = call.request.query_value("directory").unwrap_or("null");
+    let text = format!("{folder} does not exist or it's not a directory");
+    Reply::Now(Outcome::failure(&text).response(200))
+}
+
 /// `GET /vods/{id}`: the reference answers an unknown id with an object of nulls.
 pub(super) fn read(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;

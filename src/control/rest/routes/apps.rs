@@ -455,6 +455,10 @@ pub(super) const ROUTES: &[Route] = &[
     app(Get, "/vods/list/{offset}/{size}", vods::list, "[VoD]", VODS, "List recordings")
         .query(&["sort_by", "order_by", "streamId", "search"]),
     app(Post, "/vods/create", vods::create, "Result", VODS, "Upload a file").query(&["name"]).multipart(),
+    app(Post, "/vods/directory", vods::import_folder, "Result", VODS, "Import a folder (refused)")
+        .query(&["directory"]),
+    app(Delete, "/vods/directory", vods::forget_folder, "Result", VODS, "Forget an imported folder")
+        .query(&["directory"]),
     app(Delete, "/vods", vods::delete_all, "Result", VODS, "Delete recordings").query(&["ids"]),
     app(Get, "/vods/{id}", vods::read, "VoD", VODS, "Read a recording"),
     app(Delete, "/vods/{id}", vods::delete, "Result", VODS, "Delete a recording"),
