@@ -67,8 +67,10 @@ instructions: ## Ratios of instruction counts; needs valgrind
 fuzz: ## Each target for SECONDS seconds
 	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done
 
-kills: ## 200 times kill -9 under concurrent writers
+kills: ## 200 times kill -9 under concurrent writers; recordings that are cut short by 1000 kills and 50 power cuts
 	SUITE_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture
+	SUITE_RECORDING_KILLS=1000 SUITE_POWER_CUTS=50 \
+		cargo test --release --test suite --locked crash::recordings -- --nocapture
 
 seeds: ## 1000 simulated lives of a stream, and of viewers that select its tracks
 	MILLSTREAM_SEEDS=1000 cargo test --release -p millstream --lib --locked selection_tests

@@ -24,6 +24,7 @@ mod imports;
 mod management;
 mod publish_keys;
 mod pushes;
+mod recordings;
 mod rooms;
 mod sources;
 mod storing;

@@ -82,6 +82,14 @@ pub(crate) fn rename_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> i
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives what stands in a folder another name there, in the place of what has it (`renameat`).
+pub(crate) fn replace_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> io::Result<()> {
+    let folder = folder.as_raw_fd();
+    // SAFETY: the descriptor is borrowed and therefore open, and both names end with NUL.
+    let result = unsafe { libc::renameat(folder, from.as_ptr(), folder, to.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Removes a file from a folder (`unlinkat`).
 pub(crate) fn remove_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     // SAFETY: the descriptor is borrowed and therefore open, and `name` ends with NUL.

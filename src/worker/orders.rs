@@ -245,6 +245,9 @@ impl Worker {
 
     pub(super) fn stop_recording(&mut self, recording: RecordingId) {
         let Some(id) = self.orders.recordings.get(&recording).copied() else { return };
+        if let Some(Purpose::Recording { stream, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
+            self.feed_rest(stream);
+        }
         self.call(id, |session, ctx| session.close(ctx, "recording stopped"));
         self.unsubscribe(id, Handle::ONLY);
         self.touch(id);

@@ -198,6 +198,7 @@ impl Worker {
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
         self.end_producers(id);
+        self.feed_rest(id);
         let Some(stream) = self.live.streams.remove(&id) else { return };
         if self.live.directory.get(&stream.key) == Some(&id) {
             self.live.directory.remove(&stream.key);
@@ -235,6 +236,9 @@ impl Worker {
 
     fn drain(&mut self) {
         self.draining = true;
+        for stream in self.live.streams.keys().copied().collect::<Vec<_>>() {
+            self.feed_rest(stream);
+        }
         for id in self.conns.ids() {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publications.clear();

@@ -169,6 +169,17 @@ impl Worker {
         }
     }
 
+    /// Hands sessions that take units whole what a stream has, also if it was not due yet: nothing follows.
+    pub(super) fn feed_rest(&mut self, id: StreamId) {
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+        stream.flush();
+        for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
+            if self.conns.get(conn).is_some_and(|conn| conn.takes_units) {
+                self.feed_sink(conn);
+            }
+        }
+    }
+
     /// Lets a ring forget what nobody needs. Stalled subscribers jump first: a viewer that takes nothing must not
     /// hold more than its lag.
     pub(super) fn trim(&mut self, id: StreamId) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Control, Retry};
+use super::{Control, Retry, Writing};
 use crate::config::AppSettings;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use crate::control::wall;
@@ -13,6 +13,8 @@ use crate::types::{Now, RecordingId, StreamKey};
 
 /// Pause between two looks for old recordings.
 const SWEEP: Duration = Duration::from_secs(60);
+/// A look soon after a file is complete: its record is in the store by then.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Recordings that one look removes.
 const REMOVED_AT_ONCE: usize = 100;
 
@@ -23,6 +25,9 @@ impl Control {
     }
 
     pub(in crate::control) fn vod_of(&self, key: &Key) -> Option<&Vod> {
+        if let Some(vod) = self.recordings.unsaved.get(key) {
+            return Some(vod);
+        }
         match self.records.auxiliary.pending(key)? {
             Auxiliary::Vod(vod) => Some(vod),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
@@ -38,8 +43,25 @@ impl Control {
     }
 
     pub(in crate::control) fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
+        match &vod {
+            Some(vod) => {
+                self.recordings.unsaved.insert(key.clone(), vod.clone());
+                self.try_again(now, Retry::Save(key.clone()));
+            }
+            None => drop(self.recordings.unsaved.remove(&key)),
+        }
         let changes = vec![(key, vod.map(Auxiliary::Vod))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
+    }
+
+    /// Writes a record again, unless the store has it.
+    pub(super) fn save_again(&mut self, now: Now, key: Key) {
+        let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
+        let stored = self.records.auxiliary.get(&key);
+        let is_stored = matches!(stored, Some(Auxiliary::Vod(stored)) if *stored == vod);
+        if !is_stored && self.apps.contains_key(&key.app) {
+            self.put_vod(now, key, Some(vod));
+        }
     }
 
     /// A file is written.
@@ -67,14 +89,15 @@ impl Control {
             ..Vod::default()
         };
         let app: Arc<str> = app.as_str().into();
-        self.recordings.writing.insert(path.to_vec(), Vod::key(&app, &vod_id));
-        self.put_vod(now, Vod::key(&app, &vod_id), Some(vod));
+        let record = Vod::key(&app, &vod_id);
+        self.recordings.writing.insert(path.to_vec(), Writing { recording: id, key: record.clone() });
+        self.put_vod(now, record, Some(vod));
     }
 
     /// Nothing more comes into the file.
     pub(super) fn file_ended(&mut self, now: Now, path: &[String]) {
-        if let Some(key) = self.recordings.writing.remove(path) {
-            self.finish_file(now, key);
+        if let Some(writing) = self.recordings.writing.remove(path) {
+            self.finish_file(now, writing.key);
         }
     }
 
@@ -109,6 +132,10 @@ impl Control {
 
     fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
         let Some(vod) = self.vod_of(&key).cloned() else { return };
+        if !self.apps.contains_key(&key.app) {
+            // Its application was deleted, and its folder with it.
+            return self.put_vod(now, key, None);
+        }
         match outcome {
             RecordingOutcome::Finished(finished) => {
                 let Finished { bytes, duration_ms } = finished;
@@ -119,14 +146,14 @@ impl Control {
                 self.hook_vod_ready(now, &stream, &vod);
                 self.put_vod(now, key.clone(), Some(vod));
                 self.keep_object(now, key);
-                self.remove_old_recordings(now);
+                if self.recordings.sweep_due.is_some() {
+                    self.recordings.sweep_due = now.mono.checked_add(SETTLED);
+                }
             }
             RecordingOutcome::Empty | RecordingOutcome::Removed => {
                 tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
                 self.put_vod(now, key, None);
             }
-            // Its application was deleted, and its folder with it.
-            RecordingOutcome::Failed(_) if !self.apps.contains_key(&key.app) => self.put_vod(now, key, None),
             RecordingOutcome::Failed(reason) => {
                 tracing::error!(
                     app = &*key.app,
@@ -142,6 +169,9 @@ impl Control {
 
     /// Removes the file of a record that is removed, wherever it is.
     pub(in crate::control) fn remove_file(&mut self, now: Now, app: &str, vod: &Vod) {
+        if let Some(id) = &vod.vod_id {
+            self.recordings.unsaved.remove(&Vod::key(&app.into(), id));
+        }
         self.drop_object(now, app, vod);
         self.remove_local(app, vod);
     }

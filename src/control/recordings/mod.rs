@@ -6,7 +6,8 @@
 //!    found again.
 //! 3. A file that nothing more is written to is finished by a job. Then its record is seen, and `vodReady` is told.
 //! 4. What a crash has left unfinished is finished at the next start.
-//! 5. A recording that fails is tried again while the stream is live; a file that cannot be finished, too.
+//! 5. A recording that fails is tried again while the stream is live; a file that cannot be finished, too. So is a record that
+//!    the store did not take: a full disk is full for both.
 
 mod files;
 mod names;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::broadcast::Broadcast;
+use super::records::auxiliary::Vod;
 use super::{Control, wall};
 use crate::config::AppSettings;
 use crate::mail::{RecordingNews, RecordingOrder, ToWorker};
@@ -32,6 +34,8 @@ const KIND: &str = "mp4";
 #[derive(Debug)]
 struct Recording {
     key: StreamKey,
+    /// The name that a caller wanted.
+    name: Option<String>,
     stream: StreamId,
     worker: WorkerId,
     /// When it was ordered, in Unix milliseconds.
@@ -47,18 +51,30 @@ struct Recording {
 /// What is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
-    /// A recording that failed.
-    Start(StreamKey),
+    /// A recording that failed, and the name that was wanted.
+    Start(StreamKey, Option<String>),
     /// A file that could not be finished.
     Finish(store::Key),
+    /// A record that may not be in the store.
+    Save(store::Key),
+}
+
+/// A file that is written.
+#[derive(Debug)]
+struct Writing {
+    recording: RecordingId,
+    /// Its record.
+    key: store::Key,
 }
 
 /// All recordings.
 #[derive(Debug, Default)]
 pub(super) struct Recordings {
     by_id: BTreeMap<RecordingId, Recording>,
-    /// The records of the files that are written, by path.
-    writing: BTreeMap<Vec<String>, store::Key>,
+    /// The files that are written, by path.
+    writing: BTreeMap<Vec<String>, Writing>,
+    /// Records that the store was not seen to have.
+    unsaved: BTreeMap<store::Key, Vod>,
     ordered: u64,
     retries: BTreeSet<(Instant, Retry)>,
     /// When old ones are looked for.
@@ -109,11 +125,15 @@ fn is_wanted(record: &Broadcast, settings: &AppSettings) -> bool {
 impl Control {
     /// Begins or ends the recording of a live stream as its record says.
     pub(super) fn reconcile_recording(&mut self, now: Now, key: &StreamKey) {
+        self.reconcile_recording_named(now, key, None);
+    }
+
+    fn reconcile_recording_named(&mut self, now: Now, key: &StreamKey, name: Option<&str>) {
         let Some(stream) = self.stream_of(key) else { return };
         let (Some(record), Some(settings)) = (self.records.get(key), self.apps.get(&key.app)) else { return };
         let is_wanted = is_wanted(record, settings);
         match self.recordings.of_stream(stream) {
-            None if is_wanted => drop(self.start_recording(now, key, None)),
+            None if is_wanted => drop(self.start_recording(now, key, name)),
             Some(id) if !is_wanted => self.end_recording(id),
             None | Some(_) => {}
         }
@@ -139,8 +159,16 @@ impl Control {
         let recording = RecordingId(self.recordings.ordered);
         let (vod, began) = (self.vod_id(now), wall(now));
         let files = 0;
-        let entry =
-            Recording { key: key.clone(), stream, worker, began, vod: vod.clone(), files, stopped: false };
+        let entry = Recording {
+            key: key.clone(),
+            name: name.map(str::to_owned),
+            stream,
+            worker,
+            began,
+            vod: vod.clone(),
+            files,
+            stopped: false,
+        };
         self.recordings.by_id.insert(recording, entry);
         let (file_ms_max, file_bytes_max) =
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
@@ -179,6 +207,11 @@ impl Control {
 
     fn recording_over(&mut self, now: Now, id: RecordingId, reason: &str) {
         let Some(recording) = self.recordings.by_id.remove(&id) else { return };
+        // A sink that panicked has not told the end of its file.
+        let of_it = |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
+        for path in self.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
+            self.file_ended(now, &path);
+        }
         let key = recording.key;
         if recording.stopped || self.stream_of(&key) != Some(recording.stream) {
             tracing::info!(%key, reason, files = recording.files, "recording ended");
@@ -187,7 +220,7 @@ impl Control {
         tracing::warn!(%key, reason, "recording failed; it is tried again");
         self.recordings.failures = self.recordings.failures.saturating_add(1);
         self.hook_recording_failed(now, &key, reason);
-        self.try_again(now, Retry::Start(key));
+        self.try_again(now, Retry::Start(key, recording.name));
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
@@ -203,8 +236,9 @@ impl Control {
             }
             self.recordings.retries.pop_first();
             match retry {
-                Retry::Start(key) => self.reconcile_recording(now, &key),
+                Retry::Start(key, name) => self.reconcile_recording_named(now, &key, name.as_deref()),
                 Retry::Finish(key) => self.finish_file(now, key),
+                Retry::Save(key) => self.save_again(now, key),
             }
         }
         if self.recordings.sweep_due.is_some_and(|due| due <= now.mono) {

@@ -92,12 +92,16 @@ fn stands(root: &Path, path: &[String]) -> io::Result<()> {
     sys::open_beside(folder.as_fd(), &name, libc::O_PATH).map(drop)
 }
 
-/// Opens the file of these names for appending; it and the folders above it are made when they are not there.
+/// Opens the file of these names for appending; it and the folders above it are made when they are not there. The name of a
+/// new one is on the disk before it is used, or else a power cut would take whatever is synced under it.
 fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenForAppend, AppendError> {
     // A pipe without a reader would hold the thread for ever.
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     let made = lead(root, segments, open_or_make_folder).and_then(|(folder, name)| {
         let file = File::from(sys::open_beside(folder.as_fd(), &name, flags)?);
+        if flags & libc::O_EXCL != 0 {
+            sync_folder(&folder).inspect_err(|_| drop(sys::remove_beside(folder.as_fd(), &name)))?;
+        }
         Ok((file.metadata()?, file))
     });
     let (metadata, file) = made.map_err(|error| blame_append(&error))?;
@@ -143,9 +147,17 @@ fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     }
     match sys::make_folder_beside(folder.as_fd(), name) {
         // Somebody else was quicker.
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => open_folder(folder, name),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
     }
+    sync_folder(folder)?;
+    open_folder(folder, name)
+}
+
+/// The names in a folder reach the disk.
+pub(super) fn sync_folder(folder: &OwnedFd) -> io::Result<()> {
+    let folder = sys::open_beside(folder.as_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY)?;
+    File::from(folder).sync_all()
 }
 
 fn blame(error: &io::Error) -> FileError {

@@ -20,7 +20,7 @@ use std::path::Path;
 use bytes::{Bytes, BytesMut};
 use fmp4::{Indexed, Indexer, Limits, PlainHead, plain_head};
 
-use super::files::{lead, open_folder};
+use super::files::{lead, open_folder, sync_folder};
 use crate::io::sys;
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 
@@ -68,10 +68,6 @@ impl Place {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
-        sys::rename_beside(self.folder.as_fd(), from, to)?;
-        self.sync()
-    }
 
     fn remove(&self, name: &CStr) -> io::Result<()> {
         match sys::remove_beside(self.folder.as_fd(), name) {
@@ -82,8 +78,7 @@ impl Place {
 
     /// The names reach the disk.
     fn sync(&self) -> io::Result<()> {
-        let folder = sys::open_beside(self.folder.as_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY)?;
-        File::from(folder).sync_all()
+        sync_folder(&self.folder)
     }
 }
 
@@ -94,7 +89,8 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
     };
     place.remove(&place.name)?;
     place.remove(&place.unfinished)?;
-    place.remove(&place.copy)
+    place.remove(&place.copy)?;
+    place.sync()
 }
 
 /// Gives an upload its name. Whatever is in it, that it is all there is enough.
@@ -115,7 +111,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Option<Fin
         Err(error) if is_missing(&error) => return Ok(None),
         place => place?,
     };
-    let file = match place.open(&place.unfinished, libc::O_RDWR) {
+    let mut file = match place.open(&place.unfinished, libc::O_RDWR) {
         // It had got its name before the crash, or somebody has removed it.
         Err(error) if is_missing(&error) => {
             return match place.open(&place.name, libc::O_RDONLY) {
@@ -133,14 +129,12 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Option<Fin
         file.set_len(indexed.end)?;
         match make_room(&file, &indexed, insert)? {
             Some((head, from)) => switch(&file, &head, from)?,
-            None => {
-                copy(&place, &file, &indexed)?;
-                return finished(&place.open(&place.name, libc::O_RDONLY)?).map(Some);
-            }
+            None => file = copy(&place, &file, &indexed)?,
         }
     }
     let finished = finished(&file)?;
-    place.rename(&place.unfinished, &place.name)?;
+    sys::rename_beside(place.folder.as_fd(), &place.unfinished, &place.name)?;
+    place.sync()?;
     Ok(Some(finished))
 }
 
@@ -232,8 +226,8 @@ fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Writes a plain file beside the fragmented one, and puts it in its place.
-fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<()> {
+/// Writes a plain file beside the fragmented one, and puts it in its place, unfinished as well.
+fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     // Room may have been inserted since.
     let again = index(file)?;
     let indexed = again.as_ref().unwrap_or(indexed);
@@ -258,8 +252,9 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<()> {
     // Within the kernel, where it can.
     io::copy(&mut media.take(indexed.end.saturating_sub(at)), &mut to)?;
     to.sync_all()?;
-    place.rename(&place.copy, &place.name)?;
-    place.remove(&place.unfinished)
+    sys::replace_beside(place.folder.as_fd(), &place.copy, &place.unfinished)?;
+    place.sync()?;
+    Ok(to)
 }
 
 /// What a plain file says of itself.
@@ -417,6 +412,10 @@ mod tests {
         // A copy was begun; the name was given.
         let folder = Folder::new(&file);
         fs::write(folder.0.join("live/streams/a.mp4.tmp_copy"), vec![7; 9_000_000]).unwrap();
+        assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
+        // The copy is in the place of the fragmented file, and has no name yet.
+        fs::rename(folder.0.join("live/streams/a.mp4"), folder.0.join("live/streams/a.mp4.tmp_extension"))
+            .unwrap();
         assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
         let before = folder.read();
         assert!(folder.finish(refuse).is_some(), "it is finished already");

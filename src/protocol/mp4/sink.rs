@@ -21,6 +21,8 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
+/// A file has no more than a day, whatever the application says: the index of a finished file is made in memory.
+const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Bytes that are gathered while a job is under way.
 const HELD_BYTES_MAX: usize = 8 << 20;
 /// Pause before a job is submitted again that there was no room for.
@@ -142,8 +144,31 @@ impl Mp4Sink {
     fn is_full(&self, entry: &Entry) -> bool {
         let (length_ms, bytes) = self.fragments.as_ref().map_or((0, 0), |fragments| fragments.extent(entry));
         let is_over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value >= limit);
-        is_over(self.order.file_ms_max, u64::try_from(length_ms).unwrap_or(0))
+        let file_ms_max = self.order.file_ms_max.unwrap_or(FILE_MS_MAX).min(FILE_MS_MAX);
+        is_over(Some(file_ms_max), u64::try_from(length_ms).unwrap_or(0))
             || is_over(self.order.file_bytes_max, bytes)
+    }
+
+    fn take_unit(&mut self, entry: &Entry, chosen: &Chosen) {
+        if self.failed.is_some() || self.closing.is_some() {
+            return;
+        }
+        self.ends_soon |= self.fragments.as_mut().is_some_and(|fragments| fragments.is_of_others(chosen));
+        if Fragments::may_begin(chosen, entry) {
+            if self.ends_soon || self.is_full(entry) {
+                self.end_file();
+            }
+            if self.fragments.is_none() && self.failed.is_none() {
+                self.fragments = Some(Fragments::new(chosen));
+                self.steps.push_back(Step::Begin);
+            }
+        }
+        let Some(fragments) = &mut self.fragments else { return };
+        match fragments.unit(entry) {
+            Ok(Some(slices)) => self.append(slices),
+            Ok(None) => {}
+            Err(error) => self.fail(error.to_string()),
+        }
     }
 
     fn end_file(&mut self) {
@@ -160,12 +185,15 @@ impl Mp4Sink {
         self.ends_soon = false;
     }
 
+    /// Gives up: what was gathered is lost, what is in the file stays. The job under way ends first.
     fn fail(&mut self, reason: String) {
         self.fragments = None;
         self.steps.clear();
+        self.steps.push_back(Step::End);
         self.held_bytes = 0;
-        if let Some(file) = self.file.take() {
-            self.events.push_back(Event::Recording(RecordingNews::Ended { path: file.path }));
+        self.retry_at = None;
+        if let Some(file) = &mut self.file {
+            file.unsynced = false;
         }
         self.closing.get_or_insert_with(|| reason.clone());
         self.failed.get_or_insert(reason);
@@ -255,26 +283,7 @@ impl UnitSink for Mp4Sink {
     }
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, chosen) = (unit.entry, unit.chosen);
-        if self.failed.is_some() || self.closing.is_some() {
-            return;
-        }
-        self.ends_soon |= self.fragments.as_mut().is_some_and(|fragments| fragments.is_of_others(chosen));
-        if Fragments::may_begin(chosen, entry) {
-            if self.ends_soon || self.is_full(entry) {
-                self.end_file();
-            }
-            if self.fragments.is_none() && self.failed.is_none() {
-                self.fragments = Some(Fragments::new(chosen));
-                self.steps.push_back(Step::Begin);
-            }
-        }
-        let Some(fragments) = &mut self.fragments else { return };
-        match fragments.unit(entry) {
-            Ok(Some(slices)) => self.append(slices),
-            Ok(None) => {}
-            Err(error) => self.fail(error.to_string()),
-        }
+        self.take_unit(unit.entry, unit.chosen);
     }
 
     fn end_units(&mut self, _ctx: &Context<'_>) {
@@ -351,3 +360,6 @@ impl Session for Mp4Sink {
         Some(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

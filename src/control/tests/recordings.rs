@@ -1,0 +1,494 @@
+//! Recordings: when they begin and end, their files, and what becomes of failures.
+
+use super::*;
+use crate::control::records::auxiliary::{Auxiliary, Vod};
+use crate::jobs::{Finished, RecordingOutcome, RecordingWork};
+use crate::mail::{RecordingNews, RecordingOrder};
+use crate::types::RecordingId;
+
+const ALWAYS: (&str, &str) = ("mp4MuxingEnabled", "true");
+const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/");
+
+fn path(path: &str) -> Vec<String> {
+    path.split('/').map(str::to_owned).collect()
+}
+
+impl Rig {
+    /// Recordings that were ordered, and those that were told to end.
+    fn recordings(&mut self) -> (Vec<(WorkerId, RecordingOrder)>, Vec<RecordingId>) {
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        for (worker, mail) in self.take() {
+            match mail {
+                ToWorker::StartRecording(order) => begun.push((worker, *order)),
+                ToWorker::StopRecording(id) => ended.push(id),
+                _ => {}
+            }
+        }
+        (begun, ended)
+    }
+
+    fn recording(&mut self) -> RecordingOrder {
+        let (mut begun, ended) = self.recordings();
+        assert_eq!((begun.len(), ended.len()), (1, 0));
+        begun.remove(0).1
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        let (begun, ended) = self.recordings();
+        begun.is_empty() && ended.is_empty()
+    }
+
+    fn recording_news(&mut self, recording: RecordingId, news: RecordingNews) {
+        self.mail(ToControl::Recording { recording, news });
+        self.run_for(ms(10));
+    }
+
+    fn begun(&mut self, recording: RecordingId, file: &str) {
+        self.recording_news(recording, RecordingNews::Begun { path: path(file) });
+    }
+
+    fn ended(&mut self, recording: RecordingId, file: &str) {
+        self.recording_news(recording, RecordingNews::Ended { path: path(file) });
+    }
+
+    fn over(&mut self, recording: RecordingId, reason: &str) {
+        self.recording_news(recording, RecordingNews::Over(reason.to_owned()));
+    }
+
+    /// Files that are to be finished.
+    fn finishing(&mut self) -> Vec<(JobId, Vec<String>)> {
+        let finish = |(id, work)| match work {
+            Work::Recording(RecordingWork::Finish { path }) => Some((id, path)),
+            _ => None,
+        };
+        std::mem::take(&mut self.files).into_iter().filter_map(finish).collect()
+    }
+
+    fn removed(&mut self) -> Vec<String> {
+        let remove = |(id, work)| match work {
+            Work::Recording(RecordingWork::Remove { path }) => Some((id, path.join("/"))),
+            _ => None,
+        };
+        let removed: Vec<_> = std::mem::take(&mut self.files).into_iter().filter_map(remove).collect();
+        for (id, _) in &removed {
+            self.done(*id, Outcome::Recording(RecordingOutcome::Removed));
+        }
+        removed.into_iter().map(|(_, path)| path).collect()
+    }
+
+    fn finish(&mut self, outcome: RecordingOutcome) -> String {
+        let finishing = self.finishing();
+        let [(id, path)] = &finishing[..] else { panic!("{finishing:?}") };
+        self.done(*id, Outcome::Recording(outcome));
+        self.run_for(ms(10));
+        path.join("/")
+    }
+
+    /// A whole recording of so many bytes; the name of its file.
+    fn recorded(&mut self, id: &str, bytes: u64) -> String {
+        let (session, stream) = self.publish(id, 0);
+        let recording = self.recording().recording;
+        let file = format!("live/streams/{id}.mp4");
+        self.begun(recording, &file);
+        self.gone(session, stream, Departure::Clean, 0);
+        self.ended(recording, &file);
+        self.over(recording, "the stream ended");
+        self.take();
+        self.finish(finished(bytes))
+    }
+
+    fn vods(&mut self) -> Vec<serde_json::Value> {
+        let (status, body) = self.get("/live/rest/v2/vods/list/0/50");
+        assert_eq!(status, 200);
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn vod_names(&mut self) -> Vec<String> {
+        self.vods().iter().map(|vod| vod["vodName"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// What the store has of recordings.
+    fn stored_vods(&mut self) -> Vec<Vod> {
+        let vod = |(key, bytes): (store::Key, Bytes)| match Auxiliary::decode(key.kind, &bytes) {
+            Some(Ok(Auxiliary::Vod(vod))) => Some(vod),
+            _ => None,
+        };
+        self.store.load().unwrap().into_iter().filter_map(vod).collect()
+    }
+
+    fn record_call(&mut self, id: &str, rest: &str) -> serde_json::Value {
+        let target = format!("/live/rest/v2/broadcasts/{id}/recording/{rest}");
+        serde_json::from_str(&self.call(Method::Put, &target, "").1).unwrap()
+    }
+
+    fn told(&mut self) -> Vec<serde_json::Value> {
+        let posts = std::mem::take(&mut self.hooks);
+        let body = |posted: &Posted| serde_json::from_slice(&posted.post.body).unwrap();
+        let told = posts.iter().map(body).collect();
+        for posted in posts {
+            self.done(posted.id, Outcome::Posted(Ok(200)));
+        }
+        told
+    }
+
+    fn told_of(&mut self, action: &str) -> Vec<serde_json::Value> {
+        let mut all = Vec::new();
+        loop {
+            let told = self.told();
+            if told.is_empty() {
+                return all.into_iter().filter(|hook: &serde_json::Value| hook["action"] == action).collect();
+            }
+            all.extend(told);
+        }
+    }
+}
+
+fn finished(bytes: u64) -> RecordingOutcome {
+    RecordingOutcome::Finished(Finished { bytes, duration_ms: 4000 })
+}
+
+#[test]
+fn a_stream_is_recorded_when_its_record_or_its_application_wants_it() {
+    // Of the application; of the record: on, off, as the application.
+    for (app, record, is_recorded) in [
+        ("false", "0", false),
+        ("false", "1", true),
+        ("false", "-1", false),
+        ("true", "0", true),
+        ("true", "1", true),
+        ("true", "-1", false),
+    ] {
+        let mut rig = Rig::with(&[], &[("mp4MuxingEnabled", app)]);
+        let body = format!(r#"{{"streamId":"s","mp4Enabled":{record}}}"#);
+        assert_eq!(rig.post("/live/rest/v2/broadcasts/create", &body).0, 200);
+        rig.take();
+        rig.publish("s", 1);
+        let (begun, _) = rig.recordings();
+        assert_eq!(begun.len(), usize::from(is_recorded), "{app} {record}");
+        for (worker, order) in begun {
+            assert_eq!((worker, order.kind), (WorkerId(1), "mp4"));
+            assert_eq!((order.folder, order.stem), (path("live/streams"), "s".to_owned()));
+        }
+    }
+    // A zombi is recorded, too.
+    let mut rig = Rig::with(&[], &[ALWAYS]);
+    rig.publish("zombi", 0);
+    assert_eq!(rig.recording().stem, "zombi");
+}
+
+#[test]
+fn a_switch_of_a_live_stream_begins_and_ends_a_recording() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    assert!(rig.is_quiet());
+    rig.record_call("s", "true");
+    let first = rig.recording().recording;
+    rig.record_call("s", "true");
+    assert!(rig.is_quiet(), "once");
+    assert_eq!(rig.control.stats().recordings, 1);
+    rig.record_call("s", "false");
+    assert_eq!(rig.recordings(), (vec![], vec![first]));
+    rig.record_call("s", "false");
+    assert!(rig.is_quiet());
+    // The next one begins before the last one is over, and is another.
+    rig.record_call("s", "true");
+    let second = rig.recording().recording;
+    assert_ne!(first, second);
+    rig.over(first, "recording stopped");
+    assert!(rig.is_quiet());
+    rig.record_call("s", "false");
+    assert_eq!(rig.recordings(), (vec![], vec![second]));
+    rig.over(second, "recording stopped");
+    assert_eq!(rig.control.stats().recordings, 0);
+}
+
+#[test]
+fn a_call_begins_and_ends_a_recording_under_the_name_that_it_wants() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let idle = rig.record_call("s", "true");
+    assert_eq!((&idle["success"], &idle["message"]), (&true.into(), &serde_json::Value::Null));
+    assert_eq!(rig.record("s")["mp4Enabled"], 1);
+    assert_eq!(rig.record_call("s", "false")["success"], true);
+    rig.publish("s", 0);
+    rig.take();
+    let at = rig.now.wall_ms.to_string();
+    let begun = rig.record_call("s", "true?fileName=a/b.mp4");
+    assert_eq!((&begun["success"], &begun["message"]), (&true.into(), &at.into()));
+    let order = rig.recording();
+    assert_eq!(order.stem, "a_b");
+    // The id that was answered is that of its first file; others have their own.
+    for (n, file) in ["live/streams/a.mp4", "live/streams/a_1.mp4"].into_iter().enumerate() {
+        rig.begun(order.recording, file);
+        rig.ended(order.recording, file);
+        assert_eq!(rig.finish(finished(7)), file);
+        let vod = rig.vods().remove(n);
+        assert_eq!(vod["vodId"] == begun["dataId"], n == 0, "{vod}");
+        assert_eq!((&vod["fileSize"], &vod["duration"]), (&7.into(), &4000.into()));
+        assert_eq!(vod["filePath"].as_str(), file.strip_prefix("live/"));
+    }
+    assert_eq!(rig.record_call("s", "true")["message"], "0", "it records already");
+    let ended = rig.record_call("s", "false");
+    assert_eq!((&ended["dataId"], &ended["message"]), (&begun["dataId"], &begun["message"]));
+    assert_eq!(rig.recordings().1, [order.recording]);
+    assert_eq!(rig.record_call("s", "false")["message"], "mp4 recording couldn't be stopped");
+    rig.over(order.recording, "recording stopped");
+    rig.run_for(secs(60));
+    assert!(rig.is_quiet(), "what was told to end is not begun again");
+}
+
+#[test]
+fn names_have_the_date_and_folders_the_stream() {
+    let mut rig = Rig::with(&[], &[ALWAYS, ("addDateTimeToMp4FileName", "true"), ("subFolder", "a/%m/%s")]);
+    rig.publish("s", 0);
+    let order = rig.recording();
+    // 2023-11-14, 22:13:20 UTC.
+    assert_eq!((order.folder, order.stem), (path("live/streams/a/s"), "s-2023-11-14_22-13-20.000".to_owned()));
+    // The name of a call is taken as it is; the folder of recordings counts before that of all files.
+    let mut rig = Rig::with(
+        &[],
+        &[("addDateTimeToMp4FileName", "true"), ("subFolder", "all"), ("recordingSubfolder", "rec")],
+    );
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    rig.record_call("s", "true?fileName=mine");
+    let order = rig.recording();
+    assert_eq!((order.folder, order.stem), (path("live/streams/rec"), "mine".to_owned()));
+    let limits = &[ALWAYS, ("record.max_duration", "60"), ("record.max_file_bytes", "1000")];
+    let mut rig = Rig::with(&[], limits);
+    rig.publish("s", 0);
+    let order = rig.recording();
+    assert_eq!((order.file_ms_max, order.file_bytes_max), (Some(60_000), Some(1000)));
+}
+
+#[test]
+fn no_more_streams_are_recorded_than_the_application_allows() {
+    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_streams", "2")]);
+    ["a", "b", "c"].iter().for_each(|id| rig.create(id));
+    rig.publish("a", 0);
+    let first = rig.recording().recording;
+    rig.publish("b", 0);
+    rig.recording();
+    let log = logged(|| {
+        rig.publish("c", 0);
+        assert!(rig.is_quiet());
+    });
+    assert!(log.contains("not recorded") && log.contains("live/c"), "{log}");
+    assert_eq!(rig.record_call("c", "true")["message"], "mp4 recording couldn't be started");
+    assert_eq!(rig.record("c")["status"], "broadcasting", "it is live all the same");
+    rig.record_call("a", "false");
+    rig.over(first, "recording stopped");
+    rig.take();
+    assert_eq!(rig.record_call("c", "true")["success"], true);
+}
+
+#[test]
+fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
+    let mut rig = Rig::with(&[], &[HOOK]);
+    rig.create("s");
+    let (session, stream) = rig.publish("s", 0);
+    rig.mail(ToControl::SourceStarted(stream));
+    rig.record_call("s", "true?fileName=mine");
+    let first = rig.recording();
+    rig.begun(first.recording, "live/streams/mine.mp4");
+    rig.told_of("");
+    let log = logged(|| {
+        rig.ended(first.recording, "live/streams/mine.mp4");
+        rig.over(first.recording, "the disk is full");
+    });
+    assert!(log.contains("WARN") && log.contains("the disk is full"), "{log}");
+    let told = rig.told_of("recordingFailed");
+    assert_eq!(told.len(), 1);
+    assert_eq!((&told[0]["id"], &told[0]["metadata"]["reason"]), (&"s".into(), &"the disk is full".into()));
+    assert_eq!(rig.control.stats().recording_failures, 1);
+    // What is there is finished.
+    assert_eq!(rig.finish(finished(9)), "live/streams/mine.mp4");
+    assert_eq!(rig.vod_names(), ["mine.mp4"]);
+    rig.run_for(secs(29));
+    assert!(rig.is_quiet());
+    rig.run_for(secs(1));
+    let again = rig.recording();
+    assert_eq!(again.stem, "mine", "under the name that was wanted");
+    // A stream that ended meanwhile is not recorded, and nothing has failed.
+    rig.over(again.recording, "the disk is full");
+    rig.gone(session, stream, Departure::Clean, 0);
+    rig.run_for(secs(60));
+    assert!(rig.is_quiet());
+    // A recording that ends because its stream has is no failure.
+    rig.told_of("");
+    let (session, stream) = rig.publish("s", 0);
+    let order = rig.recording();
+    rig.gone(session, stream, Departure::Clean, 0);
+    rig.over(order.recording, "the stream ended");
+    assert!(rig.told_of("recordingFailed").is_empty());
+    assert_eq!(rig.control.stats().recording_failures, 2);
+}
+
+#[test]
+fn a_file_whose_sink_is_gone_without_a_word_is_finished() {
+    let mut rig = Rig::with(&[], &[ALWAYS]);
+    rig.publish("s", 0);
+    let s = rig.recording().recording;
+    rig.publish("t", 0);
+    let t = rig.recording().recording;
+    rig.begun(s, "live/streams/s.mp4");
+    rig.begun(t, "live/streams/t.mp4");
+    rig.over(s, "internal error");
+    assert_eq!(rig.finish(finished(5)), "live/streams/s.mp4", "its own, and no other");
+    rig.ended(t, "live/streams/t.mp4");
+    rig.over(t, "recording stopped");
+    assert_eq!(rig.finish(finished(5)), "live/streams/t.mp4", "once");
+}
+
+#[test]
+fn a_file_that_cannot_be_finished_is_tried_again() {
+    let mut rig = Rig::with(&[], &[ALWAYS, HOOK]);
+    let (session, stream) = rig.publish("s", 0);
+    rig.mail(ToControl::SourceStarted(stream));
+    let recording = rig.recording().recording;
+    rig.begun(recording, "live/streams/s.mp4");
+    assert!(rig.vods().is_empty(), "nobody sees an unfinished one");
+    rig.gone(session, stream, Departure::Clean, 0);
+    rig.ended(recording, "live/streams/s.mp4");
+    rig.over(recording, "the stream ended");
+    rig.told_of("");
+    let log = logged(|| drop(rig.finish(RecordingOutcome::Failed("no space".into()))));
+    assert!(log.contains("ERROR") && log.contains("no space"), "{log}");
+    assert!(rig.vods().is_empty() && rig.finishing().is_empty());
+    rig.run_for(secs(29));
+    assert!(rig.finishing().is_empty());
+    rig.run_for(secs(1));
+    assert_eq!(rig.finish(finished(5)), "live/streams/s.mp4");
+    let told = rig.told_of("vodReady");
+    let vod = rig.vods().remove(0);
+    assert_eq!((&told[0]["vodName"], &told[0]["vodId"]), (&"s".into(), &vod["vodId"]));
+    assert_eq!((&told[0]["duration"], told.len()), (&"4000".into(), 1));
+    assert_eq!(rig.control.stats().recording_failures, 1);
+    rig.run_for(secs(120));
+    assert!(rig.finishing().is_empty() && rig.told_of("").is_empty());
+}
+
+#[test]
+fn nothing_is_left_of_a_recording_without_media() {
+    let mut rig = Rig::with(&[], &[ALWAYS, HOOK]);
+    rig.publish("s", 0);
+    let recording = rig.recording().recording;
+    rig.begun(recording, "live/streams/s.mp4");
+    assert_eq!(rig.stored_vods().len(), 1);
+    rig.ended(recording, "live/streams/s.mp4");
+    rig.finish(RecordingOutcome::Empty);
+    assert!(rig.vods().is_empty() && rig.stored_vods().is_empty());
+    assert!(rig.told_of("vodReady").is_empty());
+}
+
+#[test]
+fn what_a_crash_has_left_is_finished_at_the_next_start() {
+    let mut rig = Rig::with(&[], &[ALWAYS]);
+    rig.recorded("done", 5);
+    rig.publish("s", 0);
+    let recording = rig.recording().recording;
+    rig.begun(recording, "live/streams/s.mp4");
+    assert!(rig.stored_vods().iter().any(|vod| vod.unfinished), "it is on the disk at once");
+    let mut again = Rig::start(config(&[], &[ALWAYS]), rig.store);
+    assert_eq!(again.vod_names(), ["done.mp4"]);
+    assert_eq!(again.finish(finished(3)), "live/streams/s.mp4");
+    assert_eq!(again.vod_names(), ["done.mp4", "s.mp4"]);
+    let mut third = Rig::start(config(&[], &[ALWAYS]), again.store);
+    assert!(third.finishing().is_empty(), "once");
+    assert_eq!(third.vod_names(), ["done.mp4", "s.mp4"]);
+}
+
+#[test]
+fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
+    let faults = Faults::default();
+    let mut rig = Rig::start(config(&[], &[ALWAYS]), Memory::with_faults(faults.clone()));
+    rig.publish("s", 0);
+    let recording = rig.recording().recording;
+    faults.fail(1, 40);
+    rig.begun(recording, "live/streams/s.mp4");
+    assert!(rig.stored_vods().is_empty());
+    rig.ended(recording, "live/streams/s.mp4");
+    assert_eq!(rig.finish(finished(5)), "live/streams/s.mp4", "the file is finished all the same");
+    rig.run_for(secs(120));
+    assert_eq!(rig.vod_names(), ["s.mp4"]);
+    assert_eq!(rig.stored_vods().len(), 1);
+    // What was deleted is not written again.
+    let id = rig.vods()[0]["vodId"].as_str().unwrap().to_owned();
+    let (status, body) = rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "");
+    assert!(status == 200 && body.contains("vod deleted"), "{body}");
+    assert_eq!(rig.removed(), ["live/streams/s.mp4"]);
+    rig.run_for(secs(120));
+    assert!(rig.stored_vods().is_empty());
+    // Also right after it was written.
+    rig.recorded("t", 5);
+    let id = rig.vods()[0]["vodId"].as_str().unwrap().to_owned();
+    rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "");
+    rig.run_for(secs(120));
+    assert!(rig.stored_vods().is_empty());
+}
+
+#[test]
+fn old_recordings_go_by_their_age() {
+    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_age", "3600")]);
+    rig.recorded("a", 5);
+    rig.run_for(secs(1800));
+    rig.recorded("b", 5);
+    rig.run_for(secs(1799));
+    assert!(rig.removed().is_empty());
+    assert_eq!(rig.vod_names(), ["a.mp4", "b.mp4"]);
+    rig.run_for(secs(61));
+    assert_eq!(rig.removed(), ["live/streams/a.mp4"]);
+    assert_eq!((rig.vod_names(), rig.stored_vods().len()), (vec!["b.mp4".to_owned()], 1));
+    // A file that is written has no age.
+    rig.publish("c", 0);
+    let recording = rig.recording().recording;
+    rig.begun(recording, "live/streams/c.mp4");
+    rig.run_for(secs(8000));
+    assert_eq!(rig.removed(), ["live/streams/b.mp4"]);
+    assert_eq!(rig.stored_vods().len(), 1);
+}
+
+#[test]
+fn the_oldest_recordings_go_when_all_have_too_many_bytes() {
+    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_bytes", "100")]);
+    rig.recorded("a", 40);
+    rig.recorded("b", 60);
+    rig.run_for(secs(120));
+    assert!(rig.removed().is_empty(), "as many as allowed");
+    rig.recorded("c", 39);
+    rig.run_for(secs(1));
+    assert_eq!(rig.removed(), ["live/streams/a.mp4"]);
+    assert_eq!(rig.vod_names(), ["b.mp4", "c.mp4"]);
+    rig.recorded("d", 100);
+    rig.run_for(secs(1));
+    assert_eq!(rig.removed(), ["live/streams/b.mp4", "live/streams/c.mp4"]);
+    assert_eq!(rig.vod_names(), ["d.mp4"]);
+    // A start looks, too.
+    let settings = [ALWAYS, ("record.max_bytes", "99")];
+    let mut again = Rig::start(config(&[], &settings), rig.store);
+    again.run_for(ms(10));
+    assert_eq!(again.removed(), ["live/streams/d.mp4"]);
+    assert!(again.vod_names().is_empty());
+}
+
+#[test]
+fn recordings_go_with_their_application() {
+    let mut rig = Rig::with(&[], &[ALWAYS]);
+    rig.recorded("a", 5);
+    rig.publish("s", 0);
+    let recording = rig.recording().recording;
+    rig.begun(recording, "live/streams/s.mp4");
+    let app: Arc<str> = "live".into();
+    rig.control.remove_app(rig.now, &app);
+    rig.control.purge(rig.now, app);
+    rig.drain();
+    rig.ended(recording, "live/streams/s.mp4");
+    rig.over(recording, "the stream ended");
+    // Finished, and its folder is gone.
+    rig.finish(finished(5));
+    rig.run_for(secs(120));
+    assert!(rig.stored_vods().is_empty());
+    assert_eq!(rig.control.stats().recording_failures, 0);
+}

@@ -1,0 +1,483 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use crypto::{Random, Seed};
+use fmp4::{Event as FileEvent, Limits, Reader};
+use media::codec::CodecConfig;
+use media::{AccessUnit, Timescale, TrackId, Tracks};
+use netsim::MediaSource;
+
+use super::*;
+use crate::hub::Blobs;
+use crate::jobs::Appended;
+use crate::mail::SessionSettings;
+use crate::protocol::Apps;
+use crate::types::Now;
+
+const VIDEO: TrackId = TrackId::VIDEO;
+const AUDIO: TrackId = TrackId::AUDIO;
+
+/// A file in memory: its bytes, and how many of them were synced.
+#[derive(Debug, Default)]
+struct Memory(Mutex<(Vec<u8>, usize)>);
+
+impl AppendFile for Memory {
+    fn append(&self, data: &[Bytes]) -> Result<u64, AppendError> {
+        let (bytes, synced) = &mut *self.0.lock().unwrap();
+        assert_eq!(bytes.len(), *synced, "what was appended is synced before more is");
+        data.iter().for_each(|part| bytes.extend_from_slice(part));
+        Ok(bytes.len() as u64)
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        let (bytes, synced) = &mut *self.0.lock().unwrap();
+        *synced = bytes.len();
+        Ok(())
+    }
+}
+
+/// A track and the payload of one of its units.
+type Unit = (TrackId, Bytes);
+
+struct Rig {
+    sink: Mp4Sink,
+    now: Now,
+    tracks: Arc<Tracks>,
+    chosen: Chosen,
+    files: Vec<Arc<Memory>>,
+    /// The disk does nothing.
+    stalls: bool,
+    /// The job that waits for it.
+    held: Option<Job>,
+    /// What jobs come to in place of what they do, after so many.
+    faults: VecDeque<Outcome>,
+    faults_after: usize,
+    jobs: usize,
+    /// What control was told.
+    told: Vec<String>,
+    sent: Vec<Unit>,
+}
+
+impl Rig {
+    fn new(tracks: &[Track], order: RecordingOrder) -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
+        let order = RecordingOrder { stem: "s".to_owned(), folder: vec!["live".to_owned()], ..order };
+        let mut rig = Self {
+            sink: Mp4Sink::new(order),
+            now,
+            tracks: Arc::default(),
+            chosen: Chosen::default(),
+            files: Vec::new(),
+            stalls: false,
+            held: None,
+            faults: VecDeque::new(),
+            faults_after: 0,
+            jobs: 0,
+            told: Vec::new(),
+            sent: Vec::new(),
+        };
+        rig.set_tracks(tracks);
+        rig
+    }
+
+    fn set_tracks(&mut self, tracks: &[Track]) {
+        self.tracks = Arc::new(Tracks::new(self.tracks.epoch + 1, tracks.iter().cloned()));
+        let selection = Selection { data: Pick::None, ..Selection::ALL };
+        self.chosen.update(selection, &self.tracks, &|track| AsTheyAre.fit(track));
+    }
+
+    fn call<T>(&mut self, act: impl FnOnce(&mut Mp4Sink, &Context<'_>) -> T) -> T {
+        let (apps, server, blobs) = (Apps::default(), SessionSettings::default(), Blobs::default());
+        act(
+            &mut self.sink,
+            &Context { now: self.now, apps: &apps, server: &server, blobs: &blobs, draining: false },
+        )
+    }
+
+    fn drain(&mut self) {
+        while let Some(event) = self.call(|sink, ctx| sink.poll_event(ctx)) {
+            match event {
+                Event::Job(job) if self.stalls => {
+                    assert!(self.held.replace(job).is_none(), "one at a time");
+                }
+                Event::Job(job) => self.work(job),
+                Event::Recording(RecordingNews::Begun { path }) => {
+                    self.told.push(format!("begun {}", path.join("/")));
+                }
+                Event::Recording(RecordingNews::Ended { path }) => {
+                    self.told.push(format!("ended {}", path.join("/")));
+                }
+                Event::Closed(reason) => self.told.push(format!("closed: {reason}")),
+                _ => {}
+            }
+        }
+    }
+
+    fn work(&mut self, job: Job) {
+        self.jobs += 1;
+        let fault = if self.jobs > self.faults_after { self.faults.pop_front() } else { None };
+        let outcome = fault.unwrap_or_else(|| match job.work {
+            Work::FileAppend { to: AppendTo::Recording { path }, data } => {
+                assert!(data.is_empty() && path == ["live", "s.mp4"]);
+                let file = Arc::new(Memory::default());
+                self.files.push(Arc::clone(&file));
+                let name = Some(format!("s_{}.mp4", self.files.len()));
+                Outcome::Appended(Ok(Appended { file, length: 0, name }))
+            }
+            Work::FileAppend { to: AppendTo::Open(file), data } => {
+                let length = file.append(&data).unwrap();
+                Outcome::Appended(Ok(Appended { file, length, name: None }))
+            }
+            Work::FileSync { file } => Outcome::Synced(file.sync()),
+            other => panic!("{other:?}"),
+        });
+        let done = JobDone { id: job.id, outcome };
+        self.call(|sink, ctx| sink.handle_reply(ctx, Reply::Job(done)));
+    }
+
+    fn disk_works_again(&mut self) {
+        self.stalls = false;
+        if let Some(job) = self.held.take() {
+            self.work(job);
+        }
+        self.drain();
+    }
+
+    /// One unit, in milliseconds; false when the sink has no room for it.
+    fn unit(&mut self, track: TrackId, dts_ms: i64, key_frame: bool, payload: Bytes) -> bool {
+        let Some(known) = self.tracks.get(track) else { return false };
+        let dts = Timescale::new(1000).convert(dts_ms, known.timescale);
+        let (config_epoch, payload) = (known.epoch, payload);
+        let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch, payload: payload.clone() };
+        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, Arc::clone(&self.tracks));
+        if !self.sink.has_room() {
+            return false;
+        }
+        self.sink.take_unit(&entry, &self.chosen);
+        self.sent.push((track, payload));
+        self.drain();
+        true
+    }
+
+    fn video(&mut self, dts_ms: i64, key_frame: bool) -> bool {
+        let payload = Bytes::from(format!("\0\0\0\x20picture at {dts_ms:>20} ms"));
+        self.unit(VIDEO, dts_ms, key_frame, payload)
+    }
+
+    fn audio(&mut self, dts_ms: i64) -> bool {
+        self.unit(AUDIO, dts_ms, true, Bytes::from(format!("sound at {dts_ms}")))
+    }
+
+    /// Frames 40 ms apart with sound, a key frame each second.
+    fn stream(&mut self, from_ms: i64, to_ms: i64) {
+        for ms in (from_ms..to_ms).step_by(40) {
+            self.video(ms, ms % 1000 == 0);
+            self.audio(ms);
+        }
+    }
+
+    fn close(&mut self) {
+        self.call(|sink, ctx| sink.close(ctx, "the stream ended"));
+        self.drain();
+    }
+
+    /// What a file plays: track, decode time and end in milliseconds, payload.
+    fn samples(&self, file: usize) -> Vec<(TrackId, i64, i64, Bytes)> {
+        let bytes = self.files.get(file).unwrap().0.lock().unwrap().0.clone();
+        let mut reader = Reader::new(Limits::default());
+        let (mut input, mut samples, mut tracks) = (&bytes[..], Vec::new(), BTreeMap::new());
+        while let Some(event) = reader.read(&mut input).unwrap() {
+            match event {
+                FileEvent::Tracks { tracks: new, .. } => {
+                    tracks = new.iter().map(|track| (track.id, track.clone())).collect();
+                }
+                FileEvent::Sample(sample) => {
+                    let track = &tracks[&sample.track];
+                    let id = if track.config.codec() == Codec::H264 { VIDEO } else { AUDIO };
+                    let end = sample.dts + i64::from(sample.duration);
+                    let ms = |ticks| track.timescale.to_ms(ticks);
+                    samples.push((id, ms(sample.dts), ms(end), sample.payload));
+                }
+            }
+        }
+        reader.finish().unwrap();
+        samples
+    }
+
+    /// All files together have what was sent, once and in order.
+    fn assert_whole(&self, sent: &[Unit]) {
+        for track in [VIDEO, AUDIO] {
+            let of_track = |units: &[Unit]| -> Vec<Bytes> {
+                units.iter().filter(|unit| unit.0 == track).map(|unit| unit.1.clone()).collect()
+            };
+            let all: Vec<Unit> = (0..self.files.len())
+                .flat_map(|file| self.samples(file))
+                .map(|(track, _, _, payload)| (track, payload))
+                .collect();
+            assert!(of_track(&all) == of_track(sent), "{track:?}");
+        }
+    }
+
+    fn assert_ended(&self, files: usize) {
+        let begun = self.told.iter().filter(|told| told.starts_with("begun")).count();
+        let ended = self.told.iter().filter(|told| told.starts_with("ended")).count();
+        assert_eq!((begun, ended, self.files.len()), (files, files, files), "{:?}", self.told);
+        assert!(self.told.last().is_some_and(|told| told.starts_with("closed")), "the end is told last");
+    }
+}
+
+fn video() -> Track {
+    let config = CodecConfig::read(Codec::H264, MediaSource::video_config()).unwrap().unwrap();
+    Track::new(VIDEO, config, Timescale::new(90_000))
+}
+
+fn audio() -> Track {
+    let config = CodecConfig::read(Codec::Aac, MediaSource::audio_config()).unwrap().unwrap();
+    Track::new(AUDIO, config, Timescale::new(48_000))
+}
+
+fn both(order: RecordingOrder) -> Rig {
+    Rig::new(&[video(), audio()], order)
+}
+
+#[test]
+fn every_unit_is_in_the_file_at_its_time() {
+    let mut rig = both(RecordingOrder::default());
+    rig.audio(980);
+    rig.stream(1000, 11_000);
+    let sent = rig.sent.split_off(1);
+    rig.close();
+    rig.assert_ended(1);
+    rig.assert_whole(&sent);
+    let samples = rig.samples(0);
+    for (n, (_, dts, _, payload)) in samples.iter().filter(|sample| sample.0 == VIDEO).enumerate() {
+        assert_eq!(*dts, n as i64 * 40, "{payload:?}");
+    }
+    let end = samples.iter().map(|sample| sample.2).max();
+    assert_eq!(end, Some(10_000), "the last one lasts as long as the one before it");
+    // Twice a second, after the first one: appended and synced; and one that begins the file.
+    assert!((38..=42).contains(&rig.jobs), "{}", rig.jobs);
+}
+
+#[test]
+fn sound_alone_and_video_alone() {
+    let mut rig = Rig::new(&[audio()], RecordingOrder { file_ms_max: Some(2000), ..RecordingOrder::default() });
+    (0..200).for_each(|n| assert!(rig.audio(n * 20)));
+    let sent = std::mem::take(&mut rig.sent);
+    rig.close();
+    rig.assert_ended(2);
+    rig.assert_whole(&sent);
+    let mut rig = Rig::new(&[video()], RecordingOrder::default());
+    rig.video(0, false);
+    (1..100).for_each(|n| assert!(rig.video(n * 40, n % 25 == 1)));
+    let sent = rig.sent.split_off(1);
+    rig.close();
+    rig.assert_ended(1);
+    rig.assert_whole(&sent);
+}
+
+#[test]
+fn a_file_begins_with_a_key_frame_and_goes_on_without_one_for_minutes() {
+    let mut rig = both(RecordingOrder { file_ms_max: Some(10_000), ..RecordingOrder::default() });
+    for ms in (0..60_000).step_by(40) {
+        rig.video(ms, false);
+        rig.audio(ms);
+    }
+    assert!(rig.files.is_empty() && rig.told.is_empty(), "nothing could be played");
+    rig.sent.clear();
+    rig.video(60_000, true);
+    for ms in (60_040..300_000).step_by(40) {
+        rig.video(ms, false);
+        rig.audio(ms);
+        assert!(rig.sink.held_bytes < 100_000);
+    }
+    assert_eq!(rig.files.len(), 1, "a full file goes on to the next key frame");
+    rig.video(300_000, true);
+    let sent = std::mem::take(&mut rig.sent);
+    rig.close();
+    rig.assert_ended(2);
+    rig.assert_whole(&sent);
+}
+
+#[test]
+fn files_end_at_their_length_and_size_and_nothing_is_lost_between_them() {
+    for (order, files) in [
+        (RecordingOrder { file_ms_max: Some(3000), ..RecordingOrder::default() }, 4),
+        (RecordingOrder { file_bytes_max: Some(6000), ..RecordingOrder::default() }, 4),
+        (RecordingOrder { file_ms_max: Some(2500), file_bytes_max: Some(1 << 30), ..RecordingOrder::default() }, 4),
+    ] {
+        let mut rig = both(order);
+        rig.stream(0, 12_000);
+        let sent = std::mem::take(&mut rig.sent);
+        rig.close();
+        assert!(rig.files.len().abs_diff(files) <= 1, "{}", rig.files.len());
+        rig.assert_ended(rig.files.len());
+        rig.assert_whole(&sent);
+        for file in 0..rig.files.len() {
+            let samples = rig.samples(file);
+            assert_eq!(samples.iter().filter(|sample| sample.0 == VIDEO).map(|sample| sample.1).min(), Some(0));
+        }
+    }
+    // Without a limit of the application there is one all the same.
+    let mut rig = both(RecordingOrder { file_ms_max: Some(u64::MAX), ..RecordingOrder::default() });
+    rig.video(0, true);
+    rig.video(1000, true);
+    rig.video(FILE_MS_MAX as i64 - 1, true);
+    assert_eq!(rig.files.len(), 1);
+    rig.video(FILE_MS_MAX as i64, true);
+    assert_eq!(rig.files.len(), 2);
+}
+
+#[test]
+fn other_tracks_begin_another_file() {
+    let mut rig = both(RecordingOrder::default());
+    rig.stream(0, 5000);
+    // The encoder has another size from its next key frame on.
+    let changed = Track { epoch: 2, ..video() };
+    rig.set_tracks(&[changed.clone(), audio()]);
+    rig.stream(5000, 10_000);
+    // A track is added, one is gone.
+    rig.set_tracks(&[changed.clone()]);
+    (250..300).for_each(|n| assert!(rig.video(n * 40, n % 25 == 0)));
+    rig.set_tracks(&[changed, audio()]);
+    rig.stream(12_000, 15_000);
+    let sent = std::mem::take(&mut rig.sent);
+    rig.close();
+    rig.assert_ended(4);
+    rig.assert_whole(&sent);
+}
+
+#[test]
+fn tracks_that_are_announced_within_the_first_second_are_in_the_same_file() {
+    let mut rig = Rig::new(&[video()], RecordingOrder::default());
+    (0..10).for_each(|n| assert!(rig.video(n * 40, n == 0)));
+    rig.set_tracks(&[video(), audio()]);
+    rig.stream(400, 3000);
+    let sent = std::mem::take(&mut rig.sent);
+    rig.close();
+    rig.assert_ended(1);
+    rig.assert_whole(&sent);
+    let first = rig.samples(0).iter().filter(|sample| sample.0 == AUDIO).map(|sample| sample.1).min();
+    assert_eq!(first, Some(400), "where it belongs");
+}
+
+#[test]
+fn a_clock_that_jumps_leaves_a_gap_and_no_damage() {
+    for jump_ms in [2000, 3_600_000, 100_000_000_000] {
+        let mut rig = both(RecordingOrder::default());
+        rig.stream(0, 3000);
+        rig.stream(3000 + jump_ms, 6000 + jump_ms);
+        let sent = std::mem::take(&mut rig.sent);
+        rig.close();
+        rig.assert_ended(rig.files.len());
+        rig.assert_whole(&sent);
+        let last = rig.samples(rig.files.len() - 1);
+        let times: Vec<i64> = last.iter().filter(|sample| sample.0 == VIDEO).map(|sample| sample.1).collect();
+        assert!(times.is_sorted(), "{jump_ms}");
+    }
+}
+
+#[test]
+fn a_disk_that_stalls_is_waited_for_up_to_a_number_of_bytes() {
+    let mut rig = both(RecordingOrder::default());
+    rig.stream(0, 3000);
+    rig.stalls = true;
+    // Five seconds of a usual stream wait in memory, and nothing is lost.
+    rig.stream(3000, 8000);
+    assert!(rig.held.is_some() && rig.sink.held_bytes > 0);
+    rig.disk_works_again();
+    assert_eq!(rig.sink.held_bytes, 0);
+    rig.stream(8000, 10_000);
+    // It hangs: the sink takes no more than it may hold, and its cursor lags.
+    rig.stalls = true;
+    let large = Bytes::from(vec![7; 1 << 20]);
+    let taken = (0..100).take_while(|n| rig.unit(VIDEO, 10_000 + n * 500, *n == 0, large.clone())).count();
+    assert!((8..=12).contains(&taken), "{taken}");
+    assert!(rig.sink.held_bytes < HELD_BYTES_MAX + FRAGMENT_ROOM);
+    rig.disk_works_again();
+    assert!(rig.sink.has_room());
+    // It goes on at a key frame, in the same file.
+    rig.stream(90_000, 93_000);
+    let sent = std::mem::take(&mut rig.sent);
+    rig.close();
+    rig.assert_ended(1);
+    rig.assert_whole(&sent);
+}
+
+/// What a fragment may have beyond the bytes at which no more units are taken.
+const FRAGMENT_ROOM: usize = 6 << 20;
+
+#[test]
+fn jobs_that_there_is_no_room_for_are_submitted_again_in_order() {
+    let mut rig = both(RecordingOrder::default());
+    for seed in 0..20 {
+        let mut random: Random = Seed::from_number(seed).random();
+        for ms in (0..4000).step_by(40) {
+            let ms = ms + 4000 * i64::try_from(seed).unwrap();
+            if random.below(3) == 0 {
+                rig.faults.push_back(Outcome::Busy);
+            }
+            rig.video(ms, ms % 1000 == 0);
+            rig.audio(ms);
+            rig.faults.clear();
+            rig.now.mono += Duration::from_millis(random.below(400));
+            rig.call(|sink, ctx| sink.handle_timeout(ctx));
+            rig.drain();
+        }
+    }
+    let sent = std::mem::take(&mut rig.sent);
+    rig.now.mono += RETRY;
+    rig.call(|sink, ctx| sink.handle_timeout(ctx));
+    rig.close();
+    rig.assert_ended(1);
+    rig.assert_whole(&sent);
+}
+
+#[test]
+fn a_fault_of_the_disk_ends_the_recording_and_what_was_synced_stays() {
+    let full = || Outcome::Appended(Err(AppendError::Full));
+    for (skipped, fault, reason) in [
+        (0, full(), "the disk is full"),
+        (0, Outcome::Appended(Err(AppendError::Path)), "the path leads to something that is no file"),
+        (0, Outcome::Appended(Err(AppendError::Exists)), "there are too many files of that name"),
+        (3, full(), "the disk is full"),
+        (4, Outcome::Synced(Err(AppendError::Failed)), "the file cannot be written"),
+        (5, Outcome::Failed, "the file cannot be written"),
+    ] {
+        let mut rig = both(RecordingOrder::default());
+        (rig.faults_after, rig.faults) = (skipped, [fault].into());
+        rig.stream(0, 10_000);
+        let files = rig.files.len();
+        rig.assert_ended(files);
+        assert_eq!(files, usize::from(skipped > 0));
+        assert_eq!(rig.told.last(), Some(&format!("closed: {reason}")), "{skipped}");
+        for file in 0..files {
+            assert!(rig.samples(file).iter().any(|sample| sample.0 == VIDEO), "what was written before");
+        }
+        assert!(rig.sink.has_room() && rig.sink.held_bytes == 0, "it takes units, and forgets them");
+    }
+}
+
+#[test]
+fn the_end_of_a_file_waits_for_the_job_under_way() {
+    let mut rig = both(RecordingOrder::default());
+    rig.stream(0, 2000);
+    rig.stalls = true;
+    rig.stream(2000, 3000);
+    rig.close();
+    assert_eq!(rig.told, ["begun live/s_1.mp4"], "something still comes into it");
+    let sent = std::mem::take(&mut rig.sent);
+    rig.disk_works_again();
+    rig.assert_ended(1);
+    rig.assert_whole(&sent);
+    // The same where it fails meanwhile.
+    let mut rig = both(RecordingOrder::default());
+    rig.stream(0, 2000);
+    rig.stalls = true;
+    rig.stream(2000, 3000);
+    rig.call(|sink, _| sink.fail("no more".to_owned()));
+    rig.drain();
+    assert_eq!(rig.told, ["begun live/s_1.mp4"]);
+    rig.disk_works_again();
+    rig.assert_ended(1);
+}
