@@ -53,7 +53,7 @@ pub use hls_targets::{hls_client, m3u8};
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
-pub use mp4_targets::{mp4_read, mp4_write};
+pub use mp4_targets::{mp4_index, mp4_read, mp4_write};
 pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
@@ -91,6 +91,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("json_rest", json_rest),
     ("jwt", jwt),
     ("m3u8", m3u8),
+    ("mp4_index", mp4_index),
     ("mp4_read", mp4_read),
     ("mp4_write", mp4_write),
     ("properties", properties),

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use fmp4::{
-    Description, Event, Fragment, FragmentSample, IndexSample, Limits, Reader, Sample, TrackIndex, file_head,
-    init_segment,
+    Description, Event, Fragment, FragmentSample, IndexSample, Indexed, Indexer, Limits, PlainHead, Reader,
+    Sample, TrackIndex, file_head, init_segment, plain_head,
 };
 use media::codec::{CodecConfig, mp3, vp8};
 use media::{Timescale, TrackKind};
@@ -70,6 +70,56 @@ fn check(event: &Event) -> usize {
             sample.payload.len()
         }
     }
+}
+
+/// A recorded file as a crash may have left it. Its index is found without what was not asked for, lies within the file, and a
+/// plain file with it has the samples that the fragments have.
+pub fn mp4_index(data: &[u8]) {
+    let file = data.get(..INPUT_MAX).unwrap_or(data);
+    let mut indexer = Indexer::new(file.len() as u64, LIMITS);
+    let mut asked = 0;
+    while let Some((offset, length)) = indexer.wanted() {
+        asked += 1;
+        // A box has eight bytes at least, and is asked for twice; then there are the first samples.
+        assert!(asked <= file.len() / 4 + 16, "it does not go on");
+        let at = usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
+        let end = at.saturating_add(length).min(file.len());
+        if indexer.take(&Bytes::copy_from_slice(&file[at..end])).is_err() {
+            return;
+        }
+    }
+    let Ok(indexed) = indexer.finish() else { return };
+    let end = usize::try_from(indexed.end).expect("within the file");
+    let media = file.get(usize::try_from(indexed.moov_at).expect("within the file")..end).expect("in order");
+    check_plain(file, &indexed, media);
+}
+
+fn check_plain(file: &[u8], indexed: &Indexed, media: &[u8]) {
+    let Some(from) = file.first_chunk().map(|length| u32::from_be_bytes(*length)) else { return };
+    if file.get(4..8) != Some(b"ftyp") || u64::from(from) > indexed.moov_at || indexed.tracks.is_empty() {
+        return;
+    }
+    let Ok(PlainHead::Fits(head)) = plain_head(indexed, from.into(), 0) else { return };
+    assert_eq!(head.len() as u64, indexed.moov_at - u64::from(from), "it fills the room");
+    let plain = [file.get(..from as usize).unwrap_or_default(), &head, media].concat();
+    let limits = Limits { moov_bytes: u32::MAX, sample_bytes: u32::MAX, ..LIMITS };
+    let fragmented = read(Reader::new(limits), &[&file[..file.len().min(indexed.end as usize)]]);
+    // Where the fragments cannot be read in their order, the tables may still be.
+    if fragmented.1.is_ok() {
+        let plain = read(Reader::new(limits), &[&plain]);
+        assert_eq!(payloads(&plain.0), payloads(&fragmented.0));
+    }
+}
+
+/// The samples of each track.
+fn payloads(events: &[Event]) -> std::collections::BTreeMap<u32, Vec<Bytes>> {
+    let mut payloads = std::collections::BTreeMap::<u32, Vec<Bytes>>::new();
+    for event in events {
+        if let Event::Sample(sample) = event {
+            payloads.entry(sample.track).or_default().push(sample.payload.clone());
+        }
+    }
+    payloads
 }
 
 /// Samples made of the input, six bytes each: written as fragments and as a plain file they read the same.

@@ -28,8 +28,11 @@ const AV1: [&str; 6] = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-params", 
 const VP9: [&str; 6] = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"];
 const G711: [&str; 7] = ["-vn", "-c:a", "pcm_alaw", "-ar", "8000", "-ac", "1"];
 
+/// What ffmpeg 9 says that it can play.
+pub const ANNOUNCE: [&str; 2] = ["-rtmp_enhanced_codecs", "hvc1,av01,vp09,Opus,fLaC,ac-3,ec-3"];
+
 /// The files: name, video encoder, audio encoder.
-fn files() -> Vec<(&'static str, PathBuf)> {
+pub fn files() -> Vec<(&'static str, PathBuf)> {
     let file = |name, video: &[&str], audio: &[&str]| (name, coded_file(name, &[video, audio].concat()));
     vec![
         file("hevc-aac", &X265, &["-c:a", "aac"]),
@@ -42,7 +45,7 @@ fn files() -> Vec<(&'static str, PathBuf)> {
     ]
 }
 
-fn publish(server: &Server, name: &str, file: &Path) -> Program {
+pub fn publish(server: &Server, name: &str, file: &Path) -> Program {
     let mut command = Command::new(ffmpeg9());
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file);
     let url = server.rtmp_url(&format!("live/{name}"));
@@ -154,9 +157,8 @@ fn ffmpeg_9_plays_what_it_announces() {
     for (name, file) in files().iter().filter(|(name, _)| *name != "pcma") {
         let _publisher = publish(&server, name, file);
         let source = frame_md5_by(&ffmpeg9(), &[], file.to_str().unwrap(), None);
-        let announce = ["-rtmp_enhanced_codecs", "hvc1,av01,vp09,Opus,fLaC,ac-3,ec-3"];
         let url = server.rtmp_url(&format!("live/{name}"));
-        let played = frame_md5_by(&ffmpeg9(), &announce, &url, Some(4));
+        let played = frame_md5_by(&ffmpeg9(), &ANNOUNCE, &url, Some(4));
         assert_track_equal((0, &source), (0, &played));
         assert_track_equal((1, &source), (1, &played));
     }

@@ -3,6 +3,7 @@
 mod disk;
 mod files;
 mod kill;
+mod recording_disk;
 mod recordings;
 
 use super::support::{Api, Server};

@@ -6,9 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::codecs::{ANNOUNCE, files, publish as publish_coded};
 use crate::publish_play::assert_track_within;
 use crate::support::{
-    Home, Manner, Program, Receiver, Server, frame_md5, media_file, run, secs, source_packets, wait_for,
+    Home, Manner, Program, Publisher, Receiver, Server, ffmpeg9, frame_md5, frame_md5_by, media_file, run,
+    secs, source_packets, wait_for,
 };
 
 const RECORDING: &str = "/live/rest/v2/broadcasts/cam/recording";
@@ -47,7 +49,7 @@ fn a_stream_is_recorded_and_played_from_its_file() {
     for bframes in [false, true] {
         let source = media_file(bframes, 12);
         let receiver = Receiver::start(Manner::Status(200));
-        let hook = format!("app.listenerHookURL={}", receiver.url("/hook"));
+        let hook = format!("app.listenerHookURL={}", receiver.url("hook"));
         let server = Server::start(&["app.publisherGraceMs=0", &hook]);
         create(&server, r#"{"streamId":"cam","name":"Camera","mp4Enabled":1}"#);
         let _publisher = publish(&server, &source);
@@ -165,6 +167,59 @@ fn media_seconds(path: &Path) -> f64 {
     let (_, text, _) = run(Command::new("ffprobe").args(arguments).arg(path));
     let times = text.lines().filter_map(|line| line.trim_end_matches(',').parse::<f64>().ok());
     times.fold(0.0, f64::max)
+}
+
+#[test]
+fn every_codec_is_recorded_and_played_from_its_file() {
+    let settings = ["app.mp4MuxingEnabled=true", "app.audio.toAac=false", "app.publisherGraceMs=0"];
+    let (server, other) = (Server::start(&settings), Server::start(&settings[1..]));
+    let mut files = files();
+    // MP4 has a place for every codec but this one.
+    files.retain(|(name, _)| *name != "pcma");
+    let publishers: Vec<_> = files.iter().map(|(name, file)| publish_coded(&server, name, file)).collect();
+    wait_for("all to be recorded", secs(60), || vods(&server).len() == files.len());
+    drop(publishers);
+    for (name, source) in &files {
+        let source = frame_md5_by(&ffmpeg9(), &[], source.to_str().unwrap(), None);
+        let url = format!("http://{}/live/streams/{name}.mp4", server.http);
+        let recorded = frame_md5_by(&ffmpeg9(), &[], &url, None);
+        let count = |packets: &[crate::support::Packet]| packets.iter().filter(|packet| packet.0 == 0).count();
+        assert_eq!(count(&recorded), count(&source), "{name}");
+        (0..2).for_each(|track| assert_track_within(1, (track, &source), (track, &recorded)));
+        // Pulled by another server, and played from there.
+        let body = format!(r#"{{"streamId":"{name}","type":"VoD","streamUrl":"{url}"}}"#);
+        let made = other.api().post("/live/rest/v2/broadcasts/create?autoStart=true", &body).json();
+        assert_eq!(made["success"], true, "{made}");
+        wait_for(name, secs(20), || crate::publish_play::is_broadcasting(&other, name));
+        let http = format!("http://{}/live/{name}.flv", other.http);
+        let rtmp = other.rtmp_url(&format!("live/{name}"));
+        let players = [(http, &[][..]), (rtmp, &ANNOUNCE[..])].map(|(url, options)| {
+            std::thread::spawn(move || frame_md5_by(&ffmpeg9(), options, &url, Some(4)))
+        });
+        for played in players.map(|player| player.join().unwrap()) {
+            (0..2).for_each(|track| assert_track_within(1, (track, &source), (track, &played)));
+        }
+    }
+}
+
+#[test]
+fn a_server_that_goes_down_leaves_whole_files_and_tells_no_failure() {
+    let home = Home::new();
+    let folder = home.path().join("home");
+    let receiver = Receiver::start(Manner::Status(200));
+    let hook = format!("app.listenerHookURL={}", receiver.url("hook"));
+    let settings = ["app.mp4MuxingEnabled=true", hook.as_str()];
+    let mut server = Server::start_in(&folder, &settings);
+    let publisher = Publisher::start(server.rtmp, "live", "cam");
+    let path = file_of(home.path(), "cam.mp4.tmp_extension");
+    wait_for("media", secs(20), || fs::metadata(&path).is_ok_and(|file| file.len() > 300_000));
+    assert!(server.terminate().success());
+    drop(publisher);
+    let server = Server::start_in(&folder, &settings);
+    wait_for("the recording", secs(20), || vods(&server).len() == 1);
+    assert!(vods(&server)[0]["duration"].as_i64().unwrap() >= 1000 && !path.exists());
+    receiver.wait_for("hook", "vodReady cam");
+    assert!(receiver.actions("hook").iter().all(|action| action != "recordingFailed cam"));
 }
 
 #[test]

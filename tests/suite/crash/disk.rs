@@ -133,10 +133,10 @@ fn b_04_while_the_disk_fails_reads_and_streams_go_on_and_writes_return_with_it()
 }
 
 /// A server in a home that has little space.
-struct SmallDisk {
-    server: Server,
+pub(super) struct SmallDisk {
+    pub(super) server: Server,
     /// Its home, as this process sees it.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     space: Space,
 }
 
@@ -151,7 +151,7 @@ enum Space {
 
 impl SmallDisk {
     /// A tmpfs, mounted by whatever right there is, or else the limit that everybody may set.
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         for unshare in [&["-rm"][..], &["-m"]] {
             let mut probe = Command::new("unshare");
             probe.args(unshare).args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
@@ -188,7 +188,7 @@ impl SmallDisk {
     }
 
     /// Leaves so many bytes, of those that are free or beyond the largest file.
-    fn leave(&self, bytes: u64) {
+    pub(super) fn leave(&self, bytes: u64) {
         match self.space {
             Space::FileSystem => {
                 let mut free = Command::new("stat");
@@ -205,7 +205,7 @@ impl SmallDisk {
     }
 
     /// Gives back what [`SmallDisk::leave`] took.
-    fn free(&self) {
+    pub(super) fn free(&self) {
         match self.space {
             Space::FileSystem => fs::remove_file(self.filler()).unwrap(),
             Space::FileSize => self.limit("unlimited"),

@@ -1,0 +1,89 @@
+//! Recordings on disks that are full, read-only, or gone: who watches loses nothing (docs/recording.md).
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
+
+use super::super::support::{Bystander, Home, Manner, Publisher, Receiver, Server, secs, wait_for};
+use super::disk::SmallDisk;
+
+/// Makes a broadcast that is recorded, and whose hooks go to the receiver.
+fn create(server: &Server, id: &str, receiver: &Receiver) {
+    let hook = receiver.url("hook");
+    let body = format!(r#"{{"streamId":"{id}","mp4Enabled":1,"listenerHookURL":"{hook}"}}"#);
+    assert_eq!(server.api().post(super::CREATE, &body).status, 200);
+}
+
+fn length(folder: &Path, name: &str) -> u64 {
+    fs::metadata(folder.join("webapps/live/streams").join(name)).map_or(0, |file| file.len())
+}
+
+fn vods(server: &Server) -> usize {
+    server.api().get("/live/rest/v2/vods/list/0/50").json().as_array().unwrap().len()
+}
+
+fn failures(server: &Server) -> u64 {
+    let text = server.api().get("/metrics").body;
+    let line = text.lines().find(|line| line.starts_with("millstream_recording_failures_total"));
+    line.unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_full_disk_ends_a_recording_until_there_is_space() {
+    let receiver = Receiver::start(Manner::Status(200));
+    let mut disk = SmallDisk::start();
+    create(&disk.server, "cam", &receiver);
+    let bystander = Bystander::start(&disk.server);
+    let camera = Publisher::start(disk.server.rtmp, "live", "cam");
+    wait_for("a file", secs(20), || length(&disk.folder, "cam.mp4.tmp_extension") > 300_000);
+    disk.leave(0);
+    receiver.wait_for("hook", "recordingFailed cam");
+    assert!(failures(&disk.server) >= 1);
+    let log = fs::read_to_string(disk.folder.join("log/millstream.log")).unwrap_or_default();
+    assert!(log.contains("recording failed; it is tried again"), "{log}");
+    assert_eq!(disk.server.api().broadcast("live", "cam").unwrap()["status"], "broadcasting");
+    disk.free();
+    // Tried again, into the next file; what was there before the disk was full can be played.
+    wait_for("the next file", secs(60), || length(&disk.folder, "cam_1.mp4.tmp_extension") > 300_000);
+    wait_for("the first file", secs(60), || vods(&disk.server) == 1);
+    assert!(length(&disk.folder, "cam.mp4") > 300_000);
+    camera.stop();
+    wait_for("the second file", secs(60), || vods(&disk.server) == 2);
+    bystander.finish(&mut disk.server);
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
+    let receiver = Receiver::start(Manner::Status(200));
+    let home = Home::new();
+    let plain = Server::command(&home.path().join("home"), &[]);
+    // Root may write everywhere, unless that right is taken away.
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let mut command = Command::new(if is_root { "setpriv" } else { "env" });
+    if is_root {
+        command.arg("--bounding-set=-dac_override,-dac_read_search");
+    }
+    command.arg(plain.get_program()).args(plain.get_args());
+    let mut server = Server::spawn(&mut command).with_home(home);
+    let folder = server.home().join("home");
+    let streams = folder.join("webapps/live/streams");
+    create(&server, "cam", &receiver);
+    let bystander = Bystander::start(&server);
+    fs::create_dir_all(&streams).unwrap();
+    fs::set_permissions(&streams, fs::Permissions::from_mode(0o555)).unwrap();
+    let camera = Publisher::start(server.rtmp, "live", "cam");
+    receiver.wait_for("hook", "recordingFailed cam");
+    fs::set_permissions(&streams, fs::Permissions::from_mode(0o755)).unwrap();
+    wait_for("a file", secs(60), || length(&folder, "cam.mp4.tmp_extension") > 300_000);
+    // The folder goes while it is written to: so does the recording, and the next one makes a new folder.
+    fs::remove_dir_all(&streams).unwrap();
+    camera.stop();
+    wait_for("the end", secs(20), || server.log().contains("nothing was recorded"));
+    assert_eq!(vods(&server), 0);
+    let camera = Publisher::start(server.rtmp, "live", "cam");
+    wait_for("a file", secs(20), || length(&folder, "cam.mp4.tmp_extension") > 300_000);
+    camera.stop();
+    wait_for("the recording", secs(20), || vods(&server) == 1);
+    bystander.finish(&mut server);
+}
