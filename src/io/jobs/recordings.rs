@@ -87,9 +87,10 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         place => place?,
     };
-    place.remove(&place.name)?;
-    place.remove(&place.unfinished)?;
+    // Once the name is free, another recording may take it: it goes last.
     place.remove(&place.copy)?;
+    place.remove(&place.unfinished)?;
+    place.remove(&place.name)?;
     place.sync()
 }
 
@@ -172,8 +173,12 @@ fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
 
 /// Whether the index counts already: it is what follows `ftyp`.
 fn is_plain(file: &File) -> io::Result<bool> {
-    let (from, _) = box_at(file, 0)?;
-    Ok(box_at(file, from).is_ok_and(|(_, kind)| kind == *b"moov"))
+    match box_at(file, 0) {
+        Ok((from, _)) => Ok(box_at(file, from).is_ok_and(|(_, kind)| kind == *b"moov")),
+        // Nothing was written yet.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Every sample; `None`: there is none.
@@ -439,6 +444,29 @@ mod tests {
         let folder = Folder::new(b"new");
         std::os::unix::fs::symlink("/etc/passwd", folder.0.join("live/streams/a.mp4")).unwrap();
         assert!(adopt(&folder.0, &Folder::path()).is_err(), "nothing is overwritten");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_anywhere_is_finished_or_empty() {
+        let file = recorded(3);
+        let (room, whole) = (ROOM as usize, samples(&file).len());
+        let cuts = (0..64).chain((room - 64..file.len()).step_by(7));
+        let mut found = Vec::new();
+        for cut in cuts {
+            let folder = Folder::new(&file[..cut]);
+            found.push(match folder.finish(refuse) {
+                Some(finished) => {
+                    assert!(finished.bytes > 0 && folder.names() == ["a.mp4"], "{cut}");
+                    samples(&folder.read()).len()
+                }
+                None => {
+                    assert!(folder.names().is_empty(), "{cut}");
+                    0
+                }
+            });
+        }
+        found.dedup();
+        assert_eq!(found, [0, whole / 3, whole / 3 * 2]);
     }
 
     #[test]

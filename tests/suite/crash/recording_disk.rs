@@ -25,12 +25,12 @@ fn vods(server: &Server) -> usize {
 
 fn failures(server: &Server) -> u64 {
     let text = server.api().get("/metrics").body;
-    let line = text.lines().find(|line| line.starts_with("millstream_recording_failures_total"));
-    line.unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+    let line = text.lines().find_map(|line| line.strip_prefix("millstream_recording_failures_total "));
+    line.unwrap().parse::<f64>().unwrap() as u64
 }
 
 #[test]
-fn a_full_disk_ends_a_recording_until_there_is_space() {
+fn t_09_a_full_disk_ends_a_recording_until_there_is_space() {
     let receiver = Receiver::start(Manner::Status(200));
     let mut disk = SmallDisk::start();
     create(&disk.server, "cam", &receiver);
@@ -54,7 +54,7 @@ fn a_full_disk_ends_a_recording_until_there_is_space() {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
+fn t_09_a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
     let receiver = Receiver::start(Manner::Status(200));
     let home = Home::new();
     let plain = Server::command(&home.path().join("home"), &[]);

@@ -139,7 +139,7 @@ fn check(server: &Server, folder: &Path, sent: &[(String, u64)], tally: &mut Tal
     let vods = || server.api().get("/live/rest/v2/vods/list/0/50").json().as_array().unwrap().clone();
     wait_for("everything to be finished", secs(30), || {
         let names = names();
-        let length = |name: &String| fs::metadata(streams(folder).join(name)).map_or(0, |file| file.len());
+        let length = |name: &String| fs::metadata(streams(folder).join(name)).map_or(1, |file| file.len());
         names.iter().all(|name| !name.contains(".tmp_") || length(name) == 0)
             && vods().len() == names.iter().filter(|name| name.ends_with(".mp4")).count()
     });
