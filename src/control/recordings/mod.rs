@@ -208,7 +208,8 @@ impl Control {
     fn recording_over(&mut self, now: Now, id: RecordingId, reason: &str) {
         let Some(recording) = self.recordings.by_id.remove(&id) else { return };
         // A sink that panicked has not told the end of its file.
-        let of_it = |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
+        let of_it =
+            |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
         for path in self.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
             self.file_ended(now, &path);
         }

@@ -244,7 +244,10 @@ fn names_have_the_date_and_folders_the_stream() {
     rig.publish("s", 0);
     let order = rig.recording();
     // 2023-11-14, 22:13:20 UTC.
-    assert_eq!((order.folder, order.stem), (path("live/streams/a/s"), "s-2023-11-14_22-13-20.000".to_owned()));
+    assert_eq!(
+        (order.folder, order.stem),
+        (path("live/streams/a/s"), "s-2023-11-14_22-13-20.000".to_owned())
+    );
     // The name of a call is taken as it is; the folder of recordings counts before that of all files.
     let mut rig = Rig::with(
         &[],

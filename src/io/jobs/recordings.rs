@@ -68,7 +68,6 @@ impl Place {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-
     fn remove(&self, name: &CStr) -> io::Result<()> {
         match sys::remove_beside(self.folder.as_fd(), name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

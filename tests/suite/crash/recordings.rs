@@ -88,8 +88,7 @@ fn streams(folder: &Path) -> PathBuf {
 
 /// Cameras for some time; some end by themselves shortly before, so that their files are just being finished.
 fn record(server: &Server, round: usize, random: &mut Random) -> Vec<Camera> {
-    let mut cameras: Vec<_> =
-        (0..CAMERAS).map(|n| Camera::start(server, format!("r{round}-{n}"))).collect();
+    let mut cameras: Vec<_> = (0..CAMERAS).map(|n| Camera::start(server, format!("r{round}-{n}"))).collect();
     std::thread::sleep(Duration::from_millis(random.below(3000)));
     if random.below(2) == 0 {
         for camera in &mut cameras[..2] {

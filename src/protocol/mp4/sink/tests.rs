@@ -261,7 +261,8 @@ fn every_unit_is_in_the_file_at_its_time() {
 
 #[test]
 fn sound_alone_and_video_alone() {
-    let mut rig = Rig::new(&[audio()], RecordingOrder { file_ms_max: Some(2000), ..RecordingOrder::default() });
+    let mut rig =
+        Rig::new(&[audio()], RecordingOrder { file_ms_max: Some(2000), ..RecordingOrder::default() });
     (0..200).for_each(|n| assert!(rig.audio(n * 20)));
     let sent = std::mem::take(&mut rig.sent);
     rig.close();
@@ -304,7 +305,14 @@ fn files_end_at_their_length_and_size_and_nothing_is_lost_between_them() {
     for (order, files) in [
         (RecordingOrder { file_ms_max: Some(3000), ..RecordingOrder::default() }, 4),
         (RecordingOrder { file_bytes_max: Some(6000), ..RecordingOrder::default() }, 4),
-        (RecordingOrder { file_ms_max: Some(2500), file_bytes_max: Some(1 << 30), ..RecordingOrder::default() }, 4),
+        (
+            RecordingOrder {
+                file_ms_max: Some(2500),
+                file_bytes_max: Some(1 << 30),
+                ..RecordingOrder::default()
+            },
+            4,
+        ),
     ] {
         let mut rig = both(order);
         rig.stream(0, 12_000);
@@ -315,7 +323,10 @@ fn files_end_at_their_length_and_size_and_nothing_is_lost_between_them() {
         rig.assert_whole(&sent);
         for file in 0..rig.files.len() {
             let samples = rig.samples(file);
-            assert_eq!(samples.iter().filter(|sample| sample.0 == VIDEO).map(|sample| sample.1).min(), Some(0));
+            assert_eq!(
+                samples.iter().filter(|sample| sample.0 == VIDEO).map(|sample| sample.1).min(),
+                Some(0)
+            );
         }
     }
     // Without a limit of the application there is one all the same.
