@@ -202,7 +202,7 @@ fn every_codec_is_recorded_and_played_from_its_file() {
                 let of_track = |packets: &[Packet]| -> Vec<_> {
                     packets.iter().filter(|p| p.0 == track).map(|p| (p.3, p.4.clone())).collect()
                 };
-                let (round, got) = (of_track(&source).repeat(3), of_track(&played));
+                let (round, got) = ([of_track(&source), of_track(&source)].concat(), of_track(&played));
                 let is_part = (0..round.len()).any(|at| round[at..].starts_with(&got));
                 assert!(got.len() > 60 && is_part, "{name}: track {track}, {} packets", got.len());
             }
