@@ -201,9 +201,10 @@ impl Outcome {
     /// The outcome of work on a recording.
     #[must_use]
     pub fn recording(self) -> RecordingOutcome {
-        match self {
-            Self::Recording(outcome) => outcome,
-            other => RecordingOutcome::Failed(other.reason().to_owned()),
+        if let Self::Recording(outcome) = self {
+            outcome
+        } else {
+            RecordingOutcome::Failed(self.reason().to_owned())
         }
     }
 

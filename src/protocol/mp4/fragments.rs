@@ -93,10 +93,16 @@ fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
         }
         Bytes::from(record)
     };
-    let record = match config {
-        CodecConfig::H264(config) if config.length_size != 4 => patched(&config.record, 4),
-        CodecConfig::H265(config) if config.length_size != 4 => patched(&config.record, 21),
-        _ => return config.clone(),
+    let record = if let CodecConfig::H264(config) = config
+        && config.length_size != 4
+    {
+        patched(&config.record, 4)
+    } else if let CodecConfig::H265(config) = config
+        && config.length_size != 4
+    {
+        patched(&config.record, 21)
+    } else {
+        return config.clone();
     };
     CodecConfig::read(config.codec(), record).ok().flatten().unwrap_or_else(|| config.clone())
 }
