@@ -144,7 +144,7 @@ impl Rig {
 }
 
 fn finished(bytes: u64) -> RecordingOutcome {
-    RecordingOutcome::Finished(Finished { bytes, duration_ms: 4000 })
+    RecordingOutcome::Finished(Finished { bytes, duration_ms: Some(4000) })
 }
 
 #[test]

@@ -68,6 +68,12 @@ impl Place {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
+    /// Gives what is complete its name; nothing is overwritten.
+    fn name_it(&self) -> io::Result<()> {
+        sys::rename_beside(self.folder.as_fd(), &self.unfinished, &self.name)?;
+        self.sync()
+    }
+
     fn remove(&self, name: &CStr) -> io::Result<()> {
         match sys::remove_beside(self.folder.as_fd(), name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -100,7 +106,7 @@ fn adopt(root: &Path, path: &[String]) -> io::Result<Finished> {
     file.sync_all()?;
     let bytes = file.metadata()?.len();
     let duration_ms = finished(&file).ok().and_then(|finished| finished.duration_ms);
-    place.rename(&place.unfinished, &place.name)?;
+    place.name_it()?;
     Ok(Finished { bytes, duration_ms })
 }
 
@@ -133,8 +139,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Option<Fin
         }
     }
     let finished = finished(&file)?;
-    sys::rename_beside(place.folder.as_fd(), &place.unfinished, &place.name)?;
-    place.sync()?;
+    place.name_it()?;
     Ok(Some(finished))
 }
 
