@@ -26,6 +26,9 @@ pub struct SinkOrder {
     pub recording: Option<RecordingOrder>,
 }
 
+/// See [`SinkKind::tailor`]: the name, the content, the parameters.
+pub type Tailor = fn(&str, &Bytes, &[(String, String)]) -> Option<Bytes>;
+
 /// A kind of sink.
 pub struct SinkKind {
     /// The name, in orders and logs.
@@ -40,7 +43,7 @@ pub struct SinkKind {
     /// The protocol that viewers of this blob are counted under, before it is there.
     pub viewers: fn(&str) -> &'static str,
     /// What one viewer is sent in place of a blob with this name and content, by the parameters of its request. `None`: the blob.
-    pub tailor: fn(&str, &Bytes, &[(String, String)]) -> Option<Bytes>,
+    pub tailor: Tailor,
     /// Creates the session of one stream. It asks for its tracks by [`super::Event::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
 }

@@ -429,7 +429,7 @@ impl Rendition {
         let target = playlist.target_duration;
         playlist.low_latency = self.part_target_ms.filter(|_| !playlist.ended).map(|part_ms| {
             let part_target = Duration::from_millis(part_ms.unsigned_abs());
-            LowLatency {
+            Box::new(LowLatency {
                 part_target,
                 part_hold_back: part_target.saturating_mul(HOLD_BACK_PARTS),
                 skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
@@ -437,7 +437,7 @@ impl Rendition {
                 open: self.open_segment(),
                 hint: Some(self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
                 reports: Vec::new(),
-            }
+            })
         });
         playlist
     }

@@ -83,7 +83,7 @@ impl Samples {
 
 /// Units have NAL units with four-byte lengths, whatever the configuration said when it came (ISO/IEC 14496-15 §5.3.3.1,
 /// §8.3.3.1).
-fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
+pub(in crate::protocol) fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let patched = |record: &Bytes, at: usize| {
         let mut record = record.to_vec();
         if let Some(byte) = record.get_mut(at) {
@@ -94,7 +94,18 @@ fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let record = match config {
         CodecConfig::H264(config) if config.length_size != 4 => patched(&config.record, 4),
         CodecConfig::H265(config) if config.length_size != 4 => patched(&config.record, 21),
-        _ => return config.clone(),
+        CodecConfig::H264(_)
+        | CodecConfig::H265(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Vp8(_)
+        | CodecConfig::Aac(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_)
+        | CodecConfig::G711(_) => return config.clone(),
     };
     CodecConfig::read(config.codec(), record).ok().flatten().unwrap_or_else(|| config.clone())
 }

@@ -26,7 +26,7 @@ pub struct MediaPlaylist {
     /// The segments, the last [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) of them.
     pub segments: Vec<Segment>,
     /// What players need for low latency.
-    pub low_latency: Option<LowLatency>,
+    pub low_latency: Option<Box<LowLatency>>,
 }
 
 /// Low latency (RFC 8216bis §6.2.2): segments are announced part by part.

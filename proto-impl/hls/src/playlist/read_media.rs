@@ -218,7 +218,7 @@ impl Reader {
         let open = Segment { map: self.map.filter(|_| !self.next.parts.is_empty()), ..self.next };
         let low_latency = self.low.filter(|low| !low.part_target.is_zero());
         MediaPlaylist {
-            low_latency: low_latency.map(|low| LowLatency { open, ..low }),
+            low_latency: low_latency.map(|low| Box::new(LowLatency { open, ..low })),
             target_duration: Duration::from_secs(seconds),
             media_sequence: self.playlist.media_sequence.saturating_add(self.dropped),
             discontinuity_sequence: (self.playlist.discontinuity_sequence)
