@@ -10,6 +10,9 @@ use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::{Multipart, Response};
 
+/// What a list is ordered by.
+type SortKey = fn(&Vod) -> (String, i64);
+
 /// Files of one bulk delete.
 const BULK_MAX: usize = 1000;
 /// What may be uploaded, by the ending of its name.
@@ -127,7 +130,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     };
     let wanted = wanted(control, call, call.query("search"));
     let is_descending = call.query("order_by") == "desc";
-    let sort: Option<fn(&Vod) -> (String, i64)> = match call.query("sort_by") {
+    let sort: Option<SortKey> = match call.query("sort_by") {
         "name" => Some(|vod| (vod.vod_name.as_deref().unwrap_or_default().to_lowercase(), 0)),
         "date" => Some(|vod| (String::new(), vod.creation_date)),
         _ => None,

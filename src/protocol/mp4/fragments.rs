@@ -8,6 +8,7 @@ use fmp4::{Description, Fragment, FragmentSample, recording_head};
 use media::{CodecConfig, Timescale, Track, TrackId};
 
 use crate::hub::{Chosen, Entry};
+use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
 
 /// A fragment ends when it has so much, in milliseconds.
 const FRAGMENT_MS: i64 = 500;
@@ -81,30 +82,6 @@ impl Lane {
         }
         self.samples.push(complete.sample);
     }
-}
-
-/// Units have NAL units with four-byte lengths, whatever the configuration said when it came (ISO/IEC 14496-15 §5.3.3.1,
-/// §8.3.3.1).
-fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
-    let patched = |record: &Bytes, at: usize| {
-        let mut record = record.to_vec();
-        if let Some(byte) = record.get_mut(at) {
-            *byte |= 3;
-        }
-        Bytes::from(record)
-    };
-    let record = if let CodecConfig::H264(config) = config
-        && config.length_size != 4
-    {
-        patched(&config.record, 4)
-    } else if let CodecConfig::H265(config) = config
-        && config.length_size != 4
-    {
-        patched(&config.record, 21)
-    } else {
-        return config.clone();
-    };
-    CodecConfig::read(config.codec(), record).ok().flatten().unwrap_or_else(|| config.clone())
 }
 
 /// See the module.
