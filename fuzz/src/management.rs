@@ -28,7 +28,11 @@ pub fn jwt(data: &[u8]) {
 }
 
 /// The parts of a body that comes in pieces of this length.
-fn parts_in_pieces(content_type: &str, body: &[u8], piece: usize) -> Option<Result<Vec<(String, Vec<u8>)>, Malformed>> {
+fn parts_in_pieces(
+    content_type: &str,
+    body: &[u8],
+    piece: usize,
+) -> Option<Result<Vec<(String, Vec<u8>)>, Malformed>> {
     let mut form = Multipart::of(content_type)?;
     let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
     for piece in body.chunks(piece) {
@@ -36,7 +40,9 @@ fn parts_in_pieces(content_type: &str, body: &[u8], piece: usize) -> Option<Resu
         loop {
             match form.poll() {
                 Ok(Some(FormEvent::Part { name })) => parts.push((name, Vec::new())),
-                Ok(Some(FormEvent::Data(data))) => parts.last_mut().expect("a part").1.extend_from_slice(&data),
+                Ok(Some(FormEvent::Data(data))) => {
+                    parts.last_mut().expect("a part").1.extend_from_slice(&data)
+                }
                 Ok(None) => break,
                 Err(error) => return Some(Err(error)),
             }

@@ -122,6 +122,14 @@ struct Drain {
     exited: bool,
 }
 
+/// Files of applications that can be played: how they come to be, and where they go.
+#[derive(Debug, Default)]
+struct Files {
+    recordings: Recordings,
+    uploads: Uploads,
+    objects: Objects,
+}
+
 /// The machine. See the module.
 #[derive(Debug)]
 pub struct Control {
@@ -131,9 +139,7 @@ pub struct Control {
     walks: Walks,
     registry: Registry,
     outbound: Outbound,
-    recordings: Recordings,
-    uploads: Uploads,
-    objects: Objects,
+    files: Files,
     access: Access,
     hooks: Hooks,
     management: Management,
@@ -189,9 +195,7 @@ impl Control {
             walks: Walks::default(),
             registry: Registry::default(),
             outbound: Outbound::default(),
-            recordings: Recordings::default(),
-            uploads: Uploads::default(),
-            objects: Objects::default(),
+            files: Files::default(),
             access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
@@ -375,8 +379,8 @@ impl Control {
             self.hooks.deadline(),
             self.management.deadline(),
             self.walks.app_changes.deadline(),
-            self.recordings.deadline(),
-            self.objects.deadline(),
+            self.files.recordings.deadline(),
+            self.files.objects.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

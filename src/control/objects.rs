@@ -87,28 +87,29 @@ impl Control {
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });
         let wanted: Vec<_> = wanted.map(|key| (now.mono, key)).collect();
-        self.objects.due.extend(wanted);
+        self.files.objects.due.extend(wanted);
     }
 
     /// A file is complete; it is uploaded when its record says so.
     pub(super) fn keep_object(&mut self, now: Now, key: Key) {
         if self.vod_of(&key).is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. }))) {
-            self.objects.due.insert((now.mono, key));
+            self.files.objects.due.insert((now.mono, key));
             self.fire_objects(now);
         }
     }
 
     pub(super) fn fire_objects(&mut self, now: Now) {
-        while let Some((_, key)) = self.objects.due.first().filter(|(at, _)| *at <= now.mono).cloned() {
-            if !self.objects.has_room() {
+        while let Some((_, key)) = self.files.objects.due.first().filter(|(at, _)| *at <= now.mono).cloned() {
+            if !self.files.objects.has_room() {
                 break;
             }
-            self.objects.due.pop_first();
+            self.files.objects.due.pop_first();
             self.upload_object(now, key);
         }
-        let (due, later) =
-            std::mem::take(&mut self.objects.removals).into_iter().partition(|(at, ..)| *at <= now.mono);
-        self.objects.removals = later;
+        let (due, later) = std::mem::take(&mut self.files.objects.removals)
+            .into_iter()
+            .partition(|(at, ..)| *at <= now.mono);
+        self.files.objects.removals = later;
         let due: Vec<(Instant, Arc<S3Settings>, String, u32)> = due;
         for (_, storage, name, failed) in due {
             self.remove_object(now, storage, name, failed);
@@ -130,12 +131,12 @@ impl Control {
         };
         let (of, at) = (key.clone(), key.clone());
         let sent = self.submit(Work::Object(work), move |control, now, outcome| {
-            control.objects.under_way.remove(&of);
+            control.files.objects.under_way.remove(&of);
             control.object_uploaded(now, of, storage, name, outcome);
             control.fire_objects(now);
         });
         if sent {
-            self.objects.under_way.insert(at);
+            self.files.objects.under_way.insert(at);
         } else {
             self.object_failed(now, at, "too many jobs wait");
         }
@@ -155,7 +156,7 @@ impl Control {
             if outcome == ObjectOutcome::Done {
                 self.remove_object(now, storage, name, 0);
             }
-            self.objects.failed.remove(&key);
+            self.files.objects.failed.remove(&key);
             return;
         };
         match outcome {
@@ -167,13 +168,13 @@ impl Control {
                     object = name,
                     "uploaded to S3"
                 );
-                self.objects.uploaded = self.objects.uploaded.saturating_add(1);
-                self.objects.failed.remove(&key);
+                self.files.objects.uploaded = self.files.objects.uploaded.saturating_add(1);
+                self.files.objects.failed.remove(&key);
                 self.put_vod(now, key, Some(Vod { kept: Some(Kept::There { name }), ..vod }));
             }
             ObjectOutcome::NoFile => {
                 tracing::warn!(app = &*key.app, file = vod.file_path, "not uploaded to S3: the file is gone");
-                self.objects.failed.remove(&key);
+                self.files.objects.failed.remove(&key);
                 self.put_vod(now, key, Some(Vod { kept: None, ..vod }));
             }
             ObjectOutcome::Failed(reason) => self.object_failed(now, key, &reason),
@@ -196,8 +197,8 @@ impl Control {
     }
 
     fn object_failed(&mut self, now: Now, key: Key, reason: &str) {
-        self.objects.failures = self.objects.failures.saturating_add(1);
-        let failed = self.objects.failed.entry(key.clone()).or_default();
+        self.files.objects.failures = self.files.objects.failures.saturating_add(1);
+        let failed = self.files.objects.failed.entry(key.clone()).or_default();
         *failed = failed.saturating_add(1);
         let pause = pause(*failed);
         tracing::warn!(
@@ -208,7 +209,7 @@ impl Control {
             "an upload to S3 failed; it is tried again"
         );
         if let Some(at) = now.mono.checked_add(pause) {
-            self.objects.due.insert((at, key));
+            self.files.objects.due.insert((at, key));
         }
     }
 
@@ -245,7 +246,7 @@ impl Control {
                 "an object stays in S3: it could not be removed"
             );
         } else if let Some(at) = now.mono.checked_add(pause(failed)) {
-            self.objects.removals.push((at, storage, name, failed));
+            self.files.objects.removals.push((at, storage, name, failed));
         }
     }
 }

@@ -99,7 +99,7 @@ impl Control {
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.all().flat_map(Live::viewers);
-        let (s3_uploads, s3_failures) = self.objects.counts();
+        let (s3_uploads, s3_failures) = self.files.objects.counts();
         let (pushes_broadcasting, pulls_broadcasting) = self.outbound.supervisor.broadcasting();
         ControlFigures {
             records: self.records.total(),
@@ -108,9 +108,9 @@ impl Control {
             pushes_broadcasting,
             pulls: self.outbound.sources.len(),
             pulls_broadcasting,
-            recordings: self.recordings.len(),
-            recording_failures: self.recordings.failures(),
-            s3_waiting: self.objects.waiting(),
+            recordings: self.files.recordings.len(),
+            recording_failures: self.files.recordings.failures(),
+            s3_waiting: self.files.objects.waiting(),
             s3_uploads,
             s3_failures,
             viewers: viewers.map(ViewerCounts::total).sum(),

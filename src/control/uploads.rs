@@ -77,7 +77,9 @@ impl Control {
     ) -> bool {
         let Some(settings) = self.apps.get(app) else { return false };
         let bytes_max = settings.vod.upload_bytes_max;
-        if bytes_max == 0 || !self.uploads.has_room(client) || self.uploads.by_session.contains_key(&session)
+        if bytes_max == 0
+            || !self.files.uploads.has_room(client)
+            || self.files.uploads.by_session.contains_key(&session)
         {
             return false;
         }
@@ -94,7 +96,7 @@ impl Control {
         };
         let key = Vod::key(app, &id);
         let upload = Upload { key: key.clone(), client, bytes_max, stage: Stage::Recorded };
-        self.uploads.by_session.insert(session, upload);
+        self.files.uploads.by_session.insert(session, upload);
         let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, not_written())) });
         true
@@ -102,7 +104,7 @@ impl Control {
 
     /// The record of an upload is stored: its file is made. False when the session has none.
     pub(super) fn upload_recorded(&mut self, now: Now, session: SessionRef) -> bool {
-        let Some(upload) = self.uploads.by_session.get_mut(&session) else { return false };
+        let Some(upload) = self.files.uploads.by_session.get_mut(&session) else { return false };
         if upload.stage != Stage::Recorded {
             return false;
         }
@@ -110,7 +112,7 @@ impl Control {
         let (key, bytes_max) = (upload.key.clone(), upload.bytes_max);
         let Some(mut path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
-            self.uploads.by_session.remove(&session);
+            self.files.uploads.by_session.remove(&session);
             return false;
         };
         if let Some(name) = path.last_mut() {
@@ -121,7 +123,7 @@ impl Control {
             let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
                 return control.upload_failed(now, session, "the file cannot be made");
             };
-            if let Some(upload) = control.uploads.by_session.get_mut(&session) {
+            if let Some(upload) = control.files.uploads.by_session.get_mut(&session) {
                 upload.stage = Stage::Granted;
             }
             let grant = Box::new(UploadGrant { file, bytes_max });
@@ -135,8 +137,8 @@ impl Control {
 
     /// The record of an upload could not be stored, and its session was told.
     pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
-        if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
-            self.uploads.by_session.remove(&session);
+        if self.files.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
+            self.files.uploads.by_session.remove(&session);
         }
     }
 
@@ -146,7 +148,7 @@ impl Control {
             UploadNews::Received { metadata } => self.upload_received(now, session, metadata),
             UploadNews::Failed(reason) => self.upload_failed(now, session, reason),
             UploadNews::Gone => {
-                if let Some(upload) = self.uploads.by_session.remove(&session) {
+                if let Some(upload) = self.files.uploads.by_session.remove(&session) {
                     tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "an upload was broken off");
                     self.drop_upload(now, &upload.key);
                 }
@@ -155,7 +157,7 @@ impl Control {
     }
 
     fn upload_received(&mut self, now: Now, session: SessionRef, metadata: Option<String>) {
-        let Some(upload) = self.uploads.by_session.remove(&session) else { return };
+        let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
         let key = upload.key;
         let Some(path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
@@ -198,7 +200,7 @@ impl Control {
     }
 
     fn upload_failed(&mut self, now: Now, session: SessionRef, reason: &str) {
-        let Some(upload) = self.uploads.by_session.remove(&session) else { return };
+        let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
         self.drop_upload(now, &upload.key);
         self.answer(session, not_written());

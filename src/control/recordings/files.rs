@@ -25,7 +25,7 @@ impl Control {
     }
 
     pub(in crate::control) fn vod_of(&self, key: &Key) -> Option<&Vod> {
-        if let Some(vod) = self.recordings.unsaved.get(key) {
+        if let Some(vod) = self.files.recordings.unsaved.get(key) {
             return Some(vod);
         }
         match self.records.auxiliary.pending(key)? {
@@ -45,10 +45,10 @@ impl Control {
     pub(in crate::control) fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
         match &vod {
             Some(vod) => {
-                self.recordings.unsaved.insert(key.clone(), vod.clone());
+                self.files.recordings.unsaved.insert(key.clone(), vod.clone());
                 self.try_again(now, Retry::Save(key.clone()));
             }
-            None => drop(self.recordings.unsaved.remove(&key)),
+            None => drop(self.files.recordings.unsaved.remove(&key)),
         }
         let changes = vec![(key, vod.map(Auxiliary::Vod))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
@@ -56,7 +56,7 @@ impl Control {
 
     /// Writes a record again, unless the store has it.
     pub(super) fn save_again(&mut self, now: Now, key: Key) {
-        let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
+        let Some(vod) = self.files.recordings.unsaved.remove(&key) else { return };
         let stored = self.records.auxiliary.get(&key);
         let is_stored = matches!(stored, Some(Auxiliary::Vod(stored)) if *stored == vod);
         if !is_stored && self.apps.contains_key(&key.app) {
@@ -68,7 +68,7 @@ impl Control {
     pub(super) fn file_begun(&mut self, now: Now, id: RecordingId, path: &[String]) {
         let Some((app, below)) = path.split_first() else { return };
         let next = self.vod_id(now);
-        let Some(recording) = self.recordings.by_id.get_mut(&id) else { return };
+        let Some(recording) = self.files.recordings.by_id.get_mut(&id) else { return };
         recording.files = recording.files.saturating_add(1);
         let (vod_id, start) =
             if recording.files == 1 { (recording.vod.clone(), recording.began) } else { (next, wall(now)) };
@@ -90,13 +90,13 @@ impl Control {
         };
         let app: Arc<str> = app.as_str().into();
         let record = Vod::key(&app, &vod_id);
-        self.recordings.writing.insert(path.to_vec(), Writing { recording: id, key: record.clone() });
+        self.files.recordings.writing.insert(path.to_vec(), Writing { recording: id, key: record.clone() });
         self.put_vod(now, record, Some(vod));
     }
 
     /// Nothing more comes into the file.
     pub(super) fn file_ended(&mut self, now: Now, path: &[String]) {
-        if let Some(writing) = self.recordings.writing.remove(path) {
+        if let Some(writing) = self.files.recordings.writing.remove(path) {
             self.finish_file(now, writing.key);
         }
     }
@@ -146,8 +146,8 @@ impl Control {
                 self.hook_vod_ready(now, &stream, &vod);
                 self.put_vod(now, key.clone(), Some(vod));
                 self.keep_object(now, key);
-                if self.recordings.sweep_due.is_some() {
-                    self.recordings.sweep_due = now.mono.checked_add(SETTLED);
+                if self.files.recordings.sweep_due.is_some() {
+                    self.files.recordings.sweep_due = now.mono.checked_add(SETTLED);
                 }
             }
             RecordingOutcome::Empty | RecordingOutcome::Removed => {
@@ -161,7 +161,7 @@ impl Control {
                     reason,
                     "a recording cannot be finished"
                 );
-                self.recordings.failures = self.recordings.failures.saturating_add(1);
+                self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
                 self.try_again(now, Retry::Finish(key));
             }
         }
@@ -170,7 +170,7 @@ impl Control {
     /// Removes the file of a record that is removed, wherever it is.
     pub(in crate::control) fn remove_file(&mut self, now: Now, app: &str, vod: &Vod) {
         if let Some(id) = &vod.vod_id {
-            self.recordings.unsaved.remove(&Vod::key(&app.into(), id));
+            self.files.recordings.unsaved.remove(&Vod::key(&app.into(), id));
         }
         self.drop_object(now, app, vod);
         self.remove_local(app, vod);
@@ -195,7 +195,7 @@ impl Control {
         let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
         let apps = self.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
         let apps: Vec<_> = apps.collect();
-        self.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
+        self.files.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
         for app in apps {
             for vod in self.old_recordings(now, &app) {
                 let Some(id) = &vod.vod_id else { continue };

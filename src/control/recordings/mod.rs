@@ -132,7 +132,7 @@ impl Control {
         let Some(stream) = self.stream_of(key) else { return };
         let (Some(record), Some(settings)) = (self.records.get(key), self.apps.get(&key.app)) else { return };
         let is_wanted = is_wanted(record, settings);
-        match self.recordings.of_stream(stream) {
+        match self.files.recordings.of_stream(stream) {
             None if is_wanted => drop(self.start_recording(now, key, name)),
             Some(id) if !is_wanted => self.end_recording(id),
             None | Some(_) => {}
@@ -142,11 +142,12 @@ impl Control {
     /// Begins to record a live stream, under this name if one is given.
     pub(super) fn start_recording(&mut self, now: Now, key: &StreamKey, name: Option<&str>) -> Recorded {
         let Some(stream) = self.stream_of(key) else { return Recorded::Refused };
-        if self.recordings.of_stream(stream).is_some() {
+        if self.files.recordings.of_stream(stream).is_some() {
             return Recorded::Already;
         }
         let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
-        let of_app = self.recordings.by_id.values().filter(|recording| recording.key.app == key.app).count();
+        let of_app =
+            self.files.recordings.by_id.values().filter(|recording| recording.key.app == key.app).count();
         if settings.recording.streams_max.is_some_and(|max| of_app >= max) {
             tracing::warn!(%key, "not recorded: record.max_streams are");
             return Recorded::Refused;
@@ -155,8 +156,8 @@ impl Control {
             return Recorded::Refused;
         };
         let (folder, stem) = self.recording_place(now, key, name, &settings.recording);
-        self.recordings.ordered = self.recordings.ordered.saturating_add(1);
-        let recording = RecordingId(self.recordings.ordered);
+        self.files.recordings.ordered = self.files.recordings.ordered.saturating_add(1);
+        let recording = RecordingId(self.files.recordings.ordered);
         let (vod, began) = (self.vod_id(now), wall(now));
         let files = 0;
         let entry = Recording {
@@ -169,7 +170,7 @@ impl Control {
             files,
             stopped: false,
         };
-        self.recordings.by_id.insert(recording, entry);
+        self.files.recordings.by_id.insert(recording, entry);
         let (file_ms_max, file_bytes_max) =
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
         let order =
@@ -180,17 +181,17 @@ impl Control {
 
     /// Ends the recording of a live stream.
     pub(super) fn stop_recording(&mut self, key: &StreamKey) -> Recorded {
-        let id = self.stream_of(key).and_then(|stream| self.recordings.of_stream(stream));
+        let id = self.stream_of(key).and_then(|stream| self.files.recordings.of_stream(stream));
         let Some(id) = id else { return Recorded::Refused };
         self.end_recording(id);
-        match self.recordings.by_id.get(&id) {
+        match self.files.recordings.by_id.get(&id) {
             Some(recording) => Recorded::Done { vod: recording.vod.clone(), began: recording.began },
             None => Recorded::Refused,
         }
     }
 
     fn end_recording(&mut self, id: RecordingId) {
-        let Some(recording) = self.recordings.by_id.get_mut(&id) else { return };
+        let Some(recording) = self.files.recordings.by_id.get_mut(&id) else { return };
         recording.stopped = true;
         let worker = recording.worker;
         self.post(worker, ToWorker::StopRecording(id));
@@ -206,11 +207,11 @@ impl Control {
     }
 
     fn recording_over(&mut self, now: Now, id: RecordingId, reason: &str) {
-        let Some(recording) = self.recordings.by_id.remove(&id) else { return };
+        let Some(recording) = self.files.recordings.by_id.remove(&id) else { return };
         // A sink that panicked has not told the end of its file.
         let of_it =
             |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
-        for path in self.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
+        for path in self.files.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
             self.file_ended(now, &path);
         }
         let key = recording.key;
@@ -219,30 +220,30 @@ impl Control {
             return;
         }
         tracing::warn!(%key, reason, "recording failed; it is tried again");
-        self.recordings.failures = self.recordings.failures.saturating_add(1);
+        self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
         self.hook_recording_failed(now, &key, reason);
         self.try_again(now, Retry::Start(key, recording.name));
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
         if let Some(at) = now.mono.checked_add(RETRY) {
-            self.recordings.retries.insert((at, retry));
+            self.files.recordings.retries.insert((at, retry));
         }
     }
 
     pub(super) fn fire_recordings(&mut self, now: Now) {
-        while let Some((at, retry)) = self.recordings.retries.first().cloned() {
+        while let Some((at, retry)) = self.files.recordings.retries.first().cloned() {
             if at > now.mono {
                 break;
             }
-            self.recordings.retries.pop_first();
+            self.files.recordings.retries.pop_first();
             match retry {
                 Retry::Start(key, name) => self.reconcile_recording_named(now, &key, name.as_deref()),
                 Retry::Finish(key) => self.finish_file(now, key),
                 Retry::Save(key) => self.save_again(now, key),
             }
         }
-        if self.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
+        if self.files.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
             self.remove_old_recordings(now);
         }
     }

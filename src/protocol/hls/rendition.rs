@@ -88,6 +88,21 @@ struct Growing {
     span: Option<(u64, u64)>,
 }
 
+/// How long parts are, and which are announced.
+#[derive(Debug, Default)]
+struct PartRule {
+    are_wanted: bool,
+    /// Distances of units so far, in milliseconds, until the target is known.
+    steps: Vec<i64>,
+    /// What nearly all of them do not exceed.
+    step_ms: i64,
+    /// The DTS of the last unit.
+    last_ms: Option<i64>,
+    target_ms: Option<i64>,
+    /// Names of the parts of the segments that the playlist shows them of.
+    shown: VecDeque<Vec<String>>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Rendition {
@@ -103,15 +118,7 @@ pub(super) struct Rendition {
     /// Milliseconds that decode times are put ahead, so that none is negative; the same for all renditions of a stream.
     shift_ms: i64,
     sequence: u32,
-    low_latency: bool,
-    /// Distances of units so far, in milliseconds, until the part target is known.
-    steps: Vec<i64>,
-    /// What nearly all of them do not exceed.
-    step_ms: i64,
-    last_ms: Option<i64>,
-    part_target_ms: Option<i64>,
-    /// Names of the parts of the segments that the playlist shows them of.
-    shown_parts: VecDeque<Vec<String>>,
+    parts: PartRule,
     spans: VecDeque<Span>,
     made: Vec<Made>,
     gone: Vec<String>,
@@ -132,12 +139,7 @@ impl Rendition {
             growing: Growing::default(),
             shift_ms,
             sequence: 0,
-            low_latency,
-            steps: Vec::new(),
-            step_ms: 0,
-            last_ms: None,
-            part_target_ms: None,
-            shown_parts: VecDeque::new(),
+            parts: PartRule { are_wanted: low_latency, ..PartRule::default() },
             spans: VecDeque::new(),
             made: Vec::new(),
             gone: Vec::new(),
@@ -212,7 +214,7 @@ impl Rendition {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
             // That time is missing says nothing of how far units are apart.
-            self.last_ms = None;
+            self.parts.last_ms = None;
         }
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == entry.unit.track) else { return };
         if lane.is_new() {
@@ -235,21 +237,21 @@ impl Rendition {
 
     /// Learns how far units of the leading track are apart.
     fn measure(&mut self, unit: &Unit) {
-        let step = self.last_ms.replace(unit.dts_ms).map(|last| unit.dts_ms.saturating_sub(last));
-        if self.low_latency && self.part_target_ms.is_none() && self.steps.len() < STEPS_MAX {
-            self.steps.extend(step.filter(|step| *step > 0));
+        let step = self.parts.last_ms.replace(unit.dts_ms).map(|last| unit.dts_ms.saturating_sub(last));
+        if self.parts.are_wanted && self.parts.target_ms.is_none() && self.parts.steps.len() < STEPS_MAX {
+            self.parts.steps.extend(step.filter(|step| *step > 0));
         }
     }
 
     /// Whether the part that grows would be too long with this unit, or is long enough.
     fn is_part_due(&self, unit: &Unit) -> bool {
-        let (Some(target), Some((begin, _))) = (self.part_target_ms, self.growing.part_begin) else {
+        let (Some(target), Some((begin, _))) = (self.parts.target_ms, self.growing.part_begin) else {
             return false;
         };
         let elapsed = unit.dts_ms.saturating_sub(begin);
-        let step = self.last_ms.map_or(0, |last| unit.dts_ms.saturating_sub(last));
+        let step = self.parts.last_ms.map_or(0, |last| unit.dts_ms.saturating_sub(last));
         // The next one may be a millisecond later than any so far.
-        let step = step.max(self.step_ms).saturating_add(1);
+        let step = step.max(self.parts.step_ms).saturating_add(1);
         elapsed.saturating_add(step) > target && self.growing.parts.len() < PARTS_MAX
     }
 
@@ -264,7 +266,7 @@ impl Rendition {
         };
         let bytes = slices.iter().map(Bytes::len).sum::<usize>();
         self.growing.bytes = self.growing.bytes.saturating_add(bytes);
-        if self.part_target_ms.is_none() {
+        if self.parts.target_ms.is_none() {
             self.growing.slices.extend(slices);
             return;
         }
@@ -332,24 +334,24 @@ impl Rendition {
 
     /// The first segment is whole: frames are as far apart as they are.
     fn fix_part_target(&mut self) {
-        if self.low_latency && self.part_target_ms.is_none() && !self.steps.is_empty() {
-            self.steps.sort_unstable();
-            let nearly_all = self.steps.len().saturating_mul(19) / 20;
-            let step = self.steps.get(nearly_all).copied().unwrap_or(1).min(2000);
-            self.step_ms = step;
-            self.steps = Vec::new();
+        if self.parts.are_wanted && self.parts.target_ms.is_none() && !self.parts.steps.is_empty() {
+            self.parts.steps.sort_unstable();
+            let nearly_all = self.parts.steps.len().saturating_mul(19) / 20;
+            let step = self.parts.steps.get(nearly_all).copied().unwrap_or(1).min(2000);
+            self.parts.step_ms = step;
+            self.parts.steps = Vec::new();
             // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
             let frames = self.settings.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);
-            self.part_target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
+            self.parts.target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
         }
     }
 
     /// Parts of older segments are announced no more, and go with the segments that do.
     fn forget(&mut self, parts: Vec<Part>) {
-        if self.low_latency {
-            self.shown_parts.push_back(parts.into_iter().map(|part| part.uri).collect());
-            if self.shown_parts.len() > SEGMENTS_WITH_PARTS {
+        if self.parts.are_wanted {
+            self.parts.shown.push_back(parts.into_iter().map(|part| part.uri).collect());
+            if self.parts.shown.len() > SEGMENTS_WITH_PARTS {
                 let segments = &mut self.window.playlist_mut().segments;
                 let index = segments.len().saturating_sub(SEGMENTS_WITH_PARTS.saturating_add(1));
                 if let Some(segment) = segments.get_mut(index) {
@@ -357,8 +359,8 @@ impl Rendition {
                 }
             }
             // A player may still be about to fetch those that have just been dropped.
-            if self.shown_parts.len() > SEGMENTS_WITH_PARTS.saturating_add(1) {
-                self.gone.extend(self.shown_parts.pop_front().unwrap_or_default());
+            if self.parts.shown.len() > SEGMENTS_WITH_PARTS.saturating_add(1) {
+                self.gone.extend(self.parts.shown.pop_front().unwrap_or_default());
             }
         }
         self.gone.extend(self.window.take_gone());
@@ -427,7 +429,7 @@ impl Rendition {
         let mut playlist = self.window.playlist().clone();
         playlist.independent_segments = false;
         let target = playlist.target_duration;
-        playlist.low_latency = self.part_target_ms.filter(|_| !playlist.ended).map(|part_ms| {
+        playlist.low_latency = self.parts.target_ms.filter(|_| !playlist.ended).map(|part_ms| {
             let part_target = Duration::from_millis(part_ms.unsigned_abs());
             Box::new(LowLatency {
                 part_target,
