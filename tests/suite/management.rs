@@ -329,6 +329,10 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("rtspPullTransportType", _) => json!("1"),
             ("hlsTime" | "hlsListSize", _) => json!("9"),
             ("hlsSegmentFileSuffixFormat", _) => json!("-%04d"),
+            ("hlsSegmentType", _) => json!("fmp4"),
+            ("targetLatency", _) => json!("4.5"),
+            ("s3BucketName" | "s3RegionName" | "s3Permission" | "s3StorageClass", _) => json!("a-name"),
+            ("s3CacheControl", _) => json!("no-store, private"),
             (name, Value::String(_))
                 if name.contains("URL") || name.contains("Url") || name.contains("Endpoint") =>
             {
