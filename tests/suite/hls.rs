@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::publish_play::{assert_track_within, is_broadcasting};
-use crate::support::{Program, Server, media_file, run, secs, unit_md5, unit_md5_by, wait_for};
+use crate::support::{Program, Server, media_file, run, secs, unit_md5, wait_for};
 
 const PLAYLIST: &str = "/live/streams/cam.m3u8";
 
@@ -143,9 +143,9 @@ fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
         let mut publisher = publish(&server, &file);
         let reply = server.api().get(path);
         assert_eq!(reply.status, 200, "{path}");
-        // This ffmpeg knows no `.fmp4` by itself.
-        let options: &[&str] = if path.ends_with(".mpd") { &[] } else { &["-allowed_extensions", "ALL"] };
-        let played = unit_md5_by(options, &format!("http://{}{path}", server.http), None);
+        // ffmpeg asks for manifests of DASH for ever, also behind the end.
+        let seconds = path.ends_with(".mpd").then_some(6);
+        let played = unit_md5(&format!("http://{}{path}", server.http), seconds);
         assert!(publisher.wait(secs(20)).is_some());
         let source = unit_md5(file.to_str().unwrap(), None);
         for track in 0..2 {
@@ -153,12 +153,12 @@ fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
         }
         let videos = |packets: &[crate::support::Packet]| packets.iter().filter(|p| p.0 == 0).count();
         assert!(
-            videos(&played) + 120 >= videos(&source),
+            videos(&played) + if seconds.is_some() { 200 } else { 120 } >= videos(&source),
             "{path}: {} of {}",
             videos(&played),
             videos(&source)
         );
-        assert_eq!(muxed, reply.body.contains(".fmp4"), "{}", reply.body);
+        assert_eq!(muxed, reply.body.contains("\ncam000000001.m4s\n"), "{}", reply.body);
     }
 }
 

@@ -2,7 +2,7 @@
 //! same segments for DASH.
 //!
 //! ```text
-//! together   streams/{id}.m3u8   {id}000000001.fmp4 ...                  one playlist of all tracks (hlsSegmentType=fmp4)
+//! together   streams/{id}.m3u8   {id}000000001.m4s ...                   one playlist of all tracks (hlsSegmentType=fmp4)
 //! apart      streams/ll-hls/{id}/{id}__master.m3u8                       a playlist for each track
 //!                               {id}__video.m3u8  {id}__audio.m3u8
 //!                               {id}__video000000001.m4s, its parts {id}__video000000001.0.m4s ...
@@ -192,14 +192,13 @@ impl CmafSink {
                 all.iter().map(|track| (name(track), vec![track.clone()])).collect()
             }
         };
-        let ending = if self.layout == Layout::Together { "fmp4" } else { "m4s" };
         let parts = self.layout == Layout::Apart && self.settings.low_latency;
         let mut before = std::mem::take(&mut self.renditions);
         for (base, tracks) in groups {
             let at = before.iter().position(|rendition| rendition.names.base == base);
             let mut rendition = match at {
                 Some(at) => before.remove(at),
-                None => Rendition::new(Names { base, ending }, &self.settings, parts, self.shift_ms),
+                None => Rendition::new(Names { base, ending: "m4s" }, &self.settings, parts, self.shift_ms),
             };
             rendition.set_tracks(tracks, self.chosen_epoch);
             self.renditions.push(rendition);

@@ -62,7 +62,7 @@ impl Publishing {
             Some("m3u8") => (PLAYLIST_TYPE, "no-cache", NAME),
             Some("mpd") => (MANIFEST_TYPE, "no-cache", DASH),
             Some("ts") => (TS_TYPE, "max-age=10", NAME),
-            Some("m4s" | "fmp4") => (SEGMENT_TYPE, "max-age=10", NAME),
+            Some("m4s") => (SEGMENT_TYPE, "max-age=10", NAME),
             _ => (MP4_TYPE, "max-age=10", NAME),
         };
         Event::Blob(Box::new(Blob {
