@@ -148,7 +148,7 @@ fn an_endpoint_added_while_live_starts_at_once_and_the_copy_equals_the_source() 
 fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
     let server = Server::start(&[]);
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
-    let before = server.open_files();
+    let before = server.open_sockets();
     // Live; never answers; refuses; a name that does not resolve.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = own_port("127.0.0.1");
@@ -164,7 +164,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
         assert_eq!(server.api().delete(&path).json()["success"], true, "{url}");
         assert_eq!(server.api().delete(&path).json()["success"], false, "{url}: twice");
         // A resolver that is asked for the name holds a socket of its own for as long as it likes.
-        wait_for("its socket to go", secs(120), || server.open_files() <= before);
+        wait_for("its socket to go", secs(120), || server.open_sockets() <= before);
     }
     let url = server.rtmp_url("LiveApp/copy");
     add_endpoint(&server, "s1", &url);

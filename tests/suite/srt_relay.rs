@@ -118,21 +118,21 @@ fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
     let bystander = Bystander::start(&server);
     // It takes what comes and never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let files = server.open_files();
+    let files = server.open_sockets();
     let mut ids = Vec::new();
     for n in 0..100 {
         let url = srt_url(silent.local_addr().unwrap(), &format!("streamid=a/s{n}"));
         ids.push(push(&server, "holes", &url));
     }
     let publisher = Publisher::start(server.rtmp, "live", "holes");
-    wait_for("the tries", secs(20), || server.open_files() > files + 90);
-    assert!(server.open_files() <= files + 110, "one socket each");
+    wait_for("the tries", secs(20), || server.open_sockets() > files + 90);
+    assert!(server.open_sockets() <= files + 110, "one socket each");
     wait_for("the failures", secs(30), || push_status(&server, "holes") == "failed");
     for id in ids {
         let gone = server.api().delete(&format!("{BROADCASTS}/holes/endpoint?endpointServiceId={id}")).json();
         assert_eq!(gone["success"], true);
     }
-    wait_for("the sockets to be gone", secs(10), || server.open_files() <= files + 8);
+    wait_for("the sockets to be gone", secs(10), || server.open_sockets() <= files + 8);
     publisher.stop();
     bystander.finish(&mut server);
 }

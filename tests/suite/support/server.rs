@@ -214,6 +214,13 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
+    /// Only sockets: logs and the store open files of their own when they have something to write.
+    pub fn open_sockets(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
+        let links = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).count()
+    }
+
     /// CPU time of all threads.
     pub fn cpu(&self) -> Duration {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
