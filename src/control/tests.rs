@@ -8,7 +8,7 @@ use media::Position;
 
 use super::*;
 use crate::http::{Headers, Method, Request, Version};
-use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, Work};
+use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, RecordingOutcome, RecordingWork, Work};
 use crate::mail::{Departure, Grant, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures};
 use crate::protocol::{Addresses, schema};
 use crate::store::{Faults, Memory, Store};
@@ -49,6 +49,8 @@ struct Rig {
     hashes: Vec<(JobId, PasswordWork)>,
     admin: Vec<JobId>,
     files: Vec<(JobId, Work)>,
+    /// The unfinished recordings of an earlier life; `None`: nobody looks for them.
+    leftovers: Option<Vec<Vec<String>>>,
     exited: bool,
     conns: u32,
 }
@@ -106,7 +108,11 @@ impl Rig {
         Self::start(config(server, app), Memory::new())
     }
 
-    fn start(config: ControlConfig, mut store: Memory) -> Self {
+    fn start(config: ControlConfig, store: Memory) -> Self {
+        Self::start_after(config, store, Some(Vec::new()))
+    }
+
+    fn start_after(config: ControlConfig, mut store: Memory, leftovers: Option<Vec<Vec<String>>>) -> Self {
         let began = Instant::now();
         let now = Now { mono: began, wall_ms: START_MS };
         let control = Control::new(now, config, store.load().unwrap(), &Seed::from_number(1)).unwrap();
@@ -123,6 +129,7 @@ impl Rig {
             hashes: Vec::new(),
             admin: Vec::new(),
             files: Vec::new(),
+            leftovers,
             exited: false,
             conns: 0,
         };
@@ -151,6 +158,9 @@ impl Rig {
 
     fn keep_job(&mut self, id: JobId, work: Work) {
         match work {
+            Work::Recording(RecordingWork::Find { .. }) if let Some(found) = self.leftovers.take() => {
+                self.done(id, Outcome::Recording(RecordingOutcome::Found(found)));
+            }
             Work::Resolve { host, port } => self.resolves.push(AskedName { id, host, port }),
             Work::Post(post) => self.hooks.push(Posted { id, post }),
             Work::Password(work) => self.hashes.push((id, work)),

@@ -16,6 +16,11 @@ pub enum RecordingWork {
         /// Names below the root folder, the file's last.
         path: Vec<String>,
     },
+    /// Find the unfinished recordings of these applications.
+    Find {
+        /// Their folders, the first names below the root folder.
+        apps: Vec<String>,
+    },
     /// Remove a recording, finished or not.
     Remove {
         /// Names below the root folder, the finished file's last.
@@ -41,6 +46,8 @@ pub enum RecordingOutcome {
     Empty,
     /// It is removed, or was not there.
     Removed,
+    /// Unfinished recordings: names below the root folder, the finished file's last.
+    Found(Vec<Vec<String>>),
     /// The reason of a failure. The file stays as it is.
     Failed(String),
 }

@@ -101,23 +101,6 @@ impl Control {
         }
     }
 
-    /// What an earlier life of the server has left unfinished, and the first look for old recordings.
-    pub(in crate::control) fn boot_recordings(&mut self, now: Now) {
-        let unfinished = self.records.auxiliary.all().filter_map(|(key, record)| match record {
-            Auxiliary::Vod(vod) if vod.unfinished => Some(key.clone()),
-            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
-        });
-        for key in unfinished.collect::<Vec<_>>() {
-            if self.vod_of(&key).is_some_and(|vod| vod.kind.as_deref() == Some(Vod::UPLOADED)) {
-                // Nobody was told that it is there.
-                self.drop_upload(now, &key);
-                continue;
-            }
-            self.finish_file(now, key);
-        }
-        self.remove_old_recordings(now);
-    }
-
     pub(super) fn finish_file(&mut self, now: Now, key: Key) {
         let Some(vod) = self.vod_of(&key) else { return };
         let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
@@ -137,20 +120,8 @@ impl Control {
             return self.put_vod(now, key, None);
         }
         match outcome {
-            RecordingOutcome::Finished(finished) => {
-                let Finished { bytes, duration_ms } = finished;
-                tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
-                let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
-                let vod = self.to_be_kept(&key, vod);
-                let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
-                self.hook_vod_ready(now, &stream, &vod);
-                self.put_vod(now, key.clone(), Some(vod));
-                self.keep_object(now, key);
-                if self.files.recordings.sweep_due.is_some() {
-                    self.files.recordings.sweep_due = now.mono.checked_add(SETTLED);
-                }
-            }
-            RecordingOutcome::Empty | RecordingOutcome::Removed => {
+            RecordingOutcome::Finished(finished) => self.recorded(now, key, vod, finished),
+            RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {
                 tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
                 self.put_vod(now, key, None);
             }
@@ -164,6 +135,21 @@ impl Control {
                 self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
                 self.try_again(now, Retry::Finish(key));
             }
+        }
+    }
+
+    /// A file can be played from now on.
+    pub(super) fn recorded(&mut self, now: Now, key: Key, vod: Vod, finished: Finished) {
+        let Finished { bytes, duration_ms } = finished;
+        tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
+        let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
+        let vod = self.to_be_kept(&key, vod);
+        let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
+        self.hook_vod_ready(now, &stream, &vod);
+        self.put_vod(now, key.clone(), Some(vod));
+        self.keep_object(now, key);
+        if self.files.recordings.sweep_due.is_some() {
+            self.files.recordings.sweep_due = now.mono.checked_add(SETTLED);
         }
     }
 

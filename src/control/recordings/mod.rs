@@ -5,11 +5,13 @@
 //! 2. A file that begins is a record of the store at once, which nobody sees: whatever happens to the server, the file is
 //!    found again.
 //! 3. A file that nothing more is written to is finished by a job. Then its record is seen, and `vodReady` is told.
-//! 4. What a crash has left unfinished is finished at the next start.
+//! 4. What a crash has left unfinished is finished at the next start: files of records, and those whose record was not on the
+//!    disk yet. No recording begins before those are found, or else it could be one of them.
 //! 5. A recording that fails is tried again while the stream is live; a file that cannot be finished, too. So is a record that
 //!    the store did not take: a full disk is full for both.
 
 mod files;
+mod leftovers;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +78,8 @@ pub(super) struct Recordings {
     /// Records that the store was not seen to have.
     unsaved: BTreeMap<store::Key, Vod>,
     ordered: u64,
+    /// Mail for workers that waits until the files of an earlier life of the server are found.
+    held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
     /// When old ones are looked for.
     sweep_due: Option<Instant>,
@@ -175,7 +179,7 @@ impl Control {
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
         let order =
             RecordingOrder { recording, kind: KIND, stream, folder, stem, file_ms_max, file_bytes_max };
-        self.post(worker, ToWorker::StartRecording(Box::new(order)));
+        self.post_recording(worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
     }
 
@@ -194,7 +198,7 @@ impl Control {
         let Some(recording) = self.files.recordings.by_id.get_mut(&id) else { return };
         recording.stopped = true;
         let worker = recording.worker;
-        self.post(worker, ToWorker::StopRecording(id));
+        self.post_recording(worker, ToWorker::StopRecording(id));
     }
 
     /// News of a sink.

@@ -8,6 +8,8 @@ use crate::types::{Civil, Now, StreamKey};
 const STREAMS: &str = "streams";
 /// The longest name, in characters.
 const NAME_CHARS_MAX: usize = 120;
+/// Bytes of the time in a name.
+const DATE_BYTES: usize = 23;
 /// Folders below it, at most.
 const FOLDERS_MAX: usize = 8;
 
@@ -38,6 +40,23 @@ fn folders(template: &str, main: &str, stream: &str) -> Vec<String> {
     let names = template.split('/').map(|name| name.replace("%m", main).replace("%s", stream));
     let names = names.filter(|name| !name.is_empty() && name != "." && name != "..");
     names.map(|name| clean(&name)).take(FOLDERS_MAX).collect()
+}
+
+/// The stream that a file was recorded from, by its name: `{id}.mp4`, `{id}_1.mp4`, `{id}-2026-11-22_17-40-05.123_1.mp4`.
+pub(super) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> bool) -> String {
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let unnumbered = stem.rsplit_once('_').filter(|(_, number)| is_number(number)).map(|(stem, _)| stem);
+    let undated = |stem: &str| -> Option<String> {
+        let (id, date) = stem.split_at_checked(stem.len().checked_sub(DATE_BYTES.saturating_add(1))?)?;
+        let shape = date.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
+        shape.eq(*b"-0000-00-00_00-00-00.000").then(|| id.to_owned())
+    };
+    if let Some(id) = undated(stem).or_else(|| unnumbered.and_then(undated)) {
+        return id;
+    }
+    // `cam_1` may be a stream, or the second file of `cam`.
+    unnumbered.filter(|id| is_broadcast(id) && !is_broadcast(stem)).unwrap_or(stem).to_owned()
 }
 
 impl Control {
@@ -96,6 +115,24 @@ mod tests {
             assert_eq!(stem_of(given), stem, "{given}");
         }
         assert_eq!(stem_of(&"x".repeat(300)).len(), NAME_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_file_tells_its_stream() {
+        let is_broadcast = |id: &str| matches!(id, "cam" | "cam_2");
+        for (name, stream) in [
+            ("cam.mp4", "cam"),
+            ("cam_1.mp4", "cam"),
+            ("cam_2.mp4", "cam_2"),
+            ("other_1.mp4", "other_1"),
+            ("cam_2-2026-11-22_17-40-05.123.mp4", "cam_2"),
+            ("other-2026-11-22_17-40-05.123_14.mp4", "other"),
+            ("-2026-11-22_17-40-05.123", "-2026-11-22_17-40-05"),
+            ("é2026-11-22_17-40-05.123.mp4", "é2026-11-22_17-40-05.123"),
+            ("", ""),
+        ] {
+            assert_eq!(stream_of(name, is_broadcast), stream, "{name}");
+        }
     }
 
     #[test]

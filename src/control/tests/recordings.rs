@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
-use crate::jobs::{Finished, RecordingOutcome, RecordingWork};
+use crate::jobs::Finished;
 use crate::mail::{RecordingNews, RecordingOrder};
 use crate::types::RecordingId;
 
@@ -401,6 +401,42 @@ fn what_a_crash_has_left_is_finished_at_the_next_start() {
     let mut third = Rig::start(config(&[], &[ALWAYS]), again.store);
     assert!(third.finishing().is_empty(), "once");
     assert_eq!(third.vod_names(), ["done.mp4", "s.mp4"]);
+}
+
+#[test]
+fn a_file_without_a_record_is_finished_at_the_next_start_and_before_anything_is_recorded() {
+    let mut rig = Rig::with(&[], &[ALWAYS, HOOK]);
+    rig.recorded("done", 5);
+    let mut again = Rig::start_after(config(&[], &[ALWAYS, HOOK]), rig.store, None);
+    let (find, Work::Recording(RecordingWork::Find { apps })) = again.files.remove(0) else { panic!() };
+    assert!(apps.contains(&"live".to_owned()));
+    again.publish("s", 0);
+    assert!(again.is_quiet(), "its file could be taken for a left one");
+    let found = ["live/streams/done.mp4", "live/streams/a/lost_1.mp4"].map(path).to_vec();
+    again.done(find, Outcome::Recording(RecordingOutcome::Found(found)));
+    assert_eq!(again.recording().stem, "s");
+    assert_eq!(again.finish(finished(3)), "live/streams/a/lost_1.mp4", "not one that has a record");
+    let is_it =
+        |vod: &serde_json::Value| vod["filePath"] == "streams/a/lost_1.mp4" && vod["streamId"] == "lost_1";
+    assert!(again.vods().iter().any(is_it), "{:?}", again.vods());
+    assert_eq!(again.told_of("vodReady").len(), 1);
+    assert_eq!(again.stored_vods().len(), 2);
+}
+
+#[test]
+fn a_left_file_that_cannot_be_finished_or_found_keeps_nothing_waiting() {
+    let found = vec![path("live/streams/bad.mp4"), path("live/streams/empty.mp4")];
+    let mut rig = Rig::start_after(config(&[], &[ALWAYS]), Memory::new(), Some(found));
+    let [(bad, _), (empty, _)] = &rig.finishing()[..] else { panic!() };
+    rig.done(*bad, Outcome::Recording(RecordingOutcome::Failed("damaged".into())));
+    rig.done(*empty, Outcome::Recording(RecordingOutcome::Empty));
+    rig.run_for(secs(120));
+    assert!(rig.finishing().is_empty() && rig.vods().is_empty() && rig.stored_vods().is_empty());
+    let mut rig = Rig::start_after(config(&[], &[ALWAYS]), Memory::new(), None);
+    let (find, _) = rig.files.remove(0);
+    rig.publish("s", 0);
+    rig.done(find, Outcome::Recording(RecordingOutcome::Failed("no such folder".into())));
+    assert_eq!(rig.recording().stem, "s");
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! 4. The file gets its name.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -28,6 +28,14 @@ use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 const COPY: &str = ".tmp_copy";
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
+/// The folder of an application that recordings are in.
+const STREAMS: &str = "streams";
+/// Files and folders that are looked at for unfinished recordings.
+const ENTRIES_MAX: usize = 1_000_000;
+/// Unfinished recordings that are found.
+const FOUND_MAX: usize = 2_000;
+/// Folders above them.
+const DEPTH_MAX: usize = 16;
 /// Boxes of a plain file that are looked at for its index.
 const BOXES_MAX: usize = 64;
 
@@ -40,9 +48,38 @@ pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
             })
         }
         RecordingWork::Adopt { path } => adopt(root, path).map(RecordingOutcome::Finished),
+        RecordingWork::Find { apps } => Ok(RecordingOutcome::Found(find(root, apps))),
         RecordingWork::Remove { path } => remove(root, path).map(|()| RecordingOutcome::Removed),
     };
     done.unwrap_or_else(|error| RecordingOutcome::Failed(error.to_string()))
+}
+
+/// Unfinished recordings in the folders of applications, and below. What cannot be read is passed over; no link is followed.
+fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
+    let mut folders: Vec<Vec<String>> =
+        apps.iter().map(|app| vec![app.clone(), STREAMS.to_owned()]).collect();
+    let (mut found, mut entries) = (Vec::new(), 0_usize);
+    while let Some(names) = folders.pop() {
+        let folder = names.iter().fold(root.to_path_buf(), |folder, name| folder.join(name));
+        if !fs::symlink_metadata(&folder).is_ok_and(|folder| folder.is_dir()) {
+            continue;
+        }
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            entries = entries.saturating_add(1);
+            if entries > ENTRIES_MAX || found.len() >= FOUND_MAX {
+                tracing::warn!(found = found.len(), "too many files: unfinished recordings may be left");
+                return found;
+            }
+            let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+            let path = |name: &str| names.iter().cloned().chain([name.to_owned()]).collect();
+            if kind.is_dir() && names.len() < DEPTH_MAX {
+                folders.push(path(&name));
+            } else if let Some(name) = name.strip_suffix(UNFINISHED).filter(|_| kind.is_file()) {
+                found.push(path(name));
+            }
+        }
+    }
+    found
 }
 
 /// Makes room in a file: [`sys::insert_range`].
@@ -471,6 +508,25 @@ mod tests {
         }
         found.dedup();
         assert_eq!(found, [0, whole / 3, whole / 3 * 2]);
+    }
+
+    #[test]
+    fn unfinished_recordings_are_found_wherever_they_are() {
+        let folder = Folder::new(&recorded(1));
+        let streams = folder.0.join("live/streams");
+        fs::create_dir_all(streams.join("a/b")).unwrap();
+        fs::write(streams.join("a/b/c.mp4.tmp_extension"), "").unwrap();
+        fs::write(streams.join("whole.mp4"), "").unwrap();
+        fs::write(folder.0.join("live/x.mp4.tmp_extension"), "").unwrap();
+        std::os::unix::fs::symlink("a.mp4.tmp_extension", streams.join("link.mp4.tmp_extension")).unwrap();
+        std::os::unix::fs::symlink("a", streams.join("folder")).unwrap();
+        fs::create_dir_all(folder.0.join("other")).unwrap();
+        std::os::unix::fs::symlink(&streams, folder.0.join("other/streams")).unwrap();
+        let apps = ["live", "other", "none"].map(str::to_owned).to_vec();
+        let RecordingOutcome::Found(found) = run(&folder.0, &RecordingWork::Find { apps }) else { panic!() };
+        let mut found: Vec<_> = found.iter().map(|path| path.join("/")).collect();
+        found.sort();
+        assert_eq!(found, ["live/streams/a.mp4", "live/streams/a/b/c.mp4"]);
     }
 
     #[test]
