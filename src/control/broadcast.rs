@@ -374,7 +374,11 @@ impl Broadcast {
     #[must_use]
     pub fn hls_overrides(&self) -> Vec<(&'static str, String)> {
         let Some(own) = &self.hls_parameters else { return Vec::new() };
-        let values = [("hlsTime", &own.hls_time), ("hlsListSize", &own.hls_list_size)];
+        let values = [
+            ("hlsTime", &own.hls_time),
+            ("hlsListSize", &own.hls_list_size),
+            ("hlsPlayListType", &own.hls_play_list_type),
+        ];
         values.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
     }
 

@@ -10,6 +10,7 @@
 //! The store is not a class: its thread is the one writer of one file and gathers commits ([`crate::store`]).
 
 mod admin;
+mod archive;
 mod compute;
 mod files;
 mod object;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use admin::{AdminOutcome, AdminWork};
+pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
@@ -96,6 +98,8 @@ pub enum Work {
     },
     /// Finish or remove a recording.
     Recording(RecordingWork),
+    /// Put or remove files of an archive of HLS.
+    Archive(ArchiveWork),
     /// Upload a file to object storage, or remove it there.
     Object(ObjectWork),
     /// A computation that is too long for a worker's turn.
@@ -118,7 +122,7 @@ impl Work {
             Self::Password(_) => Class::Password,
             Self::Admin(_) => Class::Admin,
             Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
-            Self::FileAppend { .. } | Self::FileSync { .. } => Class::FileWrite,
+            Self::FileAppend { .. } | Self::FileSync { .. } | Self::Archive(_) => Class::FileWrite,
             Self::Recording(_) => Class::Recording,
             Self::Object(_) => Class::Object,
             Self::Compute(_) => Class::Compute,
@@ -130,6 +134,7 @@ impl Work {
     pub fn bytes(&self) -> usize {
         match self {
             Self::FileAppend { data, .. } => data.iter().map(Bytes::len).fold(0, usize::saturating_add),
+            Self::Archive(ArchiveWork::Put { data, .. }) => data.len(),
             Self::Post(post) => post.body.len(),
             Self::Resolve { .. }
             | Self::Password(_)
@@ -138,6 +143,7 @@ impl Work {
             | Self::FileRead { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
+            | Self::Archive(ArchiveWork::Remove { .. })
             | Self::Object(_)
             | Self::Compute(_) => 0,
         }
@@ -165,6 +171,8 @@ pub enum Outcome {
     Synced(Result<(), AppendError>),
     /// [`Work::Recording`].
     Recording(RecordingOutcome),
+    /// [`Work::Archive`].
+    Archived(Result<(), AppendError>),
     /// [`Work::Object`].
     Object(ObjectOutcome),
     /// [`Work::Compute`].
@@ -232,6 +240,7 @@ impl Outcome {
             | Self::Appended(_)
             | Self::Synced(_)
             | Self::Recording(_)
+            | Self::Archived(_)
             | Self::Object(_)
             | Self::Computed(_) => "the answer to something else",
         }

@@ -38,6 +38,8 @@ pub struct SinkKind {
     /// The stream for which a request for this blob begins the sink: what is below the application's `streams`. `None`: it
     /// makes no such blob, or another request begins it.
     pub stream_of: fn(&str) -> Option<&str>,
+    /// Whether it begins with the stream: what it makes is wanted before anybody asks.
+    pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
     /// The blob that announces this one, and how far that is when this one is there. `None`: it is announced when it is there.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
     /// The protocol that viewers of this blob are counted under, before it is there.
@@ -68,6 +70,15 @@ static SINKS: &[&SinkKind] = &[
 #[must_use]
 pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     SINKS.iter().filter(|kind| (kind.is_enabled)(app)).find_map(|kind| Some((*kind, (kind.stream_of)(blob)?)))
+}
+
+/// The kinds of sinks that begin with a stream.
+pub fn begun_with_stream(
+    app: &AppSettings,
+    details: &StreamDetails,
+) -> impl Iterator<Item = &'static SinkKind> {
+    let enabled = SINKS.iter().copied().filter(|kind| (kind.is_enabled)(app));
+    enabled.filter(|kind| (kind.begins_with_stream)(app, details))
 }
 
 /// The blob that announces this one before it is there, and how far that is when it is.

@@ -164,6 +164,17 @@ impl Worker {
         }
     }
 
+    /// A stream is published here: so do the sinks that do not wait to be asked for.
+    pub(super) fn begin_sinks_with(&mut self, stream: StreamId) {
+        let Some(live) = self.live.streams.get(&stream).filter(|live| live.source == self.id) else { return };
+        let details = self.live.details.get(&stream).cloned().unwrap_or_default();
+        let kinds: Vec<_> =
+            sinks::begun_with_stream(&live.settings, &details).map(|kind| kind.name).collect();
+        for kind in kinds {
+            self.start_sink(kind, stream);
+        }
+    }
+
     fn answer_waiting(&mut self, id: ConnId) {
         self.reply(id, Reply::Blob);
         self.touch(id);

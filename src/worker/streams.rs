@@ -139,6 +139,7 @@ impl Worker {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
         let key = new.key.clone();
         self.live.directory.insert(key.clone(), id);
+        let is_new = !self.live.streams.contains_key(&id);
         let stream = self.live.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
         let moves = stream.source != source;
@@ -169,6 +170,9 @@ impl Worker {
         self.arm_report();
         self.serve_waiting(&key);
         self.begin_awaited_sinks(&key, id);
+        if is_new {
+            self.begin_sinks_with(id);
+        }
         for conn in self.live.awaited.remove(&key).unwrap_or_default() {
             self.reply(conn, Reply::StreamBegun(&key));
             self.touch(conn);

@@ -125,7 +125,7 @@ pub(super) fn lead(
 }
 
 /// The path was checked already by who asks; here is where it counts.
-fn checked(name: &str) -> io::Result<CString> {
+pub(super) fn checked(name: &str) -> io::Result<CString> {
     if name.is_empty() || name == "." || name == ".." || name.contains('/') {
         return Err(nowhere());
     }
@@ -140,7 +140,7 @@ pub(super) fn open_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> 
     sys::open_beside(folder.as_fd(), name, libc::O_PATH | libc::O_DIRECTORY)
 }
 
-fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+pub(super) fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     match open_folder(folder, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
@@ -168,7 +168,7 @@ fn blame(error: &io::Error) -> FileError {
     FileError::Failed
 }
 
-fn blame_append(error: &io::Error) -> AppendError {
+pub(super) fn blame_append(error: &io::Error) -> AppendError {
     match error.raw_os_error() {
         Some(libc::EISDIR) => AppendError::Path,
         Some(libc::EEXIST) => AppendError::Exists,

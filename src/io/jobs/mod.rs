@@ -7,6 +7,7 @@
 //! 3. The thread does the work ([`Runner`]), delivers the answer, and reports itself idle.
 
 mod admin;
+mod archives;
 mod files;
 mod names;
 mod objects;

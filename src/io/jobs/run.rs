@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ureq::Agent;
 
-use super::{admin, files, names, objects, passwords, posts, recordings};
+use super::{admin, archives, files, names, objects, passwords, posts, recordings};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
@@ -63,6 +63,7 @@ impl Runner {
             Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.paths.root, to, &data)),
             Work::FileSync { file } => Outcome::Synced(file.sync()),
             Work::Recording(work) => Outcome::Recording(recordings::run(&self.paths.root, &work)),
+            Work::Archive(work) => Outcome::Archived(archives::run(&self.paths.root, &work)),
             Work::Object(work) => Outcome::Object(objects::run(self.agent(), &self.paths.root, &work)),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }

@@ -47,6 +47,7 @@ pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of,
+    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).kept.is_some(),
     part_of: |_| None,
     viewers: |_| NAME,
     tailor,
@@ -61,6 +62,7 @@ pub(in crate::protocol) static APART: SinkKind = SinkKind {
         settings.enabled && settings.low_latency || settings.dash
     },
     stream_of: apart_stream,
+    begins_with_stream: |_, _| false,
     part_of,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     tailor,
@@ -157,12 +159,16 @@ impl CmafSink {
             Layout::Together => order.details.folder.clone(),
             Layout::Apart => format!("{FOLDER}/{id}/"),
         };
+        let publishing = match layout {
+            Layout::Together => Publishing::archived(now, order, &format!("{folder}{id}{ENDING}")),
+            Layout::Apart => Publishing::new(now, order),
+        };
         Self {
             layout,
             id,
             folder,
-            settings: HlsSettings::of_stream(order),
-            publishing: Publishing::new(now, order),
+            settings: HlsSettings::of_stream(&order.settings, &order.details),
+            publishing,
             renditions: Vec::new(),
             boundary_ms: None,
             chosen_epoch: 0,
@@ -271,7 +277,7 @@ impl CmafSink {
             let event = self.publishing.playlist(&format!("{name}{DELTA}"), delta.to_string(), progress);
             self.events.push_back(event);
         }
-        let event = self.publishing.playlist(&name, playlist.to_string(), progress);
+        let event = self.publishing.media_playlist(&name, &playlist, progress);
         self.events.push_back(event);
         true
     }
@@ -350,10 +356,15 @@ impl CmafSink {
         }
     }
 
-    fn finish(&mut self, now: Now) {
+    fn finish(&mut self, now: Now, reason: &str) {
+        if self.closing.is_some() {
+            return;
+        }
+        self.closing = Some(reason.to_owned());
         self.renditions.iter_mut().for_each(Rendition::finish);
         self.publish(now);
         self.publish_manifest(now, true);
+        self.publishing.finish(now);
     }
 }
 
@@ -397,31 +408,37 @@ impl Session for CmafSink {
 
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         if let Reply::SubscriptionEnded { .. } = reply {
-            self.finish(ctx.now);
-            self.close(ctx, "the stream ended");
+            self.finish(ctx.now, "the stream ended");
+        } else if let Reply::Job(done) = reply {
+            self.publishing.job_done(ctx.now, done);
         }
     }
 
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
-        // It waits for nothing.
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.publishing.handle_timeout(ctx.now);
     }
 
-    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
-        self.closing.get_or_insert_with(|| reason.to_owned());
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.finish(ctx.now, reason);
+        self.publishing.hurry(ctx.now);
     }
 
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
             let selection = Selection { video, data: Pick::None, ..Selection::DEFAULT };
             let format = Format::new(&FORMAT, 0).select(selection);
             return Some(Event::Attach { subscription: Handle::ONLY, format });
         }
-        self.events.pop_front().or_else(|| self.closing.take().map(Event::Closed))
+        if let Some(event) = self.events.pop_front().or_else(|| self.publishing.job(ctx.now)) {
+            return Some(event);
+        }
+        let is_done = self.publishing.is_settled();
+        self.closing.take_if(|_| is_done).map(Event::Closed)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.publishing.poll_timeout()
     }
 
     fn about(&self) -> About {

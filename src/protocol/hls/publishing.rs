@@ -1,10 +1,14 @@
 //! What a sink gives to requests: blobs, with what players and caches have to know of them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
+use hls::playlist::MediaPlaylist;
 
+use super::archive::Archive;
 use super::{DASH, NAME};
+use crate::jobs::{Job, JobDone, JobId};
 use crate::mail::{Blob, Progress};
 use crate::protocol::Event;
 use crate::protocol::sinks::SinkOrder;
@@ -28,21 +32,46 @@ pub(super) struct Publishing {
     version: u64,
     /// Names that go with the next blob.
     gone: Vec<String>,
+    /// The same on the disk.
+    archive: Option<Archive>,
 }
 
 impl Publishing {
+    /// With an archive where the settings want one: of the playlist with this name.
+    pub(super) fn archived(now: Now, order: &SinkOrder, playlist: &str) -> Self {
+        Self { archive: Archive::wanted(order, playlist), ..Self::new(now, order) }
+    }
+
     pub(super) fn new(now: Now, order: &SinkOrder) -> Self {
         Self {
             stream: order.stream,
             app: Arc::clone(&order.key.app),
             version: now.wall_ms << 16,
             gone: Vec::new(),
+            archive: None,
         }
     }
 
     /// These names are needed no more; the next blob takes them along.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
-        self.gone.extend(names);
+        match &mut self.archive {
+            Some(archive) => self.gone.extend(archive.release(names)),
+            None => self.gone.extend(names),
+        }
+    }
+
+    /// A media playlist: with an archive for live viewers, that of all segments.
+    pub(super) fn media_playlist(
+        &mut self,
+        name: &str,
+        playlist: &MediaPlaylist,
+        progress: Progress,
+    ) -> Event {
+        let of_all = self.archive.as_mut().and_then(|archive| {
+            archive.note(playlist);
+            archive.text()
+        });
+        self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress)
     }
 
     pub(super) fn playlist(&mut self, name: &str, text: String, progress: Progress) -> Event {
@@ -51,6 +80,9 @@ impl Publishing {
 
     /// Something that does not grow.
     pub(super) fn resource(&mut self, name: &str, bytes: Bytes) -> Event {
+        if let Some(archive) = &mut self.archive {
+            archive.add(name, bytes.clone());
+        }
         self.blob(name, bytes, Progress::ENDED)
     }
 
@@ -77,5 +109,41 @@ impl Publishing {
             forgets: std::mem::take(&mut self.gone),
             bytes,
         }))
+    }
+
+    // ---- the archive
+
+    /// The stream is over: nothing more comes.
+    pub(super) fn finish(&mut self, now: Now) {
+        self.archive.iter_mut().for_each(|archive| archive.finish(now.mono));
+    }
+
+    /// The session is to end soon.
+    pub(super) fn hurry(&mut self, now: Now) {
+        self.archive.iter_mut().for_each(|archive| archive.hurry(now.mono));
+    }
+
+    pub(super) fn job(&mut self, now: Now) -> Option<Event> {
+        let work = self.archive.as_mut()?.next_job(now.mono)?;
+        Some(Event::Job(Job { id: JobId(0), work }))
+    }
+
+    pub(super) fn job_done(&mut self, now: Now, done: JobDone) {
+        if let Some(archive) = &mut self.archive {
+            archive.job_done(now.mono, done.outcome);
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        self.archive.iter_mut().for_each(|archive| archive.handle_timeout(now.mono));
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.archive.as_ref()?.poll_timeout()
+    }
+
+    /// Whether the session may end.
+    pub(super) fn is_settled(&self) -> bool {
+        self.archive.as_ref().is_none_or(Archive::is_settled)
     }
 }

@@ -1,6 +1,7 @@
 //! Cuts what a stream is packaged as, MPEG-TS, into segments ([`Window`] says where), and keeps their playlist.
 
 use bytes::{Bytes, BytesMut};
+use hls::playlist::MediaPlaylist;
 
 use super::settings::{HlsSettings, Suffix};
 use super::window::{Unit, Window};
@@ -58,8 +59,8 @@ impl Segmenter {
     }
 
     /// The playlist; `None` while it would name too little.
-    pub(super) fn playlist(&self) -> Option<String> {
-        self.window.is_enough().then(|| self.window.playlist().to_string())
+    pub(super) fn playlist(&self) -> Option<&MediaPlaylist> {
+        self.window.is_enough().then(|| self.window.playlist())
     }
 
     /// How far the playlist has come.
@@ -138,7 +139,7 @@ mod tests {
             let Some(cut) = cut else { return };
             assert!(cut.bytes.len() <= SEGMENT_BYTES_MAX + 1_000_000);
             self.segments.push((cut.uri, cut.bytes.to_vec()));
-            let Some(text) = self.segmenter.playlist() else { return };
+            let Some(text) = self.segmenter.playlist().map(MediaPlaylist::to_string) else { return };
             let Playlist::Media(read) = Playlist::read(text.as_bytes()).unwrap() else { panic!("{text}") };
             self.check(&read, &text);
             self.last = read;

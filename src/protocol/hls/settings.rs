@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
+use hls::playlist::Kind;
+
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
-use crate::protocol::sinks::SinkOrder;
+use crate::mail::StreamDetails;
 
 const APP: &[Key] = &[
     key("hlsMuxingEnabled", "true", "HLS"),
     key("hlsTime", "2", "Segment duration in seconds"),
     key("hlsListSize", "15", "Segments in the playlist"),
     key("hlsSegmentFileSuffixFormat", "%09d", "Suffix of segment files"),
+    key(
+        "hlsPlayListType",
+        "",
+        "Segments on the disk: event (playlist of all of them), vod (at the end), or empty",
+    ),
+    key("deleteHLSFilesOnEnded", "true", "Delete HLS files at the end"),
     key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
     key("hlsEnableLowLatency", "false", "Low latency HLS"),
     key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
@@ -32,6 +40,10 @@ pub(super) struct HlsSettings {
     pub(super) list_size: usize,
     /// `hlsSegmentFileSuffixFormat`.
     pub(super) suffix: Suffix,
+    /// `hlsPlayListType`: segments are kept on the disk.
+    pub(super) kept: Option<Kind>,
+    /// `deleteHLSFilesOnEnded`: until the stream is over.
+    pub(super) deleted_at_end: bool,
     /// `hlsSegmentType`: segments are fragmented MP4.
     pub(super) fragmented: bool,
     /// `hlsEnableLowLatency`.
@@ -49,6 +61,8 @@ static DEFAULTS: HlsSettings = HlsSettings {
     segment_ms: 2000,
     list_size: 15,
     suffix: Suffix { before: String::new(), digits: 9, after: String::new() },
+    kept: None,
+    deleted_at_end: true,
     fragmented: false,
     low_latency: false,
     part_ms: 300,
@@ -62,9 +76,9 @@ impl HlsSettings {
     }
 
     /// The settings of one stream: its record may have some of its own. Those that cannot be used are as if they were not there.
-    pub(super) fn of_stream(order: &SinkOrder) -> Self {
-        let mut settings = Self::of(&order.settings).clone();
-        for (key, value) in &order.details.overrides {
+    pub(super) fn of_stream(app: &AppSettings, details: &StreamDetails) -> Self {
+        let mut settings = Self::of(app).clone();
+        for (key, value) in &details.overrides {
             match *key {
                 "hlsTime" => {
                     let seconds = value.trim().parse().ok().filter(|seconds| (1..=60).contains(seconds));
@@ -74,6 +88,7 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.list_size = size.unwrap_or(settings.list_size);
                 }
+                "hlsPlayListType" => settings.kept = kind(value).unwrap_or(settings.kept),
                 _ => {}
             }
         }
@@ -97,6 +112,9 @@ impl HlsSettings {
             suffix: Suffix::read(values.text(suffix)).ok_or_else(|| {
                 values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
             })?,
+            kept: kind(values.text("hlsPlayListType"))
+                .ok_or_else(|| values.bad("hlsPlayListType", "must be event, vod or empty"))?,
+            deleted_at_end: values.boolean("deleteHLSFilesOnEnded")?,
             fragmented,
             low_latency: values.boolean("hlsEnableLowLatency")?,
             part_ms: values.number("hls.part_ms", 100i64, 2000)?,
@@ -105,6 +123,16 @@ impl HlsSettings {
                 .and_then(|ms| u64::try_from(ms).ok())
                 .ok_or_else(|| values.bad("dashTargetLatency", "must be seconds, from 0.1 to 120"))?,
         })
+    }
+}
+
+/// What `hlsPlayListType` says.
+fn kind(text: &str) -> Option<Option<Kind>> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "" => Some(None),
+        "event" => Some(Some(Kind::Event)),
+        "vod" => Some(Some(Kind::Vod)),
+        _ => None,
     }
 }
 
@@ -170,6 +198,7 @@ mod tests {
             ("hlsListSize", "2"),
             ("hlsSegmentFileSuffixFormat", "seg"),
             ("hlsSegmentType", "avi"),
+            ("hlsPlayListType", "live"),
             ("dashTargetLatency", "-1"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();

@@ -30,6 +30,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of,
+    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).kept.is_some(),
     part_of: |_| None,
     viewers: |_| NAME,
     tailor,
@@ -83,15 +84,26 @@ struct HlsSink {
 impl HlsSink {
     fn new(now: Now, order: &SinkOrder) -> Self {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
+        let playlist = format!("{folder}{id}{ENDING}");
         Self {
-            playlist: format!("{folder}{id}{ENDING}"),
-            segmenter: Segmenter::new(id, &HlsSettings::of_stream(order)),
+            publishing: Publishing::archived(now, order, &playlist),
+            playlist,
+            segmenter: Segmenter::new(id, &HlsSettings::of_stream(&order.settings, &order.details)),
             folder,
-            publishing: Publishing::new(now, order),
             attached: false,
             events: VecDeque::new(),
             closing: None,
         }
+    }
+
+    fn finish(&mut self, now: Now, reason: &str) {
+        if self.closing.is_some() {
+            return;
+        }
+        self.closing = Some(reason.to_owned());
+        let cut = self.segmenter.finish();
+        self.publish_cut(cut);
+        self.publishing.finish(now);
     }
 
     /// The segment first: the playlist never names what is not there.
@@ -100,9 +112,9 @@ impl HlsSink {
             let segment = self.publishing.resource(&format!("{}{uri}", self.folder), bytes);
             self.events.push_back(segment);
         }
-        if let Some(text) = self.segmenter.playlist() {
+        if let Some(playlist) = self.segmenter.playlist() {
             let progress = self.segmenter.progress();
-            let playlist = self.publishing.playlist(&self.playlist, text, progress);
+            let playlist = self.publishing.media_playlist(&self.playlist, playlist, progress);
             self.events.push_back(playlist);
         }
         // Players that have just read the playlist before are still about to fetch its first segment.
@@ -143,29 +155,34 @@ impl Session for HlsSink {
 
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         if let Reply::SubscriptionEnded { .. } = reply {
-            let cut = self.segmenter.finish();
-            self.publish_cut(cut);
-            self.close(ctx, "the stream ended");
+            self.finish(ctx.now, "the stream ended");
+        } else if let Reply::Job(done) = reply {
+            self.publishing.job_done(ctx.now, done);
         }
     }
 
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
-        // It waits for nothing.
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.publishing.handle_timeout(ctx.now);
     }
 
-    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
-        self.closing.get_or_insert_with(|| reason.to_owned());
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.finish(ctx.now, reason);
+        self.publishing.hurry(ctx.now);
     }
 
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             return Some(Event::Attach { subscription: Handle::ONLY, format: Format::new(&FORMAT, 0) });
         }
-        self.events.pop_front().or_else(|| self.closing.take().map(Event::Closed))
+        if let Some(event) = self.events.pop_front().or_else(|| self.publishing.job(ctx.now)) {
+            return Some(event);
+        }
+        let is_done = self.publishing.is_settled();
+        self.closing.take_if(|_| is_done).map(Event::Closed)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.publishing.poll_timeout()
     }
 
     fn about(&self) -> About {

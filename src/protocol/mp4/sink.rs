@@ -35,6 +35,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| true,
     stream_of: |_| None,
+    begins_with_stream: |_, _| false,
     part_of: |_| None,
     viewers: |_| NAME,
     tailor: |_, _, _| None,

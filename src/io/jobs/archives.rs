@@ -1,0 +1,159 @@
+//! Archives of HLS: their files are put in place whole, and removed by what their playlist names.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use hls::Playlist;
+use hls::limits::PLAYLIST_BYTES_MAX;
+use hls::playlist::Segment;
+
+use super::files::{blame_append, checked, lead, open_folder, open_or_make_folder, sync_folder};
+use crate::io::sys;
+use crate::jobs::{AppendError, ArchiveWork};
+
+/// What a file is named until all of it is there: hidden names are not served.
+const UNFINISHED: (&str, &str) = (".", ".tmp_archive");
+
+pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
+    let done = match work {
+        ArchiveWork::Put { path, data } => put(root, path, data),
+        ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
+    };
+    done.map_err(|error| blame_append(&error))
+}
+
+fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
+    let (folder, name) = lead(root, path, open_or_make_folder)?;
+    let (before, behind) = UNFINISHED;
+    let unfinished = CString::new([before.as_bytes(), name.as_bytes(), behind.as_bytes()].concat())?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NONBLOCK;
+    let written = sys::open_beside(folder.as_fd(), &unfinished, flags).and_then(|file| {
+        let mut file = File::from(file);
+        file.write_all(data)?;
+        file.sync_all()?;
+        sys::replace_beside(folder.as_fd(), &unfinished, &name)
+    });
+    if let Err(error) = written {
+        let _ = sys::remove_beside(folder.as_fd(), &unfinished);
+        return Err(error);
+    }
+    sync_folder(&folder)
+}
+
+fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()> {
+    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let (folder, name) = match lead(root, path, open_folder) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        found => found?,
+    };
+    let file = match sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        file => File::from(file?),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    file.take((PLAYLIST_BYTES_MAX as u64).saturating_add(1)).read_to_end(&mut text)?;
+    // What is no playlist was not written here.
+    let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { return Ok(()) };
+    let begun = playlist.segments.first().and_then(|segment| segment.program_date_time);
+    if begun_ms.is_some() && begun_ms != begun {
+        return Ok(());
+    }
+    // The playlist first: it never names what is not there.
+    sys::remove_beside(folder.as_fd(), &name)?;
+    sync_folder(&folder)?;
+    remove_named(&folder, &playlist.segments)
+}
+
+/// Removes what a playlist names beside it.
+fn remove_named(folder: &OwnedFd, segments: &[Segment]) -> io::Result<()> {
+    let maps = segments.iter().filter_map(|segment| segment.map.as_ref()).map(|map| map.uri.as_str());
+    let names: BTreeSet<&str> = segments.iter().map(|segment| segment.uri.as_str()).chain(maps).collect();
+    let is_ours = |name: &&&str| matches!(name.rsplit_once('.'), Some((stem, "ts" | "m4s" | "mp4")) if !stem.is_empty() && !stem.starts_with('.'));
+    for name in names.iter().filter(is_ours) {
+        let Ok(name) = checked(name) else { continue };
+        match sys::remove_beside(folder.as_fd(), &name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use bytes::Bytes;
+
+    use crate::tests::TempFolder;
+
+    use super::*;
+
+    fn path(name: &str) -> Vec<String> {
+        ["live", "streams", name].map(str::to_owned).to_vec()
+    }
+
+    fn put(root: &Path, name: &str, data: &str) -> Result<(), AppendError> {
+        run(root, &ArchiveWork::Put { path: path(name), data: Bytes::from(data.to_owned()) })
+    }
+
+    fn remove(root: &Path, begun_ms: Option<i64>) -> Result<(), AppendError> {
+        run(root, &ArchiveWork::Remove { path: path("s.m3u8"), begun_ms })
+    }
+
+    fn names(root: &Path) -> Vec<String> {
+        let entries = fs::read_dir(root.join("live/streams")).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    const PLAYLIST: &str = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MAP:URI=\"s_init.mp4\"\n\
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-25T03:00:00.000+00:00\n#EXTINF:2,\ns1.m4s\n#EXTINF:2,\n../live/streams/up.ts\n\
+        #EXTINF:2,\nnotes.txt\n#EXTINF:2,\ns2.m4s\n";
+
+    #[test]
+    fn a_file_is_put_whole_in_the_place_of_what_was_there() {
+        let root = TempFolder::new();
+        put(&root, "s1.ts", "old and long").unwrap();
+        put(&root, "s1.ts", "new").unwrap();
+        assert_eq!(fs::read(root.join("live/streams/s1.ts")).unwrap(), b"new");
+        // Torn by a crash before; and a link is no file of ours.
+        fs::write(root.join("live/streams/.s1.ts.tmp_archive"), "torn and longer than what comes").unwrap();
+        put(&root, "s1.ts", "more").unwrap();
+        assert_eq!(
+            (fs::read(root.join("live/streams/s1.ts")).unwrap(), names(&root)),
+            (b"more".to_vec(), vec!["s1.ts".to_owned()])
+        );
+        std::os::unix::fs::symlink("/etc/passwd", root.join("live/streams/.s2.ts.tmp_archive")).unwrap();
+        assert!(put(&root, "s2.ts", "x").is_err());
+        fs::create_dir(root.join("live/streams/s3.ts")).unwrap();
+        assert!(put(&root, "s3.ts", "x").is_err(), "a folder stays one");
+        assert_eq!(names(&root), ["s1.ts", "s3.ts"]);
+    }
+
+    #[test]
+    fn what_a_playlist_names_goes_with_it_and_nothing_else_does() {
+        let root = TempFolder::new();
+        assert_eq!(remove(&root, None), Ok(()), "there is none");
+        for name in ["s1.m4s", "s2.m4s", "s_init.mp4", "up.ts", "notes.txt", "other.m4s"] {
+            put(&root, name, name).unwrap();
+        }
+        put(&root, "s.m3u8", PLAYLIST).unwrap();
+        assert_eq!(remove(&root, Some(1)), Ok(()));
+        assert_eq!(names(&root).len(), 7, "it is another one");
+        assert_eq!(remove(&root, Some(1_795_575_600_000)), Ok(()));
+        assert_eq!(names(&root), ["notes.txt", "other.m4s", "up.ts"]);
+        put(&root, "s.m3u8", "no playlist").unwrap();
+        assert_eq!(remove(&root, None), Ok(()));
+        assert!(names(&root).contains(&"s.m3u8".to_owned()), "it was not written here");
+    }
+}

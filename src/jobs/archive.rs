@@ -1,0 +1,22 @@
+//! Archives of HLS: files that are put in their place whole, and that go together.
+
+use bytes::Bytes;
+
+/// Work on the files of an archive. Paths are names below the root folder, the file's last; no link is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArchiveWork {
+    /// Put a file in its place. Whoever opens it finds what it was before or all of this, also after a crash or a power cut.
+    Put {
+        /// The file. Folders above it are made.
+        path: Vec<String>,
+        /// All of its content.
+        data: Bytes,
+    },
+    /// Remove a media playlist, and the files in its folder that it names.
+    Remove {
+        /// The playlist; it may not be there.
+        path: Vec<String>,
+        /// Only that one whose first segment has this time (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time). `None`: any.
+        begun_ms: Option<i64>,
+    },
+}

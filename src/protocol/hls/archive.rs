@@ -1,0 +1,358 @@
+//! A stream's HLS on the disk (`hlsPlayListType`): every segment in a file of its own, and a playlist of all of them.
+//!
+//! 1. When a segment is whole it is put in its place by a job, and then the playlist that names it: the playlist never names
+//!    what is not there, and neither of them is ever half there.
+//! 2. What cannot be written, or waits too long behind a slow disk, is a gap of the playlist (`EXT-X-GAP`, RFC 8216bis §4.4.4.7); the
+//!    next segment is tried again. Live viewers are served from memory all the while.
+//! 3. With `event` live viewers get the playlist of all segments, too: they go back to the begin. What memory no longer has is a
+//!    file then.
+//! 4. When the stream is over, the playlist says so. The files stay until the stream is published again, or go when the last
+//!    viewers have had time to end (`deleteHLSFilesOnEnded`).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hls::limits::{PLAYLIST_BYTES_MAX, SEGMENTS_MAX};
+use hls::playlist::{Kind, MediaPlaylist, Segment};
+
+use super::settings::HlsSettings;
+use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
+use crate::protocol::sinks::SinkOrder;
+
+/// Bytes of segments that wait for the disk.
+const HELD_BYTES_MAX: usize = 32 << 20;
+/// Pause before a job is submitted again that there was no room for.
+const RETRY: Duration = Duration::from_millis(200);
+/// Room that a playlist leaves below what our own reader takes, for its last segments.
+const SPARE_BYTES: usize = 64 << 10;
+/// `EXT-X-GAP` wants this version (RFC 8216bis §8).
+const GAP_VERSION: u32 = 8;
+/// The folder of an application that files are played from.
+const STREAMS: &str = "streams";
+
+/// The job under way.
+#[derive(Debug, PartialEq, Eq)]
+enum Doing {
+    /// The files of the stream's last archive are removed.
+    Clear,
+    /// A file is put.
+    File(String, Bytes),
+    /// The playlist is put.
+    List,
+    /// The files are removed.
+    Remove,
+}
+
+/// The end of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The stream goes on.
+    No,
+    /// Nothing more comes; files are removed at this time, if ever.
+    At(Option<Instant>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Archive {
+    kind: Kind,
+    /// How long the files stay when the stream is over; `None`: they are kept.
+    lingers: Option<Duration>,
+    /// The application's folder and the names below it that lead to the playlist.
+    folder: Vec<String>,
+    /// The playlist's own name.
+    name: String,
+    /// All segments so far. Those that are gaps are marked when memory has them no longer.
+    all: MediaPlaylist,
+    /// Files that wait to be put, and their bytes.
+    waiting: VecDeque<(String, Bytes)>,
+    held_bytes: usize,
+    /// Names of files that are not there yet, and of those that could not be written.
+    pending: BTreeSet<String>,
+    lost: BTreeSet<String>,
+    /// Names that memory could forget, were they there.
+    kept: Vec<String>,
+    cleared: bool,
+    /// The playlist on the disk is an old one.
+    list_due: bool,
+    /// No more segments fit.
+    full: bool,
+    /// The last file could not be written.
+    failing: bool,
+    doing: Option<Doing>,
+    retry_at: Option<Instant>,
+    end: End,
+}
+
+impl Archive {
+    /// What the settings of a stream want. `playlist` is its name below the application's `streams`.
+    pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Option<Self> {
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let kind = settings.kept?;
+        let mut folder = vec![order.key.app.to_string(), STREAMS.to_owned()];
+        folder.extend(playlist.split('/').map(str::to_owned));
+        let name = folder.pop()?;
+        let list_size = u32::try_from(settings.list_size).unwrap_or(u32::MAX);
+        let segment = Duration::from_millis(settings.segment_ms.unsigned_abs());
+        Some(Self {
+            kind,
+            lingers: settings.deleted_at_end.then(|| segment.saturating_mul(list_size)),
+            folder,
+            name,
+            all: MediaPlaylist::default(),
+            waiting: VecDeque::new(),
+            held_bytes: 0,
+            pending: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            kept: Vec::new(),
+            cleared: false,
+            list_due: false,
+            full: false,
+            failing: false,
+            doing: None,
+            retry_at: None,
+            end: End::No,
+        })
+    }
+
+    // ---- inputs
+
+    /// A segment or an initialization section, by its name below the application's `streams`.
+    pub(super) fn add(&mut self, path: &str, bytes: Bytes) {
+        if self.full {
+            return;
+        }
+        let name = own_name(path).to_owned();
+        if self.held_bytes.saturating_add(bytes.len()) > HELD_BYTES_MAX {
+            self.lose(name, "the disk is too slow");
+            return;
+        }
+        self.held_bytes = self.held_bytes.saturating_add(bytes.len());
+        self.pending.insert(name.clone());
+        self.waiting.push_back((name, bytes));
+    }
+
+    /// The playlist of what memory has. Its new segments are taken over.
+    pub(super) fn note(&mut self, live: &MediaPlaylist) {
+        self.mark_gaps(live);
+        if self.full {
+            return;
+        }
+        let next = if self.all.segments.is_empty() {
+            self.all = MediaPlaylist {
+                kind: Some(Kind::Event),
+                segments: Vec::new(),
+                low_latency: None,
+                ..live.clone()
+            };
+            live.media_sequence
+        } else {
+            self.all.media_sequence.saturating_add(self.all.segments.len() as u64)
+        };
+        let known = usize::try_from(next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
+        self.all.segments.extend(live.segments.iter().skip(known).cloned());
+        self.all.ended = live.ended;
+        self.list_due |= self.pending.is_empty();
+    }
+
+    /// Segments that could not be written are gaps once memory has them no longer.
+    fn mark_gaps(&mut self, live: &MediaPlaylist) {
+        let gone = live.media_sequence.saturating_sub(self.all.media_sequence);
+        let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len());
+        if self.lost.is_empty() {
+            return;
+        }
+        for segment in self.all.segments.iter_mut().take(gone).filter(|segment| !segment.gap) {
+            if is_lost(&self.lost, segment) {
+                segment.gap = true;
+                self.all.version = self.all.version.max(GAP_VERSION);
+            }
+        }
+    }
+
+    /// Of the names that memory could forget, those that it may.
+    pub(super) fn release(&mut self, names: impl IntoIterator<Item = String>) -> Vec<String> {
+        self.kept.extend(names);
+        let pending = &self.pending;
+        self.kept.extract_if(.., |name| !pending.contains(own_name(name))).collect()
+    }
+
+    /// The stream is over.
+    pub(super) fn finish(&mut self, now: Instant) {
+        if self.end == End::No {
+            let remove_at = self.lingers.and_then(|lingers| now.checked_add(lingers));
+            self.end = End::At(remove_at);
+        }
+    }
+
+    /// The server goes down, or the session is to end: what is to be removed is removed now.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.finish(now);
+        if let End::At(Some(at)) = &mut self.end {
+            *at = now.min(*at);
+        }
+    }
+
+    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
+        let Some(doing) = self.doing.take() else { return };
+        match (doing, outcome) {
+            (doing, Outcome::Busy) => {
+                match doing {
+                    Doing::File(name, bytes) => self.waiting.push_front((name, bytes)),
+                    Doing::List => self.list_due = true,
+                    Doing::Clear => self.cleared = false,
+                    Doing::Remove => self.end = End::At(Some(now)),
+                }
+                self.retry_at = now.checked_add(RETRY);
+            }
+            (Doing::File(name, bytes), outcome) => {
+                self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
+                self.pending.remove(&name);
+                match failure(outcome) {
+                    Some(reason) => self.lose(name, reason),
+                    None => self.failing = false,
+                }
+                self.list_due = true;
+            }
+            (Doing::Clear | Doing::List | Doing::Remove, outcome) => {
+                if let Some(reason) = failure(outcome) {
+                    self.warn(reason);
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, name: String, reason: &'static str) {
+        self.lost.insert(name);
+        self.warn(reason);
+    }
+
+    fn warn(&mut self, reason: &'static str) {
+        if !std::mem::replace(&mut self.failing, true) {
+            let playlist = format!("{}/{}", self.folder.join("/"), self.name);
+            tracing::warn!(playlist, reason, "segments cannot be written to the disk");
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.retry_at.take_if(|at| *at <= now);
+    }
+
+    // ---- outputs
+
+    /// The playlist for live viewers, when it is another one than that of memory.
+    pub(super) fn text(&mut self) -> Option<String> {
+        if self.kind != Kind::Event || self.full {
+            return None;
+        }
+        let text = self.all.to_string();
+        let is_full = text.len() > PLAYLIST_BYTES_MAX.saturating_sub(SPARE_BYTES)
+            || self.all.segments.len() >= SEGMENTS_MAX;
+        if is_full && !self.all.ended {
+            self.close();
+            return None;
+        }
+        Some(text)
+    }
+
+    /// No more segments fit.
+    fn close(&mut self) {
+        let playlist = format!("{}/{}", self.folder.join("/"), self.name);
+        tracing::warn!(
+            playlist,
+            segments = self.all.segments.len(),
+            "the playlist is full: it is complete now"
+        );
+        self.full = true;
+        self.list_due = true;
+        self.all.ended = true;
+    }
+
+    /// The next job, when none is under way.
+    pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
+        if self.doing.is_some() || self.retry_at.is_some() {
+            return None;
+        }
+        let (doing, work) = if !std::mem::replace(&mut self.cleared, true) {
+            (Doing::Clear, ArchiveWork::Remove { path: self.path(&self.name), begun_ms: None })
+        } else if let Some(data) = self.list() {
+            (Doing::List, ArchiveWork::Put { path: self.path(&self.name), data })
+        } else if let Some((name, bytes)) = self.waiting.pop_front() {
+            let work = ArchiveWork::Put { path: self.path(&name), data: bytes.clone() };
+            (Doing::File(name, bytes), work)
+        } else if let End::At(at @ Some(_)) = &mut self.end
+            && at.take_if(|at| *at <= now).is_some()
+        {
+            // Another archive of the stream may have begun.
+            let begun_ms = self.all.segments.first().and_then(|segment| segment.program_date_time);
+            (Doing::Remove, ArchiveWork::Remove { path: self.path(&self.name), begun_ms })
+        } else {
+            return None;
+        };
+        self.doing = Some(doing);
+        Some(Work::Archive(work))
+    }
+
+    fn path(&self, name: &str) -> Vec<String> {
+        self.folder.iter().cloned().chain([name.to_owned()]).collect()
+    }
+
+    /// The playlist of what is on the disk, when that has changed.
+    fn list(&mut self) -> Option<Bytes> {
+        if !std::mem::take(&mut self.list_due) {
+            return None;
+        }
+        let pending = &self.pending;
+        let is_there = |segment: &&Segment| {
+            let map = segment.map.as_ref().map(|map| map.uri.as_str());
+            !pending.contains(&segment.uri) && !map.is_some_and(|map| pending.contains(map))
+        };
+        let there: Vec<Segment> = self.all.segments.iter().take_while(is_there).cloned().collect();
+        let is_all = there.len() == self.all.segments.len();
+        let mut list = MediaPlaylist { segments: there, ..self.all.clone() };
+        for segment in list.segments.iter_mut().filter(|segment| is_lost(&self.lost, segment)) {
+            segment.gap = true;
+            list.version = list.version.max(GAP_VERSION);
+        }
+        list.ended = self.all.ended && is_all;
+        list.kind = Some(if list.ended { self.kind } else { Kind::Event });
+        (!list.segments.is_empty()).then(|| list.to_string().into())
+    }
+
+    /// Whether nothing is left to be done.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_over = matches!(self.end, End::At(None));
+        is_over && self.doing.is_none() && self.waiting.is_empty() && !self.list_due
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let remove_at = match self.end {
+            End::At(at) if self.doing.is_none() && self.waiting.is_empty() => at,
+            End::At(_) | End::No => None,
+        };
+        [self.retry_at, remove_at].into_iter().flatten().min()
+    }
+}
+
+/// The name of a file without its folders.
+fn own_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// Whether a segment, or what it cannot be played without, is not on the disk.
+fn is_lost(lost: &BTreeSet<String>, segment: &Segment) -> bool {
+    lost.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| lost.contains(&map.uri))
+}
+
+/// Why a job has failed.
+fn failure(outcome: Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Archived(Ok(())) => None,
+        Outcome::Archived(Err(AppendError::Full)) => Some("the disk is full"),
+        Outcome::Archived(Err(AppendError::Path | AppendError::Exists)) => {
+            Some("the path leads to something that is no file")
+        }
+        _ => Some("the file cannot be written"),
+    }
+}

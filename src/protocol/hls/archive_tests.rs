@@ -1,0 +1,353 @@
+//! An archive beside a disk that fails, is slow or full, and viewers who fetch what the playlists name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crypto::Seed;
+use hls::Playlist;
+use hls::playlist::Map;
+
+use super::archive::Archive;
+use super::*;
+use crate::config::AppSettings;
+use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
+use crate::mail::StreamDetails;
+use crate::protocol::schema;
+use crate::protocol::sinks::SinkOrder;
+use crate::types::StreamId;
+use ::hls::playlist::{Kind, MediaPlaylist, Segment};
+use std::time::Duration;
+
+const BEGUN_MS: i64 = 1_700_000_000_000;
+const LIST_SIZE: usize = 3;
+
+/// An archive, its disk, and what memory has of the stream.
+struct Rig {
+    archive: Archive,
+    now: Instant,
+    disk: BTreeMap<String, Bytes>,
+    memory: BTreeMap<String, Bytes>,
+    live: MediaPlaylist,
+    /// What live viewers get.
+    shown: MediaPlaylist,
+    job: Option<ArchiveWork>,
+    fragmented: bool,
+    /// Digits of a segment's name.
+    digits: usize,
+}
+
+fn archive(settings: &[(&str, &str)]) -> Option<Archive> {
+    let app = AppSettings::of(schema(), "live", settings).unwrap();
+    let order = SinkOrder {
+        stream: StreamId::default(),
+        key: StreamKey::new("live", "cam"),
+        settings: Arc::new(app),
+        details: StreamDetails::default(),
+        recording: None,
+    };
+    Archive::wanted(&order, "a/cam.m3u8")
+}
+
+fn read(text: &[u8]) -> MediaPlaylist {
+    match Playlist::read(text).unwrap() {
+        Playlist::Media(playlist) => playlist,
+        Playlist::Multivariant(_) => panic!("{text:?}"),
+    }
+}
+
+fn path(name: &str) -> Vec<String> {
+    ["live", "streams", "a", name].map(str::to_owned).to_vec()
+}
+
+impl Rig {
+    fn new(kind: &str, more: &[(&str, &str)], fragmented: bool) -> Self {
+        let settings = [&[("hlsPlayListType", kind), ("hlsListSize", "3")], more].concat();
+        let version = if fragmented { 6 } else { 3 };
+        let target_duration = Duration::from_secs(2);
+        let live = MediaPlaylist { version, target_duration, media_sequence: 1, ..MediaPlaylist::default() };
+        Self {
+            archive: archive(&settings).unwrap(),
+            now: Instant::now(),
+            disk: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            live,
+            shown: MediaPlaylist::default(),
+            job: None,
+            fragmented,
+            digits: 9,
+        }
+    }
+
+    fn publish(&mut self, name: &str, bytes: Bytes) {
+        self.memory.insert(format!("a/{name}"), bytes.clone());
+        self.archive.add(&format!("a/{name}"), bytes);
+    }
+
+    /// A segment is cut.
+    fn segment(&mut self, number: u64, bytes: usize) {
+        let map = self
+            .fragmented
+            .then(|| Arc::new(Map { uri: "cam_init.mp4".into(), byte_range: None, key: None }));
+        if self.fragmented && number == 1 {
+            self.publish("cam_init.mp4", Bytes::from_static(b"init"));
+        }
+        let uri = format!("cam{number:0digits$}.ts", digits = self.digits);
+        self.publish(&uri, Bytes::from(vec![7; bytes]));
+        self.live.segments.push(Segment {
+            uri,
+            duration: Duration::from_secs(2),
+            program_date_time: Some(BEGUN_MS + i64::try_from(number).unwrap() * 2000),
+            map,
+            ..Segment::default()
+        });
+        let mut gone = Vec::new();
+        while self.live.segments.len() > LIST_SIZE {
+            gone.push(format!("a/{}", self.live.segments.remove(0).uri));
+            self.live.media_sequence += 1;
+        }
+        for name in self.archive.release(gone) {
+            self.memory.remove(&name);
+        }
+        self.show();
+    }
+
+    fn show(&mut self) {
+        self.archive.note(&self.live);
+        let text = self.archive.text().unwrap_or_else(|| self.live.to_string());
+        self.shown = read(text.as_bytes());
+        self.check();
+    }
+
+    fn end(&mut self) {
+        self.live.ended = true;
+        self.show();
+        self.archive.finish(self.now);
+    }
+
+    /// Hands out the next job, when none is under way.
+    fn hand_out(&mut self) -> bool {
+        if self.job.is_none() {
+            self.job = self.archive.next_job(self.now).map(|work| match work {
+                Work::Archive(work) => work,
+                other => panic!("{other:?}"),
+            });
+        }
+        self.job.is_some()
+    }
+
+    fn done(&mut self, outcome: Outcome) {
+        let work = self.job.take().unwrap();
+        if matches!(outcome, Outcome::Archived(Ok(()))) {
+            match work {
+                ArchiveWork::Put { path: at, data } => {
+                    assert_eq!(at, path(at.last().unwrap()));
+                    self.disk.insert(at.last().unwrap().clone(), data);
+                }
+                ArchiveWork::Remove { path: at, begun_ms } => self.remove(&at, begun_ms),
+            }
+        }
+        self.archive.job_done(self.now, outcome);
+        self.check();
+    }
+
+    fn remove(&mut self, at: &[String], begun_ms: Option<i64>) {
+        assert_eq!(at, path("cam.m3u8"));
+        let Some(list) = self.list() else { return };
+        if begun_ms.is_none() || begun_ms == list.segments[0].program_date_time {
+            self.disk.clear();
+        }
+    }
+
+    /// Does what there is to do; all of it goes well.
+    fn settle(&mut self) {
+        while self.hand_out() {
+            self.done(Outcome::Archived(Ok(())));
+        }
+    }
+
+    /// The playlist on the disk.
+    fn list(&self) -> Option<MediaPlaylist> {
+        self.disk.get("cam.m3u8").map(|text| read(text))
+    }
+
+    /// Nothing that a playlist names is missing.
+    fn check(&self) {
+        let names = |segment: &Segment| {
+            let map = segment.map.as_ref().map(|map| map.uri.clone());
+            [Some(segment.uri.clone()), map].into_iter().flatten().collect::<Vec<_>>()
+        };
+        for segment in self.list().iter().flat_map(|list| &list.segments).filter(|segment| !segment.gap) {
+            for name in names(segment) {
+                assert!(self.disk.contains_key(&name), "{name} is not on the disk");
+            }
+        }
+        for segment in self.shown.segments.iter().filter(|segment| !segment.gap) {
+            for name in names(segment) {
+                let is_there =
+                    self.disk.contains_key(&name) || self.memory.contains_key(&format!("a/{name}"));
+                assert!(is_there, "{name} cannot be fetched");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_event_names_everything_on_the_disk_and_to_viewers() {
+    for fragmented in [false, true] {
+        let mut rig = Rig::new("event", &[("deleteHLSFilesOnEnded", "false")], fragmented);
+        rig.disk.insert("cam.m3u8".into(), Bytes::from_static(b"#EXTM3U\n#EXTINF:2,\nold.ts\n"));
+        rig.disk.insert("old.ts".into(), Bytes::new());
+        for number in 1..=20 {
+            rig.segment(number, 1000);
+            rig.settle();
+        }
+        assert!(!rig.disk.contains_key("old.ts"), "what was there before is gone");
+        for list in [rig.list().unwrap(), rig.shown.clone()] {
+            assert_eq!((list.segments.len(), list.kind, list.ended), (20, Some(Kind::Event), false));
+            assert_eq!((list.media_sequence, list.segments.iter().any(|segment| segment.gap)), (1, false));
+        }
+        assert!(rig.memory.len() <= LIST_SIZE + 1, "{:?}", rig.memory.keys());
+        assert!(!rig.archive.is_settled());
+        rig.end();
+        rig.settle();
+        assert!(rig.archive.is_settled() && rig.list().unwrap().ended && rig.shown.ended);
+        assert_eq!((rig.archive.poll_timeout(), rig.disk.len()), (None, 21 + usize::from(fragmented)));
+    }
+}
+
+#[test]
+fn a_vod_is_one_at_the_end_and_live_viewers_have_the_newest_segments() {
+    let mut rig = Rig::new("vod", &[("deleteHLSFilesOnEnded", "false")], false);
+    for number in 1..=10 {
+        rig.segment(number, 1000);
+        rig.settle();
+        assert_eq!(rig.list().unwrap().kind, Some(Kind::Event), "a crash leaves what can be played");
+        assert!(rig.shown.segments.len() <= LIST_SIZE && rig.shown.kind.is_none());
+    }
+    rig.end();
+    rig.settle();
+    let list = rig.list().unwrap();
+    assert_eq!((list.segments.len(), list.kind, list.ended), (10, Some(Kind::Vod), true));
+}
+
+#[test]
+fn t_09_whatever_the_disk_does_no_playlist_names_what_is_missing() {
+    for seed in 0..300 {
+        let mut random = Seed::from_number(seed).random();
+        let kind = if random.below(2) == 0 { "event" } else { "vod" };
+        let mut rig = Rig::new(kind, &[("deleteHLSFilesOnEnded", "false")], random.below(2) == 0);
+        let (segments, mut lost, mut bad) = (30, false, 0);
+        for number in 1..=segments {
+            rig.segment(number, usize::try_from(random.below(4 << 20)).unwrap());
+            for _ in 0..random.below(5) {
+                if !rig.hand_out() {
+                    rig.now += Duration::from_millis(250);
+                    rig.archive.handle_timeout(rig.now);
+                    continue;
+                }
+                // Faults come in runs.
+                bad = if bad > 0 {
+                    bad - 1
+                } else if random.below(20) == 0 {
+                    1 + random.below(8)
+                } else {
+                    0
+                };
+                lost |= bad > 0;
+                let outcome = match (bad, random.below(4)) {
+                    (0, _) => Outcome::Archived(Ok(())),
+                    (_, 0) => Outcome::Busy,
+                    (_, 1) => Outcome::Failed,
+                    (_, 2) => Outcome::Archived(Err(AppendError::Full)),
+                    (_, _) => Outcome::Archived(Err(AppendError::Failed)),
+                };
+                rig.done(outcome);
+            }
+        }
+        rig.end();
+        for _ in 0..200 {
+            rig.now += Duration::from_millis(250);
+            rig.archive.handle_timeout(rig.now);
+            rig.settle();
+        }
+        let list = rig.list().unwrap();
+        assert!(rig.archive.is_settled() && list.ended, "{seed}");
+        assert_eq!(list.segments.len(), usize::try_from(segments).unwrap(), "{seed}: gaps count");
+        let gaps = list.segments.iter().filter(|segment| segment.gap).count();
+        assert!(lost || gaps == 0 || rig.disk.len() < 31, "{seed}: {gaps} gaps");
+        assert_eq!(list.version >= 8, gaps > 0, "{seed}");
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_costs_no_more_than_the_cap() {
+    let mut rig = Rig::new("event", &[], false);
+    assert!(rig.hand_out());
+    for number in 1..=100 {
+        rig.segment(number, 1 << 20);
+    }
+    let held: usize = rig.memory.values().map(Bytes::len).sum();
+    assert!(held <= (32 << 20) + LIST_SIZE * (1 << 20), "{held}");
+    assert_eq!(rig.shown.segments.iter().filter(|segment| segment.gap).count(), 100 - 32 - LIST_SIZE);
+}
+
+#[test]
+fn files_go_when_the_last_viewers_have_had_their_time() {
+    let mut rig = Rig::new("event", &[], false);
+    (1..=5).for_each(|number| rig.segment(number, 10));
+    rig.settle();
+    rig.end();
+    rig.settle();
+    let at = rig.archive.poll_timeout().unwrap();
+    assert_eq!(at - rig.now, Duration::from_secs(6), "hlsTime times hlsListSize");
+    rig.now = at - Duration::from_millis(1);
+    assert!(!rig.hand_out() && !rig.archive.is_settled());
+    rig.now = at;
+    assert!(rig.hand_out());
+    rig.done(Outcome::Busy);
+    assert!(!rig.archive.is_settled() && !rig.hand_out());
+    rig.now += Duration::from_secs(1);
+    rig.archive.handle_timeout(rig.now);
+    rig.settle();
+    assert!(rig.archive.is_settled() && rig.disk.is_empty());
+    // At once, when the server goes down; and never those of the stream that has come after it.
+    let mut rig = Rig::new("event", &[], false);
+    (1..=5).for_each(|number| rig.segment(number, 10));
+    rig.end();
+    rig.settle();
+    rig.archive.hurry(rig.now);
+    let newer = "#EXTM3U\n#EXT-X-PROGRAM-DATE-TIME:2026-11-25T03:00:00.000+00:00\n#EXTINF:2,\ncam0001.ts\n";
+    rig.disk.insert("cam.m3u8".into(), Bytes::from_static(newer.as_bytes()));
+    rig.disk.insert("cam0001.ts".into(), Bytes::new());
+    rig.settle();
+    assert!(rig.archive.is_settled() && rig.disk.contains_key("cam0001.ts"));
+}
+
+#[test]
+fn a_playlist_is_full_at_its_bound_and_live_viewers_go_on() {
+    let mut rig = Rig::new("event", &[], false);
+    rig.digits = 2000;
+    rig.settle();
+    let mut number = 0;
+    while rig.shown.kind == Some(Kind::Event) || number == 0 {
+        number += 1;
+        rig.segment(number, 1);
+        if number % 64 == 0 {
+            rig.settle();
+        }
+        assert!(number < 1000);
+    }
+    rig.settle();
+    let list = rig.list().unwrap();
+    assert!(list.ended && list.segments.len() > 400, "{}", list.segments.len());
+    rig.segment(number + 1, 1);
+    rig.settle();
+    assert_eq!(rig.shown.segments.len(), LIST_SIZE);
+    assert!(!rig.hand_out());
+}
+
+#[test]
+fn without_the_setting_there_is_none() {
+    assert!(archive(&[]).is_none());
+    assert!(archive(&[("hlsPlayListType", "EVENT")]).is_some());
+}
