@@ -216,6 +216,14 @@ impl Outcome {
         }
     }
 
+    /// The outcome of work on an archive.
+    ///
+    /// # Errors
+    /// Why nothing was done, or not all of it.
+    pub fn archived(self) -> Result<(), AppendError> {
+        if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
+    }
+
     /// The outcome of work on an object.
     #[must_use]
     pub fn object(self) -> ObjectOutcome {

@@ -244,3 +244,85 @@ fn a_broadcast_has_its_own_list_its_folder_and_its_limit() {
         "{window}"
     );
 }
+
+/// What a playlist names and does not say to be a gap.
+fn named(playlist: &str) -> Vec<&str> {
+    let mut gap = false;
+    let mut names = Vec::new();
+    for line in playlist.lines() {
+        if line == "#EXT-X-GAP" {
+            gap = true;
+        } else if !line.starts_with('#') {
+            names.extend(Some(line).filter(|_| !std::mem::take(&mut gap)));
+        }
+    }
+    names
+}
+
+/// Fetches everything that the playlist names; how much that is.
+pub fn fetch_all(server: &Server, path: &str) -> usize {
+    let text = server.api().get(path).body;
+    let folder = &path[..=path.rfind('/').unwrap()];
+    let names = named(&text);
+    for name in &names {
+        assert_eq!(server.api().get(&format!("{folder}{name}")).status, 200, "{name} of {text}");
+    }
+    names.len()
+}
+
+#[test]
+fn what_is_to_be_kept_is_on_the_disk_to_the_last_frame() {
+    for (kind, segments, listed) in
+        [("event", "mpegts", "EVENT"), ("vod", "mpegts", "VOD"), ("event", "fmp4", "EVENT")]
+    {
+        let file = media_file(false, 12);
+        let kind = format!("app.hlsPlayListType={kind}");
+        let segments = format!("app.hlsSegmentType={segments}");
+        let server =
+            Server::start(&[&kind, &segments, "app.deleteHLSFilesOnEnded=false", "app.hlsListSize=3"]);
+        // Nobody asks for it while it is live.
+        let mut publisher = publish(&server, &file);
+        assert!(publisher.wait(secs(40)).is_some());
+        let list = server.home().join("home/webapps/live/streams/cam.m3u8");
+        let text = || std::fs::read_to_string(&list).unwrap_or_default();
+        wait_for("the end", secs(20), || text().ends_with("#EXT-X-ENDLIST\n"));
+        assert!(text().contains(&format!("#EXT-X-PLAYLIST-TYPE:{listed}\n")), "{}", text());
+        let source = unit_md5(file.to_str().unwrap(), None);
+        let kept = unit_md5(list.to_str().unwrap(), None);
+        for track in 0..2 {
+            assert_track_within(1, (track, &source), (track, &kept));
+        }
+        let videos = |packets: &[crate::support::Packet]| packets.iter().filter(|p| p.0 == 0).count();
+        assert_eq!(videos(&kept), videos(&source), "{kind} {segments}");
+        // The blobs of a stream stay for its last viewers: with `vod` the newest segments.
+        assert!(fetch_all(&server, PLAYLIST) >= if listed == "VOD" { 3 } else { 5 });
+    }
+}
+
+#[test]
+fn what_is_kept_survives_a_kill_and_goes_when_it_is_to_go() {
+    let file = media_file(false, 12);
+    let settings =
+        ["app.hlsPlayListType=event", "app.hlsTime=1", "app.hlsListSize=3", "app.publisherGraceMs=0"];
+    let mut server = Server::start(&settings);
+    let publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    let streams = server.home().join("home/webapps/live/streams");
+    let text = || std::fs::read_to_string(streams.join("cam.m3u8")).unwrap_or_default();
+    wait_for("segments", secs(30), || text().matches("#EXTINF:").count() >= 5);
+    server.kill();
+    drop(publisher);
+    let before = named(&text()).len();
+    // An earlier life's is served as it is.
+    let mut again = Server::start_in(&server.home().join("home"), &settings);
+    assert!(fetch_all(&again, PLAYLIST) == before && before >= 5);
+    let publisher = Program::ffmpeg_publish(&file, &again.rtmp_url("live/cam"));
+    wait_for("a new one", secs(30), || (1..5).contains(&text().matches("#EXTINF:").count()));
+    assert!(fetch_all(&again, PLAYLIST) >= 1);
+    drop(publisher);
+    wait_for("nothing to be left", secs(30), || std::fs::read_dir(&streams).unwrap().count() == 0);
+    // The end of the server is the end of its streams.
+    let _publisher = Program::ffmpeg_publish(&file, &again.rtmp_url("live/cam"));
+    wait_for("segments", secs(30), || !text().is_empty());
+    assert!(again.terminate().success());
+    assert_eq!(std::fs::read_dir(&streams).unwrap().count(), 0);
+}

@@ -44,9 +44,10 @@ impl Control {
     }
 
     fn leftovers_found(&mut self, outcome: RecordingOutcome) {
-        match outcome {
-            RecordingOutcome::Found(found) => self.finish_leftovers(found),
-            outcome => tracing::error!(?outcome, "unfinished recordings cannot be looked for"),
+        if let RecordingOutcome::Found(found) = outcome {
+            self.finish_leftovers(found);
+        } else {
+            tracing::error!(?outcome, "unfinished recordings cannot be looked for");
         }
         for (worker, mail) in self.files.recordings.held.take().unwrap_or_default() {
             self.post(worker, mail);

@@ -53,6 +53,17 @@ enum End {
     At(Option<Instant>),
 }
 
+/// Files beside the playlist.
+#[derive(Debug, Default)]
+struct Files {
+    /// Those that wait to be put, and their bytes.
+    waiting: VecDeque<(String, Bytes)>,
+    held_bytes: usize,
+    /// Names of those that are not there yet, and of those that could not be written.
+    pending: BTreeSet<String>,
+    lost: BTreeSet<String>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Archive {
@@ -65,12 +76,7 @@ pub(super) struct Archive {
     name: String,
     /// All segments so far. Those that are gaps are marked when memory has them no longer.
     all: MediaPlaylist,
-    /// Files that wait to be put, and their bytes.
-    waiting: VecDeque<(String, Bytes)>,
-    held_bytes: usize,
-    /// Names of files that are not there yet, and of those that could not be written.
-    pending: BTreeSet<String>,
-    lost: BTreeSet<String>,
+    files: Files,
     /// Names that memory could forget, were they there.
     kept: Vec<String>,
     cleared: bool,
@@ -101,10 +107,7 @@ impl Archive {
             folder,
             name,
             all: MediaPlaylist::default(),
-            waiting: VecDeque::new(),
-            held_bytes: 0,
-            pending: BTreeSet::new(),
-            lost: BTreeSet::new(),
+            files: Files::default(),
             kept: Vec::new(),
             cleared: false,
             list_due: false,
@@ -124,13 +127,13 @@ impl Archive {
             return;
         }
         let name = own_name(path).to_owned();
-        if self.held_bytes.saturating_add(bytes.len()) > HELD_BYTES_MAX {
+        if self.files.held_bytes.saturating_add(bytes.len()) > HELD_BYTES_MAX {
             self.lose(name, "the disk is too slow");
             return;
         }
-        self.held_bytes = self.held_bytes.saturating_add(bytes.len());
-        self.pending.insert(name.clone());
-        self.waiting.push_back((name, bytes));
+        self.files.held_bytes = self.files.held_bytes.saturating_add(bytes.len());
+        self.files.pending.insert(name.clone());
+        self.files.waiting.push_back((name, bytes));
     }
 
     /// The playlist of what memory has. Its new segments are taken over.
@@ -153,18 +156,18 @@ impl Archive {
         let known = usize::try_from(next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
         self.all.segments.extend(live.segments.iter().skip(known).cloned());
         self.all.ended = live.ended;
-        self.list_due |= self.pending.is_empty();
+        self.list_due |= self.files.pending.is_empty();
     }
 
     /// Segments that could not be written are gaps once memory has them no longer.
     fn mark_gaps(&mut self, live: &MediaPlaylist) {
         let gone = live.media_sequence.saturating_sub(self.all.media_sequence);
         let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len());
-        if self.lost.is_empty() {
+        if self.files.lost.is_empty() {
             return;
         }
         for segment in self.all.segments.iter_mut().take(gone).filter(|segment| !segment.gap) {
-            if is_lost(&self.lost, segment) {
+            if is_lost(&self.files.lost, segment) {
                 segment.gap = true;
                 self.all.version = self.all.version.max(GAP_VERSION);
             }
@@ -174,7 +177,7 @@ impl Archive {
     /// Of the names that memory could forget, those that it may.
     pub(super) fn release(&mut self, names: impl IntoIterator<Item = String>) -> Vec<String> {
         self.kept.extend(names);
-        let pending = &self.pending;
+        let pending = &self.files.pending;
         self.kept.extract_if(.., |name| !pending.contains(own_name(name))).collect()
     }
 
@@ -199,7 +202,7 @@ impl Archive {
         match (doing, outcome) {
             (doing, Outcome::Busy) => {
                 match doing {
-                    Doing::File(name, bytes) => self.waiting.push_front((name, bytes)),
+                    Doing::File(name, bytes) => self.files.waiting.push_front((name, bytes)),
                     Doing::List => self.list_due = true,
                     Doing::Clear => self.cleared = false,
                     Doing::Remove => self.end = End::At(Some(now)),
@@ -207,8 +210,8 @@ impl Archive {
                 self.retry_at = now.checked_add(RETRY);
             }
             (Doing::File(name, bytes), outcome) => {
-                self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
-                self.pending.remove(&name);
+                self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
+                self.files.pending.remove(&name);
                 match failure(outcome) {
                     Some(reason) => self.lose(name, reason),
                     None => self.failing = false,
@@ -224,7 +227,7 @@ impl Archive {
     }
 
     fn lose(&mut self, name: String, reason: &'static str) {
-        self.lost.insert(name);
+        self.files.lost.insert(name);
         self.warn(reason);
     }
 
@@ -278,7 +281,7 @@ impl Archive {
             (Doing::Clear, ArchiveWork::Remove { path: self.path(&self.name), begun_ms: None })
         } else if let Some(data) = self.list() {
             (Doing::List, ArchiveWork::Put { path: self.path(&self.name), data })
-        } else if let Some((name, bytes)) = self.waiting.pop_front() {
+        } else if let Some((name, bytes)) = self.files.waiting.pop_front() {
             let work = ArchiveWork::Put { path: self.path(&name), data: bytes.clone() };
             (Doing::File(name, bytes), work)
         } else if let End::At(at @ Some(_)) = &mut self.end
@@ -303,7 +306,7 @@ impl Archive {
         if !std::mem::take(&mut self.list_due) {
             return None;
         }
-        let pending = &self.pending;
+        let pending = &self.files.pending;
         let is_there = |segment: &&Segment| {
             let map = segment.map.as_ref().map(|map| map.uri.as_str());
             !pending.contains(&segment.uri) && !map.is_some_and(|map| pending.contains(map))
@@ -311,7 +314,7 @@ impl Archive {
         let there: Vec<Segment> = self.all.segments.iter().take_while(is_there).cloned().collect();
         let is_all = there.len() == self.all.segments.len();
         let mut list = MediaPlaylist { segments: there, ..self.all.clone() };
-        for segment in list.segments.iter_mut().filter(|segment| is_lost(&self.lost, segment)) {
+        for segment in list.segments.iter_mut().filter(|segment| is_lost(&self.files.lost, segment)) {
             segment.gap = true;
             list.version = list.version.max(GAP_VERSION);
         }
@@ -323,12 +326,12 @@ impl Archive {
     /// Whether nothing is left to be done.
     pub(super) fn is_settled(&self) -> bool {
         let is_over = matches!(self.end, End::At(None));
-        is_over && self.doing.is_none() && self.waiting.is_empty() && !self.list_due
+        is_over && self.doing.is_none() && self.files.waiting.is_empty() && !self.list_due
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let remove_at = match self.end {
-            End::At(at) if self.doing.is_none() && self.waiting.is_empty() => at,
+            End::At(at) if self.doing.is_none() && self.files.waiting.is_empty() => at,
             End::At(_) | End::No => None,
         };
         [self.retry_at, remove_at].into_iter().flatten().min()
@@ -347,12 +350,10 @@ fn is_lost(lost: &BTreeSet<String>, segment: &Segment) -> bool {
 
 /// Why a job has failed.
 fn failure(outcome: Outcome) -> Option<&'static str> {
-    match outcome {
-        Outcome::Archived(Ok(())) => None,
-        Outcome::Archived(Err(AppendError::Full)) => Some("the disk is full"),
-        Outcome::Archived(Err(AppendError::Path | AppendError::Exists)) => {
-            Some("the path leads to something that is no file")
-        }
-        _ => Some("the file cannot be written"),
+    match outcome.archived() {
+        Ok(()) => None,
+        Err(AppendError::Full) => Some("the disk is full"),
+        Err(AppendError::Path | AppendError::Exists) => Some("the path leads to something that is no file"),
+        Err(AppendError::Failed) => Some("the file cannot be written"),
     }
 }

@@ -127,9 +127,9 @@ impl Rig {
     /// Hands out the next job, when none is under way.
     fn hand_out(&mut self) -> bool {
         if self.job.is_none() {
-            self.job = self.archive.next_job(self.now).map(|work| match work {
-                Work::Archive(work) => work,
-                other => panic!("{other:?}"),
+            self.job = self.archive.next_job(self.now).map(|work| {
+                let Work::Archive(work) = work else { panic!("{work:?}") };
+                work
             });
         }
         self.job.is_some()

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
+use super::super::hls::fetch_all;
 use super::super::support::{Bystander, Home, Manner, Publisher, Receiver, Server, secs, wait_for};
 use super::disk::SmallDisk;
 
@@ -86,4 +87,29 @@ fn t_09_a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
     camera.stop();
     wait_for("the recording", secs(20), || vods(&server) == 1);
     bystander.finish(&mut server);
+}
+
+#[test]
+fn t_09_hls_on_a_full_disk_has_gaps_and_its_live_viewers_none() {
+    let mut disk = SmallDisk::start();
+    let body =
+        r#"{"streamId":"cam","hlsParameters":{"hlsPlayListType":"event","hlsTime":"1","hlsListSize":"3"}}"#;
+    assert_eq!(disk.server.api().post(super::CREATE, body).status, 200);
+    let bystander = Bystander::start(&disk.server);
+    let camera = Publisher::start(disk.server.rtmp, "live", "cam");
+    let list = disk.folder.join("webapps/live/streams/cam.m3u8");
+    let count = |text: &str, tag: &str| text.matches(tag).count();
+    let kept = || fs::read_to_string(&list).unwrap_or_default();
+    wait_for("segments on the disk", secs(30), || count(&kept(), "#EXTINF:") >= 3);
+    disk.leave(0);
+    let path = "/live/streams/cam.m3u8";
+    let shown = || disk.server.api().get(path).body;
+    wait_for("a gap", secs(60), || count(&shown(), "#EXT-X-GAP\n") >= 2);
+    assert!(fetch_all(&disk.server, path) >= 3);
+    disk.free();
+    let gaps = |text: &str| text.rfind("#EXT-X-GAP\n").map_or(0, |at| count(&text[at..], "#EXTINF:"));
+    wait_for("segments behind the gaps", secs(60), || gaps(&kept()) >= 4);
+    assert!(fetch_all(&disk.server, path) >= 6);
+    camera.stop();
+    bystander.finish(&mut disk.server);
 }
