@@ -26,8 +26,24 @@ pub struct SinkOrder {
     pub recording: Option<RecordingOrder>,
 }
 
-/// See [`SinkKind::tailor`]: the name, the content, the parameters.
-pub type Tailor = fn(&str, &Bytes, &[(String, String)]) -> Option<Bytes>;
+/// Parameters of a request, by their names.
+pub type Query = [(String, String)];
+
+/// What parameters of a request mean to the blobs of a sink.
+#[derive(Debug, Clone, Copy)]
+pub struct Params {
+    /// How far they want a blob to be that grows. `None`: as it is.
+    pub wants: fn(&Query) -> Option<Progress>,
+    /// The name of the blob that is given in place of one with this name. `None`: that one.
+    pub in_place: fn(&str, &Query) -> Option<String>,
+    /// What one viewer is sent in place of a blob with this name and content. `None`: the blob.
+    pub tailor: fn(&str, &Bytes, &Query) -> Option<Bytes>,
+}
+
+impl Params {
+    /// They mean nothing.
+    pub const NONE: Self = Self { wants: |_| None, in_place: |_, _| None, tailor: |_, _, _| None };
+}
 
 /// A kind of sink.
 pub struct SinkKind {
@@ -44,8 +60,8 @@ pub struct SinkKind {
     pub part_of: fn(&str) -> Option<(String, Progress)>,
     /// The protocol that viewers of this blob are counted under, before it is there.
     pub viewers: fn(&str) -> &'static str,
-    /// What one viewer is sent in place of a blob with this name and content, by the parameters of its request. `None`: the blob.
-    pub tailor: Tailor,
+    /// What parameters of a request mean.
+    pub params: Params,
     /// Creates the session of one stream. It asks for its tracks by [`super::Event::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
 }
@@ -87,14 +103,28 @@ pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
     SINKS.iter().filter(|kind| (kind.is_enabled)(app)).find_map(|kind| (kind.part_of)(blob))
 }
 
+/// What the parameters of a request mean to the sinks of an application.
+fn params<'a>(app: &'a AppSettings, query: &'a Query) -> impl Iterator<Item = &'static Params> + 'a {
+    let enabled = SINKS.iter().filter(|kind| !query.is_empty() && (kind.is_enabled)(app));
+    enabled.map(|kind| &kind.params)
+}
+
+/// How far a request wants a blob to be that grows.
+#[must_use]
+pub fn wanted(app: &AppSettings, query: &Query) -> Option<Progress> {
+    params(app, query).find_map(|params| (params.wants)(query))
+}
+
+/// The blob that is given in place of one with this name, by the parameters of the request. `None`: that one.
+#[must_use]
+pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> {
+    params(app, query).find_map(|params| (params.in_place)(name, query))
+}
+
 /// What one viewer is sent in place of a blob, by the parameters of its request. `None`: the blob.
 #[must_use]
-pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &[(String, String)]) -> Option<Bytes> {
-    if query.is_empty() {
-        return None;
-    }
-    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(app));
-    enabled.map(|kind| (kind.tailor)(name, blob, query)).find_map(|own| own)
+pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &Query) -> Option<Bytes> {
+    params(app, query).find_map(|params| (params.tailor)(name, blob, query))
 }
 
 /// The kind of sink with this name.

@@ -21,8 +21,7 @@ use super::manifest::manifest;
 use super::publishing::Publishing;
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
-use super::tailor::tailor;
-use super::{DASH, DELTA, ENDING, NAME, stream_of};
+use super::{DASH, DELTA, ENDING, NAME, stream_of, tailor};
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::mail::Progress;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -50,7 +49,7 @@ pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).kept.is_some(),
     part_of: |_| None,
     viewers: |_| NAME,
-    tailor,
+    params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
 };
 
@@ -65,7 +64,7 @@ pub(in crate::protocol) static APART: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     part_of,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
-    tailor,
+    params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
 };
 

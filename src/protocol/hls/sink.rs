@@ -13,9 +13,8 @@ use media::{Codec, Track};
 use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
 use super::settings::HlsSettings;
-use super::tailor::tailor;
 use super::window::Unit;
-use super::{ENDING, NAME, stream_of};
+use super::{ENDING, NAME, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -33,7 +32,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).kept.is_some(),
     part_of: |_| None,
     viewers: |_| NAME,
-    tailor,
+    params: tailor::PARAMS,
     begin: |now, order, _| Box::new(HlsSink::new(now, order)),
 };
 

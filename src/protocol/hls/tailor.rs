@@ -1,4 +1,5 @@
-//! Playlists for one viewer: its credentials are on every URI in it, and `start` and `end` select a part of it.
+//! Playlists for one viewer, by the parameters of its request: they are as far as it wants (`_HLS_msn`, `_HLS_part`), or what has
+//! changed (`_HLS_skip`); its credentials are on every URI in it, and `start` and `end` select a part of it.
 //!
 //! The order of the parameters and their names are those of the reference: `subscriberCode`, `subscriberId`, `token`.
 
@@ -10,11 +11,36 @@ use hls::Playlist;
 use hls::playlist::Kind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::ENDING;
+use super::{DELTA, ENDING};
 use crate::auth::access::Credentials;
+use crate::mail::Progress;
+use crate::protocol::sinks::{Params, Query};
+
+/// See [`crate::protocol::sinks`].
+pub(super) const PARAMS: Params = Params { wants, in_place, tailor };
+
+fn value<'q>(query: &'q Query, name: &str) -> Option<&'q str> {
+    query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+}
+
+/// RFC 8216bis §6.2.5.2.
+fn wants(query: &Query) -> Option<Progress> {
+    let number = |name| value(query, name)?.parse::<u64>().ok();
+    let segment = number("_HLS_msn")?;
+    Some(match number("_HLS_part") {
+        Some(part) => Progress { segment, part: u32::try_from(part).unwrap_or(u32::MAX).saturating_add(1) },
+        None => Progress { segment: segment.saturating_add(1), part: 0 },
+    })
+}
+
+/// The delta update of a playlist (RFC 8216bis §6.2.5.1).
+fn in_place(name: &str, query: &Query) -> Option<String> {
+    let skip = value(query, "_HLS_skip").filter(|skip| matches!(*skip, "YES" | "v2"));
+    skip.filter(|_| name.ends_with(ENDING)).map(|_| format!("{name}{DELTA}"))
+}
 
 /// What a viewer with these parameters is sent in place of a playlist. `None`: the playlist.
-pub(super) fn tailor(name: &str, text: &Bytes, query: &[(String, String)]) -> Option<Bytes> {
+fn tailor(name: &str, text: &Bytes, query: &Query) -> Option<Bytes> {
     let path = name.split_once('?').map_or(name, |(path, _)| path);
     if !path.ends_with(ENDING) {
         return None;

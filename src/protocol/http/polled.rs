@@ -1,19 +1,22 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
 //! 1. Whether the viewer may have it ([`Event::Pass`]): the worker knows where nothing is checked.
-//! 2. A playlist may have to be made first, or to come as far as the request says (`_HLS_msn`, `_HLS_part`, RFC 8216bis
-//!    §6.2.5.2); a part that was announced may not be there yet. The request waits ([`Event::AwaitBlob`]), once.
+//! 2. A playlist may have to be made first, or to come as far as the request says ([`sinks::wanted`]); a part that was announced
+//!    may not be there yet. The request waits ([`Event::AwaitBlob`]), once.
 //! 3. It is answered with the blob, or with the file of that name.
 //!
 //! A viewer is told apart by a cookie, which its first playlist brings; without one by its credentials, or by its address and
 //! user agent.
 
+use std::sync::Arc;
+
 use super::files::{FilePath, Transfer};
 use super::{Fields, HttpSession, Stage, is_success};
 use crate::auth::access::{Credentials, Denial};
+use crate::config::AppSettings;
 use crate::http::{Request, Response};
 use crate::mail::{Blob, NoSubscription, Progress};
-use crate::protocol::{Context, Event, PassAsk, WantedBlob, Watched, sinks};
+use crate::protocol::{Apps, Context, Event, PassAsk, WantedBlob, Watched, sinks};
 use crate::types::StreamKey;
 
 /// The protocol of a viewer of a file.
@@ -87,20 +90,21 @@ impl HttpSession {
     /// Answers with the blob, or the file of the name.
     pub(super) fn give(&mut self, ctx: &Context<'_>, polled: Polled) {
         let Polled { request, file, mut fields, viewer } = polled;
-        let Some(blob) = file.blob_for(ctx.blobs, &request) else {
+        let Some(blob) = file.blob_for(ctx, &request) else {
             let (transfer, ask) = Transfer::begin(request, file, fields);
             self.events.push_back(Event::Job(ask.into()));
             self.stage = Stage::File(Box::new(transfer));
             return;
         };
-        if wanted_progress(&request).is_some_and(|wanted| blob.progress < wanted) {
+        let app = file.app(ctx.apps);
+        let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
+        if wanted.is_some_and(|wanted| blob.progress < wanted) {
             // It did not come in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
             return self.respond(ctx.now, fields, response);
         }
         let stream = blob.stream;
         let watched = blob.viewers;
-        let app = file.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
         let own = app.and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query));
         let is_playlist = blob.content_type.starts_with("application/");
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
@@ -171,16 +175,6 @@ fn refusal(why: &NoSubscription, stream: &str) -> Response {
     }
 }
 
-/// How far the request wants the playlist to be (RFC 8216bis §6.2.5.2).
-fn wanted_progress(request: &Request) -> Option<Progress> {
-    let number = |name: &str| request.query_value(name)?.parse::<u64>().ok();
-    let segment = number("_HLS_msn")?;
-    Some(match number("_HLS_part") {
-        Some(part) => Progress { segment, part: u32::try_from(part).unwrap_or(u32::MAX).saturating_add(1) },
-        None => Progress { segment: segment.saturating_add(1), part: 0 },
-    })
-}
-
 /// What a request waits for.
 enum Wanted {
     /// Nothing.
@@ -191,7 +185,7 @@ enum Wanted {
 
 impl FilePath {
     /// The stream's key, or a file's name in its place.
-    fn key(&self, apps: &crate::protocol::Apps) -> StreamKey {
+    fn key(&self, apps: &Apps) -> StreamKey {
         let app = self.segments.first().map(String::as_str).unwrap_or_default();
         let name = self.name_below().unwrap_or_default();
         let of_sink = apps.get(app).and_then(|settings| sinks::maker_of(settings, &name));
@@ -202,33 +196,32 @@ impl FilePath {
         StreamKey::new(app, file.rsplit_once('.').map_or(file, |(stem, _)| stem))
     }
 
+    /// The settings of its application.
+    fn app<'a>(&self, apps: &'a Apps) -> Option<&'a AppSettings> {
+        apps.get(self.segments.first()?.as_str()).map(|app| &**app)
+    }
+
     /// The protocol of a playlist that is to be made.
-    fn protocol(&self, apps: &crate::protocol::Apps) -> Option<&'static str> {
-        let app = apps.get(self.segments.first()?.as_str())?;
+    fn protocol(&self, apps: &Apps) -> Option<&'static str> {
+        let app = self.app(apps)?;
         let name = self.name_below()?;
         let (kind, _) = sinks::maker_of(app, &name)?;
         Some((kind.viewers)(&name))
     }
 
-    /// The blob that answers a request: of a playlist, what has changed, when that is asked for.
-    fn blob_for<'b>(
-        &self,
-        blobs: &'b crate::hub::Blobs,
-        request: &Request,
-    ) -> Option<&'b std::sync::Arc<Blob>> {
-        let whole = self.blob(blobs)?;
-        let skip = request.query_value("_HLS_skip").filter(|skip| matches!(*skip, "YES" | "v2"));
-        let delta = skip.and_then(|_| blobs.get(&whole.app, &format!("{}?_HLS_skip=YES", whole.name)));
-        Some(
-            delta
-                .filter(|delta| delta.stream == whole.stream && delta.progress >= whole.progress)
-                .unwrap_or(whole),
-        )
+    /// The blob that answers a request: the one that its parameters want in place of what it names, if that is as far.
+    fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
+        let named = self.blob(ctx.blobs)?;
+        let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));
+        let other = other.and_then(|name| ctx.blobs.get(&named.app, &name));
+        let is_as_far = |other: &&Arc<Blob>| other.stream == named.stream && other.progress >= named.progress;
+        Some(other.filter(is_as_far).unwrap_or(named))
     }
 
     fn wanted(&self, ctx: &Context<'_>, request: &Request) -> Wanted {
         if let Some(blob) = self.blob(ctx.blobs) {
-            let Some(progress) = wanted_progress(request) else { return Wanted::Now };
+            let wanted = self.app(ctx.apps).and_then(|app| sinks::wanted(app, &request.query));
+            let Some(progress) = wanted else { return Wanted::Now };
             return wait_for(blob, progress, SEGMENTS_AHEAD_MAX);
         }
         let (Some(app), Some(name)) = (self.segments.first(), self.name_below()) else { return Wanted::Now };

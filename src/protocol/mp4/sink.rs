@@ -15,7 +15,7 @@ use super::fragments::Fragments;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
 use crate::mail::{RecordingNews, RecordingOrder};
-use crate::protocol::sinks::SinkKind;
+use crate::protocol::sinks::{Params, SinkKind};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
 };
@@ -38,7 +38,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     part_of: |_| None,
     viewers: |_| NAME,
-    tailor: |_, _, _| None,
+    params: Params::NONE,
     begin: |_, order, _| Box::new(Mp4Sink::new(order.recording.clone().unwrap_or_default())),
 };
 

@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::hub::{Delivery, Selection};
 use crate::jobs::{AppendTo, Job, JobDone, JobId, Outcome, Work};
-use crate::protocol::sinks::SinkKind;
+use crate::protocol::sinks::{Params, SinkKind};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
 };
@@ -32,7 +32,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     part_of: |_| None,
     viewers: |_| "file",
-    tailor: |_, _, _| None,
+    params: Params::NONE,
     begin: |_, order, _| {
         let path = vec![order.key.app.to_string(), format!("{}.units", order.key.id)];
         Box::new(FileSink::new(path))
