@@ -185,7 +185,6 @@ const APP_FIRST: &[Key] = &[
     key("hlsflags", "delete_segments+program_date_time", "Flags of the playlist"),
     key("addDateTimeToHlsFileName", "false", "Date in HLS file names"),
     key("addOriginalMuxerIntoHLSPlaylist", "true", "Source rendition in the HLS playlist"),
-    key("hlsHttpEndpoint", "", "Push HLS by HTTP to this address"),
     key("hlsEncryptionKeyInfoFile", "", "Key file of HLS encryption"),
     key("dashEnableLowLatency", "true", "Low latency DASH"),
     key("hlsEnabledViaDash", "false", "HLS playlist over DASH segments"),

@@ -17,6 +17,7 @@ mod object;
 mod password;
 mod post;
 mod recording;
+mod relay;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
+pub use relay::RelayWork;
 
 /// Tells the jobs of one submitter apart; chosen by the submitter, unique among its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +102,8 @@ pub enum Work {
     Recording(RecordingWork),
     /// Put or remove files of an archive of HLS.
     Archive(ArchiveWork),
+    /// Push a file of HLS to another server, or remove it there.
+    Relay(RelayWork),
     /// Upload a file to object storage, or remove it there.
     Object(ObjectWork),
     /// A computation that is too long for a worker's turn.
@@ -124,6 +128,7 @@ impl Work {
             Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
             Self::FileAppend { .. } | Self::FileSync { .. } | Self::Archive(_) => Class::FileWrite,
             Self::Recording(_) => Class::Recording,
+            Self::Relay(_) => Class::Relay,
             Self::Object(_) => Class::Object,
             Self::Compute(_) => Class::Compute,
         }
@@ -135,6 +140,7 @@ impl Work {
         match self {
             Self::FileAppend { data, .. } => data.iter().map(Bytes::len).fold(0, usize::saturating_add),
             Self::Archive(ArchiveWork::Put { data, .. }) => data.len(),
+            Self::Relay(work) => work.data.as_ref().map_or(0, Bytes::len),
             Self::Post(post) => post.body.len(),
             Self::Resolve { .. }
             | Self::Password(_)
@@ -173,6 +179,8 @@ pub enum Outcome {
     Recording(RecordingOutcome),
     /// [`Work::Archive`].
     Archived(Result<(), AppendError>),
+    /// [`Work::Relay`]: the reason of a failure.
+    Relayed(Result<(), String>),
     /// [`Work::Object`].
     Object(ObjectOutcome),
     /// [`Work::Compute`].
@@ -249,6 +257,7 @@ impl Outcome {
             | Self::Synced(_)
             | Self::Recording(_)
             | Self::Archived(_)
+            | Self::Relayed(_)
             | Self::Object(_)
             | Self::Computed(_) => "the answer to something else",
         }
@@ -274,6 +283,8 @@ pub enum Class {
     FileWrite,
     /// Recordings that are finished or removed.
     Recording,
+    /// HLS that is pushed to other servers.
+    Relay,
     /// Files that are uploaded to object storage.
     Object,
     /// Computations of sessions and sinks.
@@ -293,7 +304,7 @@ pub struct Limits {
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
@@ -302,6 +313,7 @@ impl Class {
         Self::FileRead,
         Self::FileWrite,
         Self::Recording,
+        Self::Relay,
         Self::Object,
         Self::Compute,
     ];
@@ -322,6 +334,8 @@ impl Class {
             Self::FileWrite => (4, 1024, 64 * MIB),
             // Where a file system can only copy, one takes long.
             Self::Recording => (2, 4096, MIB),
+            // A server that does not answer holds a thread until it times out.
+            Self::Relay => (16, 1024, 64 * MIB),
             // Each may take hours; control keeps what there is no thread for.
             Self::Object => (4, 256, MIB),
             Self::Compute => (8, 1024, MIB),
@@ -347,6 +361,7 @@ impl Class {
             Self::FileRead => "file-read",
             Self::FileWrite => "file-write",
             Self::Recording => "recording",
+            Self::Relay => "relay",
             Self::Object => "object",
             Self::Compute => "compute",
         }

@@ -1,9 +1,12 @@
 //! HLS as it is played: by real players, until the end, across a publisher that comes back.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use crate::publish_play::{assert_track_within, is_broadcasting};
-use crate::support::{Program, Server, media_file, run, secs, unit_md5, wait_for};
+use crate::support::{Home, Program, Server, media_file, run, secs, unit_md5, wait_for};
 
 const PLAYLIST: &str = "/live/streams/cam.m3u8";
 
@@ -325,4 +328,65 @@ fn what_is_kept_survives_a_kill_and_goes_when_it_is_to_go() {
     wait_for("segments", secs(30), || !text().is_empty());
     assert!(again.terminate().success());
     assert_eq!(std::fs::read_dir(&streams).unwrap().count(), 0);
+}
+
+/// A server that keeps what is put to it in a folder; what it was asked.
+fn origin(folder: std::path::PathBuf) -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let mut head = Vec::new();
+            while let Some(Ok(line)) =
+                reader.by_ref().lines().next().filter(|line| !matches!(line.as_deref(), Ok("")))
+            {
+                head.push(line);
+            }
+            let Some(first) = head.first() else { continue };
+            let words: Vec<&str> = first.split(' ').collect();
+            let name = words[1].strip_prefix("/origin/").unwrap().strip_suffix("?key=1").unwrap();
+            let length =
+                |line: &String| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok();
+            let mut body = vec![0; head.iter().find_map(length).unwrap_or(0)];
+            reader.read_exact(&mut body).unwrap();
+            match words[0] {
+                "PUT" => std::fs::write(folder.join(name), body).unwrap(),
+                _ => std::fs::remove_file(folder.join(name)).unwrap(),
+            }
+            log.lock().unwrap().push(format!("{} {name}", words[0]));
+            let _ = reader.get_mut().write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    (address, asked)
+}
+
+#[test]
+fn what_is_pushed_to_another_server_is_played_there() {
+    let file = media_file(false, 12);
+    let folder = Home::new();
+    let (address, asked) = origin(folder.path().to_owned());
+    let endpoint = format!("app.hlsHttpEndpoint=http://{address}/origin/?key=1");
+    let server = Server::start(&[&endpoint, "app.hlsTime=1"]);
+    let mut publisher = publish(&server, &file);
+    assert!(publisher.wait(secs(40)).is_some());
+    let list = folder.path().join("cam.m3u8");
+    let text = || std::fs::read_to_string(&list).unwrap_or_default();
+    wait_for("the end", secs(20), || text().ends_with("#EXT-X-ENDLIST\n"));
+    let source = unit_md5(file.to_str().unwrap(), None);
+    let there = unit_md5(list.to_str().unwrap(), None);
+    for track in 0..2 {
+        assert_track_within(1, (track, &source), (track, &there));
+    }
+    assert!(!asked.lock().unwrap().iter().any(|request| request.starts_with("DELETE")));
+    // A short list: what it no longer has is removed.
+    let small = r#"{"streamId":"two","hlsParameters":{"hlsListSize":"3"}}"#;
+    assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", small).status, 200);
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/two"));
+    wait_for("a removal", secs(40), || {
+        asked.lock().unwrap().iter().any(|request| request == "DELETE two000000001.ts")
+    });
+    assert!(!folder.path().join("two000000001.ts").exists());
 }

@@ -14,6 +14,7 @@ mod objects;
 mod passwords;
 mod posts;
 mod recordings;
+mod relays;
 mod run;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -335,7 +336,7 @@ mod tests {
     use crate::config::S3Settings;
     use crate::jobs::{
         AdminWork, AppendTo, BlockSource, Compute, ObjectAction, ObjectWork, PasswordDigest, PasswordWork,
-        Post, Receiver as For, RecordingWork,
+        Post, Receiver as For, RecordingWork, RelayWork,
     };
 
     /// Holds jobs back until it is opened.
@@ -393,6 +394,12 @@ mod tests {
                 Work::FileAppend { to: AppendTo::New { path: Vec::new() }, data }
             }
             Class::Recording => Work::Recording(RecordingWork::Remove { path: Vec::new() }),
+            Class::Relay => Work::Relay(RelayWork {
+                url: Arc::new(url::Url::parse("http://h.example/").unwrap()),
+                name: String::new(),
+                content_type: "",
+                data: None,
+            }),
             Class::Object => Work::Object(ObjectWork {
                 storage: Arc::new(S3Settings {
                     endpoint: url::Url::parse("http://h.example/").unwrap(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ureq::Agent;
 
-use super::{admin, archives, files, names, objects, passwords, posts, recordings};
+use super::{admin, archives, files, names, objects, passwords, posts, recordings, relays};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
@@ -64,6 +64,7 @@ impl Runner {
             Work::FileSync { file } => Outcome::Synced(file.sync()),
             Work::Recording(work) => Outcome::Recording(recordings::run(&self.paths.root, &work)),
             Work::Archive(work) => Outcome::Archived(archives::run(&self.paths.root, &work)),
+            Work::Relay(work) => Outcome::Relayed(relays::run(self.agent(), &work)),
             Work::Object(work) => Outcome::Object(objects::run(self.agent(), &self.paths.root, &work)),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }

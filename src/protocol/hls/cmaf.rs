@@ -46,7 +46,7 @@ pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of,
-    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).kept.is_some(),
+    begins_with_stream: HlsSettings::is_copied,
     part_of: |_| None,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -159,7 +159,7 @@ impl CmafSink {
             Layout::Apart => format!("{FOLDER}/{id}/"),
         };
         let publishing = match layout {
-            Layout::Together => Publishing::archived(now, order, &format!("{folder}{id}{ENDING}")),
+            Layout::Together => Publishing::copied(now, order, &format!("{folder}{id}{ENDING}")),
             Layout::Apart => Publishing::new(now, order),
         };
         Self {

@@ -5,10 +5,10 @@
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments.
 
-mod archive;
-#[cfg(test)]
-mod archive_tests;
 pub(super) mod cmaf;
+mod copy;
+#[cfg(test)]
+mod copy_tests;
 mod fetch;
 mod manifest;
 mod publishing;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hls::playlist::MediaPlaylist;
 
-use super::archive::Archive;
+use super::copy::HlsCopy;
 use super::{DASH, NAME};
 use crate::jobs::{Job, JobDone, JobId};
 use crate::mail::{Blob, Progress};
@@ -32,14 +32,14 @@ pub(super) struct Publishing {
     version: u64,
     /// Names that go with the next blob.
     gone: Vec<String>,
-    /// The same on the disk.
-    archive: Option<Archive>,
+    /// The same in other places.
+    copies: Vec<HlsCopy>,
 }
 
 impl Publishing {
-    /// With an archive where the settings want one: of the playlist with this name.
-    pub(super) fn archived(now: Now, order: &SinkOrder, playlist: &str) -> Self {
-        Self { archive: Archive::wanted(order, playlist), ..Self::new(now, order) }
+    /// With the copies that the settings want of the playlist with this name.
+    pub(super) fn copied(now: Now, order: &SinkOrder, playlist: &str) -> Self {
+        Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order) }
     }
 
     pub(super) fn new(now: Now, order: &SinkOrder) -> Self {
@@ -48,29 +48,25 @@ impl Publishing {
             app: Arc::clone(&order.key.app),
             version: now.wall_ms << 16,
             gone: Vec::new(),
-            archive: None,
+            copies: Vec::new(),
         }
     }
 
     /// These names are needed no more; the next blob takes them along.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
-        match &mut self.archive {
-            Some(archive) => self.gone.extend(archive.release(names)),
-            None => self.gone.extend(names),
-        }
+        let names = names.into_iter().collect();
+        self.gone.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));
     }
 
-    /// A media playlist: with an archive for live viewers, that of all segments.
+    /// A media playlist; that of all segments where live viewers get it.
     pub(super) fn media_playlist(
         &mut self,
         name: &str,
         playlist: &MediaPlaylist,
         progress: Progress,
     ) -> Event {
-        let of_all = self.archive.as_mut().and_then(|archive| {
-            archive.note(playlist);
-            archive.text()
-        });
+        self.copies.iter_mut().for_each(|copy| copy.note(playlist));
+        let of_all = self.copies.iter_mut().find_map(HlsCopy::text);
         self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress)
     }
 
@@ -80,9 +76,7 @@ impl Publishing {
 
     /// Something that does not grow.
     pub(super) fn resource(&mut self, name: &str, bytes: Bytes) -> Event {
-        if let Some(archive) = &mut self.archive {
-            archive.add(name, bytes.clone());
-        }
+        self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
         self.blob(name, bytes, Progress::ENDED)
     }
 
@@ -111,39 +105,41 @@ impl Publishing {
         }))
     }
 
-    // ---- the archive
+    // ---- copies
 
     /// The stream is over: nothing more comes.
     pub(super) fn finish(&mut self, now: Now) {
-        self.archive.iter_mut().for_each(|archive| archive.finish(now.mono));
+        self.copies.iter_mut().for_each(|copy| copy.finish(now.mono));
     }
 
     /// The session is to end soon.
     pub(super) fn hurry(&mut self, now: Now) {
-        self.archive.iter_mut().for_each(|archive| archive.hurry(now.mono));
+        self.copies.iter_mut().for_each(|copy| copy.hurry(now.mono));
     }
 
     pub(super) fn job(&mut self, now: Now) -> Option<Event> {
-        let work = self.archive.as_mut()?.next_job(now.mono)?;
-        Some(Event::Job(Job { id: JobId(0), work }))
+        let job =
+            |(id, copy): (u64, &mut HlsCopy)| Some(Job { id: JobId(id), work: copy.next_job(now.mono)? });
+        (0..).zip(&mut self.copies).find_map(job).map(Event::Job)
     }
 
     pub(super) fn job_done(&mut self, now: Now, done: JobDone) {
-        if let Some(archive) = &mut self.archive {
-            archive.job_done(now.mono, done.outcome);
+        let copy = usize::try_from(done.id.0).ok().and_then(|at| self.copies.get_mut(at));
+        if let Some(copy) = copy {
+            copy.job_done(now.mono, done.outcome);
         }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Now) {
-        self.archive.iter_mut().for_each(|archive| archive.handle_timeout(now.mono));
+        self.copies.iter_mut().for_each(|copy| copy.handle_timeout(now.mono));
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.archive.as_ref()?.poll_timeout()
+        self.copies.iter().filter_map(HlsCopy::poll_timeout).min()
     }
 
     /// Whether the session may end.
     pub(super) fn is_settled(&self) -> bool {
-        self.archive.as_ref().is_none_or(Archive::is_settled)
+        self.copies.iter().all(HlsCopy::is_settled)
     }
 }

@@ -1,8 +1,10 @@
 //! Settings of an application: whether its streams are played as HLS, and how.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hls::playlist::Kind;
+use url::Url;
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
 use crate::mail::StreamDetails;
@@ -18,6 +20,7 @@ const APP: &[Key] = &[
         "Segments on the disk: event (playlist of all of them), vod (at the end), or empty",
     ),
     key("deleteHLSFilesOnEnded", "true", "Delete HLS files at the end"),
+    key("hlsHttpEndpoint", "", "Push HLS by HTTP to this address"),
     key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
     key("hlsEnableLowLatency", "false", "Low latency HLS"),
     key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
@@ -44,6 +47,8 @@ pub(super) struct HlsSettings {
     pub(super) kept: Option<Kind>,
     /// `deleteHLSFilesOnEnded`: until the stream is over.
     pub(super) deleted_at_end: bool,
+    /// `hlsHttpEndpoint`: segments are pushed there.
+    pub(super) pushed_to: Option<Arc<Url>>,
     /// `hlsSegmentType`: segments are fragmented MP4.
     pub(super) fragmented: bool,
     /// `hlsEnableLowLatency`.
@@ -63,6 +68,7 @@ static DEFAULTS: HlsSettings = HlsSettings {
     suffix: Suffix { before: String::new(), digits: 9, after: String::new() },
     kept: None,
     deleted_at_end: true,
+    pushed_to: None,
     fragmented: false,
     low_latency: false,
     part_ms: 300,
@@ -73,6 +79,12 @@ static DEFAULTS: HlsSettings = HlsSettings {
 impl HlsSettings {
     pub(super) fn of(app: &AppSettings) -> &Self {
         app.protocols.get().unwrap_or(&DEFAULTS)
+    }
+
+    /// Whether segments are made before anybody asks for them.
+    pub(super) fn is_copied(app: &AppSettings, details: &StreamDetails) -> bool {
+        let settings = Self::of_stream(app, details);
+        settings.kept.is_some() || settings.pushed_to.is_some()
     }
 
     /// The settings of one stream: its record may have some of its own. Those that cannot be used are as if they were not there.
@@ -115,6 +127,7 @@ impl HlsSettings {
             kept: kind(values.text("hlsPlayListType"))
                 .ok_or_else(|| values.bad("hlsPlayListType", "must be event, vod or empty"))?,
             deleted_at_end: values.boolean("deleteHLSFilesOnEnded")?,
+            pushed_to: push_url(values)?,
             fragmented,
             low_latency: values.boolean("hlsEnableLowLatency")?,
             part_ms: values.number("hls.part_ms", 100i64, 2000)?,
@@ -124,6 +137,20 @@ impl HlsSettings {
                 .ok_or_else(|| values.bad("dashTargetLatency", "must be seconds, from 0.1 to 120"))?,
         })
     }
+}
+
+/// What `hlsHttpEndpoint` says.
+fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
+    let key = "hlsHttpEndpoint";
+    let text = values.text(key).trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let url = Url::parse(text).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none()
+    });
+    url.map(|url| Some(Arc::new(url)))
+        .ok_or_else(|| values.bad(key, "must be a URL of http or https without a login"))
 }
 
 /// What `hlsPlayListType` says.
@@ -199,6 +226,8 @@ mod tests {
             ("hlsSegmentFileSuffixFormat", "seg"),
             ("hlsSegmentType", "avi"),
             ("hlsPlayListType", "live"),
+            ("hlsHttpEndpoint", "ftp://h/"),
+            ("hlsHttpEndpoint", "http://user@h/"),
             ("dashTargetLatency", "-1"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();

@@ -29,7 +29,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of,
-    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).kept.is_some(),
+    begins_with_stream: HlsSettings::is_copied,
     part_of: |_| None,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -85,7 +85,7 @@ impl HlsSink {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
         let playlist = format!("{folder}{id}{ENDING}");
         Self {
-            publishing: Publishing::archived(now, order, &playlist),
+            publishing: Publishing::copied(now, order, &playlist),
             playlist,
             segmenter: Segmenter::new(id, &HlsSettings::of_stream(&order.settings, &order.details)),
             folder,

@@ -1,26 +1,31 @@
-//! A stream's HLS on the disk (`hlsPlayListType`): every segment in a file of its own, and a playlist of all of them.
+//! A copy of a stream's HLS in another place: on the disk (`hlsPlayListType`), or at a server (`hlsHttpEndpoint`).
 //!
-//! 1. When a segment is whole it is put in its place by a job, and then the playlist that names it: the playlist never names
-//!    what is not there, and neither of them is ever half there.
-//! 2. What cannot be written, or waits too long behind a slow disk, is a gap of the playlist (`EXT-X-GAP`, RFC 8216bis §4.4.4.7); the
-//!    next segment is tried again. Live viewers are served from memory all the while.
-//! 3. With `event` live viewers get the playlist of all segments, too: they go back to the begin. What memory no longer has is a
-//!    file then.
-//! 4. When the stream is over, the playlist says so. The files stay until the stream is published again, or go when the last
-//!    viewers have had time to end (`deleteHLSFilesOnEnded`).
+//! 1. When a segment is whole a job puts it there, and then the playlist that names it: the playlist never names what is not there,
+//!    and on the disk neither of them is ever half there.
+//! 2. What cannot be put, or waits too long, is a gap of the playlist (`EXT-X-GAP`, RFC 8216bis §4.4.4.7); the next segment is
+//!    tried again. Live viewers are served from memory all the while.
+//! 3. On the disk the playlist has all segments. With `event` live viewers get it, too: they go back to the begin. What memory no
+//!    longer has is a file then. A server has those that memory has, under the same names; what goes there is removed from it.
+//! 4. When the stream is over, the playlist says so. Files stay until the stream is published again, or go when the last viewers
+//!    have had time to end (`deleteHLSFilesOnEnded`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::limits::{PLAYLIST_BYTES_MAX, SEGMENTS_MAX};
 use hls::playlist::{Kind, MediaPlaylist, Segment};
+use url::Url;
 
 use super::settings::HlsSettings;
-use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
+use crate::http::media_type;
+use crate::jobs::{AppendError, ArchiveWork, Outcome, RelayWork, Work};
 use crate::protocol::sinks::SinkOrder;
 
-/// Bytes of segments that wait for the disk.
+/// Bytes of segments that wait to be put.
 const HELD_BYTES_MAX: usize = 32 << 20;
 /// Pause before a job is submitted again that there was no room for.
 const RETRY: Duration = Duration::from_millis(200);
@@ -31,13 +36,53 @@ const GAP_VERSION: u32 = 8;
 /// The folder of an application that files are played from.
 const STREAMS: &str = "streams";
 
+/// How often a server is sent a file, and the pause between two tries.
+const ATTEMPTS: u32 = 3;
+const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
+/// What is removed from a server waits, too; more is left there.
+const REMOVALS_MAX: usize = 100;
+
+/// Where a copy is.
+#[derive(Debug)]
+enum Place {
+    Disk {
+        kind: Kind,
+        /// How long the files stay when the stream is over; `None`: they are kept.
+        lingers: Option<Duration>,
+        /// The application's folder and the names below it that lead to the playlist.
+        folder: Vec<String>,
+    },
+    /// Below this URL.
+    Server(Arc<Url>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk { folder, .. } => f.write_str(&folder.join("/")),
+            // The rest of it may hold keys.
+            Self::Server(url) => f.write_str(url.host_str().unwrap_or_default()),
+        }
+    }
+}
+
+/// A file on its way.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    name: String,
+    /// `None`: it is removed.
+    bytes: Option<Bytes>,
+    /// Tries that have failed.
+    failed: u32,
+}
+
 /// The job under way.
 #[derive(Debug, PartialEq, Eq)]
 enum Doing {
-    /// The files of the stream's last archive are removed.
+    /// The files of the stream's last copy are removed.
     Clear,
-    /// A file is put.
-    File(String, Bytes),
+    /// A file is put, or removed.
+    File(Step),
     /// The playlist is put.
     List,
     /// The files are removed.
@@ -57,7 +102,7 @@ enum End {
 #[derive(Debug, Default)]
 struct Files {
     /// Those that wait to be put, and their bytes.
-    waiting: VecDeque<(String, Bytes)>,
+    waiting: VecDeque<Step>,
     held_bytes: usize,
     /// Names of those that are not there yet, and of those that could not be written.
     pending: BTreeSet<String>,
@@ -66,15 +111,11 @@ struct Files {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Archive {
-    kind: Kind,
-    /// How long the files stay when the stream is over; `None`: they are kept.
-    lingers: Option<Duration>,
-    /// The application's folder and the names below it that lead to the playlist.
-    folder: Vec<String>,
+pub(super) struct HlsCopy {
+    place: Place,
     /// The playlist's own name.
     name: String,
-    /// All segments so far. Those that are gaps are marked when memory has them no longer.
+    /// All segments so far, or those that memory has. Those that are gaps are marked when memory has them no longer.
     all: MediaPlaylist,
     files: Files,
     /// Names that memory could forget, were they there.
@@ -91,32 +132,38 @@ pub(super) struct Archive {
     end: End,
 }
 
-impl Archive {
+impl HlsCopy {
     /// What the settings of a stream want. `playlist` is its name below the application's `streams`.
-    pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Option<Self> {
+    pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Vec<Self> {
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
-        let kind = settings.kept?;
-        let mut folder = vec![order.key.app.to_string(), STREAMS.to_owned()];
-        folder.extend(playlist.split('/').map(str::to_owned));
-        let name = folder.pop()?;
-        let list_size = u32::try_from(settings.list_size).unwrap_or(u32::MAX);
-        let segment = Duration::from_millis(settings.segment_ms.unsigned_abs());
-        Some(Self {
-            kind,
-            lingers: settings.deleted_at_end.then(|| segment.saturating_mul(list_size)),
-            folder,
-            name,
+        let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
+        let on_disk = settings.kept.map(|kind| {
+            let mut folder = vec![order.key.app.to_string(), STREAMS.to_owned()];
+            folder.extend(folders.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
+            let list_size = u32::try_from(settings.list_size).unwrap_or(u32::MAX);
+            let segment = Duration::from_millis(settings.segment_ms.unsigned_abs());
+            let lingers = settings.deleted_at_end.then(|| segment.saturating_mul(list_size));
+            Self::new(Place::Disk { kind, lingers, folder }, name)
+        });
+        let pushed = settings.pushed_to.map(|url| Self::new(Place::Server(url), name));
+        on_disk.into_iter().chain(pushed).collect()
+    }
+
+    fn new(place: Place, name: &str) -> Self {
+        Self {
+            cleared: matches!(place, Place::Server(_)),
+            place,
+            name: name.to_owned(),
             all: MediaPlaylist::default(),
             files: Files::default(),
             kept: Vec::new(),
-            cleared: false,
             list_due: false,
             full: false,
             failing: false,
             doing: None,
             retry_at: None,
             end: End::No,
-        })
+        }
     }
 
     // ---- inputs
@@ -128,12 +175,12 @@ impl Archive {
         }
         let name = own_name(path).to_owned();
         if self.files.held_bytes.saturating_add(bytes.len()) > HELD_BYTES_MAX {
-            self.lose(name, "the disk is too slow");
+            self.lose(name, "it is too slow");
             return;
         }
         self.files.held_bytes = self.files.held_bytes.saturating_add(bytes.len());
         self.files.pending.insert(name.clone());
-        self.files.waiting.push_back((name, bytes));
+        self.files.waiting.push_back(Step { name, bytes: Some(bytes), failed: 0 });
     }
 
     /// The playlist of what memory has. Its new segments are taken over.
@@ -143,20 +190,30 @@ impl Archive {
             return;
         }
         let next = if self.all.segments.is_empty() {
-            self.all = MediaPlaylist {
-                kind: Some(Kind::Event),
-                segments: Vec::new(),
-                low_latency: None,
-                ..live.clone()
-            };
+            let kind = matches!(self.place, Place::Disk { .. }).then_some(Kind::Event);
+            self.all = MediaPlaylist { kind, segments: Vec::new(), low_latency: None, ..live.clone() };
             live.media_sequence
         } else {
             self.all.media_sequence.saturating_add(self.all.segments.len() as u64)
         };
         let known = usize::try_from(next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
         self.all.segments.extend(live.segments.iter().skip(known).cloned());
+        if matches!(self.place, Place::Server(_)) {
+            self.drop_before(live);
+        }
         self.all.ended = live.ended;
         self.list_due |= self.files.pending.is_empty();
+    }
+
+    /// Keeps the segments that memory has.
+    fn drop_before(&mut self, live: &MediaPlaylist) {
+        let gone = live.media_sequence.saturating_sub(self.all.media_sequence);
+        let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len());
+        for segment in self.all.segments.drain(..gone) {
+            self.files.lost.remove(&segment.uri);
+        }
+        self.all.media_sequence = live.media_sequence;
+        self.all.discontinuity_sequence = live.discontinuity_sequence;
     }
 
     /// Segments that could not be written are gaps once memory has them no longer.
@@ -174,8 +231,14 @@ impl Archive {
         }
     }
 
-    /// Of the names that memory could forget, those that it may.
-    pub(super) fn release(&mut self, names: impl IntoIterator<Item = String>) -> Vec<String> {
+    /// Of the names that memory could forget, those that it may. A server is to forget them as well.
+    pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
+        if matches!(self.place, Place::Server(_)) {
+            let room = REMOVALS_MAX.saturating_sub(self.files.waiting.len());
+            let removals = names.iter().take(room).map(|name| own_name(name).to_owned());
+            self.files.waiting.extend(removals.map(|name| Step { name, bytes: None, failed: 0 }));
+            return names;
+        }
         self.kept.extend(names);
         let pending = &self.files.pending;
         self.kept.extract_if(.., |name| !pending.contains(own_name(name))).collect()
@@ -184,8 +247,11 @@ impl Archive {
     /// The stream is over.
     pub(super) fn finish(&mut self, now: Instant) {
         if self.end == End::No {
-            let remove_at = self.lingers.and_then(|lingers| now.checked_add(lingers));
-            self.end = End::At(remove_at);
+            let lingers = match self.place {
+                Place::Disk { lingers, .. } => lingers,
+                Place::Server(_) => None,
+            };
+            self.end = End::At(lingers.and_then(|lingers| now.checked_add(lingers)));
         }
     }
 
@@ -202,39 +268,47 @@ impl Archive {
         match (doing, outcome) {
             (doing, Outcome::Busy) => {
                 match doing {
-                    Doing::File(name, bytes) => self.files.waiting.push_front((name, bytes)),
+                    Doing::File(step) => self.files.waiting.push_front(step),
                     Doing::List => self.list_due = true,
                     Doing::Clear => self.cleared = false,
                     Doing::Remove => self.end = End::At(Some(now)),
                 }
                 self.retry_at = now.checked_add(RETRY);
             }
-            (Doing::File(name, bytes), outcome) => {
-                self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
-                self.files.pending.remove(&name);
-                match failure(outcome) {
-                    Some(reason) => self.lose(name, reason),
-                    None => self.failing = false,
-                }
-                self.list_due = true;
-            }
+            (Doing::File(step), outcome) => self.step_done(now, step, failure(outcome)),
             (Doing::Clear | Doing::List | Doing::Remove, outcome) => {
                 if let Some(reason) = failure(outcome) {
-                    self.warn(reason);
+                    self.warn(&reason);
                 }
             }
         }
     }
 
-    fn lose(&mut self, name: String, reason: &'static str) {
+    fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
+        let Some(bytes) = &step.bytes else { return };
+        let failed = step.failed.saturating_add(1);
+        if failure.is_some() && failed < ATTEMPTS && matches!(self.place, Place::Server(_)) {
+            self.files.waiting.push_front(Step { failed, ..step });
+            self.retry_at = now.checked_add(ATTEMPT_PAUSE);
+            return;
+        }
+        self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
+        self.files.pending.remove(&step.name);
+        match failure {
+            Some(reason) => self.lose(step.name, &reason),
+            None => self.failing = false,
+        }
+        self.list_due = true;
+    }
+
+    fn lose(&mut self, name: String, reason: &str) {
         self.files.lost.insert(name);
         self.warn(reason);
     }
 
-    fn warn(&mut self, reason: &'static str) {
+    fn warn(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.failing, true) {
-            let playlist = format!("{}/{}", self.folder.join("/"), self.name);
-            tracing::warn!(playlist, reason, "segments cannot be written to the disk");
+            tracing::warn!(place = %self.place, playlist = self.name, reason, "a copy of HLS lacks segments");
         }
     }
 
@@ -246,7 +320,7 @@ impl Archive {
 
     /// The playlist for live viewers, when it is another one than that of memory.
     pub(super) fn text(&mut self) -> Option<String> {
-        if self.kind != Kind::Event || self.full {
+        if !matches!(self.place, Place::Disk { kind: Kind::Event, .. }) || self.full {
             return None;
         }
         let text = self.all.to_string();
@@ -261,12 +335,8 @@ impl Archive {
 
     /// No more segments fit.
     fn close(&mut self) {
-        let playlist = format!("{}/{}", self.folder.join("/"), self.name);
-        tracing::warn!(
-            playlist,
-            segments = self.all.segments.len(),
-            "the playlist is full: it is complete now"
-        );
+        let segments = self.all.segments.len();
+        tracing::warn!(playlist = self.name, segments, "the playlist is full: it is complete now");
         self.full = true;
         self.list_due = true;
         self.all.ended = true;
@@ -278,30 +348,53 @@ impl Archive {
             return None;
         }
         let (doing, work) = if !std::mem::replace(&mut self.cleared, true) {
-            (Doing::Clear, ArchiveWork::Remove { path: self.path(&self.name), begun_ms: None })
+            (Doing::Clear, self.removal(None))
         } else if let Some(data) = self.list() {
-            (Doing::List, ArchiveWork::Put { path: self.path(&self.name), data })
-        } else if let Some((name, bytes)) = self.files.waiting.pop_front() {
-            let work = ArchiveWork::Put { path: self.path(&name), data: bytes.clone() };
-            (Doing::File(name, bytes), work)
+            (Doing::List, self.file(&self.name, Some(data)))
+        } else if let Some(step) = self.files.waiting.pop_front() {
+            let work = self.file(&step.name, step.bytes.clone());
+            (Doing::File(step), work)
         } else if let End::At(at @ Some(_)) = &mut self.end
             && at.take_if(|at| *at <= now).is_some()
         {
-            // Another archive of the stream may have begun.
+            // Another copy of the stream may have begun.
             let begun_ms = self.all.segments.first().and_then(|segment| segment.program_date_time);
-            (Doing::Remove, ArchiveWork::Remove { path: self.path(&self.name), begun_ms })
+            (Doing::Remove, self.removal(begun_ms))
         } else {
             return None;
         };
         self.doing = Some(doing);
-        Some(Work::Archive(work))
+        Some(work)
     }
 
+    /// Puts a file, or removes it.
+    fn file(&self, name: &str, data: Option<Bytes>) -> Work {
+        match &self.place {
+            Place::Disk { .. } => {
+                let data = data.unwrap_or_default();
+                Work::Archive(ArchiveWork::Put { path: self.path(name), data })
+            }
+            Place::Server(url) => {
+                let content_type = media_type(name);
+                Work::Relay(RelayWork { url: Arc::clone(url), name: name.to_owned(), content_type, data })
+            }
+        }
+    }
+
+    /// Removes everything.
+    fn removal(&self, begun_ms: Option<i64>) -> Work {
+        Work::Archive(ArchiveWork::Remove { path: self.path(&self.name), begun_ms })
+    }
+
+    /// Of a file on the disk.
     fn path(&self, name: &str) -> Vec<String> {
-        self.folder.iter().cloned().chain([name.to_owned()]).collect()
+        match &self.place {
+            Place::Disk { folder, .. } => folder.iter().cloned().chain([name.to_owned()]).collect(),
+            Place::Server(_) => Vec::new(),
+        }
     }
 
-    /// The playlist of what is on the disk, when that has changed.
+    /// The playlist of what is there, when that has changed.
     fn list(&mut self) -> Option<Bytes> {
         if !std::mem::take(&mut self.list_due) {
             return None;
@@ -319,7 +412,9 @@ impl Archive {
             list.version = list.version.max(GAP_VERSION);
         }
         list.ended = self.all.ended && is_all;
-        list.kind = Some(if list.ended { self.kind } else { Kind::Event });
+        if let Place::Disk { kind, .. } = self.place {
+            list.kind = Some(if list.ended { kind } else { Kind::Event });
+        }
         (!list.segments.is_empty()).then(|| list.to_string().into())
     }
 
@@ -349,11 +444,15 @@ fn is_lost(lost: &BTreeSet<String>, segment: &Segment) -> bool {
 }
 
 /// Why a job has failed.
-fn failure(outcome: Outcome) -> Option<&'static str> {
-    match outcome.archived() {
-        Ok(()) => None,
-        Err(AppendError::Full) => Some("the disk is full"),
-        Err(AppendError::Path | AppendError::Exists) => Some("the path leads to something that is no file"),
-        Err(AppendError::Failed) => Some("the file cannot be written"),
+fn failure(outcome: Outcome) -> Option<Cow<'static, str>> {
+    if let Outcome::Relayed(result) = outcome {
+        return result.err().map(Cow::Owned);
     }
+    let reason = match outcome.archived() {
+        Ok(()) => return None,
+        Err(AppendError::Full) => "the disk is full",
+        Err(AppendError::Path | AppendError::Exists) => "the path leads to something that is no file",
+        Err(AppendError::Failed) => "the file cannot be written",
+    };
+    Some(Cow::Borrowed(reason))
 }

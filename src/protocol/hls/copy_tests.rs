@@ -1,4 +1,4 @@
-//! An archive beside a disk that fails, is slow or full, and viewers who fetch what the playlists name.
+//! A copy of a stream beside a disk that fails, is slow or full, and viewers who fetch what the playlists name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crypto::Seed;
 use hls::Playlist;
 use hls::playlist::Map;
 
-use super::archive::Archive;
+use super::copy::HlsCopy;
 use super::*;
 use crate::config::AppSettings;
 use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
@@ -21,9 +21,9 @@ use std::time::Duration;
 const BEGUN_MS: i64 = 1_700_000_000_000;
 const LIST_SIZE: usize = 3;
 
-/// An archive, its disk, and what memory has of the stream.
+/// A copy, its disk, and what memory has of the stream.
 struct Rig {
-    archive: Archive,
+    copy: HlsCopy,
     now: Instant,
     disk: BTreeMap<String, Bytes>,
     memory: BTreeMap<String, Bytes>,
@@ -36,7 +36,7 @@ struct Rig {
     digits: usize,
 }
 
-fn archive(settings: &[(&str, &str)]) -> Option<Archive> {
+fn copies(settings: &[(&str, &str)]) -> Vec<HlsCopy> {
     let app = AppSettings::of(schema(), "live", settings).unwrap();
     let order = SinkOrder {
         stream: StreamId::default(),
@@ -45,7 +45,7 @@ fn archive(settings: &[(&str, &str)]) -> Option<Archive> {
         details: StreamDetails::default(),
         recording: None,
     };
-    Archive::wanted(&order, "a/cam.m3u8")
+    HlsCopy::wanted(&order, "a/cam.m3u8")
 }
 
 fn read(text: &[u8]) -> MediaPlaylist {
@@ -66,7 +66,7 @@ impl Rig {
         let target_duration = Duration::from_secs(2);
         let live = MediaPlaylist { version, target_duration, media_sequence: 1, ..MediaPlaylist::default() };
         Self {
-            archive: archive(&settings).unwrap(),
+            copy: copies(&settings).remove(0),
             now: Instant::now(),
             disk: BTreeMap::new(),
             memory: BTreeMap::new(),
@@ -80,7 +80,7 @@ impl Rig {
 
     fn publish(&mut self, name: &str, bytes: Bytes) {
         self.memory.insert(format!("a/{name}"), bytes.clone());
-        self.archive.add(&format!("a/{name}"), bytes);
+        self.copy.add(&format!("a/{name}"), bytes);
     }
 
     /// A segment is cut.
@@ -105,15 +105,15 @@ impl Rig {
             gone.push(format!("a/{}", self.live.segments.remove(0).uri));
             self.live.media_sequence += 1;
         }
-        for name in self.archive.release(gone) {
+        for name in self.copy.release(gone) {
             self.memory.remove(&name);
         }
         self.show();
     }
 
     fn show(&mut self) {
-        self.archive.note(&self.live);
-        let text = self.archive.text().unwrap_or_else(|| self.live.to_string());
+        self.copy.note(&self.live);
+        let text = self.copy.text().unwrap_or_else(|| self.live.to_string());
         self.shown = read(text.as_bytes());
         self.check();
     }
@@ -121,13 +121,13 @@ impl Rig {
     fn end(&mut self) {
         self.live.ended = true;
         self.show();
-        self.archive.finish(self.now);
+        self.copy.finish(self.now);
     }
 
     /// Hands out the next job, when none is under way.
     fn hand_out(&mut self) -> bool {
         if self.job.is_none() {
-            self.job = self.archive.next_job(self.now).map(|work| {
+            self.job = self.copy.next_job(self.now).map(|work| {
                 let Work::Archive(work) = work else { panic!("{work:?}") };
                 work
             });
@@ -146,7 +146,7 @@ impl Rig {
                 ArchiveWork::Remove { path: at, begun_ms } => self.remove(&at, begun_ms),
             }
         }
-        self.archive.job_done(self.now, outcome);
+        self.copy.job_done(self.now, outcome);
         self.check();
     }
 
@@ -207,11 +207,11 @@ fn an_event_names_everything_on_the_disk_and_to_viewers() {
             assert_eq!((list.media_sequence, list.segments.iter().any(|segment| segment.gap)), (1, false));
         }
         assert!(rig.memory.len() <= LIST_SIZE + 1, "{:?}", rig.memory.keys());
-        assert!(!rig.archive.is_settled());
+        assert!(!rig.copy.is_settled());
         rig.end();
         rig.settle();
-        assert!(rig.archive.is_settled() && rig.list().unwrap().ended && rig.shown.ended);
-        assert_eq!((rig.archive.poll_timeout(), rig.disk.len()), (None, 21 + usize::from(fragmented)));
+        assert!(rig.copy.is_settled() && rig.list().unwrap().ended && rig.shown.ended);
+        assert_eq!((rig.copy.poll_timeout(), rig.disk.len()), (None, 21 + usize::from(fragmented)));
     }
 }
 
@@ -242,7 +242,7 @@ fn t_09_whatever_the_disk_does_no_playlist_names_what_is_missing() {
             for _ in 0..random.below(5) {
                 if !rig.hand_out() {
                     rig.now += Duration::from_millis(250);
-                    rig.archive.handle_timeout(rig.now);
+                    rig.copy.handle_timeout(rig.now);
                     continue;
                 }
                 // Faults come in runs.
@@ -267,11 +267,11 @@ fn t_09_whatever_the_disk_does_no_playlist_names_what_is_missing() {
         rig.end();
         for _ in 0..200 {
             rig.now += Duration::from_millis(250);
-            rig.archive.handle_timeout(rig.now);
+            rig.copy.handle_timeout(rig.now);
             rig.settle();
         }
         let list = rig.list().unwrap();
-        assert!(rig.archive.is_settled() && list.ended, "{seed}");
+        assert!(rig.copy.is_settled() && list.ended, "{seed}");
         assert_eq!(list.segments.len(), usize::try_from(segments).unwrap(), "{seed}: gaps count");
         let gaps = list.segments.iter().filter(|segment| segment.gap).count();
         assert!(lost || gaps == 0 || rig.disk.len() < 31, "{seed}: {gaps} gaps");
@@ -298,29 +298,29 @@ fn files_go_when_the_last_viewers_have_had_their_time() {
     rig.settle();
     rig.end();
     rig.settle();
-    let at = rig.archive.poll_timeout().unwrap();
+    let at = rig.copy.poll_timeout().unwrap();
     assert_eq!(at - rig.now, Duration::from_secs(6), "hlsTime times hlsListSize");
     rig.now = at - Duration::from_millis(1);
-    assert!(!rig.hand_out() && !rig.archive.is_settled());
+    assert!(!rig.hand_out() && !rig.copy.is_settled());
     rig.now = at;
     assert!(rig.hand_out());
     rig.done(Outcome::Busy);
-    assert!(!rig.archive.is_settled() && !rig.hand_out());
+    assert!(!rig.copy.is_settled() && !rig.hand_out());
     rig.now += Duration::from_secs(1);
-    rig.archive.handle_timeout(rig.now);
+    rig.copy.handle_timeout(rig.now);
     rig.settle();
-    assert!(rig.archive.is_settled() && rig.disk.is_empty());
+    assert!(rig.copy.is_settled() && rig.disk.is_empty());
     // At once, when the server goes down; and never those of the stream that has come after it.
     let mut rig = Rig::new("event", &[], false);
     (1..=5).for_each(|number| rig.segment(number, 10));
     rig.end();
     rig.settle();
-    rig.archive.hurry(rig.now);
+    rig.copy.hurry(rig.now);
     let newer = "#EXTM3U\n#EXT-X-PROGRAM-DATE-TIME:2026-11-25T03:00:00.000+00:00\n#EXTINF:2,\ncam0001.ts\n";
     rig.disk.insert("cam.m3u8".into(), Bytes::from_static(newer.as_bytes()));
     rig.disk.insert("cam0001.ts".into(), Bytes::new());
     rig.settle();
-    assert!(rig.archive.is_settled() && rig.disk.contains_key("cam0001.ts"));
+    assert!(rig.copy.is_settled() && rig.disk.contains_key("cam0001.ts"));
 }
 
 #[test]
@@ -348,6 +348,105 @@ fn a_playlist_is_full_at_its_bound_and_live_viewers_go_on() {
 
 #[test]
 fn without_the_setting_there_is_none() {
-    assert!(archive(&[]).is_none());
-    assert!(archive(&[("hlsPlayListType", "EVENT")]).is_some());
+    assert!(copies(&[]).is_empty());
+    assert!(!copies(&[("hlsPlayListType", "EVENT")]).is_empty());
+}
+
+/// A server that takes what is put, and tells what it has.
+#[derive(Default)]
+struct Remote {
+    files: BTreeMap<String, Bytes>,
+    tries: usize,
+}
+
+impl Remote {
+    fn serve(&mut self, rig: &mut Rig, fails: impl Fn(&str) -> bool) {
+        for _ in 0..100 {
+            let Some(work) = rig.copy.next_job(rig.now) else {
+                let Some(at) = rig.copy.poll_timeout() else { break };
+                rig.now = at;
+                rig.copy.handle_timeout(at);
+                continue;
+            };
+            let Work::Relay(work) = work else { panic!("{work:?}") };
+            assert_eq!(work.url.as_str(), "http://origin.example/live?key=1");
+            self.tries += 1;
+            let outcome = if fails(&work.name) {
+                Err("503".to_owned())
+            } else if let Some(data) = work.data {
+                self.files.insert(work.name, data);
+                Ok(())
+            } else {
+                assert!(self.files.remove(&work.name).is_some(), "{}", work.name);
+                Ok(())
+            };
+            rig.copy.job_done(rig.now, Outcome::Relayed(outcome));
+            self.check();
+        }
+    }
+
+    fn list(&self) -> MediaPlaylist {
+        read(&self.files["cam.m3u8"])
+    }
+
+    fn check(&self) {
+        let Some(text) = self.files.get("cam.m3u8") else { return };
+        let list = read(text);
+        for segment in list.segments.iter().filter(|segment| !segment.gap) {
+            assert!(self.files.contains_key(&segment.uri), "{}", segment.uri);
+        }
+    }
+}
+
+fn pushed() -> Rig {
+    let mut rig = Rig::new("event", &[], false);
+    let url = ("hlsHttpEndpoint", "http://origin.example/live?key=1");
+    rig.copy = copies(&[url, ("hlsListSize", "3")]).remove(0);
+    rig
+}
+
+#[test]
+fn a_server_has_what_memory_has() {
+    let (mut rig, mut remote) = (pushed(), Remote::default());
+    for number in 1..=20 {
+        rig.segment(number, 100);
+        remote.serve(&mut rig, |_| false);
+        let list = remote.list();
+        assert_eq!((list.segments.len(), list.kind), (LIST_SIZE.min(number as usize), None));
+        assert_eq!((list.media_sequence, list.ended), (rig.live.media_sequence, false));
+    }
+    assert_eq!(remote.files.len(), LIST_SIZE + 1, "{:?}", remote.files.keys());
+    rig.end();
+    remote.serve(&mut rig, |_| false);
+    assert!(remote.list().ended && rig.copy.is_settled());
+}
+
+#[test]
+fn what_a_server_does_not_take_is_tried_again_and_then_a_gap() {
+    let (mut rig, mut remote) = (pushed(), Remote::default());
+    (1..=2).for_each(|number| rig.segment(number, 100));
+    remote.serve(&mut rig, |name| name == "cam000000002.ts");
+    assert_eq!((remote.tries, remote.list().segments[1].gap), (2 + 3 + 1, true));
+    // It is down for long, and comes back.
+    (3..=12).for_each(|number| {
+        rig.segment(number, 100);
+        remote.serve(&mut rig, |_| true);
+    });
+    rig.segment(13, 100);
+    remote.serve(&mut rig, |_| false);
+    let list = remote.list();
+    assert_eq!((list.media_sequence, list.segments.len()), (11, LIST_SIZE));
+    assert_eq!(list.segments.iter().map(|segment| segment.gap).collect::<Vec<_>>(), [true, true, false]);
+    rig.end();
+    remote.serve(&mut rig, |_| true);
+    assert!(rig.copy.is_settled(), "the session ends all the same");
+}
+
+#[test]
+fn a_server_that_hangs_costs_no_more_than_the_cap() {
+    let mut rig = pushed();
+    assert!(rig.copy.next_job(rig.now).is_none());
+    (1..=100).for_each(|number| rig.segment(number, 1 << 20));
+    assert!(rig.copy.next_job(rig.now).is_some());
+    assert!(rig.memory.len() <= LIST_SIZE, "memory does not wait for it");
 }
