@@ -126,7 +126,8 @@ impl Work {
             Self::Password(_) => Class::Password,
             Self::Admin(_) => Class::Admin,
             Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
-            Self::FileAppend { .. } | Self::FileSync { .. } | Self::Archive(_) => Class::FileWrite,
+            Self::FileAppend { .. } => Class::FileWrite,
+            Self::FileSync { .. } | Self::Archive(_) => Class::FileSync,
             Self::Recording(_) => Class::Recording,
             Self::Relay(_) => Class::Relay,
             Self::Object(_) => Class::Object,
@@ -279,8 +280,10 @@ pub enum Class {
     Admin,
     /// Files that are served.
     FileRead,
-    /// Files that are written.
+    /// Files that are appended to, which a disk that is busy seldom holds up.
     FileWrite,
+    /// What waits until something has reached the disk.
+    FileSync,
     /// Recordings that are finished or removed.
     Recording,
     /// HLS that is pushed to other servers.
@@ -304,7 +307,7 @@ pub struct Limits {
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
@@ -312,6 +315,7 @@ impl Class {
         Self::Admin,
         Self::FileRead,
         Self::FileWrite,
+        Self::FileSync,
         Self::Recording,
         Self::Relay,
         Self::Object,
@@ -331,7 +335,7 @@ impl Class {
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
             // A disk that hangs: memory is what fills up first.
-            Self::FileWrite => (4, 1024, 64 * MIB),
+            Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
             // Where a file system can only copy, one takes long.
             Self::Recording => (2, 4096, MIB),
             // A server that does not answer holds a thread until it times out.
@@ -360,6 +364,7 @@ impl Class {
             Self::Admin => "admin",
             Self::FileRead => "file-read",
             Self::FileWrite => "file-write",
+            Self::FileSync => "file-sync",
             Self::Recording => "recording",
             Self::Relay => "relay",
             Self::Object => "object",

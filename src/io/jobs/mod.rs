@@ -335,8 +335,8 @@ mod tests {
     use crate::auth::access::Secret;
     use crate::config::S3Settings;
     use crate::jobs::{
-        AdminWork, AppendTo, BlockSource, Compute, ObjectAction, ObjectWork, PasswordDigest, PasswordWork,
-        Post, Receiver as For, RecordingWork, RelayWork,
+        AdminWork, AppendTo, ArchiveWork, BlockSource, Compute, ObjectAction, ObjectWork, PasswordDigest,
+        PasswordWork, Post, Receiver as For, RecordingWork, RelayWork,
     };
 
     /// Holds jobs back until it is opened.
@@ -393,6 +393,7 @@ mod tests {
                 let data = vec![Bytes::from(vec![0; bytes])];
                 Work::FileAppend { to: AppendTo::New { path: Vec::new() }, data }
             }
+            Class::FileSync => Work::Archive(ArchiveWork::Remove { path: Vec::new(), begun_ms: None }),
             Class::Recording => Work::Recording(RecordingWork::Remove { path: Vec::new() }),
             Class::Relay => Work::Relay(RelayWork {
                 url: Arc::new(url::Url::parse("http://h.example/").unwrap()),

@@ -1,8 +1,9 @@
 //! A sink that records a stream: one file, and the next one when it is full or the tracks of the stream change.
 //!
-//! One job is under way at a time; what comes meanwhile is gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
-//! its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full. Everything that
-//! was appended is synced before more is, so that a power cut takes no more than a crash does.
+//! One append is under way at a time; what comes meanwhile is gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
+//! its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full. What was appended is
+//! synced at once, so that a power cut takes little more than a crash does. A sync that takes long holds up no append: a crash of the
+//! server then takes no more than ever.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +26,11 @@ use crate::types::Handle;
 const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Bytes that are gathered while a job is under way.
 const HELD_BYTES_MAX: usize = 8 << 20;
+/// Bytes that are appended before a sync has ended.
+const UNSYNCED_BYTES_MAX: usize = 8 << 20;
+/// The jobs under way at a time.
+const WRITE: JobId = JobId(0);
+const SYNC: JobId = JobId(1);
 /// Pause before a job is submitted again that there was no room for.
 const RETRY: Duration = Duration::from_millis(200);
 /// The name of the sink and of its format.
@@ -84,17 +90,16 @@ enum Step {
 struct OpenFile {
     path: Vec<String>,
     file: Arc<dyn AppendFile>,
-    unsynced: bool,
+    unsynced_bytes: usize,
 }
 
-/// The job under way.
+/// What is written now.
 #[derive(Debug)]
 enum Doing {
     Nothing,
     Begin,
     /// Kept until it is in the file: it is submitted again when there was no room for the job.
     Append(Vec<Bytes>),
-    Sync,
 }
 
 #[derive(Debug)]
@@ -107,6 +112,8 @@ struct Mp4Sink {
     steps: VecDeque<Step>,
     held_bytes: usize,
     doing: Doing,
+    /// Bytes that a sync under way has reach the disk.
+    syncing: Option<usize>,
     file: Option<OpenFile>,
     retry_at: Option<Instant>,
     /// Why it has given up.
@@ -125,6 +132,7 @@ impl Mp4Sink {
             steps: VecDeque::new(),
             held_bytes: 0,
             doing: Doing::Nothing,
+            syncing: None,
             file: None,
             retry_at: None,
             failed: None,
@@ -186,7 +194,7 @@ impl Mp4Sink {
         self.ends_soon = false;
     }
 
-    /// Gives up: what was gathered is lost, what is in the file stays. The job under way ends first.
+    /// Gives up: what was gathered is lost, what is in the file stays. The jobs under way end first.
     fn fail(&mut self, reason: String) {
         self.fragments = None;
         self.steps.clear();
@@ -194,37 +202,47 @@ impl Mp4Sink {
         self.held_bytes = 0;
         self.retry_at = None;
         if let Some(file) = &mut self.file {
-            file.unsynced = false;
+            file.unsynced_bytes = 0;
         }
         self.closing.get_or_insert_with(|| reason.clone());
         self.failed.get_or_insert(reason);
     }
 
-    /// The next job, when none is under way.
-    fn next_job(&mut self) -> Option<Work> {
-        if !matches!(self.doing, Doing::Nothing) || self.retry_at.is_some() {
+    /// A job that can begin now.
+    fn next_job(&mut self) -> Option<Job> {
+        if self.retry_at.is_some() {
             return None;
         }
-        if let Some(file) = self.file.as_ref().filter(|file| file.unsynced) {
-            self.doing = Doing::Sync;
-            return Some(Work::FileSync { file: Arc::clone(&file.file) });
+        let unsynced_bytes = self.file.as_ref().map_or(0, |file| file.unsynced_bytes);
+        if let Some(file) = self.file.as_ref().filter(|_| unsynced_bytes > 0 && self.syncing.is_none()) {
+            self.syncing = Some(unsynced_bytes);
+            return Some(Job { id: SYNC, work: Work::FileSync { file: Arc::clone(&file.file) } });
         }
-        match self.steps.pop_front()? {
+        let waits = match self.steps.front()? {
+            Step::Begin => false,
+            Step::Append(_) => unsynced_bytes >= UNSYNCED_BYTES_MAX,
+            Step::End => self.syncing.is_some(),
+        };
+        if waits || !matches!(self.doing, Doing::Nothing) {
+            return None;
+        }
+        let work = match self.steps.pop_front()? {
             Step::Begin => {
                 self.doing = Doing::Begin;
-                Some(self.begin_file())
+                self.begin_file()
             }
             Step::Append(data) => {
                 let to = AppendTo::Open(Arc::clone(&self.file.as_ref()?.file));
                 self.doing = Doing::Append(data.clone());
-                Some(Work::FileAppend { to, data })
+                Work::FileAppend { to, data }
             }
             Step::End => {
                 let path = self.file.take()?.path;
                 self.events.push_back(Event::Recording(RecordingNews::Ended { path }));
-                self.next_job()
+                return self.next_job();
             }
-        }
+        };
+        Some(Job { id: WRITE, work })
     }
 
     fn begin_file(&self) -> Work {
@@ -233,36 +251,46 @@ impl Mp4Sink {
     }
 
     fn job_done(&mut self, ctx: &Context<'_>, done: JobDone) {
+        if done.id == SYNC {
+            return self.synced(ctx, done.outcome);
+        }
         let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
         match (doing, done.outcome) {
             (Doing::Begin, Outcome::Appended(Ok(appended))) => {
                 let path: Vec<String> = self.order.folder.iter().cloned().chain(appended.name).collect();
                 self.events.push_back(Event::Recording(RecordingNews::Begun { path: path.clone() }));
-                self.file = Some(OpenFile { path, file: appended.file, unsynced: false });
+                self.file = Some(OpenFile { path, file: appended.file, unsynced_bytes: 0 });
             }
             (Doing::Append(data), Outcome::Appended(Ok(_))) => {
                 let bytes = data.iter().map(Bytes::len).sum();
                 self.held_bytes = self.held_bytes.saturating_sub(bytes);
-                if let Some(file) = &mut self.file {
-                    file.unsynced = true;
-                }
-            }
-            (Doing::Sync, Outcome::Synced(Ok(()))) => {
-                if let Some(file) = &mut self.file {
-                    file.unsynced = false;
+                if let Some(file) = self.file.as_mut().filter(|_| self.failed.is_none()) {
+                    file.unsynced_bytes = file.unsynced_bytes.saturating_add(bytes);
                 }
             }
             (doing, Outcome::Busy) => {
                 match doing {
                     Doing::Begin => self.steps.push_front(Step::Begin),
                     Doing::Append(data) => self.steps.push_front(Step::Append(data)),
-                    Doing::Sync | Doing::Nothing => {}
+                    Doing::Nothing => {}
                 }
                 self.retry_at = Some(ctx.now.mono + RETRY);
             }
-            (_, Outcome::Appended(Err(error)) | Outcome::Synced(Err(error))) => {
-                self.fail(reason(error).to_owned())
+            (_, Outcome::Appended(Err(error))) => self.fail(reason(error).to_owned()),
+            _ => self.fail("the file cannot be written".to_owned()),
+        }
+    }
+
+    fn synced(&mut self, ctx: &Context<'_>, outcome: Outcome) {
+        let synced_bytes = self.syncing.take().unwrap_or(0);
+        match outcome {
+            Outcome::Synced(Ok(())) => {
+                if let Some(file) = &mut self.file {
+                    file.unsynced_bytes = file.unsynced_bytes.saturating_sub(synced_bytes);
+                }
             }
+            Outcome::Busy => self.retry_at = Some(ctx.now.mono + RETRY),
+            Outcome::Synced(Err(error)) => self.fail(reason(error).to_owned()),
             _ => self.fail("the file cannot be written".to_owned()),
         }
     }
@@ -338,8 +366,8 @@ impl Session for Mp4Sink {
             let format = Format::new(&FORMAT, 0).select(selection);
             return Some(Event::Attach { subscription: Handle::ONLY, format });
         }
-        if let Some(work) = self.next_job() {
-            return Some(Event::Job(Job { id: JobId(0), work }));
+        if let Some(job) = self.next_job() {
+            return Some(Event::Job(job));
         }
         if let Some(event) = self.events.pop_front() {
             return Some(event);
