@@ -12,7 +12,7 @@ pub mod limits;
 pub mod playlist;
 pub mod uri;
 
-pub use client::{Client, Config, Event, Rendition, Request, SegmentKind};
+pub use client::{Client, Config, Event, Rendition, Request, SegmentKind, choose};
 pub use error::{Error, Limit, Violation};
 pub use playlist::Playlist;
 pub use uri::{Url, UrlError};

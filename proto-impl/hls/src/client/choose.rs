@@ -8,7 +8,8 @@ const CARRIED: [&str; 11] =
     ["avc1", "avc3", "hvc1", "hev1", "av01", "vp09", "mp4a", "opus", "ac-3", "ec-3", "flac"];
 
 /// The media playlist of the best variant, and that of its audio if it is a separate one.
-pub(super) fn choose(
+#[must_use]
+pub fn choose(
     playlist: &MultivariantPlaylist,
     base: &Url,
     bandwidth_max: Option<u64>,

@@ -232,7 +232,7 @@ impl Client {
             }
             Ok(Playlist::Multivariant(playlist)) if self.is_first => {
                 self.is_first = false;
-                match choose::choose(&playlist, &exchange.url, self.config.bandwidth_max) {
+                match choose(&playlist, &exchange.url, self.config.bandwidth_max) {
                     Some((main, audio)) => {
                         let audio = audio.map(|url| Track::new(Rendition::Audio, url, self.now));
                         self.tracks = vec![Track::new(Rendition::Main, main, self.now)];

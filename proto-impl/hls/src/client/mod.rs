@@ -14,6 +14,8 @@ mod plan;
 mod tests;
 mod track;
 
+pub use choose::choose;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

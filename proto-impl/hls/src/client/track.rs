@@ -142,10 +142,10 @@ impl Track {
         Loaded { lost, stalled }
     }
 
-    /// Begins a live stream three target durations before its end (§6.3.3), a recording with its first segment.
+    /// Begins a live stream near its end, a recording with its first segment.
     fn begin(&mut self, playlist: MediaPlaylist, target: Duration) {
         let is_live = !playlist.ended && playlist.kind != Some(Kind::Vod);
-        let skipped = if is_live { live_start(&playlist.segments, target) } else { 0 };
+        let skipped = if is_live { playlist.live_start(target) } else { 0 };
         let first = playlist.media_sequence;
         self.pending = numbered(first, playlist.segments).skip(skipped).collect();
     }
@@ -183,17 +183,6 @@ impl Track {
 
 fn restarted(before: Listing, now: Listing) -> bool {
     now.first.saturating_add(STALE_MAX) < before.first || now.end.saturating_add(STALE_MAX) < before.end
-}
-
-fn live_start(segments: &[Segment], target: Duration) -> usize {
-    let wanted = target.saturating_mul(3);
-    let mut length = Duration::ZERO;
-    let from_end = segments.iter().rev().take_while(|segment| {
-        let is_wanted = length < wanted;
-        length = length.saturating_add(segment.duration);
-        is_wanted
-    });
-    segments.len().saturating_sub(from_end.count().max(1))
 }
 
 fn numbered(first: u64, segments: Vec<Segment>) -> impl Iterator<Item = (u64, Segment)> {

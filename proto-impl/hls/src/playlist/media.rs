@@ -71,6 +71,19 @@ pub struct Report {
 }
 
 impl MediaPlaylist {
+    /// Which of the segments a live stream is begun with: three target durations before its end (RFC 8216 §6.3.3).
+    #[must_use]
+    pub fn live_start(&self, target: Duration) -> usize {
+        let wanted = target.saturating_mul(3);
+        let mut length = Duration::ZERO;
+        let from_end = self.segments.iter().rev().take_while(|segment| {
+            let is_wanted = length < wanted;
+            length = length.saturating_add(segment.duration);
+            is_wanted
+        });
+        self.segments.len().saturating_sub(from_end.count().max(1))
+    }
+
     /// The playlist without what a player has that was here no longer than half of `CAN-SKIP-UNTIL` ago (RFC 8216bis §6.2.5.1). `None`
     /// where nothing is to be left out.
     #[must_use]
