@@ -50,6 +50,15 @@ pub struct Now {
     pub unix_nanos: u64,
 }
 
+impl Now {
+    /// The same of an instant not long ago.
+    fn at(self, mono: Instant) -> Self {
+        let ago = self.mono.saturating_duration_since(mono).as_nanos();
+        let ago = u64::try_from(ago).unwrap_or(u64::MAX);
+        Self { mono, unix_nanos: self.unix_nanos.saturating_sub(ago) }
+    }
+}
+
 /// What a peer reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerEvent {

@@ -96,6 +96,14 @@ impl Player {
                     let stamp = if is_video { Stamp::in_nals(&payload) } else { Stamp::in_aac(&payload) };
                     self.viewing.unit(now, is_video, stamp, tally);
                 }
+                LoadEvent::Piece { is_video, number, made_ms, at } => {
+                    self.deadline = Some(now.mono + STALL);
+                    self.viewing.piece(now.at(at), is_video, number, nanos(made_ms), tally);
+                }
+                LoadEvent::Playlist { asked, made_ms, pause } => {
+                    self.deadline = Some(now.mono + STALL + pause);
+                    tally.take_playlist(now, asked, nanos(made_ms));
+                }
                 LoadEvent::Closed(reason) => self.end(&reason),
             }
         }
@@ -133,7 +141,8 @@ impl Peer for Player {
     }
 
     fn handle_hangup(&mut self, now: Now, why: Option<&str>) {
-        let goes_on = self.datagrams().is_some();
+        let outlives = self.client.as_ref().is_some_and(|client| client.outlives_stream());
+        let goes_on = outlives || self.datagrams().is_some();
         if let Some(why) = why.filter(|_| !goes_on) {
             return self.end(why);
         }
@@ -253,6 +262,11 @@ impl Player {
             }
         }
     }
+}
+
+/// Milliseconds of Unix time as those of a stamp.
+fn nanos(unix_ms: Option<i64>) -> Option<u64> {
+    u64::try_from(unix_ms?).ok()?.checked_mul(1_000_000)
 }
 
 /// The media behind the head of a body; `None` for parameter sets and what ends a sequence. The offsets are those of

@@ -126,6 +126,7 @@ impl Report<'_> {
                 "late": tally.late,
             },
             "first_frame_ms": distribution(&tally.first_frame),
+            "playlist_ms": distribution(&tally.playlist),
             "latency_video_ms": distribution(&tally.latency_video),
             "latency_audio_ms": distribution(&tally.latency_audio),
             "behind_ms": distribution(&tally.behind),
@@ -172,6 +173,7 @@ impl Report<'_> {
         }
         for (name, histogram) in [
             ("first frame", &tally.first_frame),
+            ("playlists", &tally.playlist),
             ("video", &tally.latency_video),
             ("audio", &tally.latency_audio),
             ("behind", &tally.behind),

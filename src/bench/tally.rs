@@ -1,6 +1,6 @@
 //! What the peers of one thread saw in the measured time, and what each of them made or missed in its life.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Histogram, Now, Stamp};
 
@@ -23,6 +23,8 @@ pub struct Tally {
     pub behind: Histogram,
     /// Players: from the connect to the first video frame. Not of the measured time alone.
     pub first_frame: Histogram,
+    /// Players of HLS: how long playlists took.
+    pub playlist: Histogram,
     /// Latencies of video units.
     pub latency_video: Histogram,
     /// Latencies of audio units.
@@ -43,6 +45,7 @@ impl Tally {
             late: 0,
             behind: Histogram::new(),
             first_frame: Histogram::new(),
+            playlist: Histogram::new(),
             latency_video: Histogram::new(),
             latency_audio: Histogram::new(),
             late_bound,
@@ -65,6 +68,7 @@ impl Tally {
         self.late += other.late;
         self.behind.merge(&other.behind);
         self.first_frame.merge(&other.first_frame);
+        self.playlist.merge(&other.playlist);
         self.latency_video.merge(&other.latency_video);
         self.latency_audio.merge(&other.latency_audio);
     }
@@ -95,6 +99,15 @@ impl Tally {
         self.late += u64::from(u128::from(took) > self.late_bound.as_nanos());
         let histogram = if is_video { &mut self.latency_video } else { &mut self.latency_audio };
         histogram.record(took);
+    }
+
+    /// Counts a playlist that was asked for at that instant. One that was waited for took no longer than since the end of what
+    /// it has was made.
+    pub fn take_playlist(&mut self, now: Now, asked: Instant, made_nanos: Option<u64>) {
+        let waited = now.mono.saturating_duration_since(asked).as_nanos();
+        let waited = u64::try_from(waited).unwrap_or(u64::MAX);
+        let old = made_nanos.map_or(u64::MAX, |made| now.unix_nanos.saturating_sub(made));
+        self.playlist.record(waited.min(old));
     }
 }
 
@@ -173,8 +186,19 @@ mod tests {
     }
 
     #[test]
+    fn a_playlist_that_was_waited_for_took_no_longer_than_since_it_was_made() {
+        let asked = Instant::now();
+        let now = Now { mono: asked + Duration::from_secs(1), unix_nanos: 2_000_000_000 };
+        for (made_nanos, took_ms) in [(None, 1000), (Some(1_990_000_000), 10), (Some(5), 1000)] {
+            let mut tally = Tally::new(Duration::from_millis(100));
+            tally.take_playlist(now, asked, made_nanos);
+            assert_eq!(tally.playlist.max(), Duration::from_millis(took_ms));
+        }
+    }
+
+    #[test]
     fn the_backlog_has_no_latency() {
-        let now = Now { mono: std::time::Instant::now(), unix_nanos: 2_000_000_000 };
+        let now = Now { mono: Instant::now(), unix_nanos: 2_000_000_000 };
         let mut tally = Tally::new(Duration::from_millis(100));
         tally.take(now, 1_000_000_000, true, Stamp { sequence: 0, unix_nanos: 5 });
         assert_eq!((tally.backlog, tally.late, tally.latency_video.total()), (1, 0, 0));
@@ -182,8 +206,14 @@ mod tests {
         tally.take(now, 1_000_000_000, false, Stamp { sequence: 1, unix_nanos: 1_500_000_000 });
         assert_eq!((tally.stamped, tally.late), (3, 1));
         assert_eq!((tally.latency_video.total(), tally.latency_audio.total()), (1, 1));
+        // A segment has its own number and the time of its end, and counts as a unit does.
+        let mut viewing = crate::bench::viewing::Viewing::new(now);
+        viewing.piece(now, true, 0, Some(2_000_000_000), &mut tally);
+        viewing.piece(now, true, 2, None, &mut tally);
+        assert_eq!((tally.stamped, tally.video, tally.latency_video.total()), (4, 2, 2));
+        assert!(matches!(viewing.score(), Score::Got([Sequence { lost: 1, .. }, _])));
         tally.first_frame.record(7);
         tally.clear();
-        assert_eq!((tally.stamped, tally.first_frame.total()), (0, 1));
+        assert_eq!((tally.stamped, tally.first_frame.total()), (0, 2));
     }
 }

@@ -36,6 +36,25 @@ impl Viewing {
         tally.take(now, self.asked.unix_nanos, is_video, stamp);
     }
 
+    /// A segment or a part came whole, the next after the one with the number before; `made` is when its end was made.
+    pub(super) fn piece(
+        &mut self,
+        now: Now,
+        is_video: bool,
+        number: u64,
+        made: Option<u64>,
+        tally: &mut Tally,
+    ) {
+        tally.count(is_video);
+        self.see_first_frame(now, is_video, tally);
+        let stamp = |unix_nanos| Stamp { sequence: number, unix_nanos };
+        let sequence = if is_video { &mut self.video } else { &mut self.audio };
+        sequence.take(stamp(made.unwrap_or(now.unix_nanos)));
+        if let Some(made) = made {
+            tally.take(now, self.asked.unix_nanos, is_video, stamp(made));
+        }
+    }
+
     pub(super) const fn score(&self) -> Score {
         Score::Got([self.video, self.audio])
     }

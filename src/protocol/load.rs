@@ -1,6 +1,7 @@
 //! What the load generator is given: clients that play and publish, by URL. Players are the clients of pulls; publishers
 //! speak as pushes do. Nothing here knows a clock or a socket.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -32,8 +33,8 @@ impl LoadTarget {
     /// What is wrong with it.
     pub fn read(url: &str) -> Result<Self, UrlError> {
         let url = Url::parse(url)?;
-        let scheme = loaded().find(|scheme| scheme.name == url.scheme && scheme.load.takes(&url));
-        let scheme = scheme.ok_or(UrlError::Scheme)?;
+        let taking = loaded().filter(|scheme| scheme.name == url.scheme && scheme.load.takes(&url));
+        let scheme = taking.min_by_key(|scheme| Reverse(scheme.load.demands())).ok_or(UrlError::Scheme)?;
         Ok(Self { scheme, target: scheme.target(&url)? })
     }
 
@@ -154,7 +155,10 @@ mod tests {
         assert_eq!(parts("http://h:5080/live/s.flv?x=1#y"), own("flv", false, Sockets::Stream, "h", 5080));
         assert_eq!(parts("wss://[::1]/live/a.flv"), own("ws-flv", true, Sockets::Stream, "::1", 443));
         assert_eq!(scheme_list(), "rtmp, rtmps, rtsp, rtsps, srt, http, https, ws or wss");
-        assert_eq!(protocol_list(), ["rtmp", "rtsp", "srt", "whip", "whep", "flv", "ws-flv"]);
+        assert_eq!(
+            protocol_list(),
+            ["rtmp", "rtsp", "srt", "whip", "whep", "flv", "ws-flv", "hls", "ll-hls"]
+        );
     }
 
     #[test]
@@ -170,6 +174,19 @@ mod tests {
         for flv in ["http://h/live/whip.flv", "http://h/live/a?x=/whep/", "http://h/live/a#/whip/"] {
             assert_eq!(of(flv).0, "flv", "{flv}");
         }
+    }
+
+    #[test]
+    fn the_ending_of_the_path_tells_hls_from_flv_and_its_folder_which() {
+        let of = |url: &str| {
+            let target = LoadTarget::read(url).unwrap();
+            (target.protocol(), target.publishes(), target.plays(), target.sockets(), target.is_tls())
+        };
+        let plays = |protocol, tls| (protocol, false, true, Sockets::Stream, tls);
+        assert_eq!(of("http://h:5080/live/streams/a.m3u8?token=1"), plays("hls", false));
+        assert_eq!(of("https://h/A.M3U8"), plays("hls", true));
+        assert_eq!(of("http://h/live/streams/ll-hls/a/a__master.m3u8"), plays("ll-hls", false));
+        assert_eq!(of("http://h/live/a.m3u8.flv"), plays("flv", false));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flv::file::TagKind;
@@ -38,6 +38,26 @@ pub enum LoadEvent {
         /// NAL units in four-byte lengths, or a raw frame.
         payload: Bytes,
     },
+    /// A segment or a part of one, whole.
+    Piece {
+        /// Video, alone or with audio; or audio alone.
+        is_video: bool,
+        /// Counted up by one from piece to piece, where none is missing.
+        number: u64,
+        /// When its end was made, in milliseconds of Unix time, if it is known.
+        made_ms: Option<i64>,
+        /// When the last of it came.
+        at: Instant,
+    },
+    /// A playlist, whole.
+    Playlist {
+        /// When it was asked for.
+        asked: Instant,
+        /// When the end of what it has was made, in milliseconds of Unix time, if it is known.
+        made_ms: Option<i64>,
+        /// For how long nothing further may be asked for.
+        pause: Duration,
+    },
     /// The end, with the reason.
     Closed(String),
 }
@@ -50,6 +70,10 @@ pub trait LoadPlayer: Debug + Send {
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
     /// The byte stream has ended.
     fn handle_end(&mut self, now: Instant);
+    /// Whether it goes on without the byte stream that has ended, and wants another one when it needs it.
+    fn outlives_stream(&self) -> bool {
+        false
+    }
     /// A deadline may have passed.
     fn handle_timeout(&mut self, now: Instant);
     /// The next event.

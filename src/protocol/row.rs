@@ -239,8 +239,10 @@ pub(super) struct LoadUse {
     pub(super) publishes: bool,
     /// The sockets of a connection.
     pub(super) sockets: Sockets,
-    /// A segment that the paths of such URLs have, where protocols share a scheme; those that name none come last.
+    /// A segment that the paths of such URLs have, where protocols share a scheme.
     pub(super) segment: Option<&'static str>,
+    /// How they end, where protocols share a scheme.
+    pub(super) ending: Option<&'static str>,
 }
 
 impl LoadUse {
@@ -251,7 +253,14 @@ impl LoadUse {
 
     /// Plays over a byte stream.
     pub(super) const fn plays(protocol: &'static str) -> Self {
-        Self { protocol, plays: true, publishes: false, sockets: Sockets::Stream, segment: None }
+        Self {
+            protocol,
+            plays: true,
+            publishes: false,
+            sockets: Sockets::Stream,
+            segment: None,
+            ending: None,
+        }
     }
 
     /// Plays and publishes over a byte stream.
@@ -261,7 +270,14 @@ impl LoadUse {
 
     /// Whether a URL of the scheme is meant.
     pub(super) fn takes(&self, url: &Url<'_>) -> bool {
-        self.segment.is_none_or(|segment| url.path().split('/').any(|of_url| of_url == segment))
+        let path = url.path();
+        self.segment.is_none_or(|segment| path.split('/').any(|of_url| of_url == segment))
+            && self.ending.is_none_or(|ending| path.to_ascii_lowercase().ends_with(ending))
+    }
+
+    /// How much it wants of a URL: of those that take one, the most demanding is meant.
+    pub(super) fn demands(&self) -> usize {
+        usize::from(self.segment.is_some()) + usize::from(self.ending.is_some())
     }
 }
 

@@ -154,6 +154,31 @@ fn publishers_and_players_of_rtsp_lose_nothing_over_the_connection_and_over_data
 }
 
 #[test]
+fn viewers_of_hls_get_every_segment_and_with_low_latency_every_part() {
+    let server = Server::start(&["app.hlsEnableLowLatency=true"]);
+    let _publisher = Publisher::start(&server, &server.rtmp_url("live/s0"), &["--bitrate", "500"]);
+    let options = ["--count", "20", "--late", "10000", "--connect-timeout", "20"];
+    for (name, protocol, parts_of_three_seconds) in
+        [("s{n}.m3u8", "hls", None), ("ll-hls/s{n}/s{n}__master.m3u8", "ll-hls", Some(20 * 5))]
+    {
+        let url = format!("http://{}/live/streams/{name}", server.http);
+        let (report, ok) = play(&url, &options);
+        assert!(ok, "{report}");
+        assert_eq!((&report["protocol"], &report["connections"]["ready"]), (&protocol.into(), &20.into()));
+        let units = &report["units"];
+        assert_eq!((&units["lost"], &units["repeated"], &units["late"]), (&0.into(), &0.into(), &0.into()));
+        let [video, audio] = ["video", "audio"].map(|kind| units[kind].as_u64().unwrap());
+        assert_eq!(units["stamped"], video + audio, "{report}");
+        // A segment is two seconds, a part a third of one.
+        assert!(video >= parts_of_three_seconds.unwrap_or(20), "{report}");
+        assert_eq!(audio >= parts_of_three_seconds.unwrap_or(1), protocol == "ll-hls", "{report}");
+        for member in ["first_frame_ms", "playlist_ms", "latency_video_ms"] {
+            assert!(report[member]["p50"].as_f64().unwrap() > 0.0, "{member} in {report}");
+        }
+    }
+}
+
+#[test]
 fn publishers_of_rtmps_and_of_a_file() {
     let server = Server::start(&[]);
     let file = server.home().join("clip.flv");

@@ -58,6 +58,11 @@ impl Fetch {
         self.response.is_some() && !self.has_head
     }
 
+    /// The server of the connection, while that can be used.
+    pub(super) const fn server(&self) -> Option<&NextServer> {
+        self.server.as_ref()
+    }
+
     /// Whether the connection can be used.
     pub(super) const fn is_connected(&self) -> bool {
         self.server.is_some()

@@ -3,13 +3,14 @@
 //! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4; a `window` says where segments end, and keeps the playlist.
 //! Requests are answered from memory, by `http`.
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
-//! go to one server; [`units::Units`] makes access units of the segments.
+//! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
 
 pub(super) mod cmaf;
 mod copy;
 #[cfg(test)]
 mod copy_tests;
 mod fetch;
+mod follow;
 mod manifest;
 mod publishing;
 mod pull;
@@ -21,6 +22,7 @@ mod settings;
 pub(super) mod sink;
 mod tailor;
 mod units;
+mod viewer;
 mod window;
 
 use std::time::Instant;
@@ -29,6 +31,7 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 
+use super::player::LoadPlayer;
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
@@ -37,6 +40,7 @@ use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;
 use crate::types::StreamKey;
 use pull::HlsPull;
+use viewer::Viewer;
 
 /// How the names of playlists end.
 const ENDING: &str = ".m3u8";
@@ -47,29 +51,25 @@ const NAME: &str = "hls";
 /// What viewers of the manifest are counted under.
 const DASH: &str = "dash";
 
+/// What the load generator does with the URL of a playlist.
+const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
+/// And where a segment of the path says low latency. It is a name alone: the playlist says what it offers.
+const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };
+
+/// Sources are read by the first two; the others are for the load generator alone.
+const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUse) -> Scheme {
+    Scheme { name, default_port, pushes: false, pulls, takes_credentials: false, load, read: outbound }
+}
+
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     formats: &[&sink::FORMAT, &cmaf::FORMAT],
     schemes: &[
-        Scheme {
-            name: "http",
-            default_port: 80,
-            pushes: false,
-            pulls: true,
-            takes_credentials: false,
-            load: LoadUse::none("hls"),
-            read: |url, scheme| outbound(url, scheme, Transport::Tcp),
-        },
-        Scheme {
-            name: "https",
-            default_port: 443,
-            pushes: false,
-            pulls: true,
-            takes_credentials: false,
-            load: LoadUse::none("hls"),
-            read: |url, scheme| outbound(url, scheme, Transport::Tls),
-        },
+        scheme("http", 80, true, LOAD),
+        scheme("https", 443, true, LOAD),
+        scheme("http", 80, false, LOAD_LOW),
+        scheme("https", 443, false, LOAD_LOW),
     ],
     ..Protocol::NONE
 };
@@ -81,7 +81,8 @@ fn stream_of(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+fn outbound(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
+    let transport = if scheme.name == "https" { Transport::Tls } else { Transport::Tcp };
     let (host, port) = url.host_and_port(scheme.default_port)?;
     if !url.path().to_ascii_lowercase().ends_with(ENDING) {
         return Err(UrlError::Unsupported("the URL of a playlist ends with .m3u8"));
@@ -106,6 +107,10 @@ impl Request for Playlist {
 
     fn pull(&self, patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         Some(Box::new(HlsPull::new(self.0.clone(), patience)))
+    }
+
+    fn play(&self, now: Instant, _patience: Patience, _seed: Seed) -> Option<Box<dyn LoadPlayer>> {
+        Some(Box::new(Viewer::new(&self.0, now)?))
     }
 
     fn publish(
