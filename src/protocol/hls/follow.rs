@@ -145,7 +145,14 @@ impl Follower {
         self.reload_at = now;
     }
 
-    /// It did not come.
+    /// A piece did not come. With low latency those behind it are as old, and soon gone: it goes on at the end.
+    pub(super) fn miss(&mut self) {
+        if self.blocks {
+            self.pending.clear();
+        }
+    }
+
+    /// The playlist did not come.
     pub(super) fn retry(&mut self, now: Instant) {
         self.reload_at = later(now, RETRY_PAUSE);
     }

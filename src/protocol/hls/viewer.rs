@@ -190,8 +190,13 @@ impl Viewer {
         let Some(Asked { follower, want, .. }) = self.asked.take() else { return };
         if self.failures > FAILURES_MAX || !self.ready {
             self.end(why);
-        } else if let Some(follower) = self.followers.get_mut(follower).filter(|_| want == Want::Playlist) {
-            follower.retry(now);
+        } else if let Some(follower) = self.followers.get_mut(follower) {
+            match want {
+                Want::Playlist => follower.retry(now),
+                Want::Map(_) | Want::Piece(_) => follower.miss(),
+                // It is in the next playlist, or was none.
+                Want::Hint(_) => {}
+            }
         }
     }
 }

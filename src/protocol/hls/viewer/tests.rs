@@ -132,10 +132,20 @@ fn low_latency_waits_for_playlists_and_for_hinted_parts_in_turn() {
     assert_eq!((made - MS, at), (4000, hinted_at));
     rig.gives("/2-2", "media");
     assert_eq!(rig.pieces(), [(true, 4, Some(5000))]);
-    // The part that was hinted is not there after all, and the playlist is no newer.
-    assert_eq!(rig.asks(), "/2-3");
+    rig.gives("/2-3", "media");
+    rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=4&_HLS_skip=YES", &low(7));
+    assert_eq!(rig.pieces(), [(true, 5, Some(6000))]);
+    // Those behind one that is gone are not tried.
+    assert_eq!(rig.asks(), "/2-4");
     rig.answer("404 Not Found", "");
-    rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=3&_HLS_skip=YES", &low(3));
+    rig.gives("/2-7", "media");
+    rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=8&_HLS_skip=YES", &low(9));
+    rig.gives("/2-8", "media");
+    assert_eq!(rig.pieces(), [(true, 9, Some(10_000)), (true, 10, Some(11_000))]);
+    // The part that was hinted is not there after all, and the playlist is no newer.
+    assert_eq!(rig.asks(), "/2-9");
+    rig.answer("404 Not Found", "");
+    rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=9&_HLS_skip=YES", &low(9));
     rig.waits(Duration::from_secs(1));
 }
 
