@@ -4,14 +4,16 @@
 #   bash benches/hls.sh viewers [VIEWERS] [SECONDS] [ROUNDS]
 #   bash benches/hls.sh storm [VIEWERS] [SECONDS] [PART_MS]
 #   bash benches/hls.sh recordings [STREAMS] [SECONDS] [ROUNDS]
-# Servers run on core 0, the load on core 1. KBPS and PROGRAM are taken from the environment.
+# Servers run on core 0, the load on core 1. KBPS, PROGRAM and NICE (-15 as root, where other work runs beside) are taken from the
+# environment.
 set -eu
 what=${1:-viewers}
 count=${2:-}
 seconds=${3:-15}
 kbps=${KBPS:-2500}
 program=${PROGRAM:-$(dirname "$0")/../target/release/millstream}
-folder=$(mktemp -d /dev/shm/hls.XXXXXX)
+# What is recorded goes to a disk.
+folder=$(mktemp -d "$([ "$what" = recordings ] && echo "${TMPDIR:-/tmp}" || echo /dev/shm)/hls.XXXXXX")
 pids=()
 finish() {
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null || true; done
@@ -23,7 +25,7 @@ trap finish EXIT
 serve() {
     local settings=(server.host=127.0.0.1 server.workers=1 server.cpu_limit=100 http.port=0 https.port=0 rtmp.port=0 rtmps.port=0
         rtsp.port=0 rtsps.port=0 server.srt_port=0 webrtc.port=0 webrtc.tcp=false "$@")
-    taskset -c 0 "$program" --home "$folder/home" "${settings[@]/#/--set=}" >"$folder/ready" 2>"$folder/log" &
+    taskset -c 0 nice -n "${NICE:-0}" "$program" --home "$folder/home" "${settings[@]/#/--set=}" >"$folder/ready" 2>"$folder/log" &
     server=$!
     pids+=("$server")
     until [ -s "$folder/ready" ]; do sleep 0.1; done
@@ -32,18 +34,25 @@ serve() {
 }
 address() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/" "$folder/ready"; }
 
-load() { taskset -c 1 "$program" bench "$@"; }
+load() { taskset -c 1 nice -n "${NICE:-0}" "$program" bench "$@"; }
 publish() {
     load publish --url "rtmp://$rtmp/live/s{n}" --bitrate "$kbps" --duration 3600 "$@" >"$folder/publish" 2>&1 &
     publisher=$!
     pids+=("$publisher")
 }
 rss() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
-# CPU seconds of a process so far; of its threads with such a name.
-cpu() {
+# CPU seconds of a process so far, and of its worker.
+cpu() { awk -v hertz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.3f", ($12 + $13) / hertz }' "/proc/$1/stat"; }
+worker() {
     for task in /proc/"$1"/task/*; do
-        case $(cat "$task/comm") in ${2:-*}) cut -d' ' -f1 "$task/schedstat" ;; esac
-    done 2>/dev/null | awk '{ sum += $1 } END { printf "%.3f", sum / 1e9 }'
+        case $(cat "$task/comm") in worker*) cut -d' ' -f1 "$task/schedstat" ;; esac
+    done | awk '{ sum += $1 } END { printf "%.3f", sum / 1e9 }'
+}
+# How large the writes to recordings are, for two seconds.
+write_sizes() {
+    timeout 2 strace -f -y -e trace=write,pwrite64,writev,pwritev,fdatasync -o "$folder/calls" -p "$server" 2>"$folder/strace" || true
+    grep '/vods\|recording\|mp4' "$folder/calls" | sed -n 's/.* \([a-z0-9]*\)([0-9]*<.*) *= \([0-9]*\).*/\1 \2/p' |
+        awk '{ calls[$1]++; bytes[$1] += $2 } END { for (name in calls) printf "    %s: %d in 2 s, %d KB each\n", name, calls[name], bytes[name] / calls[name] / 1024 }'
 }
 # One line of a report.
 line() {
@@ -58,8 +67,10 @@ print("%-10s %.2f CPU s, %.3f CPU-s/GB of %.2f Gb/s; load %.1f s; %d KB per view
 if report["reasons"]: print("   ", report["reasons"][:3])' "$@"
 }
 
-# nginx with the files of the stream s0, which are copied as they come; $nginx is its process.
+# nginx with the files of the stream s0, which are fetched as they come: with sendfile, and without at the next port. $nginx is its
+# process.
 mirror() {
+    port=${NGINX_PORT:-18080}
     mkdir -p "$folder/files" "$folder/nginx"
     cat >"$folder/nginx.conf" <<NGINX
 daemon off; master_process off; worker_processes 1; pid $folder/nginx/pid; error_log $folder/nginx/log;
@@ -69,10 +80,12 @@ http {
     access_log off; sendfile on; tcp_nopush ${NOPUSH:-off}; keepalive_requests 1000000; keepalive_timeout 75;
     client_body_temp_path $folder/nginx/body; proxy_temp_path $folder/nginx/proxy; fastcgi_temp_path $folder/nginx/fastcgi;
     uwsgi_temp_path $folder/nginx/uwsgi; scgi_temp_path $folder/nginx/scgi;
-    server { listen 127.0.0.1:${NGINX_PORT:-18080} backlog=4096; root $folder/files; }
+    root $folder/files;
+    server { listen 127.0.0.1:$port backlog=4096; }
+    server { listen 127.0.0.1:$((port + 1)) backlog=4096; sendfile off; output_buffers 1 256k; }
 }
 NGINX
-    taskset -c 0 nginx -c "$folder/nginx.conf" 2>"$folder/nginx/out" &
+    taskset -c 0 nice -n "${NICE:-0}" nginx -c "$folder/nginx.conf" 2>"$folder/nginx/out" &
     nginx=$!
     pids+=("$nginx")
     (
@@ -98,10 +111,11 @@ viewers() {
     # The playlist is full by then: what memory grows by is the viewers'.
     sleep 36
     for round in $(seq "${ROUNDS:-3}"); do
-        for name in $([ $((round % 2)) = 1 ] && echo millstream nginx || echo nginx millstream); do
+        for name in $([ $((round % 2)) = 1 ] && echo millstream nginx copying || echo copying nginx millstream); do
             case $name in
             millstream) pid=$server url=http://$http/live/streams/s0.m3u8 ;;
-            nginx) pid=$nginx url=http://127.0.0.1:${NGINX_PORT:-18080}/s0.m3u8 ;;
+            nginx) pid=$nginx url=http://127.0.0.1:$port/s0.m3u8 ;;
+            copying) pid=$nginx url=http://127.0.0.1:$((port + 1))/s0.m3u8 ;;
             esac
             before=$(rss "$pid")
             load play --url "$url" --count "$count" --rate 500 --warm-up "${WARM_UP:-8}" --duration "$seconds" --late 10000 \
@@ -159,17 +173,18 @@ recordings() {
             done
             sleep 3
             curl -s "http://$http/metrics" >"$folder/metrics.0"
-            cpu0=$(cpu "$server") workers0=$(cpu "$server" 'worker*')
+            cpu0=$(cpu "$server") worker0=$(worker "$server")
             io0=$(awk '/^(write_bytes|syscw|wchar)/ { printf "%s ", $2 }' "/proc/$server/io")
             sleep "$seconds"
             io1=$(awk '/^(write_bytes|syscw|wchar)/ { printf "%s ", $2 }' "/proc/$server/io")
             curl -s "http://$http/metrics" >"$folder/metrics.1"
-            echo "recording $record: $(echo "$cpu0 $(cpu "$server") $workers0 $(cpu "$server" 'worker*') $seconds $count" |
+            echo "recording $record: $(echo "$cpu0 $(cpu "$server") $worker0 $(worker "$server") $seconds $count" |
                 awk '{ printf "%.2f CPU s, %.2f of them the worker, %.3f ms for a second of a stream", $2-$1, $4-$3, ($2-$1)*1000/$5/$6 }')," \
                 "$(echo "$io0 $io1 $seconds" | awk '{ printf "%.1f MB/s to the disk", ($6-$3)/$7/1e6 }')," \
                 "$(quantiles "$folder/metrics.0" "$folder/metrics.1")"
         done
     done
+    write_sizes
 }
 
 case $what in
