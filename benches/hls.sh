@@ -34,9 +34,9 @@ serve() {
 }
 address() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/" "$folder/ready"; }
 
-load() { taskset -c 1 nice -n "${NICE:-0}" "$program" bench "$@"; }
+load=(taskset -c 1 nice -n "${NICE:-0}" "$program" bench)
 publish() {
-    load publish --url "rtmp://$rtmp/live/s{n}" --bitrate "$kbps" --duration 3600 "$@" >"$folder/publish" 2>&1 &
+    "${load[@]}" publish --url "rtmp://$rtmp/live/s{n}" --bitrate "$kbps" --duration 3600 "$@" >"$folder/publish" 2>&1 &
     publisher=$!
     pids+=("$publisher")
 }
@@ -118,7 +118,7 @@ viewers() {
             copying) pid=$nginx url=http://127.0.0.1:$((port + 1))/s0.m3u8 ;;
             esac
             before=$(rss "$pid")
-            load play --url "$url" --count "$count" --rate 500 --warm-up "${WARM_UP:-8}" --duration "$seconds" --late 10000 \
+            "${load[@]}" play --url "$url" --count "$count" --rate 500 --warm-up "${WARM_UP:-8}" --duration "$seconds" --late 10000 \
                 --connect-timeout 30 --server-pid "$pid" --json >"$folder/report" 2>"$folder/progress" || true
             line "$name" "$before" "$folder/report"
             sleep 3
@@ -135,7 +135,7 @@ storm() {
     curl -sfo "$folder/playlist" "$url"
     sleep 5
     before=$(rss "$server")
-    load play --url "$url" --count "$count" --rate 500 --warm-up 5 --duration "$seconds" --late 10000 \
+    "${load[@]}" play --url "$url" --count "$count" --rate 500 --warm-up 5 --duration "$seconds" --late 10000 \
         --connect-timeout 30 --server-pid "$server" --json >"$folder/report" 2>"$folder/progress" || true
     line storm "$before" "$folder/report"
 }
@@ -163,7 +163,7 @@ recordings() {
     serve app.hlsMuxingEnabled=false limits.publishers_per_address=10000
     publish --count "$count"
     sleep 5
-    load play --url "rtmp://$rtmp/live/s{n}" --count 20 --streams 20 --duration 3600 >"$folder/play" 2>&1 &
+    "${load[@]}" play --url "rtmp://$rtmp/live/s{n}" --count 20 --streams 20 --duration 3600 >"$folder/play" 2>&1 &
     pids+=("$!")
     sleep 3
     for round in $(seq "${ROUNDS:-3}"); do
