@@ -408,11 +408,11 @@ fn pushed() -> Rig {
 #[test]
 fn a_server_has_what_memory_has() {
     let (mut rig, mut remote) = (pushed(), Remote::default());
-    for number in 1..=20 {
-        rig.segment(number, 100);
+    for number in 1..=20_u32 {
+        rig.segment(number.into(), 100);
         remote.serve(&mut rig, |_| false);
         let list = remote.list();
-        assert_eq!((list.segments.len(), list.kind), (LIST_SIZE.min(number as usize), None));
+        assert_eq!((list.segments.len(), list.kind), (LIST_SIZE.min(usize::try_from(number).unwrap()), None));
         assert_eq!((list.media_sequence, list.ended), (rig.live.media_sequence, false));
     }
     assert_eq!(remote.files.len(), LIST_SIZE + 1, "{:?}", remote.files.keys());
