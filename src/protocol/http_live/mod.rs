@@ -7,8 +7,6 @@
 //! Every viewer of a stream and format shares these bytes but for the four of a tag's timestamp, which count from the
 //! first unit that the viewer was sent.
 
-mod body;
-mod layout;
 mod pull;
 mod url;
 mod web_socket;

@@ -5,51 +5,25 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use wire::SendQueue;
 
-use super::body::Body;
-use super::layout::index_in;
 use super::url::LiveUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::mail::NextServer;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Patience, Start};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Reading, Start};
 
-/// Larger tags are not what a stream has.
-pub(super) const TAG_BYTES_MAX: u32 = 8 << 20;
 const OK: u16 = 200;
 const PARTIAL: u16 = 206;
 /// Redirects that are followed.
 const REDIRECTS_MAX: u8 = 5;
-
-/// What of a URL is asked for.
-#[derive(Debug)]
-enum Part {
-    /// All of it.
-    Whole,
-    /// The index of a file, which is at this offset or behind; and what has come of that.
-    Index { media_at: u64, index_at: u64, fetched: BytesMut },
-    /// The media, with the index before it.
-    Media { media_at: u64, index: Bytes },
-}
-
-impl Part {
-    /// From where on.
-    const fn from(&self) -> Option<u64> {
-        match self {
-            Self::Whole => None,
-            Self::Index { index_at, .. } => Some(*index_at),
-            Self::Media { media_at, .. } => Some(*media_at),
-        }
-    }
-}
 
 /// The client.
 #[derive(Debug)]
 pub(super) struct HttpPull {
     /// What is asked for now.
     url: LiveUrl,
-    part: Part,
+    reading: Reading,
     redirects: u8,
     /// Nothing more is expected of this connection.
     leaves: bool,
@@ -59,7 +33,6 @@ pub(super) struct HttpPull {
     patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,
-    body: Body,
     /// Reported once everything before it is.
     ended: Option<String>,
 }
@@ -68,14 +41,13 @@ impl HttpPull {
     pub(super) fn new(url: &LiveUrl, patience: Patience) -> Self {
         Self {
             url: url.clone(),
-            part: Part::Whole,
+            reading: Reading::new(),
             redirects: 0,
             leaves: false,
             asks: false,
             patience: patience.handshake,
             head_until: None,
             response: ResponseReader::new(),
-            body: Body::new(),
             ended: None,
         }
     }
@@ -87,16 +59,16 @@ impl HttpPull {
 
     fn head(&mut self, head: &ResponseHead) -> ClientEvent {
         self.head_until = None;
-        match (&self.part, head.status) {
-            (Part::Whole, OK) | (Part::Index { .. }, PARTIAL) => return ClientEvent::Accepted,
-            (Part::Media { media_at, index }, PARTIAL) => {
-                return ClientEvent::Media(Media::Mp4Index { index: index.clone(), media_at: *media_at });
+        match (self.reading.from(), head.status) {
+            (None, OK) => return ClientEvent::Accepted,
+            (Some(_), PARTIAL) => {
+                return self.reading.index().map_or(ClientEvent::Accepted, ClientEvent::Media);
             }
-            (Part::Index { .. } | Part::Media { .. }, OK) => {
+            (Some(_), OK) => {
                 let reason = "the index of the file is behind its media, and the server does not know ranges";
                 return ClientEvent::Ended(reason.to_owned());
             }
-            (Part::Whole | Part::Index { .. } | Part::Media { .. }, _) => {}
+            (None | Some(_), _) => {}
         }
         if (300..400).contains(&head.status)
             && let Some(location) = head.header("location").and_then(|value| std::str::from_utf8(value).ok())
@@ -130,20 +102,9 @@ impl HttpPull {
 
     /// A piece of a body. It may tell that something else is to be asked for.
     fn take(&mut self, bytes: Bytes) -> Option<ClientEvent> {
-        let Part::Index { media_at, fetched, .. } = &mut self.part else {
-            self.body.push(bytes);
-            let Body::MediaFirst(media_at, index_at) = self.body else { return None };
-            self.part = Part::Index { media_at, index_at, fetched: BytesMut::new() };
-            return Some(self.ask_anew());
-        };
-        fetched.extend_from_slice(&bytes);
-        match index_in(fetched) {
-            Ok(None) => None,
-            Ok(Some(index)) => {
-                self.part = Part::Media { media_at: *media_at, index: Bytes::copy_from_slice(index) };
-                self.body = Body::Mp4(None);
-                Some(self.ask_anew())
-            }
+        match self.reading.push(bytes) {
+            Ok(false) => None,
+            Ok(true) => Some(self.ask_anew()),
             Err(reason) => Some(ClientEvent::Ended(reason.to_owned())),
         }
     }
@@ -162,7 +123,7 @@ impl ClientStream for HttpPull {
     fn poll_transmit(&mut self, out: &mut SendQueue) {
         if std::mem::take(&mut self.asks) {
             let LiveUrl { authority, target, .. } = &self.url;
-            out.push(Bytes::from(match self.part.from() {
+            out.push(Bytes::from(match self.reading.from() {
                 None => client::get(authority, target, false),
                 Some(first) => client::get_rest(authority, target, first),
             }));
@@ -192,7 +153,7 @@ impl Client for HttpPull {
 
     fn poll(&mut self) -> Option<ClientEvent> {
         loop {
-            match self.body.poll() {
+            match self.reading.poll() {
                 Ok(Some(media)) => return Some(ClientEvent::Media(media)),
                 Ok(None) => {}
                 Err(reason) => return Some(ClientEvent::Ended(reason)),

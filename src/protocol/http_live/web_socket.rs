@@ -9,10 +9,9 @@ use crypto::Seed;
 use flv::file::Reader;
 use wire::SendQueue;
 
-use super::pull::TAG_BYTES_MAX;
 use super::url::LiveUrl;
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Start};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Start, TAG_BYTES_MAX};
 
 /// The client.
 #[derive(Debug)]

@@ -8,7 +8,10 @@
 //! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is, and one that
 //! sends faster than its own timestamps allow is read no faster than they do.
 
+mod body;
 mod depackager;
+mod layout;
+mod reading;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -30,7 +33,9 @@ use crate::protocol::{
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
+pub(super) use body::TAG_BYTES_MAX;
 use depackager::{Depackager, Output, time_of};
+pub(super) use reading::Reading;
 
 /// Time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);

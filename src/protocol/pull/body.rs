@@ -1,12 +1,14 @@
-//! The body of a response: an FLV file, an MPEG transport stream or an MP4 file, as its first bytes say.
+//! What a source that is one run of bytes is, the body of a response or a file: FLV, an MPEG transport stream or MP4, as its first
+//! bytes say.
 
 use bytes::{Bytes, BytesMut};
 use flv::file::Reader;
 
+use super::Media;
 use super::layout::Layout;
-use super::pull::TAG_BYTES_MAX;
-use crate::protocol::pull::Media;
 
+/// Larger tags are not what a stream has.
+pub(in crate::protocol) const TAG_BYTES_MAX: u32 = 8 << 20;
 /// How an FLV file begins (FLV 10.1 §E.2).
 const FLV_SIGNATURE: &[u8] = b"FLV";
 /// How an MP4 file begins, behind the length of its first box (ISO/IEC 14496-12 §4.3).
