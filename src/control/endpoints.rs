@@ -282,15 +282,19 @@ impl Control {
     /// Whether a push of `key` to this URL would come straight back (docs/robustness.md, U-34). A detour is found at run
     /// time by `via`.
     pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
-        let own_host = match target.host.parse::<IpAddr>() {
+        self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.config.addresses, key)
+    }
+
+    /// Whether a host is this server, as far as that is known without asking for its address.
+    pub(super) fn is_own_host(&self, host: &str) -> bool {
+        match host.parse::<IpAddr>() {
             Ok(address) => self.config.outbound.is_own(address) || address.is_unspecified(),
             Err(_) => {
-                let host = target.host.trim_end_matches('.');
+                let host = host.trim_end_matches('.');
                 [self.config.server.name.as_str(), self.config.host_address.as_str(), "localhost"]
                     .iter()
                     .any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
             }
-        };
-        own_host && outbound::is_own_stream(target, &self.config.addresses, key)
+        }
     }
 }

@@ -116,7 +116,7 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
 impl Control {
     /// The target of a record's URL; the error says why it cannot be pulled.
     pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
-        let target = match outbound::read_source(url) {
+        let target = match self.read_source(key, url) {
             Ok(target) => target,
             Err(UrlError::Scheme) => {
                 return Err("The scheme of the stream url is not supported by this version".to_owned());
@@ -124,6 +124,9 @@ impl Control {
             Err(error @ UrlError::Unsupported(_)) => return Err(error.to_string()),
             Err(error) => return Err(format!("Stream url is not valid: {error}")),
         };
+        if target.is_file() {
+            return Ok(target);
+        }
         if self.is_loop(key, &target) {
             return Err("The stream would be pulled from itself".to_owned());
         }
@@ -136,6 +139,19 @@ impl Control {
             }
         }
         Ok(target)
+    }
+
+    /// A URL, or the path of a file of our own. What we serve ourselves is not asked for over the network: it is that file.
+    fn read_source(&self, key: &StreamKey, url: &str) -> Result<Target, UrlError> {
+        if outbound::is_own_path(url) {
+            return outbound::read_own_path(url, &key.app);
+        }
+        let is_own =
+            |host: &str, port| self.config.outbound.own_ports.contains(&port) && self.is_own_host(host);
+        match outbound::read_own_url(url, &key.app, is_own)? {
+            Some(target) => Ok(target),
+            None => outbound::read_source(url),
+        }
     }
 
     /// Whether there is no room for one more.

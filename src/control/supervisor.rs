@@ -10,7 +10,7 @@
 //! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use crypto::Random;
@@ -19,7 +19,7 @@ use super::Control;
 use super::broadcast::status;
 use super::jobs::{ResolveRequest, Resolved};
 use crate::auth::OutboundPolicy;
-use crate::mail::Target;
+use crate::mail::{Target, Transport};
 use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
@@ -55,13 +55,23 @@ impl Phase {
     }
 }
 
+/// What there is at a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// A peer to connect to.
+    Connect,
+    /// An address of ours: the peer connects.
+    Listen,
+    /// A file of our own: there is no host.
+    File,
+}
+
 /// The host that a job connects to, or waits on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RemoteHost {
-    pub(super) host: String,
-    pub(super) port: u16,
-    /// An address of ours: the peer connects.
-    pub(super) listens: bool,
+    host: String,
+    port: u16,
+    reach: Reach,
 }
 
 impl RemoteHost {
@@ -73,7 +83,12 @@ impl RemoteHost {
             Some(ours) => ours.to_string(),
             None => target.host.clone(),
         };
-        Self { host, port: target.port, listens }
+        let reach = match target.transport {
+            Transport::UdpListener => Reach::Listen,
+            Transport::File => Reach::File,
+            Transport::Tcp | Transport::Tls | Transport::Udp => Reach::Connect,
+        };
+        Self { host, port: target.port, reach }
     }
 }
 
@@ -90,7 +105,7 @@ struct Task {
 pub(super) enum Step {
     /// The name has to be looked up; [`Supervisor::resolved`] takes the answer.
     Resolve(ResolveRequest),
-    /// The owner connects to this address, which the policy allows.
+    /// The owner connects to this address, which the policy allows; for a file it means nothing.
     Connect(SocketAddr),
     /// No address can be used; the owner calls [`Supervisor::failed`].
     Failed(String),
@@ -129,15 +144,18 @@ impl Supervisor {
         let task = self.tasks.get_mut(&job)?;
         task.attempt = task.attempt.saturating_add(1);
         let port = task.remote.port;
-        match task.remote.host.parse::<IpAddr>() {
-            Ok(address) if task.remote.listens => {
+        match (task.remote.reach, task.remote.host.parse::<IpAddr>()) {
+            (Reach::File, _) => return Some(Step::Connect(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))),
+            (Reach::Listen, Ok(address)) => {
                 return Some(wait_at(SocketAddr::new(address, port), policy));
             }
-            Ok(address) => return Some(choose(&[SocketAddr::new(address, port)], task.attempt, policy)),
-            Err(_) if task.remote.listens => {
+            (Reach::Connect, Ok(address)) => {
+                return Some(choose(&[SocketAddr::new(address, port)], task.attempt, policy));
+            }
+            (Reach::Listen, Err(_)) => {
                 return Some(Step::Failed("a listener needs an address, not a name".to_owned()));
             }
-            Err(_) => {}
+            (Reach::Connect, Err(_)) => {}
         }
         self.requests = self.requests.saturating_add(1);
         let request = self.requests;

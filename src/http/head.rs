@@ -368,8 +368,11 @@ fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], E
     }
 }
 
-/// Decodes once and refuses every spelling that some later reader could take for another path.
-fn decode_path(raw: &[u8]) -> Result<String, Error> {
+/// Decodes a path once and refuses every spelling that some later reader could take for another path.
+///
+/// # Errors
+/// It is such a spelling.
+pub fn decode_path(raw: &[u8]) -> Result<String, Error> {
     if raw.iter().any(|b| b"\\;#".contains(b)) {
         return Err(Error::Malformed("path"));
     }

@@ -47,6 +47,7 @@ pub mod websocket;
 
 pub use body::{BodyDecoder, Framing};
 pub use connection::{BodyLength, CloseReason, Connection, Event, Stats};
+pub use head::decode_path;
 pub use limits::Limits;
 pub use media_type::media_type;
 pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts, Pages};

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// The transport of an outgoing connection.
+/// The transport of an outgoing connection, or of what stands for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
@@ -15,6 +15,8 @@ pub enum Transport {
     Udp,
     /// A UDP socket of its own, bound to the address, where the peer is waited for.
     UdpListener,
+    /// None: it is a file of this server's own.
+    File,
 }
 
 /// The target of a push or the server of a pull. What is asked for there is known to its protocol alone
@@ -53,6 +55,12 @@ impl Target {
     #[must_use]
     pub fn tls_name(&self) -> Option<Box<str>> {
         (self.transport == Transport::Tls).then(|| self.host.as_str().into())
+    }
+
+    /// Whether it is a file of this server's own.
+    #[must_use]
+    pub const fn is_file(&self) -> bool {
+        matches!(self.transport, Transport::File)
     }
 
     /// Whether the peer connects to us, at an address of ours.

@@ -55,7 +55,7 @@ pub struct PullOrder {
     pub attempt: u64,
     /// Under which key the stream is.
     pub key: StreamKey,
-    /// The address to connect to, resolved and checked against the outbound policy.
+    /// The address to connect to, resolved and checked against the outbound policy; unspecified for a file.
     pub address: SocketAddr,
     /// The server, and what is asked for there.
     pub target: Target,

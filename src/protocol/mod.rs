@@ -14,6 +14,7 @@ pub mod load;
 mod mp4;
 mod mp4_mapping;
 pub mod outbound;
+mod own_files;
 mod player;
 mod publisher;
 mod pull;

@@ -5,11 +5,13 @@
 
 use crypto::Seed;
 
+use super::own_files::{self, OwnPath};
 use super::pull::{Client, Patience, PullSession};
 use super::registry::schemes;
 use super::row::{Addresses, Request, Scheme};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
+use crate::http::decode_path;
 use crate::mail::{PullOrder, PushOrder, Target};
 use crate::types::StreamKey;
 
@@ -27,6 +29,45 @@ pub fn read_endpoint(text: &str) -> Result<Target, UrlError> {
 /// What is wrong with it.
 pub fn read_source(text: &str) -> Result<Target, UrlError> {
     read(text, |scheme| scheme.pulls)
+}
+
+/// Whether this is the path of a file of our own rather than a URL, whatever else is wrong with it.
+#[must_use]
+pub fn is_own_path(text: &str) -> bool {
+    OwnPath::is_meant(text)
+}
+
+/// Reads the path of a file of our own: what a stream of `app` is played from.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_own_path(text: &str, app: &str) -> Result<Target, UrlError> {
+    OwnPath::read(text)?.names_for(app).map(own_files::target)
+}
+
+/// Reads a URL by which we serve files: a stream of `app` is played from that file. `None`: it is no such URL, or `is_own` says
+/// of its host and port that they are not ours.
+///
+/// # Errors
+/// It is of another application, or no file that can be played.
+pub fn read_own_url(
+    text: &str,
+    app: &str,
+    is_own: impl Fn(&str, u16) -> bool,
+) -> Result<Option<Target>, UrlError> {
+    let Ok(url) = Url::parse(text) else { return Ok(None) };
+    let default_port = match url.scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return Ok(None),
+    };
+    let Ok((host, port)) = url.host_and_port(default_port) else { return Ok(None) };
+    if !is_own(&host, port) {
+        return Ok(None);
+    }
+    let path = decode_path(url.path().as_bytes()).ok();
+    let path = path.as_deref().and_then(|path| path.strip_prefix('/')).and_then(OwnPath::below_webapps);
+    path.map(|path| path?.names_for(app).map(own_files::target)).transpose()
 }
 
 /// Whether streams are pulled from URLs of this one's scheme, whatever else is wrong with it.

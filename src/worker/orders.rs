@@ -97,7 +97,12 @@ impl Worker {
             return;
         };
         self.orders.pulls.insert(order.pull, id);
-        self.connect(id, order.address, &order.target);
+        if order.target.is_file() {
+            let open = PathEvent::Open { local: None };
+            self.call(id, |session, ctx| session.handle_path(ctx, PathId::default(), open));
+        } else {
+            self.connect(id, order.address, &order.target);
+        }
         self.touch(id);
     }
 
@@ -185,6 +190,7 @@ impl Worker {
         let conn = match target.transport {
             Transport::Tcp | Transport::Tls => Conn::connecting(address, session, now),
             Transport::Udp | Transport::UdpListener => Conn::datagrams(address, session, None, now),
+            Transport::File => Conn::bare(address, session, now),
         };
         self.conns.insert(Conn { purpose, ..conn })
     }
@@ -196,6 +202,7 @@ impl Worker {
             Transport::Tcp | Transport::Tls => Output::Connect { conn, address, tls_name: target.tls_name() },
             Transport::Udp => Output::OpenUdp { conn, path, bind: None, to: Some(address) },
             Transport::UdpListener => Output::OpenUdp { conn, path, bind: Some(address), to: None },
+            Transport::File => return,
         };
         self.agenda.outputs.push_back(output);
     }

@@ -36,6 +36,7 @@ mod mpegts;
 mod multitrack;
 mod object_storage;
 mod observe;
+mod own_files;
 mod packaging;
 mod panel;
 mod process;

@@ -114,7 +114,7 @@ fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<
     match body.kind.as_ref().and_then(|kind| kind.as_deref()) {
         Some("streamSource") => {
             let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
-            (!is_source_url(url)).then(|| now(Outcome::failure("")))
+            (!is_source_url(&call.app.name, url)).then(|| now(Outcome::failure("")))
         }
         Some("ipCamera") => Some(now(Outcome::failure(NO_CAMERAS).error_id(-4))),
         Some(_) | None => {
@@ -125,11 +125,15 @@ fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<
 
 /// Whether the reference takes what is there for a file: a source that is made and started with it is a `VoD`.
 fn is_file(url: &str) -> bool {
-    url.starts_with("http") && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
+    (url.starts_with("http") || outbound::is_own_path(url))
+        && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
 }
 
 /// Whether a source may be stored with this URL. Where it leads is checked when it is started.
-fn is_source_url(url: &str) -> bool {
+fn is_source_url(app: &str, url: &str) -> bool {
+    if outbound::is_own_path(url) {
+        return matches!(outbound::read_own_path(url, app), Ok(_) | Err(UrlError::Unsupported(_)));
+    }
     if outbound::is_source_scheme(url) {
         return matches!(outbound::read_source(url), Ok(_) | Err(UrlError::Unsupported(_)));
     }
@@ -171,7 +175,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let checked = is_source(&record.kind) && !url.trim().is_empty();
     // One that runs is not stopped for a URL that it cannot go on with.
     let runs = control.outbound.sources.is_running(&key);
-    if checked && (!is_source_url(url) || (runs && control.source_target(&key, url).is_err())) {
+    if checked && (!is_source_url(&key.app, url) || (runs && control.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
     }
     let mut after = record.clone();
@@ -388,7 +392,7 @@ impl Control {
         let url = record.stream_url.as_deref().unwrap_or("");
         let camera = record.ip_addr.as_deref().unwrap_or("");
         let bad_url = match record.kind.as_str() {
-            "streamSource" => !is_source_url(url),
+            "streamSource" => !is_source_url(&key.app, url),
             "ipCamera" => !is_camera_address(camera),
             _ => false,
         };

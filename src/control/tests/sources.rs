@@ -1,5 +1,6 @@
 //! Stream sources: starts, attempts, statuses, and the races between them.
 
+mod own_files;
 mod playlists;
 
 use super::*;

@@ -25,6 +25,7 @@ use media::{AccessUnit, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use crate::config::AppSettings;
+use crate::jobs::{Job, JobDone};
 use crate::mail::{Departure, Grant, NextServer, PullOrder, PullState, Refusal, SessionSettings};
 use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
@@ -186,6 +187,10 @@ pub(super) trait Client: Debug + Send {
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
         None
     }
+    /// Itself, if it reads files.
+    fn jobs(&mut self) -> Option<&mut dyn ClientJobs> {
+        None
+    }
     /// Itself, if it makes units of what comes rather than hand on pieces of a container.
     fn units(&mut self) -> Option<&mut dyn UnitClient> {
         None
@@ -229,6 +234,14 @@ pub trait ClientDatagrams {
     fn handle_datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]);
     /// Adds the datagrams that are to be sent, and says where to.
     fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To;
+}
+
+/// A client that has work done which may block.
+pub(super) trait ClientJobs {
+    /// The next job, once everything that has come is polled; one is under way at a time.
+    fn poll_job(&mut self) -> Option<Job>;
+    /// The answer to it.
+    fn handle_job(&mut self, now: Instant, done: JobDone);
 }
 
 /// The state of an attempt.
@@ -313,7 +326,11 @@ impl PullSession {
                     self.finish_pieces(now);
                     self.end(now, &reason);
                 }
-                None => return,
+                None => {
+                    let job = self.client.jobs().and_then(|jobs| jobs.poll_job());
+                    self.events.extend(job.map(Event::Job));
+                    return;
+                }
             }
         }
     }
@@ -575,6 +592,11 @@ impl Session for PullSession {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::Job(done) => {
+                if let Some(jobs) = self.client.jobs() {
+                    jobs.handle_job(ctx.now.mono, done);
+                }
+            }
             Reply::PublicationEnded { .. } => self.close(ctx, "the stream was ended"),
             // The protocols of pulls have no word for a demand.
             Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } => {}
@@ -584,7 +606,6 @@ impl Session for PullSession {
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Upload(_)
-            | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
