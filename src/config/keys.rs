@@ -87,6 +87,11 @@ const SERVER_LAST: &[Key] = &[
     secret("server.licence_key", "", "Kept for older files; not used"),
     key("server.heartbeatEnabled", "true", "Kept for older files; not used"),
     key("server.statusWebHookURL", "", "Hook for high resource usage"),
+    key(
+        "vod.import_folders",
+        "",
+        "Folders, with commas between, below which applications may import folders of files; empty: none",
+    ),
     key("outbound.preset", "", "public: restreaming, sources and hooks connect to the public internet only"),
     key("outbound.deny", "", "Address rules that restreaming never connects to"),
     key("limits.broadcasts", "100000", "Broadcast records of all applications"),

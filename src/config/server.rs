@@ -136,6 +136,9 @@ impl ServerSettings {
         if name.len() > 253 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b)) {
             return Err(values.bad("server.name", "must be a host name"));
         }
+        if folders(&values).any(|folder| folder.iter().any(|part| part == "..")) {
+            return Err(values.bad("vod.import_folders", "must be paths of folders, without .."));
+        }
         Ok(Self {
             host: values.host("server.host")?,
             http_host: values.host("http.host")?,
@@ -169,6 +172,11 @@ impl ServerSettings {
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
         })
+    }
+
+    /// `vod.import_folders`: below which folders are imported; relative to the home unless they are absolute.
+    pub fn import_folders(&self) -> impl Iterator<Item = PathBuf> {
+        folders(&self.values)
     }
 
     /// The defaults with some keys set and one worker; for tests and simulations.
@@ -207,6 +215,11 @@ fn limits(values: &Values) -> Result<Limits, Error> {
         new_connections_burst: values.number("limits.new_connections_burst", 1, 1_000_000)?,
         exempt_loopback: values.boolean("limits.exempt_loopback")?,
     })
+}
+
+fn folders(values: &Values) -> impl Iterator<Item = PathBuf> {
+    let named = values.text("vod.import_folders").split(',').map(str::trim);
+    named.filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
 fn origins(values: &Values) -> Result<Vec<String>, Error> {
@@ -315,6 +328,7 @@ mod tests {
             ("outbound.deny", "1.2.3"),
             ("server.name", "a b"),
             ("outbound.preset", "private"),
+            ("vod.import_folders", "/media,x/../y"),
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),

@@ -16,6 +16,7 @@ pub mod broadcast;
 mod connections;
 mod doors;
 mod endpoints;
+mod folders;
 mod from_json;
 pub mod hooks;
 mod jobs;

@@ -19,6 +19,7 @@ mod admission;
 mod api;
 mod audit;
 mod claims;
+mod folders;
 mod hooks;
 mod imports;
 mod management;
@@ -165,7 +166,9 @@ impl Rig {
             Work::Post(post) => self.hooks.push(Posted { id, post }),
             Work::Password(work) => self.hashes.push((id, work)),
             Work::Admin(_) => self.admin.push(id),
-            Work::FileAppend { .. } | Work::Recording(_) | Work::Object(_) => self.files.push((id, work)),
+            Work::FileAppend { .. } | Work::Recording(_) | Work::Object(_) | Work::Import(_) => {
+                self.files.push((id, work));
+            }
             other => panic!("control has no use for {other:?}"),
         }
     }

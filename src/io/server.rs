@@ -137,6 +137,7 @@ impl Server {
             options: options.clone(),
             certificate: files.clone(),
             root: config.home.join("webapps"),
+            import_folders: config.server.import_folders().map(|folder| config.home.join(folder)).collect(),
         };
         let jobs = Jobs::start(paths, control.outbound_policy(), deliver(&control_sender, &senders))?;
         host::start_watch(config.home.clone(), control_sender.clone())?;

@@ -13,6 +13,7 @@ mod admin;
 mod archive;
 mod compute;
 mod files;
+mod import;
 mod object;
 mod password;
 mod post;
@@ -28,6 +29,7 @@ pub use admin::{AdminOutcome, AdminWork};
 pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
+pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
@@ -104,6 +106,8 @@ pub enum Work {
     Archive(ArchiveWork),
     /// Push a file of HLS to another server, or remove it there.
     Relay(RelayWork),
+    /// Link a folder of files, or remove the link.
+    Import(ImportWork),
     /// Upload a file to object storage, or remove it there.
     Object(ObjectWork),
     /// A computation that is too long for a worker's turn.
@@ -128,7 +132,7 @@ impl Work {
             Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
             Self::FileAppend { .. } => Class::FileWrite,
             Self::FileSync { .. } | Self::Archive(_) => Class::FileSync,
-            Self::Recording(_) => Class::Recording,
+            Self::Recording(_) | Self::Import(_) => Class::Recording,
             Self::Relay(_) => Class::Relay,
             Self::Object(_) => Class::Object,
             Self::Compute(_) => Class::Compute,
@@ -151,6 +155,7 @@ impl Work {
             | Self::FileSync { .. }
             | Self::Recording(_)
             | Self::Archive(ArchiveWork::Remove { .. })
+            | Self::Import(_)
             | Self::Object(_)
             | Self::Compute(_) => 0,
         }
@@ -182,6 +187,8 @@ pub enum Outcome {
     Archived(Result<(), AppendError>),
     /// [`Work::Relay`]: the reason of a failure.
     Relayed(Result<(), String>),
+    /// [`Work::Import`].
+    Import(ImportOutcome),
     /// [`Work::Object`].
     Object(ObjectOutcome),
     /// [`Work::Compute`].
@@ -233,6 +240,16 @@ impl Outcome {
         if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
     }
 
+    /// The outcome of work on an imported folder.
+    #[must_use]
+    pub fn import(self) -> ImportOutcome {
+        if let Self::Import(outcome) = self {
+            outcome
+        } else {
+            ImportOutcome::Failed(self.reason().to_owned())
+        }
+    }
+
     /// The outcome of work on an object.
     #[must_use]
     pub fn object(self) -> ObjectOutcome {
@@ -259,6 +276,7 @@ impl Outcome {
             | Self::Recording(_)
             | Self::Archived(_)
             | Self::Relayed(_)
+            | Self::Import(_)
             | Self::Object(_)
             | Self::Computed(_) => "the answer to something else",
         }
@@ -284,7 +302,7 @@ pub enum Class {
     FileWrite,
     /// What waits until something has reached the disk.
     FileSync,
-    /// Recordings that are finished or removed.
+    /// Recordings that are finished or removed, and folders that are imported.
     Recording,
     /// HLS that is pushed to other servers.
     Relay,

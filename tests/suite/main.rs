@@ -25,6 +25,7 @@ mod crash;
 mod differential;
 mod files;
 mod floods;
+mod folders;
 mod harness;
 mod hls;
 mod hooks;

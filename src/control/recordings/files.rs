@@ -164,6 +164,9 @@ impl Control {
 
     /// Removes the file on this machine.
     pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
+        if vod.kind.as_deref() == Some(Vod::IMPORTED) {
+            return;
+        }
         let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
         let file = vod.file_path.clone();
         let sent = self.submit(work, move |_, _, outcome| {

@@ -94,16 +94,21 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
 }
 
-/// `POST /vods/directory`: no folder outside of the home is served, so none is imported (docs/deviations.md).
-pub(super) fn import_folder(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
-    Reply::Now(Outcome::failure("VoD import directory is allowed under /").response(200))
+/// `POST /vods/directory`.
+pub(super) fn import_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    match control.import_folder(call.session, &call.app.name, call.query("directory")) {
+        Some(refusal) => Reply::Now(refusal),
+        None => Reply::Later,
+    }
 }
 
-/// `DELETE /vods/directory`: none was imported.
-pub(super) fn forget_folder(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let folder = call.request.query_value("directory").unwrap_or("null");
-    let text = format!("{folder} does not exist or it's not a directory");
-    Reply::Now(Outcome::failure(&text).response(200))
+/// `DELETE /vods/directory`.
+pub(super) fn forget_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let folder = call.request.query_value("directory").filter(|folder| !folder.is_empty());
+    match control.forget_folder(call.session, &call.app.name, folder) {
+        Some(refusal) => Reply::Now(refusal),
+        None => Reply::Later,
+    }
 }
 
 /// `GET /vods/{id}`: the reference answers an unknown id with an object of nulls.

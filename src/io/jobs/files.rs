@@ -1,7 +1,7 @@
 //! Files below one root folder: opened for reading, created and appended to.
 //!
 //! A path is followed name by name from the root, and no link is followed: whatever stands below the root, what is read and
-//! written lies in it.
+//! written lies in it. Reading knows one exception, imported folders ([`super::imports`]).
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::FilePaths;
+use super::imports::lead_linked;
 use crate::io::sys;
 use crate::jobs::{
     AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile, UNFINISHED,
@@ -25,10 +27,12 @@ const RECORDINGS_OF_A_NAME_MAX: usize = 100_000;
 /// Pieces that one write takes.
 const SLICES: usize = 256;
 
-/// Opens the file of these names below `root`.
-pub(super) fn open(root: &Path, segments: &[String]) -> Result<OpenedFile, FileError> {
+/// Opens the file of these names below the root.
+pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile, FileError> {
     // A pipe without a writer would hold the thread for ever.
-    let found = lead(root, segments, open_folder).and_then(|(folder, name)| {
+    let led = lead(&paths.root, segments, open_folder)
+        .or_else(|error| lead_linked(paths, segments).unwrap_or(Err(error)));
+    let found = led.and_then(|(folder, name)| {
         let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
         let file = File::from(file);
         Ok((file.metadata()?, file))
@@ -132,7 +136,7 @@ pub(super) fn checked(name: &str) -> io::Result<CString> {
     CString::new(name).map_err(|_| nowhere())
 }
 
-fn nowhere() -> io::Error {
+pub(super) fn nowhere() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOENT)
 }
 
@@ -252,7 +256,8 @@ mod tests {
         std::os::unix::fs::symlink(home.join("www_secret"), root.join("live/out")).unwrap();
         std::os::unix::fs::symlink(home.join("www_secret/x"), root.join("live/x")).unwrap();
         std::os::unix::fs::symlink("streams/a.mp4", root.join("live/in")).unwrap();
-        let open = |path: &str| open(&root, &path.split('/').map(str::to_owned).collect::<Vec<_>>());
+        let paths = FilePaths::of(root.clone());
+        let open = |path: &str| open(&paths, &path.split('/').map(str::to_owned).collect::<Vec<_>>());
         for path in [
             "live/out/x",
             "live/x",

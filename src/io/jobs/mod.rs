@@ -9,6 +9,7 @@
 mod admin;
 mod archives;
 mod files;
+mod imports;
 mod names;
 mod objects;
 mod passwords;
@@ -520,15 +521,7 @@ mod tests {
         let deliver = move |_: Asker, done: JobDone| {
             let _ = answers.send(done);
         };
-        let paths = FilePaths {
-            options: crate::config::Options::default(),
-            certificate: crate::io::CertificateFiles {
-                certificate: std::path::PathBuf::new(),
-                chain: std::path::PathBuf::new(),
-                key: std::path::PathBuf::new(),
-            },
-            root: std::env::temp_dir(),
-        };
+        let paths = FilePaths::of(std::env::temp_dir());
         let jobs = Jobs::start(paths, OutboundPolicy::default(), Arc::new(deliver)).unwrap();
         let panics = Compute::new(|| assert_eq!(1, 2, "a computation that fails"));
         assert!(submit(&jobs, 1, Work::Compute(panics)).is_none());

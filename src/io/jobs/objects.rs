@@ -4,7 +4,6 @@
 //! given up and what was sent of it removed. Signatures stand in URLs, so no text of an error has one.
 
 use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use rusty_s3::{Bucket, Credentials, UrlStyle};
 use ureq::{Agent, SendBody};
 use url::Url;
 
-use super::{files, posts};
+use super::{FilePaths, files, posts};
 use crate::config::S3Settings;
 use crate::http::media_type;
 use crate::jobs::{BlockSource, FileError, ObjectAction, ObjectOutcome, ObjectWork, READ_BYTES_MAX};
@@ -37,9 +36,9 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// Fields that the request has as they are signed.
 type Fields = Vec<(&'static str, String)>;
 
-pub(super) fn run(agent: &Agent, root: &Path, work: &ObjectWork) -> ObjectOutcome {
+pub(super) fn run(agent: &Agent, paths: &FilePaths, work: &ObjectWork) -> ObjectOutcome {
     let done = Remote::of(agent, work).and_then(|remote| match &work.action {
-        ObjectAction::Put { path } => match files::open(root, path) {
+        ObjectAction::Put { path } => match files::open(paths, path) {
             Ok(opened) => remote.put(&opened.file, opened.length).map(|()| ObjectOutcome::Done),
             Err(FileError::NotFound | FileError::Directory) => Ok(ObjectOutcome::NoFile),
             Err(FileError::Failed) => Err("the file cannot be read".to_owned()),

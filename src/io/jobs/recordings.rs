@@ -304,7 +304,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
 }
 
 /// What a plain file says of itself.
-fn finished(file: &File) -> io::Result<Finished> {
+pub(super) fn finished(file: &File) -> io::Result<Finished> {
     let bytes = file.metadata()?.len();
     let mut at = 0;
     for _ in 0..BOXES_MAX {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ureq::Agent;
 
-use super::{admin, archives, files, names, objects, passwords, posts, recordings, relays};
+use super::{admin, archives, files, imports, names, objects, passwords, posts, recordings, relays};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
@@ -22,6 +22,18 @@ pub(in crate::io) struct FilePaths {
     pub(in crate::io) certificate: CertificateFiles,
     /// The folder that paths of files begin at.
     pub(in crate::io) root: PathBuf,
+    /// Folders below which there may be folders that are imported.
+    pub(in crate::io) import_folders: Vec<PathBuf>,
+}
+
+#[cfg(test)]
+impl FilePaths {
+    /// A root folder and nothing else.
+    pub(super) fn of(root: PathBuf) -> Self {
+        let none = PathBuf::new;
+        let certificate = CertificateFiles { certificate: none(), chain: none(), key: none() };
+        Self { options: Options::default(), certificate, root, import_folders: Vec::new() }
+    }
 }
 
 /// The state that all threads of the service share.
@@ -56,7 +68,7 @@ impl Runner {
             }
             Work::Password(work) => Outcome::Password(passwords::run(&work)),
             Work::Admin(work) => Outcome::Admin(admin::run(&self.paths, work)),
-            Work::FileOpen { path } => Outcome::Opened(files::open(&self.paths.root, &path)),
+            Work::FileOpen { path } => Outcome::Opened(files::open(&self.paths, &path)),
             Work::FileRead { file, offset, length } => {
                 Outcome::Block(file.read_block(offset, length.min(READ_BYTES_MAX)))
             }
@@ -65,7 +77,8 @@ impl Runner {
             Work::Recording(work) => Outcome::Recording(recordings::run(&self.paths.root, &work)),
             Work::Archive(work) => Outcome::Archived(archives::run(&self.paths.root, &work)),
             Work::Relay(work) => Outcome::Relayed(relays::run(self.agent(), &work)),
-            Work::Object(work) => Outcome::Object(objects::run(self.agent(), &self.paths.root, &work)),
+            Work::Import(work) => Outcome::Import(imports::run(&self.paths, &work)),
+            Work::Object(work) => Outcome::Object(objects::run(self.agent(), &self.paths, &work)),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }
     }

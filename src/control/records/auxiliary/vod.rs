@@ -1,4 +1,4 @@
-//! Files that can be played (VoD): what was recorded or uploaded.
+//! Files that can be played (VoD): what was recorded, uploaded or imported.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) file_path: Option<String>,
     /// The id.
     pub(in crate::control) vod_id: Option<String>,
-    /// [`Self::RECORDED`] or [`Self::UPLOADED`].
+    /// [`Self::RECORDED`], [`Self::UPLOADED`] or [`Self::IMPORTED`].
     #[serde(rename = "type")]
     pub(in crate::control) kind: Option<String>,
     pub(in crate::control) preview_file_path: Option<String>,
@@ -77,6 +77,9 @@ impl Vod {
 
     /// The type of a file that was uploaded.
     pub(in crate::control) const UPLOADED: &str = "uploadedVod";
+
+    /// The type of a file of a folder that was imported. It is the folder's, and stays when its record goes.
+    pub(in crate::control) const IMPORTED: &str = "userVod";
 
     /// The record with what its file says of itself. The reference has -2 for a file of which nobody knows how long it plays.
     pub(in crate::control) fn finished(self, Finished { bytes, duration_ms }: Finished) -> Self {

@@ -455,7 +455,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(Get, "/vods/list/{offset}/{size}", vods::list, "[VoD]", VODS, "List recordings")
         .query(&["sort_by", "order_by", "streamId", "search"]),
     app(Post, "/vods/create", vods::create, "Result", VODS, "Upload a file").query(&["name"]).multipart(),
-    app(Post, "/vods/directory", vods::import_folder, "Result", VODS, "Import a folder (refused)")
+    app(Post, "/vods/directory", vods::import_folder, "Result", VODS, "Import a folder")
         .query(&["directory"]),
     app(Delete, "/vods/directory", vods::forget_folder, "Result", VODS, "Forget an imported folder")
         .query(&["directory"]),

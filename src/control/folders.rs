@@ -1,0 +1,154 @@
+//! Folders of files that are imported (`POST /vods/directory`; docs/vod.md).
+//!
+//! 1. A job looks whether the folder is below one that the operator has named, finds its files, and links it in the `streams` of
+//!    the application. The link is all that there is of it besides the records, so it is there again after a restart.
+//! 2. Its files become records, in one commit, and the request is answered with it.
+//! 3. It is forgotten in the other order: the link goes, and then the records. The files are not ours, and stay.
+//!
+//! What is broken off in between is a link without records, or records without a link: forgetting the folder ends either.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::answer::Outcome;
+use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
+use super::{Control, wall};
+use crate::http::Response;
+use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};
+use crate::types::{Now, SessionRef};
+
+/// Files of imported folders that an application may have.
+const IMPORTED_MAX: usize = 50_000;
+/// The reference's name of the stream, and its id, of a file that none has made.
+const NO_STREAM: &str = "vodFile";
+
+fn refused(message: &str) -> Response {
+    Outcome::failure(message).response(200)
+}
+
+fn busy() -> Response {
+    Response::error(503, "Too many requests wait").header("Retry-After", "1")
+}
+
+impl Control {
+    /// Imports a folder. Gives the answer when it is known at once.
+    pub(super) fn import_folder(
+        &mut self,
+        session: SessionRef,
+        app: &Arc<str>,
+        folder: &str,
+    ) -> Option<Response> {
+        if folder.is_empty() || self.config.server.import_folders().next().is_none() {
+            return Some(self.not_allowed());
+        }
+        if self.imported(app, "").count() >= IMPORTED_MAX {
+            return Some(refused("The application has too many imported files"));
+        }
+        let (app, asked) = (Arc::clone(app), folder.to_owned());
+        let work = Work::Import(ImportWork::Link { app: Arc::clone(&app), folder: asked.clone() });
+        let sent = self.submit(work, move |control, now, outcome| {
+            let answer = match outcome.import() {
+                ImportOutcome::Linked(files) => return control.folder_linked(now, session, &app, files),
+                ImportOutcome::Outside => control.not_allowed(),
+                ImportOutcome::Missing => refused(&format!("{asked} does not exist or is not a directory")),
+                ImportOutcome::Taken(name) => {
+                    refused(&format!("There is already a file with the name {name} in the streams directory"))
+                }
+                ImportOutcome::TooMany => refused("The directory has too many files or is too deep"),
+                ImportOutcome::Unlinked(_) => refused(""),
+                ImportOutcome::Failed(reason) => {
+                    tracing::warn!(app = &*app, reason, "a folder cannot be imported");
+                    refused("Exception in creating symbolic link")
+                }
+            };
+            control.answer(session, answer);
+        });
+        (!sent).then(busy)
+    }
+
+    /// Forgets an imported folder. Gives the answer when it is known at once.
+    pub(super) fn forget_folder(
+        &mut self,
+        session: SessionRef,
+        app: &Arc<str>,
+        folder: Option<&str>,
+    ) -> Option<Response> {
+        let missing = |folder: &str| refused(&format!("{folder} does not exist or it's not a directory"));
+        let Some(folder) = folder else { return Some(missing("null")) };
+        let (app, asked) = (Arc::clone(app), folder.to_owned());
+        let work = Work::Import(ImportWork::Unlink { app: Arc::clone(&app), folder: asked.clone() });
+        let sent = self.submit(work, move |control, now, outcome| match outcome.import() {
+            ImportOutcome::Unlinked(below) => control.folder_unlinked(now, session, &app, &below),
+            ImportOutcome::Failed(reason) => {
+                tracing::warn!(app = &*app, reason, "an imported folder cannot be forgotten");
+                control.answer(session, refused(""));
+            }
+            ImportOutcome::Linked(_)
+            | ImportOutcome::Outside
+            | ImportOutcome::Missing
+            | ImportOutcome::Taken(_)
+            | ImportOutcome::TooMany => control.answer(session, missing(&asked)),
+        });
+        (!sent).then(busy)
+    }
+
+    /// The reference names the folder that its setting allows; without the setting it is the root, and refused all the same.
+    fn not_allowed(&self) -> Response {
+        let named = self.config.server.values.text("vod.import_folders");
+        let named = if named.is_empty() { "/" } else { named };
+        refused(&format!("VoD import directory is allowed under {named}"))
+    }
+
+    /// The records of imported files whose path begins so.
+    fn imported<'a>(&'a self, app: &Arc<str>, below: &'a str) -> impl Iterator<Item = &'a Vod> {
+        let is_below = move |vod: &&Vod| {
+            vod.kind.as_deref() == Some(Vod::IMPORTED)
+                && vod.file_path.as_deref().is_some_and(|path| path.starts_with(below))
+        };
+        self.vods(app).filter(is_below)
+    }
+
+    fn folder_linked(&mut self, now: Now, session: SessionRef, app: &Arc<str>, files: Vec<ImportedFile>) {
+        let text = format!("{} files are imported", files.len());
+        let answer = Outcome::success().message(Some(&text)).response(200);
+        if !self.apps.contains_key(app) {
+            // It was deleted meanwhile, and the link with it.
+            return self.answer(session, refused(""));
+        }
+        tracing::info!(app = &**app, files = files.len(), "a folder was imported");
+        if files.is_empty() {
+            return self.answer(session, answer);
+        }
+        let mut ids = BTreeSet::new();
+        while ids.len() < files.len() {
+            ids.insert(self.vod_id(now));
+        }
+        let record = |(id, file): (String, ImportedFile)| {
+            let vod = Vod {
+                stream_name: Some(NO_STREAM.to_owned()),
+                stream_id: Some(NO_STREAM.to_owned()),
+                vod_name: file.path.rsplit('/').next().map(str::to_owned),
+                creation_date: wall(now),
+                file_path: Some(file.path),
+                vod_id: Some(id.clone()),
+                kind: Some(Vod::IMPORTED.to_owned()),
+                ..Vod::default()
+            };
+            (Vod::key(app, &id), Some(Auxiliary::Vod(vod.finished(file.finished))))
+        };
+        let changes = ids.into_iter().zip(files).map(record).collect();
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+    }
+
+    fn folder_unlinked(&mut self, now: Now, session: SessionRef, app: &Arc<str>, below: &str) {
+        let ids = self.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
+        let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
+        let text = format!("{} of records are deleted", changes.len());
+        let answer = Outcome::success().message(Some(&text)).response(200);
+        tracing::info!(app = &**app, records = changes.len(), "an imported folder was forgotten");
+        if changes.is_empty() {
+            return self.answer(session, answer);
+        }
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+    }
+}

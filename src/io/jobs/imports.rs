@@ -1,0 +1,182 @@
+//! Folders that are imported: a link in the `streams` of an application, which is followed here and nowhere else.
+//!
+//! Whatever the link says, it counts only when it leads below a folder that the operator has named (`vod.import_folders`), and
+//! from there on no further link is followed. Of what is there only media are served.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use super::FilePaths;
+use super::files::{checked, lead, nowhere, open_folder, sync_folder};
+use super::recordings::finished;
+use crate::jobs::{Finished, ImportOutcome, ImportWork, ImportedFile};
+
+/// Files that become records, as in the reference.
+const IMPORTED: [&str; 4] = ["mp4", "flv", "mkv", "m3u8"];
+/// What is served besides: the segments of playlists.
+const SEGMENTS: [&str; 3] = ["ts", "m4s", "aac"];
+/// Files of a folder.
+const FILES_MAX: usize = 5000;
+/// Files and folders that are looked at.
+const ENTRIES_MAX: usize = 100_000;
+/// Folders within folders.
+const DEPTH_MAX: usize = 16;
+/// The folder of an application that is served.
+const STREAMS: &str = "streams";
+
+pub(super) fn run(paths: &FilePaths, work: &ImportWork) -> ImportOutcome {
+    let done = match work {
+        ImportWork::Link { app, folder } => link(paths, app, folder),
+        ImportWork::Unlink { app, folder } => unlink(paths, app, folder),
+    };
+    done.unwrap_or_else(|error| ImportOutcome::Failed(error.to_string()))
+}
+
+/// The folder that names lead to through a link, and the name of the file in it. `None`: they do not lead through one.
+pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::Result<(OwnedFd, CString)>> {
+    let ([app, streams, name, ..], Some((file, folders))) = (segments, segments.split_last()) else {
+        return None;
+    };
+    let folders = folders.get(3..)?;
+    if streams != STREAMS || folders.len() > DEPTH_MAX || !has_ending(file, IMPORTED.iter().chain(&SEGMENTS))
+    {
+        return None;
+    }
+    checked(app).ok()?;
+    checked(name).ok()?;
+    let target = fs::read_link(paths.root.join(app).join(STREAMS).join(name)).ok()?;
+    Some(open_below(&paths.import_folders, &target).and_then(|mut folder| {
+        for segment in folders {
+            folder = open_folder(&folder, &checked(segment)?)?;
+        }
+        Ok((folder, checked(file)?))
+    }))
+}
+
+/// Opens a folder: one that is named by whatever leads to it, what is below it name by name.
+fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
+    let (root, below) = split(named, target).ok_or_else(nowhere)?;
+    let mut folder = OwnedFd::from(OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?);
+    for part in below.components() {
+        let Component::Normal(name) = part else { return Err(nowhere()) };
+        folder = open_folder(&folder, &CString::new(name.as_bytes())?)?;
+    }
+    Ok(folder)
+}
+
+/// The named folder that a path is in, and the rest of the path.
+fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
+    let roots = named.iter().filter_map(|folder| folder.canonicalize().ok());
+    roots.filter_map(|root| path.strip_prefix(&root).ok().map(|below| (root, below))).next()
+}
+
+fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
+    let asked = paths.options.home.join(folder);
+    let Ok(target) = asked.canonicalize() else {
+        // Whether there is something elsewhere is not told.
+        let is_named = |named: &PathBuf| asked.starts_with(named) && !asked.iter().any(|part| part == "..");
+        let is_inside = paths.import_folders.iter().any(is_named);
+        return Ok(if is_inside { ImportOutcome::Missing } else { ImportOutcome::Outside });
+    };
+    if split(&paths.import_folders, &target).is_none() {
+        return Ok(ImportOutcome::Outside);
+    }
+    let name = target.file_name().and_then(OsStr::to_str).filter(|name| is_plain(name));
+    let Some(name) = name.filter(|_| open_below(&paths.import_folders, &target).is_ok()) else {
+        return Ok(ImportOutcome::Missing);
+    };
+    let (streams, _) = lead(&paths.root, &[app, STREAMS, name].map(str::to_owned), open_folder)?;
+    let link = paths.root.join(app).join(STREAMS).join(name);
+    if link.symlink_metadata().is_ok() {
+        return Ok(ImportOutcome::Taken(name.to_owned()));
+    }
+    let mut scan = Scan { files: Vec::new(), entries: 0 };
+    if !scan.folder(&target, &format!("{STREAMS}/{name}"), 0)? {
+        return Ok(ImportOutcome::TooMany);
+    }
+    match symlink(&target, &link) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Ok(ImportOutcome::Taken(name.to_owned()));
+        }
+        made => made?,
+    }
+    sync_folder(&streams)?;
+    scan.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(ImportOutcome::Linked(scan.files))
+}
+
+fn unlink(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
+    let asked = paths.options.home.join(folder);
+    // The folder may be gone, or be named no more.
+    let target = asked.canonicalize().unwrap_or(asked);
+    let Some(name) = target.file_name().and_then(OsStr::to_str) else { return Ok(ImportOutcome::Missing) };
+    let (streams, _) = lead(&paths.root, &[app, STREAMS, name].map(str::to_owned), open_folder)?;
+    let link = paths.root.join(app).join(STREAMS).join(name);
+    if !fs::read_link(&link).is_ok_and(|linked| linked == target) {
+        return Ok(ImportOutcome::Missing);
+    }
+    fs::remove_file(&link)?;
+    sync_folder(&streams)?;
+    Ok(ImportOutcome::Unlinked(format!("{STREAMS}/{name}/")))
+}
+
+/// The files of a folder.
+struct Scan {
+    files: Vec<ImportedFile>,
+    entries: usize,
+}
+
+impl Scan {
+    /// Adds the files of a folder and those below it; links and hidden files are passed over. False: there are too many.
+    fn folder(&mut self, folder: &Path, below: &str, depth: usize) -> io::Result<bool> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            self.entries = self.entries.saturating_add(1);
+            if self.entries > ENTRIES_MAX {
+                return Ok(false);
+            }
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| is_plain(name)) else { continue };
+            let (kind, path) = (entry.file_type()?, format!("{below}/{name}"));
+            if kind.is_dir() {
+                if depth >= DEPTH_MAX || !self.folder(&entry.path(), &path, depth.saturating_add(1))? {
+                    return Ok(false);
+                }
+            } else if kind.is_file() && has_ending(name, &IMPORTED) {
+                if self.files.len() >= FILES_MAX {
+                    return Ok(false);
+                }
+                // One that may not be read is not served either.
+                if let Ok(finished) = look_at(&entry.path()) {
+                    self.files.push(ImportedFile { path, finished });
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn look_at(path: &Path) -> io::Result<Finished> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let bytes = file.metadata()?.len();
+    let duration_ms = finished(&file).ok().and_then(|finished| finished.duration_ms);
+    Ok(Finished { bytes, duration_ms })
+}
+
+/// Whether a name may stand in a path that is served.
+fn is_plain(name: &str) -> bool {
+    !name.starts_with('.') && !name.chars().any(|c| c.is_control() || c == '\\')
+}
+
+fn has_ending<'e>(name: &str, endings: impl IntoIterator<Item = &'e &'e str>) -> bool {
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    endings.into_iter().any(|one| *one == ending)
+}
+
+#[cfg(test)]
+mod tests;
