@@ -100,7 +100,7 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.list_size = size.unwrap_or(settings.list_size);
                 }
-                "hlsPlayListType" => settings.kept = kind(value).unwrap_or(settings.kept),
+                "hlsPlayListType" => settings.kept = kind(value),
                 _ => {}
             }
         }
@@ -124,8 +124,7 @@ impl HlsSettings {
             suffix: Suffix::read(values.text(suffix)).ok_or_else(|| {
                 values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
             })?,
-            kept: kind(values.text("hlsPlayListType"))
-                .ok_or_else(|| values.bad("hlsPlayListType", "must be event, vod or empty"))?,
+            kept: kind(values.text("hlsPlayListType")),
             deleted_at_end: values.boolean("deleteHLSFilesOnEnded")?,
             pushed_to: push_url(values)?,
             fragmented,
@@ -153,12 +152,11 @@ fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
         .ok_or_else(|| values.bad(key, "must be a URL of http or https without a login"))
 }
 
-/// What `hlsPlayListType` says.
-fn kind(text: &str) -> Option<Option<Kind>> {
+/// What `hlsPlayListType` says. The reference takes any value, and does nothing by those that it does not know.
+fn kind(text: &str) -> Option<Kind> {
     match text.trim().to_ascii_lowercase().as_str() {
-        "" => Some(None),
-        "event" => Some(Some(Kind::Event)),
-        "vod" => Some(Some(Kind::Vod)),
+        "event" => Some(Kind::Event),
+        "vod" => Some(Kind::Vod),
         _ => None,
     }
 }
@@ -225,7 +223,6 @@ mod tests {
             ("hlsListSize", "2"),
             ("hlsSegmentFileSuffixFormat", "seg"),
             ("hlsSegmentType", "avi"),
-            ("hlsPlayListType", "live"),
             ("hlsHttpEndpoint", "ftp://h/"),
             ("hlsHttpEndpoint", "http://user@h/"),
             ("dashTargetLatency", "-1"),
