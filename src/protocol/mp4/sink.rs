@@ -283,15 +283,17 @@ impl Mp4Sink {
 
     fn synced(&mut self, ctx: &Context<'_>, outcome: Outcome) {
         let synced_bytes = self.syncing.take().unwrap_or(0);
-        match outcome {
-            Outcome::Synced(Ok(())) => {
-                if let Some(file) = &mut self.file {
-                    file.unsynced_bytes = file.unsynced_bytes.saturating_sub(synced_bytes);
-                }
-            }
-            Outcome::Busy => self.retry_at = Some(ctx.now.mono + RETRY),
-            Outcome::Synced(Err(error)) => self.fail(reason(error).to_owned()),
-            _ => self.fail("the file cannot be written".to_owned()),
+        if matches!(outcome, Outcome::Busy) {
+            self.retry_at = Some(ctx.now.mono + RETRY);
+            return;
+        }
+        let Outcome::Synced(result) = outcome else {
+            return self.fail("the file cannot be written".to_owned());
+        };
+        match (result, &mut self.file) {
+            (Ok(()), Some(file)) => file.unsynced_bytes = file.unsynced_bytes.saturating_sub(synced_bytes),
+            (Ok(()), None) => {}
+            (Err(error), _) => self.fail(reason(error).to_owned()),
         }
     }
 }
