@@ -583,7 +583,9 @@ def task_newcomer(browser, url):
     began = time.monotonic()
     first_user(browser, url)
     make_broadcast(browser, url, "live", "My first stream", "first")
-    target = browser.run("[...document.querySelectorAll('code')].map((e) => e.innerText).find((e) => e.startsWith('rtmp:'))")
+    # The page knows the server's ports a moment after it is there.
+    target = browser.wait("the address with its port", lambda: browser.run(
+        "[...document.querySelectorAll('code')].map((e) => e.innerText).find((e) => /^rtmp:\\/\\/[^/]+:\\d+\\//.test(e))"))
     browser.fill("url", target.replace("/live/first", "/LiveApp/copy"))
     browser.click("Add endpoint")
     browser.text("/LiveApp/copy")
