@@ -305,20 +305,27 @@ pub(super) struct Outbound {
 pub(super) trait Request: Debug + Send + Sync {
     /// Whether a server of our kind with these addresses would understand `key`, when asked at `port`.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
-    /// The session of a push; `via` are the streams that this one went through, itself last.
-    fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>>;
-    /// The client of a pull.
-    fn pull(&self, patience: Patience, seed: Seed) -> Option<Box<dyn Client>>;
+    /// The session of a push, where there are any; `via` are the streams that this one went through, itself last.
+    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+    /// The client of a pull, where there are any.
+    fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
+        None
+    }
     /// A player of the load generator: the client of a pull, where there is one.
     fn play(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         Some(Box::new(PulledPlayer::new(now, self.pull(patience, seed)?)))
     }
-    /// A publisher of the load generator, of a stream that begins with these parameter sets as bodies of FLV.
+    /// A publisher of the load generator, where there are any: of a stream that begins with these parameter sets as bodies of
+    /// FLV.
     fn publish(
         &self,
-        now: Instant,
-        patience: Patience,
-        seed: Seed,
-        heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>>;
+        _now: Instant,
+        _patience: Patience,
+        _seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
+        None
+    }
 }

@@ -27,15 +27,11 @@ mod window;
 
 use std::time::Instant;
 
-use bytes::Bytes;
 use crypto::Seed;
-use flv::file::TagKind;
 
 use super::player::LoadPlayer;
-use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
-use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;
 use crate::types::StreamKey;
@@ -101,25 +97,11 @@ impl Request for Playlist {
         false
     }
 
-    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
-        None
-    }
-
     fn pull(&self, patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         Some(Box::new(HlsPull::new(self.0.clone(), patience)))
     }
 
     fn play(&self, now: Instant, _patience: Patience, _seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         Some(Box::new(Viewer::new(&self.0, now)?))
-    }
-
-    fn publish(
-        &self,
-        _now: Instant,
-        _patience: Patience,
-        _seed: Seed,
-        _heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>> {
-        None
     }
 }

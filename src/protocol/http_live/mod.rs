@@ -11,8 +11,6 @@ mod pull;
 mod url;
 mod web_socket;
 
-use std::time::Instant;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use crypto::Seed;
 use flv::file::{Header, TagHead, TagKind};
@@ -25,10 +23,8 @@ use crate::hub::{Chosen, Entry, Fit, Package, Parts, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
 use crate::protocol::flv_mapping::{self, Body};
-use crate::protocol::publisher::LoadPublisher;
 use crate::protocol::pull::{Client, Patience};
 use crate::protocol::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
-use crate::protocol::{Now, Session};
 use crate::types::StreamKey;
 use pull::HttpPull;
 use url::LiveUrl;
@@ -94,22 +90,8 @@ impl Request for LiveUrl {
         false
     }
 
-    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
-        None
-    }
-
     fn pull(&self, patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         Some(Box::new(HttpPull::new(self, patience)))
-    }
-
-    fn publish(
-        &self,
-        _now: Instant,
-        _patience: Patience,
-        _seed: Seed,
-        _heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>> {
-        None
     }
 }
 
@@ -122,22 +104,8 @@ impl Request for InMessages {
         false
     }
 
-    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
-        None
-    }
-
     fn pull(&self, _patience: Patience, seed: Seed) -> Option<Box<dyn Client>> {
         Some(Box::new(WsFlvClient::new(&self.0, seed)))
-    }
-
-    fn publish(
-        &self,
-        _now: Instant,
-        _patience: Patience,
-        _seed: Seed,
-        _heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>> {
-        None
     }
 }
 

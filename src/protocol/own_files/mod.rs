@@ -13,12 +13,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
-use flv::file::TagKind;
 
-use super::publisher::LoadPublisher;
 use super::pull::{Client, ClientEvent, ClientJobs, Media, Patience, Reading, Start};
 use super::row::{Addresses, Request};
-use super::{Now, Session};
 use crate::jobs::{BlockSource, FileError, Job, JobDone, JobId, OpenedFile, Outcome, Work};
 use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
@@ -47,22 +44,8 @@ impl Request for OwnFile {
         false
     }
 
-    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
-        None
-    }
-
     fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         Some(Box::new(FilePull::new(self.0.clone())))
-    }
-
-    fn publish(
-        &self,
-        _now: Instant,
-        _patience: Patience,
-        _seed: Seed,
-        _heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>> {
-        None
     }
 }
 

@@ -5,16 +5,10 @@
 mod pull;
 mod url;
 
-use std::time::Instant;
-
-use bytes::Bytes;
 use crypto::Seed;
-use flv::file::TagKind;
 
-use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
-use super::{Now, Session};
 use crate::mail::Transport;
 use crate::types::StreamKey;
 use pull::UdpPull;
@@ -47,21 +41,7 @@ impl Request for Packets {
         false
     }
 
-    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
-        None
-    }
-
     fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         Some(Box::new(UdpPull::default()))
-    }
-
-    fn publish(
-        &self,
-        _now: Instant,
-        _patience: Patience,
-        _seed: Seed,
-        _heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>> {
-        None
     }
 }

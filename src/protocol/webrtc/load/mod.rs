@@ -19,9 +19,8 @@ use crate::auth::url::{self, Url, UrlError};
 use crate::mail::Transport;
 use crate::protocol::player::LoadPlayer;
 use crate::protocol::publisher::LoadPublisher;
-use crate::protocol::pull::{Client, Patience};
+use crate::protocol::pull::Patience;
 use crate::protocol::row::{Addresses, Outbound, Request, Scheme};
-use crate::protocol::{Now, Session};
 use crate::types::StreamKey;
 use player::RtcPlayer;
 use publisher::RtcPublisher;
@@ -56,14 +55,6 @@ impl Request for Endpoint {
     /// Never: nothing is pushed or pulled.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
-    }
-
-    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
-        None
-    }
-
-    fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
-        None
     }
 
     fn play(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
