@@ -11,7 +11,6 @@
 //!
 //! Each video decides by its own key frames where its segments end; sound follows the first video.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
@@ -147,8 +146,6 @@ struct CmafSink {
     /// The multivariant playlist that is there.
     master: String,
     attached: bool,
-    events: VecDeque<Event>,
-    closing: Option<String>,
 }
 
 impl CmafSink {
@@ -174,8 +171,6 @@ impl CmafSink {
             shift_ms: 0,
             master: String::new(),
             attached: false,
-            events: VecDeque::new(),
-            closing: None,
         }
     }
 
@@ -260,8 +255,7 @@ impl CmafSink {
         let folder = self.folder.clone();
         self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
         for made in made {
-            let event = self.publishing.resource(&format!("{folder}{}", made.name), made.bytes);
-            self.events.push_back(event);
+            self.publishing.resource(&format!("{folder}{}", made.name), made.bytes);
         }
         if !rendition.window().is_enough() {
             return true;
@@ -273,11 +267,9 @@ impl CmafSink {
         if let Some(low) = &mut playlist.low_latency {
             low.reports = reports;
             let delta = playlist.delta().unwrap_or_else(|| playlist.clone());
-            let event = self.publishing.playlist(&format!("{name}{DELTA}"), delta.to_string(), progress);
-            self.events.push_back(event);
+            self.publishing.playlist(&format!("{name}{DELTA}"), delta.to_string(), progress);
         }
-        let event = self.publishing.media_playlist(&name, &playlist, progress);
-        self.events.push_back(event);
+        self.publishing.media_playlist(&name, &playlist, progress);
         true
     }
 
@@ -290,8 +282,7 @@ impl CmafSink {
         let text = self.master().to_string();
         if text != self.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
-            let event = self.publishing.playlist(&name, text.clone(), Progress::ENDED);
-            self.events.push_back(event);
+            self.publishing.playlist(&name, text.clone(), Progress::ENDED);
             self.master = text;
         }
     }
@@ -350,20 +341,18 @@ impl CmafSink {
         let text = manifest(&self.renditions, &self.settings, &base, ended, now.wall_ms);
         if let Some(text) = text {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
-            let event = self.publishing.playlist(&name, text, Progress::ENDED);
-            self.events.push_back(event);
+            self.publishing.playlist(&name, text, Progress::ENDED);
         }
     }
 
     fn finish(&mut self, now: Now, reason: &str) {
-        if self.closing.is_some() {
+        if self.publishing.is_over() {
             return;
         }
-        self.closing = Some(reason.to_owned());
         self.renditions.iter_mut().for_each(Rendition::finish);
         self.publish(now);
         self.publish_manifest(now, true);
-        self.publishing.finish(now);
+        self.publishing.finish(now, reason);
     }
 }
 
@@ -429,11 +418,7 @@ impl Session for CmafSink {
             let format = Format::new(&FORMAT, 0).select(selection);
             return Some(Event::Attach { subscription: Handle::ONLY, format });
         }
-        if let Some(event) = self.events.pop_front().or_else(|| self.publishing.job(ctx.now)) {
-            return Some(event);
-        }
-        let is_done = self.publishing.is_settled();
-        self.closing.take_if(|_| is_done).map(Event::Closed)
+        self.publishing.poll(ctx.now)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -1,5 +1,6 @@
 //! What a sink gives to requests: blobs, with what players and caches have to know of them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,6 +35,9 @@ pub(super) struct Publishing {
     gone: Vec<String>,
     /// The same in other places.
     copies: Vec<HlsCopy>,
+    events: VecDeque<Event>,
+    /// Why it is over, until that is told.
+    closing: Option<String>,
 }
 
 impl Publishing {
@@ -49,6 +53,8 @@ impl Publishing {
             version: now.wall_ms << 16,
             gone: Vec::new(),
             copies: Vec::new(),
+            events: VecDeque::new(),
+            closing: None,
         }
     }
 
@@ -59,28 +65,23 @@ impl Publishing {
     }
 
     /// A media playlist; that of all segments where live viewers get it.
-    pub(super) fn media_playlist(
-        &mut self,
-        name: &str,
-        playlist: &MediaPlaylist,
-        progress: Progress,
-    ) -> Event {
+    pub(super) fn media_playlist(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         self.copies.iter_mut().for_each(|copy| copy.note(playlist));
         let of_all = self.copies.iter_mut().find_map(HlsCopy::text);
-        self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress)
+        self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress);
     }
 
-    pub(super) fn playlist(&mut self, name: &str, text: String, progress: Progress) -> Event {
-        self.blob(name, text.into(), progress)
+    pub(super) fn playlist(&mut self, name: &str, text: String, progress: Progress) {
+        self.blob(name, text.into(), progress);
     }
 
     /// Something that does not grow.
-    pub(super) fn resource(&mut self, name: &str, bytes: Bytes) -> Event {
+    pub(super) fn resource(&mut self, name: &str, bytes: Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
-        self.blob(name, bytes, Progress::ENDED)
+        self.blob(name, bytes, Progress::ENDED);
     }
 
-    fn blob(&mut self, name: &str, bytes: Bytes, progress: Progress) -> Event {
+    fn blob(&mut self, name: &str, bytes: Bytes, progress: Progress) {
         self.version = self.version.wrapping_add(1);
         // A delta update has the parameter behind its name.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
@@ -91,7 +92,7 @@ impl Publishing {
             Some("m4s") => (SEGMENT_TYPE, "max-age=10", NAME),
             _ => (MP4_TYPE, "max-age=10", NAME),
         };
-        Event::Blob(Box::new(Blob {
+        let blob = Box::new(Blob {
             stream: self.stream,
             app: Arc::clone(&self.app),
             name: name.into(),
@@ -102,13 +103,20 @@ impl Publishing {
             progress,
             forgets: std::mem::take(&mut self.gone),
             bytes,
-        }))
+        });
+        self.events.push_back(Event::Blob(blob));
     }
 
-    // ---- copies
+    // ---- the end, and copies
+
+    /// Whether nothing more comes.
+    pub(super) const fn is_over(&self) -> bool {
+        self.closing.is_some()
+    }
 
     /// The stream is over: nothing more comes.
-    pub(super) fn finish(&mut self, now: Now) {
+    pub(super) fn finish(&mut self, now: Now, reason: &str) {
+        self.closing.get_or_insert_with(|| reason.to_owned());
         self.copies.iter_mut().for_each(|copy| copy.finish(now.mono));
     }
 
@@ -117,10 +125,18 @@ impl Publishing {
         self.copies.iter_mut().for_each(|copy| copy.hurry(now.mono));
     }
 
-    pub(super) fn job(&mut self, now: Now) -> Option<Event> {
+    /// The next event; the end is the last one, when all copies are complete.
+    pub(super) fn poll(&mut self, now: Now) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
         let job =
             |(id, copy): (u64, &mut HlsCopy)| Some(Job { id: JobId(id), work: copy.next_job(now.mono)? });
-        (0..).zip(&mut self.copies).find_map(job).map(Event::Job)
+        if let Some(job) = (0..).zip(&mut self.copies).find_map(job) {
+            return Some(Event::Job(job));
+        }
+        let is_settled = self.copies.iter().all(HlsCopy::is_settled);
+        self.closing.take_if(|_| is_settled).map(Event::Closed)
     }
 
     pub(super) fn job_done(&mut self, now: Now, done: JobDone) {
@@ -136,10 +152,5 @@ impl Publishing {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.copies.iter().filter_map(HlsCopy::poll_timeout).min()
-    }
-
-    /// Whether the session may end.
-    pub(super) fn is_settled(&self) -> bool {
-        self.copies.iter().all(HlsCopy::is_settled)
     }
 }

@@ -5,7 +5,6 @@
 //! streams/{id}.m3u8   streams/{id}000000001.ts   streams/{id}000000002.ts ...
 //! ```
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use media::{Codec, Track};
@@ -76,8 +75,6 @@ struct HlsSink {
     segmenter: Segmenter,
     publishing: Publishing,
     attached: bool,
-    events: VecDeque<Event>,
-    closing: Option<String>,
 }
 
 impl HlsSink {
@@ -90,31 +87,26 @@ impl HlsSink {
             segmenter: Segmenter::new(id, &HlsSettings::of_stream(&order.settings, &order.details)),
             folder,
             attached: false,
-            events: VecDeque::new(),
-            closing: None,
         }
     }
 
     fn finish(&mut self, now: Now, reason: &str) {
-        if self.closing.is_some() {
+        if self.publishing.is_over() {
             return;
         }
-        self.closing = Some(reason.to_owned());
         let cut = self.segmenter.finish();
         self.publish_cut(cut);
-        self.publishing.finish(now);
+        self.publishing.finish(now, reason);
     }
 
     /// The segment first: the playlist never names what is not there.
     fn publish_cut(&mut self, cut: Option<Cut>) {
         if let Some(Cut { uri, bytes }) = cut {
-            let segment = self.publishing.resource(&format!("{}{uri}", self.folder), bytes);
-            self.events.push_back(segment);
+            self.publishing.resource(&format!("{}{uri}", self.folder), bytes);
         }
         if let Some(playlist) = self.segmenter.playlist() {
             let progress = self.segmenter.progress();
-            let playlist = self.publishing.media_playlist(&self.playlist, playlist, progress);
-            self.events.push_back(playlist);
+            self.publishing.media_playlist(&self.playlist, playlist, progress);
         }
         // Players that have just read the playlist before are still about to fetch its first segment.
         let folder = &self.folder;
@@ -173,11 +165,7 @@ impl Session for HlsSink {
         if !std::mem::replace(&mut self.attached, true) {
             return Some(Event::Attach { subscription: Handle::ONLY, format: Format::new(&FORMAT, 0) });
         }
-        if let Some(event) = self.events.pop_front().or_else(|| self.publishing.job(ctx.now)) {
-            return Some(event);
-        }
-        let is_done = self.publishing.is_settled();
-        self.closing.take_if(|_| is_done).map(Event::Closed)
+        self.publishing.poll(ctx.now)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
