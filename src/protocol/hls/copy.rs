@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::limits::{PLAYLIST_BYTES_MAX, SEGMENTS_MAX};
-use hls::playlist::{Kind, MediaPlaylist, Segment};
+use hls::playlist::{Kind, MediaPlaylist, Segment, SegmentLines};
 use url::Url;
 
 use super::settings::HlsSettings;
@@ -89,7 +89,7 @@ enum Doing {
     Remove,
 }
 
-/// The end of an archive.
+/// The end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The stream goes on.
@@ -109,14 +109,47 @@ struct Files {
     lost: BTreeSet<String>,
 }
 
+impl Files {
+    /// Whether a segment, or what it cannot be played without, is on its way.
+    fn is_pending(&self, segment: &Segment) -> bool {
+        Self::has(&self.pending, segment)
+    }
+
+    fn has(names: &BTreeSet<String>, segment: &Segment) -> bool {
+        names.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| names.contains(&map.uri))
+    }
+
+    /// The segments; those that could not be written are gaps.
+    fn marked(&self, mut segments: Vec<Segment>) -> Vec<Segment> {
+        for segment in &mut segments {
+            segment.gap |= Self::has(&self.lost, segment);
+        }
+        segments
+    }
+}
+
+/// Segments of which nothing changes any more, the oldest: they are written once, as there may be thousands.
+#[derive(Debug, Default)]
+struct Settled {
+    count: u64,
+    /// Their lines in the playlist.
+    text: String,
+    last: Option<Segment>,
+    /// The time of the first segment of all.
+    begun_ms: Option<i64>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct HlsCopy {
     place: Place,
     /// The playlist's own name.
     name: String,
-    /// All segments so far, or those that memory has. Those that are gaps are marked when memory has them no longer.
+    /// The playlist, with the segments that are not settled.
     all: MediaPlaylist,
+    settled: Settled,
+    /// The first segment that memory has.
+    in_memory_from: u64,
     files: Files,
     /// Names that memory could forget, were they there.
     kept: Vec<String>,
@@ -155,6 +188,8 @@ impl HlsCopy {
             place,
             name: name.to_owned(),
             all: MediaPlaylist::default(),
+            settled: Settled::default(),
+            in_memory_from: 0,
             files: Files::default(),
             kept: Vec::new(),
             list_due: false,
@@ -185,49 +220,61 @@ impl HlsCopy {
 
     /// The playlist of what memory has. Its new segments are taken over.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
-        self.mark_gaps(live);
         if self.full {
             return;
         }
-        let next = if self.all.segments.is_empty() {
+        if self.count() == 0 {
             let kind = matches!(self.place, Place::Disk { .. }).then_some(Kind::Event);
-            self.all = MediaPlaylist { kind, segments: Vec::new(), low_latency: None, ..live.clone() };
-            live.media_sequence
-        } else {
-            self.all.media_sequence.saturating_add(self.all.segments.len() as u64)
-        };
-        let known = usize::try_from(next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
+            self.all = MediaPlaylist { kind, segments: Vec::new(), low_latency: None, ..*live };
+            self.settled.begun_ms = live.segments.first().and_then(|segment| segment.program_date_time);
+        }
+        let known = self.all.media_sequence.saturating_add(self.count()).saturating_sub(live.media_sequence);
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
         self.all.segments.extend(live.segments.iter().skip(known).cloned());
-        if matches!(self.place, Place::Server(_)) {
-            self.drop_before(live);
+        self.in_memory_from = live.media_sequence;
+        match self.place {
+            Place::Disk { .. } => self.settle(),
+            Place::Server(_) => self.drop_oldest(live.discontinuity_sequence),
         }
         self.all.ended = live.ended;
         self.list_due |= self.files.pending.is_empty();
     }
 
+    /// Segments so far, or those that memory has.
+    fn count(&self) -> u64 {
+        self.settled.count.saturating_add(self.all.segments.len() as u64)
+    }
+
+    /// How many of the segments that are not settled memory has no longer.
+    fn gone(&self) -> usize {
+        let first = self.all.media_sequence.saturating_add(self.settled.count);
+        let gone = self.in_memory_from.saturating_sub(first);
+        usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len())
+    }
+
     /// Keeps the segments that memory has.
-    fn drop_before(&mut self, live: &MediaPlaylist) {
-        let gone = live.media_sequence.saturating_sub(self.all.media_sequence);
-        let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len());
+    fn drop_oldest(&mut self, discontinuity_sequence: u64) {
+        let gone = self.gone();
         for segment in self.all.segments.drain(..gone) {
             self.files.lost.remove(&segment.uri);
         }
-        self.all.media_sequence = live.media_sequence;
-        self.all.discontinuity_sequence = live.discontinuity_sequence;
+        self.all.media_sequence = self.in_memory_from;
+        self.all.discontinuity_sequence = discontinuity_sequence;
     }
 
-    /// Segments that could not be written are gaps once memory has them no longer.
-    fn mark_gaps(&mut self, live: &MediaPlaylist) {
-        let gone = live.media_sequence.saturating_sub(self.all.media_sequence);
-        let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len());
-        if self.files.lost.is_empty() {
-            return;
-        }
-        for segment in self.all.segments.iter_mut().take(gone).filter(|segment| !segment.gap) {
-            if is_lost(&self.files.lost, segment) {
-                segment.gap = true;
-                self.all.version = self.all.version.max(GAP_VERSION);
-            }
+    /// Segments that memory has no longer are on the disk, or gaps for ever.
+    fn settle(&mut self) {
+        let gone = self.all.segments.iter().take(self.gone());
+        let settled = gone.take_while(|segment| !self.files.is_pending(segment)).count();
+        let settled: Vec<Segment> = self.all.segments.drain(..settled).collect();
+        let settled = self.files.marked(settled);
+        self.all.version = version(self.all.version, &settled);
+        let lines = SegmentLines { behind: self.settled.last.as_ref(), segments: &settled };
+        self.settled.text.push_str(&lines.to_string());
+        self.settled.count = self.settled.count.saturating_add(settled.len() as u64);
+        for segment in settled {
+            self.files.lost.remove(&segment.uri);
+            self.settled.last = Some(segment);
         }
     }
 
@@ -255,9 +302,18 @@ impl HlsCopy {
         }
     }
 
-    /// The server goes down, or the session is to end: what is to be removed is removed now.
+    /// This server goes down, or the session is to end: what is to be removed is removed now, and another server gets no more than
+    /// the end of the playlist.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.finish(now);
+        if matches!(self.place, Place::Server(_)) {
+            for step in std::mem::take(&mut self.files.waiting) {
+                self.files.pending.remove(&step.name);
+                self.files.lost.extend(step.bytes.map(|_| step.name));
+            }
+            self.files.held_bytes = 0;
+            self.list_due = true;
+        }
         if let End::At(Some(at)) = &mut self.end {
             *at = now.min(*at);
         }
@@ -287,7 +343,10 @@ impl HlsCopy {
     fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
         let Some(bytes) = &step.bytes else { return };
         let failed = step.failed.saturating_add(1);
-        if failure.is_some() && failed < ATTEMPTS && matches!(self.place, Place::Server(_)) {
+        // When the stream is over its name may soon be another's there.
+        let is_tried_again =
+            matches!((&self.place, self.end), (Place::Server(_), End::No)) && failed < ATTEMPTS;
+        if failure.is_some() && is_tried_again {
             self.files.waiting.push_front(Step { failed, ..step });
             self.retry_at = now.checked_add(ATTEMPT_PAUSE);
             return;
@@ -323,9 +382,11 @@ impl HlsCopy {
         if !matches!(self.place, Place::Disk { kind: Kind::Event, .. }) || self.full {
             return None;
         }
-        let text = self.all.to_string();
+        let (gone, in_memory) = self.all.segments.split_at_checked(self.gone())?;
+        let gone = self.files.marked(gone.to_vec());
+        let text = self.playlist(&[gone, in_memory.to_vec()].concat(), self.all.kind, self.all.ended);
         let is_full = text.len() > PLAYLIST_BYTES_MAX.saturating_sub(SPARE_BYTES)
-            || self.all.segments.len() >= SEGMENTS_MAX;
+            || self.count() >= u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX);
         if is_full && !self.all.ended {
             self.close();
             return None;
@@ -333,10 +394,23 @@ impl HlsCopy {
         Some(text)
     }
 
+    /// The playlist of the settled segments and these.
+    fn playlist(&self, unsettled: &[Segment], kind: Option<Kind>, ended: bool) -> String {
+        let version = version(self.all.version, unsettled);
+        let (segments, low_latency) = (Vec::new(), None);
+        let head = MediaPlaylist { version, kind, ended: false, segments, low_latency, ..self.all };
+        let lines = SegmentLines { behind: self.settled.last.as_ref(), segments: unsettled };
+        let end = if ended { "#EXT-X-ENDLIST\n" } else { "" };
+        format!("{head}{}{lines}{end}", self.settled.text)
+    }
+
     /// No more segments fit.
     fn close(&mut self) {
-        let segments = self.all.segments.len();
-        tracing::warn!(playlist = self.name, segments, "the playlist is full: it is complete now");
+        tracing::warn!(
+            playlist = self.name,
+            segments = self.count(),
+            "the playlist is full: it is complete now"
+        );
         self.full = true;
         self.list_due = true;
         self.all.ended = true;
@@ -358,8 +432,7 @@ impl HlsCopy {
             && at.take_if(|at| *at <= now).is_some()
         {
             // Another copy of the stream may have begun.
-            let begun_ms = self.all.segments.first().and_then(|segment| segment.program_date_time);
-            (Doing::Remove, self.removal(begun_ms))
+            (Doing::Remove, self.removal(self.settled.begun_ms))
         } else {
             return None;
         };
@@ -399,23 +472,17 @@ impl HlsCopy {
         if !std::mem::take(&mut self.list_due) {
             return None;
         }
-        let pending = &self.files.pending;
-        let is_there = |segment: &&Segment| {
-            let map = segment.map.as_ref().map(|map| map.uri.as_str());
-            !pending.contains(&segment.uri) && !map.is_some_and(|map| pending.contains(map))
+        let there = self.all.segments.iter().take_while(|segment| !self.files.is_pending(segment));
+        let there: Vec<Segment> = self.files.marked(there.cloned().collect());
+        if there.is_empty() && self.settled.count == 0 {
+            return None;
+        }
+        let ended = self.all.ended && there.len() == self.all.segments.len();
+        let kind = match self.place {
+            Place::Disk { kind, .. } if ended => Some(kind),
+            Place::Disk { .. } | Place::Server(_) => self.all.kind,
         };
-        let there: Vec<Segment> = self.all.segments.iter().take_while(is_there).cloned().collect();
-        let is_all = there.len() == self.all.segments.len();
-        let mut list = MediaPlaylist { segments: there, ..self.all.clone() };
-        for segment in list.segments.iter_mut().filter(|segment| is_lost(&self.files.lost, segment)) {
-            segment.gap = true;
-            list.version = list.version.max(GAP_VERSION);
-        }
-        list.ended = self.all.ended && is_all;
-        if let Place::Disk { kind, .. } = self.place {
-            list.kind = Some(if list.ended { kind } else { Kind::Event });
-        }
-        (!list.segments.is_empty()).then(|| list.to_string().into())
+        Some(self.playlist(&there, kind, ended).into())
     }
 
     /// Whether nothing is left to be done.
@@ -438,9 +505,9 @@ fn own_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Whether a segment, or what it cannot be played without, is not on the disk.
-fn is_lost(lost: &BTreeSet<String>, segment: &Segment) -> bool {
-    lost.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| lost.contains(&map.uri))
+/// The version of a playlist that has these segments as well.
+fn version(version: u32, segments: &[Segment]) -> u32 {
+    if segments.iter().any(|segment| segment.gap) { version.max(GAP_VERSION) } else { version }
 }
 
 /// Why a job has failed.

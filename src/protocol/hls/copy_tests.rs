@@ -2,21 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
 use hls::Playlist;
-use hls::playlist::Map;
+use hls::playlist::{Kind, Map, MediaPlaylist, Segment};
 
 use super::copy::HlsCopy;
-use super::*;
 use crate::config::AppSettings;
 use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
 use crate::mail::StreamDetails;
 use crate::protocol::schema;
 use crate::protocol::sinks::SinkOrder;
-use crate::types::StreamId;
-use ::hls::playlist::{Kind, MediaPlaylist, Segment};
-use std::time::Duration;
+use crate::types::{StreamId, StreamKey};
 
 const BEGUN_MS: i64 = 1_700_000_000_000;
 const LIST_SIZE: usize = 3;
@@ -449,4 +448,21 @@ fn a_server_that_hangs_costs_no_more_than_the_cap() {
     (1..=100).for_each(|number| rig.segment(number, 1 << 20));
     assert!(rig.copy.next_job(rig.now).is_some());
     assert!(rig.memory.len() <= LIST_SIZE, "memory does not wait for it");
+}
+
+#[test]
+fn what_waits_for_a_server_is_given_up_when_this_one_goes_down() {
+    let (mut rig, mut remote) = (pushed(), Remote::default());
+    (1..=3).for_each(|number| rig.segment(number, 100));
+    remote.serve(&mut rig, |_| false);
+    (4..=6).for_each(|number| rig.segment(number, 100));
+    assert!(rig.copy.next_job(rig.now).is_some(), "one is on its way");
+    rig.end();
+    rig.copy.hurry(rig.now);
+    let tries = remote.tries;
+    rig.copy.job_done(rig.now, Outcome::Relayed(Err("timed out".to_owned())));
+    remote.serve(&mut rig, |_| false);
+    assert_eq!(remote.tries, tries + 1, "the playlist alone");
+    let list = remote.list();
+    assert!(list.ended && list.segments.iter().all(|segment| segment.gap) && rig.copy.is_settled());
 }

@@ -273,6 +273,7 @@ mod tests {
     use media::codec::h264;
     use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
     use std::sync::Arc;
+    use std::time::Instant;
 
     fn tracks() -> Arc<Tracks> {
         let record = Bytes::from_static(b"\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68");

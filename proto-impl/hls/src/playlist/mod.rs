@@ -20,6 +20,7 @@ mod write;
 
 pub use media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
 pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
+pub use write::SegmentLines;
 
 use std::fmt;
 

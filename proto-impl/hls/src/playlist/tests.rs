@@ -265,3 +265,27 @@ fn parts_and_reports_are_capped() {
     let report = "#EXT-X-RENDITION-REPORT:URI=\"a\"";
     assert!(matches!(refused(&many(report, REPORTS_MAX)), Error::Limit { limit: Limit::Reports, .. }));
 }
+
+#[test]
+fn segments_written_in_pieces_are_those_of_the_whole() {
+    let map = |uri: &str| Some(Arc::new(Map { uri: uri.to_owned(), byte_range: None, key: None }));
+    let segment = |n: usize| Segment {
+        uri: format!("{n}.m4s"),
+        duration: Duration::from_millis(2000),
+        discontinuity: n == 4,
+        map: map(if n < 4 { "a.mp4" } else { "b.mp4" }),
+        program_date_time: Some(1_700_000_000_000),
+        gap: n == 2,
+        ..Segment::default()
+    };
+    let segments: Vec<Segment> = (0..8).map(segment).collect();
+    let head =
+        MediaPlaylist { version: 8, target_duration: Duration::from_secs(2), ..MediaPlaylist::default() };
+    let whole = MediaPlaylist { segments: segments.clone(), ..head.clone() }.to_string();
+    for at in 0..=segments.len() {
+        let (first, rest) = segments.split_at(at);
+        let before = SegmentLines { behind: None, segments: first };
+        let behind = SegmentLines { behind: first.last(), segments: rest };
+        assert_eq!(format!("{head}{before}{behind}"), whole, "{at}");
+    }
+}

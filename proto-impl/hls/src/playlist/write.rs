@@ -43,6 +43,25 @@ impl Display for MediaPlaylist {
     }
 }
 
+/// Segments as a playlist has them, without what stands before the first and behind the last: for who keeps the lines of older ones.
+#[derive(Debug, Clone, Copy)]
+pub struct SegmentLines<'a> {
+    /// The segment before the first: what it says still holds.
+    pub behind: Option<&'a Segment>,
+    /// The segments.
+    pub segments: &'a [Segment],
+}
+
+impl Display for SegmentLines<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut state = State {
+            key: self.behind.and_then(|behind| behind.key.clone()),
+            map: self.behind.and_then(|behind| behind.map.clone()),
+        };
+        self.segments.iter().try_for_each(|segment| state.segment(f, segment))
+    }
+}
+
 /// `EXT-X-SERVER-CONTROL` and `EXT-X-PART-INF` (RFC 8216bis §4.4.3.7, §4.4.3.8).
 fn control(f: &mut Formatter<'_>, low: &LowLatency) -> fmt::Result {
     let mut line = Writer::begin(f, "#EXT-X-SERVER-CONTROL:")?;
