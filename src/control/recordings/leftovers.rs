@@ -13,25 +13,22 @@ use crate::types::{Now, StreamKey, WorkerId};
 impl Control {
     /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
     pub(in crate::control) fn boot_recordings(&mut self, now: Now) {
-        let apps = self.apps.keys().map(ToString::to_string).collect();
-        let sent = self.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
-            control.leftovers_found(outcome.recording());
-        });
-        self.files.recordings.held = sent.then(Vec::new);
         let unfinished = self.records.auxiliary.all().filter_map(|(key, record)| match record {
-            Auxiliary::Vod(vod) if vod.unfinished => {
-                Some((key.clone(), vod.kind.as_deref() == Some(Vod::UPLOADED)))
-            }
+            Auxiliary::Vod(vod) if vod.unfinished => Some((key.clone(), vod.clone())),
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });
-        for (key, is_upload) in unfinished.collect::<Vec<_>>() {
-            if is_upload {
-                // Nobody was told that it is there.
-                self.drop_upload(now, &key);
-            } else {
-                self.finish_file(now, key);
-            }
-        }
+        let is_upload = |(_, vod): &(_, Vod)| vod.kind.as_deref() == Some(Vod::UPLOADED);
+        let (uploads, recordings): (Vec<_>, Vec<_>) = unfinished.partition(is_upload);
+        // Their records go, and with them what tells their files from recordings.
+        let uploaded: BTreeSet<_> = uploads.iter().map(|(key, vod)| vod.path(&key.app)).collect();
+        let apps = self.apps.keys().map(ToString::to_string).collect();
+        let sent = self.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
+            control.leftovers_found(uploaded, outcome.recording());
+        });
+        self.files.recordings.held = sent.then(Vec::new);
+        // Nobody was told that they are there.
+        uploads.into_iter().for_each(|(key, _)| self.drop_upload(now, &key));
+        recordings.into_iter().for_each(|(key, _)| self.finish_file(now, key));
         self.remove_old_recordings(now);
     }
 
@@ -43,9 +40,9 @@ impl Control {
         }
     }
 
-    fn leftovers_found(&mut self, outcome: RecordingOutcome) {
+    fn leftovers_found(&mut self, uploaded: BTreeSet<Vec<String>>, outcome: RecordingOutcome) {
         if let RecordingOutcome::Found(found) = outcome {
-            self.finish_leftovers(found);
+            self.finish_leftovers(uploaded, found);
         } else {
             tracing::error!(?outcome, "unfinished recordings cannot be looked for");
         }
@@ -55,16 +52,12 @@ impl Control {
     }
 
     /// Finishes the files that have no record: a crash came between the two.
-    fn finish_leftovers(&mut self, found: Vec<Vec<String>>) {
-        let known: BTreeSet<_> = self
-            .records
-            .auxiliary
-            .all()
-            .filter_map(|(key, record)| match record {
-                Auxiliary::Vod(vod) => Some(vod.path(&key.app)),
-                Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
-            })
-            .collect();
+    fn finish_leftovers(&mut self, uploaded: BTreeSet<Vec<String>>, found: Vec<Vec<String>>) {
+        let mut known = uploaded;
+        known.extend(self.records.auxiliary.all().filter_map(|(key, record)| match record {
+            Auxiliary::Vod(vod) => Some(vod.path(&key.app)),
+            Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        }));
         let unknown: Vec<_> = found.into_iter().filter(|path| !known.contains(path)).collect();
         for path in unknown {
             let work = Work::Recording(RecordingWork::Finish { path: path.clone() });

@@ -154,8 +154,11 @@ fn what_a_crash_broke_off_goes_at_the_next_start() {
     let mut rig = Rig::new();
     let session = begin(&mut rig, "127.0.0.1:9");
     made(&mut rig, session).unwrap();
-    let mut rig = Rig::start(config(&[], &[]), rig.store);
-    assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
+    let mut rig = Rig::start_after(config(&[], &[]), rig.store, None);
+    let RecordingWork::Remove { path } = finish(&mut rig, RecordingOutcome::Removed) else { panic!() };
+    // Its file is found before it is removed, and behind that it is no recording either.
+    assert!(matches!(finish(&mut rig, RecordingOutcome::Found(vec![path])), RecordingWork::Find { .. }));
+    assert!(rig.files.is_empty());
     assert_eq!(count(&mut rig), r#"{"number":0}"#);
 }
 
