@@ -54,6 +54,8 @@ pub struct SinkKind {
     /// The stream for which a request for this blob begins the sink: what is below the application's `streams`. `None`: it
     /// makes no such blob, or another request begins it.
     pub stream_of: fn(&str) -> Option<&str>,
+    /// The stream that a file of this name, below the application's `streams`, is a part of: what it made, and memory has no longer.
+    pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// Whether it begins with the stream: what it makes is wanted before anybody asks.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
     /// The blob that announces this one, and how far that is when this one is there. `None`: it is announced when it is there.
@@ -86,6 +88,15 @@ static SINKS: &[&SinkKind] = &[
 #[must_use]
 pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     SINKS.iter().filter(|kind| (kind.is_enabled)(app)).find_map(|kind| Some((*kind, (kind.stream_of)(blob)?)))
+}
+
+/// The kind of sink that makes a blob or a file of this name, and the id of the stream that it is of.
+#[must_use]
+pub fn owner_of<'n>(app: &AppSettings, name: &'n str) -> Option<(&'static SinkKind, &'n str)> {
+    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(app));
+    maker_of(app, name).or_else(|| {
+        enabled.map(|kind| (*kind, (kind.file_of)(app, name))).find_map(|(kind, of)| Some((kind, of?)))
+    })
 }
 
 /// The kinds of sinks that begin with a stream.

@@ -223,6 +223,32 @@ fn a_one_time_token_is_for_one_viewer_to_the_end() {
 }
 
 #[test]
+fn who_may_watch_may_go_back_to_what_is_on_the_disk() {
+    let file = media_file(false, 12);
+    for form in ["mpegts", "fmp4"] {
+        let form = format!("app.hlsSegmentType={form}");
+        let checked = ["app.playTokenControlEnabled=true", "app.hlsPlayListType=event"];
+        let short = ["app.hlsTime=1", "app.hlsListSize=3"];
+        let server = Server::start(&[&checked[..], &short, &[&form]].concat());
+        assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", r#"{"streamId":"cam"}"#).status, 200);
+        let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+        wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+        let token =
+            server.api().get("/live/rest/v2/broadcasts/cam/token?expireDate=9999999999&type=play").json();
+        let watched = format!("{PLAYLIST}?token={}", token["tokenId"].as_str().unwrap());
+        wait_for("segments", secs(40), || server.api().get(&watched).body.matches("#EXTINF:").count() >= 8);
+        assert!(fetch_all(&server, &watched) >= 8);
+        let text = server.api().get(&watched).body;
+        let map = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MAP:URI=\"")?.strip_suffix('"'));
+        for name in named(&text).into_iter().take(1).chain(map) {
+            assert_eq!(server.api().get(&format!("/live/streams/{name}")).status, 200, "{name}");
+            let bare = name.split_once('?').unwrap().0;
+            assert_eq!(server.api().get(&format!("/live/streams/{bare}")).status, 403, "{bare}");
+        }
+    }
+}
+
+#[test]
 fn a_broadcast_has_its_own_list_its_folder_and_its_limit() {
     let file = media_file(false, 12);
     let server = Server::start(&[]);

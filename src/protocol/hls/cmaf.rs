@@ -20,7 +20,7 @@ use super::manifest::manifest;
 use super::publishing::Publishing;
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
-use super::{DASH, DELTA, ENDING, NAME, stream_of, tailor};
+use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::mail::Progress;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -45,6 +45,7 @@ pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of,
+    file_of,
     begins_with_stream: HlsSettings::is_copied,
     part_of: |_| None,
     viewers: |_| NAME,
@@ -60,6 +61,7 @@ pub(in crate::protocol) static APART: SinkKind = SinkKind {
         settings.enabled && settings.low_latency || settings.dash
     },
     stream_of: apart_stream,
+    file_of: |_, _| None,
     begins_with_stream: |_, _| false,
     part_of,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },

@@ -4,7 +4,7 @@
 //!    and on the disk neither of them is ever half there.
 //! 2. What cannot be put, or waits too long, is a gap of the playlist (`EXT-X-GAP`, RFC 8216bis §4.4.4.7); the next segment is
 //!    tried again. Live viewers are served from memory all the while.
-//! 3. On the disk the playlist has all segments. With `event` live viewers get it, too: they go back to the begin. What memory no
+//! 3. On the disk the playlist has all segments. With `event` live viewers get it, too: they go back to the beginning. What memory no
 //!    longer has is a file then. A server has those that memory has, under the same names; what goes there is removed from it.
 //! 4. When the stream is over, the playlist says so. Files stay until the stream is published again, or go when the last viewers
 //!    have had time to end (`deleteHLSFilesOnEnded`).

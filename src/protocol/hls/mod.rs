@@ -33,6 +33,7 @@ use super::player::LoadPlayer;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
 use crate::auth::url::{Url, UrlError};
+use crate::config::AppSettings;
 use crate::mail::Transport;
 use crate::types::StreamKey;
 use pull::HlsPull;
@@ -42,6 +43,8 @@ use viewer::Viewer;
 const ENDING: &str = ".m3u8";
 /// What follows the name of a playlist in that of its delta update: the parameter that asks for it (RFC 8216bis §6.2.5.1).
 const DELTA: &str = "?_HLS_skip=YES";
+/// Digits of the milliseconds of Unix time since 2001.
+const UNIX_MS_DIGITS: usize = 13;
 /// The name of the protocol, and what its viewers are counted under.
 const NAME: &str = "hls";
 /// What viewers of the manifest are counted under.
@@ -74,6 +77,25 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 fn stream_of(name: &str) -> Option<&str> {
     let path = name.strip_suffix(ENDING).filter(|_| !name.starts_with(cmaf::FOLDER))?;
     let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
+    (!id.is_empty()).then_some(id)
+}
+
+/// The stream that a segment with this name, or an initialization section, is of.
+fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
+    let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
+    let (stem, ending) = file.rsplit_once('.')?;
+    let id = match ending {
+        "ts" | "m4s" => settings::HlsSettings::of(app).suffix.strip(stem)?,
+        // `{id}_{ms}_init`, `{id}_{ms}_{epoch}_init`
+        "mp4" => {
+            let (id, epoch_or_ms) = stem.strip_suffix("_init")?.rsplit_once('_')?;
+            let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let is_ms = epoch_or_ms.len() >= UNIX_MS_DIGITS;
+            let (id, ms) = if is_ms { (id, epoch_or_ms) } else { id.rsplit_once('_')? };
+            Some(id).filter(|_| is_number(epoch_or_ms) && is_number(ms) && ms.len() >= UNIX_MS_DIGITS)?
+        }
+        _ => return None,
+    };
     (!id.is_empty()).then_some(id)
 }
 

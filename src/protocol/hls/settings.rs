@@ -169,6 +169,9 @@ pub(super) struct Suffix {
     after: String,
 }
 
+/// Digits that the numbers of files have at most: no more than 10 000 segments are kept.
+const FILE_DIGITS: usize = 5;
+
 impl Suffix {
     fn read(text: &str) -> Option<Self> {
         let (before, rest) = text.split_once('%')?;
@@ -185,6 +188,15 @@ impl Suffix {
     /// The suffix of a number.
     pub(super) fn of(&self, number: u64) -> String {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
+    }
+
+    /// What stands before the suffix of a segment's name. `None`: it has none, or one that cannot be told from an id that ends with
+    /// digits: numbers of files must never be longer than their width.
+    pub(super) fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
+        let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;
+        let digits = numbered.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (before, _) = numbered.split_at_checked(numbered.len().checked_sub(self.digits)?)?;
+        (digits >= self.digits).then(|| before.strip_suffix(self.before.as_str()))?
     }
 
     /// The name of a segment as DASH has it for any number (ISO/IEC 23009-1 §5.3.9.4.4).
@@ -210,6 +222,13 @@ mod tests {
         assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));
         assert_eq!(written("-%04d_x", 12345).as_deref(), Some("-12345_x"));
         assert_eq!(written("%d", 0).as_deref(), Some("0"));
+        let stripped = |text, stem: &'static str| Suffix::read(text).and_then(|suffix| suffix.strip(stem));
+        assert_eq!(stripped("%09d", "cam000000007"), Some("cam"));
+        assert_eq!(stripped("%09d", "cam1000000007"), Some("cam1"));
+        assert_eq!(stripped("-%05d_x", "cam-00012_x"), Some("cam"));
+        assert_eq!(stripped("%09d", "cam00000007"), None);
+        assert_eq!(stripped("-%05d_x", "cam00012_x"), None);
+        assert_eq!(stripped("%d", "cam12"), None, "the 12th of cam, or the second of cam1");
         for bad in ["", "%", "%s", "%9d", "%099d", "%00d", "../%d", "%d/x", "%d%d", "%Y%d"] {
             assert_eq!(written(bad, 1), None, "{bad}");
         }

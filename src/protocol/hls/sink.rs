@@ -13,7 +13,7 @@ use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
 use super::settings::HlsSettings;
 use super::window::Unit;
-use super::{ENDING, NAME, stream_of, tailor};
+use super::{ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -28,6 +28,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of,
+    file_of,
     begins_with_stream: HlsSettings::is_copied,
     part_of: |_| None,
     viewers: |_| NAME,

@@ -188,7 +188,7 @@ impl FilePath {
     fn key(&self, apps: &Apps) -> StreamKey {
         let app = self.segments.first().map(String::as_str).unwrap_or_default();
         let name = self.name_below().unwrap_or_default();
-        let of_sink = apps.get(app).and_then(|settings| sinks::maker_of(settings, &name));
+        let of_sink = apps.get(app).and_then(|settings| sinks::owner_of(settings, &name));
         if let Some((_, id)) = of_sink {
             return StreamKey::new(app, id);
         }
@@ -201,11 +201,11 @@ impl FilePath {
         apps.get(self.segments.first()?.as_str()).map(|app| &**app)
     }
 
-    /// The protocol of a playlist that is to be made.
+    /// The protocol of what a sink is to make, or has made.
     fn protocol(&self, apps: &Apps) -> Option<&'static str> {
         let app = self.app(apps)?;
         let name = self.name_below()?;
-        let (kind, _) = sinks::maker_of(app, &name)?;
+        let (kind, _) = sinks::owner_of(app, &name)?;
         Some((kind.viewers)(&name))
     }
 

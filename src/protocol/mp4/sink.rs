@@ -41,6 +41,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| true,
     stream_of: |_| None,
+    file_of: |_, _| None,
     begins_with_stream: |_, _| false,
     part_of: |_| None,
     viewers: |_| NAME,

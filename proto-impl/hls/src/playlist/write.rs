@@ -43,7 +43,8 @@ impl Display for MediaPlaylist {
     }
 }
 
-/// Segments as a playlist has them, without what stands before the first and behind the last: for who keeps the lines of older ones.
+/// The lines of segments alone, without the head and the end of a playlist: a long playlist that grows need not be written anew
+/// for each segment.
 #[derive(Debug, Clone, Copy)]
 pub struct SegmentLines<'a> {
     /// The segment before the first: what it says still holds.
