@@ -2,7 +2,10 @@
 //! are answered from memory. Bounded in bytes and number, the oldest goes first; a stream's go with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::mail::Blob;
 use crate::types::StreamId;
@@ -13,6 +16,12 @@ pub const STREAM_BLOB_BYTES_MAX: usize = 64 << 20;
 pub const BLOB_BYTES_MAX: usize = 512 << 20;
 /// Blobs of one stream: a playlist, and the segments and parts that it names.
 pub const STREAM_BLOBS_MAX: usize = 1024;
+
+/// Memory that is made for blobs.
+pub trait BlobMemory: Debug + Send {
+    /// The same bytes there. `None`: it is not for these, or there is no room; they stay where they are.
+    fn keep(&self, bytes: &Bytes) -> Option<Bytes>;
+}
 
 /// The result of publishing a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,8 +216,6 @@ impl Blobs {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::mail::Progress;
 

@@ -16,7 +16,7 @@ mod ring_memory;
 mod selection;
 mod stream;
 
-pub use blobs::{BLOB_BYTES_MAX, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
+pub use blobs::{BLOB_BYTES_MAX, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};

@@ -26,6 +26,7 @@ use mio::event::Event;
 use mio::{Events, Poll, Registry, Token};
 use wire::{Datagrams, SCRATCH_BYTES};
 
+use super::blob_files::BlobFiles;
 use super::budget::{GiveWay, Permit};
 use super::linger::Lingerers;
 use super::udp::{Batch, UdpSocket};
@@ -83,6 +84,8 @@ pub(super) struct Driver {
     buffer: Vec<u8>,
     /// Bytes that are made for one write alone.
     scratch: Vec<u8>,
+    /// What large blobs are sent from.
+    pub(super) blob_files: BlobFiles,
     /// What datagrams are received into.
     pub(super) batch: Batch,
     /// What they are gathered in.
@@ -106,6 +109,7 @@ impl Driver {
             shaking: BTreeMap::new(),
             buffer: vec![0; bounds.read],
             scratch: vec![0; SCRATCH_BYTES],
+            blob_files: BlobFiles::default(),
             batch: Batch::default(),
             datagrams: Datagrams::new(),
         }

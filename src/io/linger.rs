@@ -143,6 +143,7 @@ mod tests {
 
     use super::super::tls::{CertificateFiles, load_client};
     use super::*;
+    use crate::io::blob_files::BlobFiles;
 
     /// A server's transport that has more inside than the kernel takes, its peer, and how many bytes are on the way.
     fn stuck() -> (Transport, ClientConnection, std::net::TcpStream, usize) {
@@ -172,7 +173,7 @@ mod tests {
         }
         let answer = vec![7; 1 << 20];
         let mut taken = 0;
-        while let Ok(count) = server.write(&[IoSlice::new(&answer)], answer.len()) {
+        while let Ok(count) = server.write(&[IoSlice::new(&answer)], answer.len(), &BlobFiles::default()) {
             taken += count;
         }
         assert!(!server.flush().unwrap(), "all is with the kernel");

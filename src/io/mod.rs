@@ -1,6 +1,7 @@
 //! The only room with sockets, system calls, threads and clocks. It drives the machines: [`shell`] a worker each,
 //! `control_thread` the control machine, `jobs` does what may block, `host` looks at the machine.
 
+mod blob_files;
 mod budget;
 mod clock;
 mod control_thread;

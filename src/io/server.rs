@@ -11,6 +11,7 @@ use crypto::Seed;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
+use super::blob_files::BlobFiles;
 use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
 use super::jobs::{Asker, Deliver, FilePaths, Jobs};
@@ -167,6 +168,7 @@ impl Server {
                     clock::now().mono,
                 ),
                 ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
+                blob_files: BlobFiles::new(open_files),
                 transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
             },
             seed,

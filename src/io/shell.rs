@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Poll, Token};
 
+use super::blob_files::BlobFiles;
 use super::budget::Budget;
 use super::clock;
 use super::control_thread::ControlSender;
@@ -80,6 +81,8 @@ pub(super) struct Budgets {
     pub(super) ring_memory: Arc<RingMemory>,
     /// Tracks that are transcoded.
     pub(super) transcoders: Arc<TranscoderBudget>,
+    /// Files for large blobs.
+    pub(super) blob_files: BlobFiles,
 }
 
 /// How many connections each worker has.
@@ -109,7 +112,9 @@ impl Shell {
         }
         let mut worker = Worker::new(id, clock::now(), parts.seed, &parts.common)
             .with_ring_memory(budgets.ring_memory)
-            .with_transcoders(budgets.transcoders);
+            .with_transcoders(budgets.transcoders)
+            .with_blob_memory(Box::new(budgets.blob_files.clone()));
+        driver.blob_files = budgets.blob_files;
         for (port, socket) in ports {
             worker.port_bound(port, socket.socket.local_addr()?, &parts.hosts);
             driver.share(port, socket)?;

@@ -1,9 +1,13 @@
 //! The system calls that no crate of ours wraps. The only room with `unsafe`.
 #![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
 
+mod memory_files;
+
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub(crate) use memory_files::{MemoryFiles, write_more};
 
 /// Limits the bytes that the kernel holds of a TCP connection without having sent them (`TCP_NOTSENT_LOWAT`): a
 /// write is refused above it, so that a slow peer's backlog stays in the shared ring.

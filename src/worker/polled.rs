@@ -9,7 +9,7 @@ use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::{Output, Worker};
-use crate::hub::{Blobs, Published};
+use crate::hub::{BlobMemory, Blobs, Published};
 use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, ToControl, ToWorker};
 use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey};
@@ -24,6 +24,8 @@ type BlobName = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Polled {
     pub(super) blobs: Blobs,
+    /// Where large ones are kept, if that is not where they were made.
+    memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
     pub(super) passes: Passes,
@@ -74,9 +76,19 @@ impl Polled {
 }
 
 impl Worker {
+    /// Has large blobs kept in this memory.
+    #[must_use]
+    pub fn with_blob_memory(mut self, memory: Box<dyn BlobMemory>) -> Self {
+        self.polled.memory = Some(memory);
+        self
+    }
+
     /// Publishes a blob of a live stream on all workers. While too much is on its way to the others, it is here only.
-    pub fn publish_blob(&mut self, now: Now, blob: Blob) -> Published {
+    pub fn publish_blob(&mut self, now: Now, mut blob: Blob) -> Published {
         self.now = now;
+        if let Some(kept) = self.polled.memory.as_ref().and_then(|memory| memory.keep(&blob.bytes)) {
+            blob.bytes = kept;
+        }
         let blob = Arc::new(blob);
         let published = self.keep_blob(&blob);
         if published == Published::Stored {

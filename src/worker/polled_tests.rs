@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::Published;
+use crate::hub::{BlobMemory, Published};
 use crate::mail::{Blob, NoSubscription, PlayRequest, Progress, StreamDetails, StreamEnd};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
@@ -221,6 +221,32 @@ fn what_one_worker_publishes_another_answers_from_memory() {
     assert!(pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).1);
     assert_eq!(pair.publish("cam.m3u8", 4, Bytes::from_static(b"late")), Published::Refused);
     assert_eq!(pair.workers.each_ref().map(|worker| worker.polled.blobs.bytes()), [0, 0]);
+}
+
+/// Memory for blobs of eight bytes and more.
+#[derive(Debug)]
+struct Shelf(Bytes);
+
+impl BlobMemory for Shelf {
+    fn keep(&self, bytes: &Bytes) -> Option<Bytes> {
+        (bytes.len() >= 8).then(|| self.0.slice(..bytes.len()))
+    }
+}
+
+#[test]
+fn what_is_published_is_everywhere_where_the_memory_for_blobs_has_put_it() {
+    let mut pair = Pair::new();
+    let shelf = Bytes::from(vec![b'x'; 100]);
+    let [first, second] = std::mem::replace(&mut pair.workers, Pair::new().workers);
+    pair.workers = [first.with_blob_memory(Box::new(Shelf(shelf.clone()))), second];
+    let small = Bytes::from_static(b"small");
+    pair.publish("1.ts", 1, Bytes::from_static(b"large enough"));
+    pair.publish("2.ts", 1, small.clone());
+    for worker in &pair.workers {
+        let address = |name| worker.polled.blobs.get("live", name).unwrap().bytes.as_ptr();
+        assert_eq!((address("1.ts"), address("2.ts")), (shelf.as_ptr(), small.as_ptr()));
+    }
+    assert_eq!(body(&pair.get("/live/streams/1.ts", [192, 0, 2, 1]).0), b"xxxxxxxxxxxx");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::protocol::{PathEvent, PathId};
 use crate::types::{ConnId, Now};
 
 /// Bytes of one write.
-const WRITE_BYTES: usize = 256 * 1024;
+const WRITE_BYTES: usize = 1024 * 1024;
 
 /// A connection of bytes.
 #[derive(Debug)]
@@ -350,7 +350,7 @@ impl Driver {
             if gather.is_empty() {
                 return 0;
             }
-            (gather.bytes(), socket.transport.write(gather.slices(), gather.bytes()))
+            (gather.bytes(), socket.transport.write(gather.slices(), gather.bytes(), &self.blob_files))
         };
         match result {
             Ok(taken) => {

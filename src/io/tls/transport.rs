@@ -12,6 +12,8 @@ use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig};
 
+use crate::io::blob_files::BlobFiles;
+
 /// Plain bytes that TLS takes before the kernel has taken their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
@@ -167,16 +169,21 @@ impl Transport {
         }
     }
 
-    /// Writes plain bytes; how many were taken. Fewer than offered: the socket is full, and tells when it is not.
+    /// Writes plain bytes, those of `files` from there; how many were taken. Fewer than offered: the socket is full, and tells when it is not.
     ///
     /// # Errors
     /// `WouldBlock`: nothing was taken.
-    pub(in crate::io) fn write(&mut self, slices: &[IoSlice<'_>], offered: usize) -> io::Result<usize> {
+    pub(in crate::io) fn write(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        offered: usize,
+        files: &BlobFiles,
+    ) -> io::Result<usize> {
         if self.hello.is_some() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let Some(tls) = &mut self.tls else {
-            return self.stream.write_vectored(slices);
+            return files.write(&mut self.stream, slices);
         };
         // During the handshake there is nothing to write with; its end is told.
         if tls.connection.is_handshaking() || !tls.flush(&mut self.stream)? {

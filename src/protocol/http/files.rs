@@ -20,7 +20,7 @@ use crate::types::Now;
 /// Bytes of one block.
 const BLOCK_BYTES: u64 = 64 * 1024;
 /// The block size of files in memory: of one write. All who are sent them share the memory.
-const MEMORY_BLOCK_BYTES: usize = 256 * 1024;
+const MEMORY_BLOCK_BYTES: usize = 1024 * 1024;
 /// The folder of the application at `/`.
 const ROOT: &str = "root";
 /// The folder of recordings: its files are served, a list of them is not.

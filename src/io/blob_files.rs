@@ -1,0 +1,186 @@
+//! Large blobs as files in memory: many viewers are sent the same segment, and the kernel need not copy it for each of them.
+//!
+//! Writing one costs as much as sending it to one viewer. Over TLS it is read like any other memory.
+
+use std::io::{self, IoSlice, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mio::net::TcpStream;
+
+use super::sys::{MemoryFiles, write_more};
+use crate::hub::BlobMemory;
+
+/// Blobs from here on are kept in files.
+const BLOB_BYTES_MIN: usize = 64 * 1024;
+/// What is left of one is sent from its file from here on; less is copied sooner.
+const SEND_BYTES_MIN: usize = 8 * 1024;
+/// Files at a time: blobs of [`BLOB_BYTES_MIN`] that have as many bytes as all blobs may have.
+const FILES_MAX: usize = 8192;
+/// The share of the process's descriptors that they may have.
+const FILES_SHARE: u64 = 32;
+
+/// The files of the process; none, where the system does not have them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BlobFiles(Option<Arc<MemoryFiles>>);
+
+impl BlobFiles {
+    /// For a process that may have so many descriptors, as far as that is known.
+    pub(super) fn new(descriptors: Option<u64>) -> Self {
+        let share = usize::try_from(descriptors.unwrap_or(0) / FILES_SHARE).unwrap_or(FILES_MAX);
+        let files = MemoryFiles::new(FILES_MAX.min(share));
+        if let Err(error) = &files {
+            tracing::debug!(%error, "segments are copied for each viewer");
+        }
+        Self(files.ok())
+    }
+
+    /// Writes to a socket; how many bytes were taken. Those of a file are sent from it.
+    ///
+    /// # Errors
+    /// As of a vectored write: nothing was taken.
+    pub(super) fn write(&self, stream: &mut TcpStream, mut slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let is_in_file = |slice: &IoSlice<'_>| slice.len() >= SEND_BYTES_MIN && self.has(slice);
+        let mut taken = 0_usize;
+        while let Some(index) = slices.iter().position(is_in_file) {
+            let (before, from) = slices.split_at(index);
+            let (offered, result) = match from.split_first() {
+                Some((file, behind)) if before.is_empty() => {
+                    slices = behind;
+                    (file.len(), self.send(stream, file))
+                }
+                Some(_) | None => {
+                    slices = from;
+                    (before.iter().map(|slice| slice.len()).sum(), write_more(stream.as_fd(), before))
+                }
+            };
+            match result {
+                Ok(some) => taken = taken.saturating_add(some),
+                Err(error) if taken == 0 => return Err(error),
+                // It is there again with the next write.
+                Err(_) => return Ok(taken),
+            }
+            if result.is_ok_and(|some| some < offered) || slices.is_empty() {
+                return Ok(taken);
+            }
+        }
+        match stream.write_vectored(slices) {
+            Ok(some) => Ok(taken.saturating_add(some)),
+            Err(error) if taken == 0 => Err(error),
+            Err(_) => Ok(taken),
+        }
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|files| files.slot_of(bytes).is_some())
+    }
+
+    fn send(&self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.as_ref().and_then(|files| files.send(stream.as_fd(), bytes)) {
+            Some(Ok(sent)) => Ok(sent),
+            Some(Err(error))
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+            {
+                Err(error)
+            }
+            // Not every kernel, sandbox and socket can do this; what is wrong with the socket is said again.
+            Some(Err(_)) | None => stream.write(bytes),
+        }
+    }
+}
+
+impl BlobMemory for BlobFiles {
+    fn keep(&self, bytes: &Bytes) -> Option<Bytes> {
+        self.0.as_ref().filter(|_| bytes.len() >= BLOB_BYTES_MIN)?.keep(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{self, TcpListener};
+
+    use super::*;
+
+    /// Two ends of a connection, the first of which never waits.
+    fn pair() -> (TcpStream, net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        near.set_nonblocking(true).unwrap();
+        (TcpStream::from_std(near), listener.accept().unwrap().0)
+    }
+
+    /// Writes all of it in pieces of what the socket takes, while the peer reads.
+    fn arrives(files: &BlobFiles, parts: &[&[u8]]) -> Vec<u8> {
+        let (mut near, mut far) = pair();
+        let reader = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).map(|_| received)
+        });
+        let all: usize = parts.iter().map(|part| part.len()).sum();
+        let mut taken = 0;
+        while taken < all {
+            let mut skip = taken;
+            let rest = |part: &'_ &'_ [u8]| {
+                let from = skip.min(part.len());
+                skip -= from;
+                part.len() - from
+            };
+            let lens: Vec<usize> = parts.iter().map(rest).collect();
+            let slices: Vec<IoSlice<'_>> =
+                parts.iter().zip(lens).map(|(part, len)| IoSlice::new(&part[part.len() - len..])).collect();
+            let slices: Vec<IoSlice<'_>> = slices.into_iter().filter(|slice| !slice.is_empty()).collect();
+            match files.write(&mut near, &slices) {
+                Ok(some) => taken += some,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert_eq!(taken, all);
+        drop(near);
+        reader.join().unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_is_in_files_and_what_is_not_arrives_in_order() {
+        let files = BlobFiles::new(Some(1024));
+        let bytes = |len: usize, seed: usize| {
+            Bytes::from((0..len).map(|at| (at * 7 + seed + at / 251) as u8).collect::<Vec<_>>())
+        };
+        let (large, small) = (bytes(3_000_000, 1), bytes(70_000, 2));
+        let (in_file, other) = (files.keep(&large).unwrap(), files.keep(&small).unwrap());
+        assert!(files.has(&in_file) && !files.has(&large));
+        assert_eq!(files.keep(&bytes(BLOB_BYTES_MIN - 1, 0)), None);
+        for parts in [
+            &[&b"head"[..], &in_file][..],
+            &[&in_file, &b"tail"[..]],
+            &[b"a", b"b", &in_file[5..2_000_000], b"c", &other, &large, &in_file[..SEND_BYTES_MIN - 1]],
+            &[&large],
+        ] {
+            assert!(arrives(&files, parts) == parts.concat());
+            assert!(arrives(&BlobFiles::default(), parts) == parts.concat());
+        }
+    }
+
+    #[test]
+    fn a_full_socket_and_a_broken_one_say_so() {
+        let files = BlobFiles::new(Some(1024));
+        let kept = files.keep(&Bytes::from(vec![1; 8 << 20])).unwrap();
+        let (mut near, far) = pair();
+        let slices = [IoSlice::new(b"head"), IoSlice::new(&kept)];
+        let taken = files.write(&mut near, &slices).unwrap();
+        assert!(taken > 4 && taken < kept.len(), "{taken}");
+        while files.write(&mut near, &[IoSlice::new(&kept)]).is_ok() {}
+        let full = files.write(&mut near, &[IoSlice::new(&kept)]).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        // Unread bytes: the peer's end is a reset.
+        drop(far);
+        let broken = loop {
+            match files.write(&mut near, &[IoSlice::new(&kept)]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => break error.kind(),
+                Ok(_) | Err(_) => std::thread::yield_now(),
+            }
+        };
+        assert!(matches!(broken, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{broken}");
+    }
+}
