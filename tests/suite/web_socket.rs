@@ -8,7 +8,7 @@ use std::process::Command;
 use millstream::http;
 use millstream::http::websocket::{self, FrameHead, Limits, Opcode, WebSocket};
 
-use crate::support::{Bystander, Server, ms, raw_exchange, run, secs, wait_for};
+use crate::support::{Bystander, Server, connect_from, ms, raw_exchange, run, secs, wait_for};
 
 const HANDSHAKE: &str = "GET /live/bystander.flv HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -186,7 +186,7 @@ fn w_11_many_sockets_of_one_address_are_limited_like_all_unauthenticated_peers()
     let refused = HANDSHAKE.replace("bystander", "offline");
     let peers: Vec<TcpStream> = (0..200)
         .map(|_| {
-            let mut stream = TcpStream::connect(server.http).unwrap();
+            let mut stream = connect_from("127.0.0.7", server.http);
             let _ = stream.write_all(refused.as_bytes());
             stream
         })

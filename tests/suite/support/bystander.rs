@@ -1,37 +1,224 @@
-//! The oracle beside every attack: a stream and its viewer that must lose nothing.
+//! The oracle beside every attack: a stream with its viewer, and a client of the API. They must notice nothing, and the server must
+//! hold nothing more afterwards.
+//!
+//! What "nothing" is the same run says: for a while before the attack the oracle looks on at a server that has nothing else to do. And it
+//! tells the machine's doing from the server's: time that a thread wanted to run and was not let is nobody's fault.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use super::{Player, Publisher, Server, secs, wait_for};
+use super::{Api, Player, Publisher, Server, ms, secs, wait_for};
 
-/// A live stream with one viewer.
+/// Units of the viewer before the attack, about a second and a half.
+const CALM_UNITS: u64 = 110;
+/// How much longer than in the calm a gap or an answer may take.
+const FACTOR: u32 = 3;
+/// What counts as calm in any case: a machine that tests many servers at once takes so long at times by itself.
+const CALM_MIN: Duration = ms(200);
+/// How often the machine is looked at, and how long it holds up what must run at once.
+const LOOK: Duration = ms(50);
+const WINDOW: usize = 20;
+/// Memory that the server may hold afterwards, beyond the fiftieth part of what it held: what allocators keep for the next one.
+const MEMORY_KEPT_KB: u64 = 12 * 1024;
+
+/// A live stream with one viewer, and a client of the API.
 #[derive(Debug)]
 pub struct Bystander {
     publisher: Publisher,
     player: Player,
+    caller: Caller,
+    machine: Machine,
+    held: Held,
+    calm: Seen,
+}
+
+/// What a server holds.
+#[derive(Debug, Clone, Copy)]
+struct Held {
     open_files: usize,
     threads: u64,
+    memory_kb: u64,
+}
+
+impl Held {
+    fn of(server: &Server) -> Self {
+        Self { open_files: server.open_files(), threads: server.threads(), memory_kb: server.rss_kb() }
+    }
+
+    const fn memory_kb_max(self) -> u64 {
+        self.memory_kb + self.memory_kb / 50 + MEMORY_KEPT_KB
+    }
+}
+
+/// What the oracle has seen.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// The longest time between two units of the viewer.
+    gap: Duration,
+    /// The time that 99 of 100 answers of the API took at most.
+    answer: Duration,
+}
+
+impl Seen {
+    /// `held_up` is what the machine may be blamed for.
+    fn check(self, calm: Self, held_up: Duration) {
+        for (what, seen, calm) in
+            [("gap", self.gap, calm.gap), ("answer of the API", self.answer, calm.answer)]
+        {
+            let bound = calm.max(CALM_MIN) * FACTOR + held_up;
+            assert!(
+                seen <= bound,
+                "a {what} of {seen:?}, and of {calm:?} before the attack; the machine held it up for {held_up:?}"
+            );
+        }
+    }
 }
 
 impl Bystander {
-    /// Starts it, and notes what the server holds without the attack.
+    /// Starts it, and notes what the server holds and how fast it is without the attack.
     pub fn start(server: &Server) -> Self {
         let publisher = Publisher::start(server.rtmp, "live", "bystander");
         let player = Player::start(server.rtmp, "live", "bystander");
         wait_for("the bystander's video", secs(10), || player.units() > 30);
-        Self { publisher, player, open_files: server.open_files(), threads: server.threads() }
+        player.take_gap();
+        let mut caller = Caller::start(server.api());
+        let before = player.units();
+        wait_for("a calm while", secs(20), || player.units() > before + CALM_UNITS);
+        let calm = Seen { gap: player.take_gap(), answer: caller.take() };
+        let machine = Machine::watch(server);
+        Self { publisher, player, caller, machine, held: Held::of(server), calm }
     }
 
-    /// Ends it: nothing was lost, and the server gave back what the attack took. The viewer's longest gap.
-    pub fn finish(self, server: &mut Server) -> Duration {
+    /// The attack is also work that is done, which leaves so much memory in use: records, and what the store has cached of them.
+    #[must_use]
+    pub fn leaving(mut self, memory_kb: u64) -> Self {
+        self.held.memory_kb += memory_kb;
+        self
+    }
+
+    /// Ends it: nothing was lost or late, and the server gave back what the attack took.
+    pub fn finish(mut self, server: &mut Server) {
         let before = self.player.units();
         wait_for("the bystander to go on", secs(10), || self.player.units() > before + 30);
         assert!(server.is_alive(), "the server died");
-        server.wait_for_rest(self.open_files, self.threads);
-        let (verifier, gap) = self.player.finish();
+        let seen = Seen { gap: self.player.take_gap(), answer: self.caller.take() };
+        println!("bystander: {:?} before and {seen:?} during the attack, of {:?}", self.calm, self.held);
+        self.caller.end();
+        seen.check(self.calm, self.machine.held_up());
+        server.wait_for_rest(self.held.open_files, self.held.threads);
+        wait_for("memory to be given back", secs(90), || server.rss_kb() <= self.held.memory_kb_max());
+        let (verifier, _) = self.player.finish();
         assert!(verifier.is_clean(), "the bystander lost: {verifier:?}");
         self.publisher.stop();
         assert!(!server.log().contains("panicked"), "a panic in the log");
-        gap
     }
+}
+
+/// A thread that asks for the bystander's broadcast, one call after the other.
+#[derive(Debug)]
+struct Caller {
+    stop: Arc<AtomicBool>,
+    times: Arc<Mutex<Vec<Duration>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Caller {
+    fn start(api: Api) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let times: Arc<Mutex<Vec<Duration>>> = Arc::default();
+        let (stopped, taken) = (Arc::clone(&stop), Arc::clone(&times));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::SeqCst) {
+                let began = Instant::now();
+                let reply = api.try_call("GET", "/live/rest/v2/broadcasts/bystander", None);
+                assert_eq!(reply.map(|reply| reply.status), Some(200), "the bystander's call");
+                taken.lock().unwrap().push(began.elapsed());
+                std::thread::sleep(ms(10));
+            }
+        });
+        Self { stop, times, thread: Some(thread) }
+    }
+
+    /// What 99 of 100 calls since the last time took at most.
+    fn take(&mut self) -> Duration {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.thread.take().unwrap().join().unwrap();
+        }
+        let mut times = std::mem::take(&mut *self.times.lock().unwrap());
+        times.sort_unstable();
+        times.get(times.len() * 99 / 100).copied().unwrap_or_default()
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A thread that looks at how long the machine lets others wait: the server's workers for a processor, and itself for the end of a sleep.
+#[derive(Debug)]
+struct Machine {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Duration>>,
+}
+
+impl Machine {
+    fn watch(server: &Server) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, pid) = (Arc::clone(&stop), server.pid());
+        let thread = std::thread::spawn(move || {
+            let mut waits = VecDeque::from([Duration::ZERO]);
+            let (mut overslept, mut worst, mut before) =
+                (Duration::ZERO, Duration::ZERO, workers_waited(pid));
+            while !stopped.load(Ordering::SeqCst) {
+                let began = Instant::now();
+                std::thread::sleep(LOOK);
+                overslept = overslept.max(began.elapsed().saturating_sub(LOOK));
+                let waited = workers_waited(pid);
+                waits.push_back(waited.saturating_sub(before));
+                before = waited;
+                worst = worst.max(waits.iter().sum());
+                if waits.len() > WINDOW {
+                    waits.pop_front();
+                }
+            }
+            // The publisher and the viewer sleep, too.
+            worst + overslept * 2
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// Ends it: how long what must run at once was held up within about a second, at most.
+    fn held_up(&mut self) -> Duration {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().map(|thread| thread.join().unwrap()).unwrap_or_default()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.held_up();
+    }
+}
+
+/// How long the workers of a server have waited for a processor so far (`schedstat`).
+fn workers_waited(pid: u32) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanos = tasks.filter_map(|task| {
+        let text = |name: &str| std::fs::read_to_string(task.path().join(name)).ok();
+        let is_worker = text("comm")?.starts_with("worker");
+        is_worker.then_some(text("schedstat")?.split_whitespace().nth(1)?.parse::<u64>().ok()?)
+    });
+    Duration::from_nanos(nanos.sum())
 }

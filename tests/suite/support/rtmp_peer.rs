@@ -256,6 +256,8 @@ pub struct Player {
     stop: Arc<AtomicBool>,
     units: Arc<AtomicU64>,
     media: Arc<AtomicU64>,
+    /// The longest time between two units since it was last taken, in microseconds.
+    gap: Arc<AtomicU64>,
     thread: Option<JoinHandle<(Verifier, Duration)>>,
 }
 
@@ -265,6 +267,8 @@ impl Player {
         let stop = Arc::new(AtomicBool::new(false));
         let (units, media) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (stopped, count, messages) = (Arc::clone(&stop), Arc::clone(&units), Arc::clone(&media));
+        let longest = Arc::new(AtomicU64::new(0));
+        let lately = Arc::clone(&longest);
         let thread = std::thread::spawn(move || {
             let mut verifier = Verifier::new();
             let (mut last, mut gap) = (Instant::now(), Duration::ZERO);
@@ -275,7 +279,9 @@ impl Player {
                         if let Some(payload) = unit_payload(&message) {
                             let _ = verifier.feed(&payload);
                             count.fetch_add(1, Ordering::SeqCst);
-                            gap = gap.max(last.elapsed());
+                            let waited = last.elapsed();
+                            gap = gap.max(waited);
+                            lately.fetch_max(waited.as_micros() as u64, Ordering::SeqCst);
                             last = Instant::now();
                         }
                     }
@@ -285,7 +291,12 @@ impl Player {
             }
             (verifier, gap)
         });
-        Self { stop, units, media, thread: Some(thread) }
+        Self { stop, units, media, gap: longest, thread: Some(thread) }
+    }
+
+    /// The longest time between two units since it was last asked for.
+    pub fn take_gap(&self) -> Duration {
+        Duration::from_micros(self.gap.swap(0, Ordering::SeqCst))
     }
 
     /// Messages of audio and video so far, whoever made them.
