@@ -1,0 +1,126 @@
+//! What makes a recorded file a seekable one, in steps of which each leaves a file that plays and can be gone on from.
+//!
+//! 1. The last cluster ends where its last whole block does; the caller has cut the file off there.
+//! 2. `Cues` behind the media, when they do not fit into the room.
+//! 3. The duration; and in the room, all but its first nine bytes.
+//! 4. Those nine bytes: where a `Void` began, the `SeekHead` begins.
+//! 5. The size of the segment: the file is finished.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::ebml::{
+    VOID_HEAD_BYTES, WIDE_SIZE_BYTES, put_binary, put_float, put_id, put_master, put_size, put_uint, put_void,
+};
+use crate::indexer::{Cue, Indexed};
+use crate::writer::DURATION_BYTES;
+use crate::{Error, id};
+
+/// Bytes that are written over those of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patch {
+    /// Where, from the first byte of the file.
+    pub at: u64,
+    /// What.
+    pub bytes: Bytes,
+}
+
+/// Bytes of the size of `SeekHead`: its head has as many as that of the `Void` that stands in its place.
+const SEEK_HEAD_SIZE_BYTES: usize = VOID_HEAD_BYTES - 4;
+
+/// The steps; every patch of one is on the disk before the next one begins. The file ends at `indexed.end`.
+///
+/// # Errors
+/// A file whose head has no room.
+pub fn finish(indexed: &Indexed) -> Result<Vec<Vec<Patch>>, Error> {
+    let cues = cues(indexed);
+    let (front, behind) = match front(indexed, &cues, true)? {
+        Some(front) => (front, None),
+        None => (front(indexed, &cues, false)?.ok_or(Error::Invalid("room"))?, Some(cues)),
+    };
+    let end = indexed.end.saturating_add(behind.as_ref().map_or(0, |cues| cues.len() as u64));
+    let mut steps = Vec::new();
+    if let Some((at, size)) = indexed.torn {
+        steps.push(vec![Patch { at, bytes: wide_size(size) }]);
+    }
+    if let Some(cues) = behind {
+        steps.push(vec![Patch { at: indexed.end, bytes: cues }]);
+    }
+    let (first, rest) = front.split_at_checked(VOID_HEAD_BYTES).ok_or(Error::Invalid("room"))?;
+    let mut step = vec![Patch {
+        at: indexed.segment_at.saturating_add(VOID_HEAD_BYTES as u64),
+        bytes: Bytes::copy_from_slice(rest),
+    }];
+    step.extend(indexed.duration_at.map(|at| Patch { at, bytes: duration(indexed.duration_ms) }));
+    steps.push(step);
+    steps.push(vec![Patch { at: indexed.segment_at, bytes: Bytes::copy_from_slice(first) }]);
+    let size_at = indexed.segment_at.saturating_sub(WIDE_SIZE_BYTES as u64);
+    let size = end.saturating_sub(indexed.segment_at);
+    steps.push(vec![Patch { at: size_at, bytes: wide_size(size) }]);
+    Ok(steps)
+}
+
+fn wide_size(size: u64) -> Bytes {
+    let mut out = BytesMut::new();
+    put_size(&mut out, size, WIDE_SIZE_BYTES);
+    out.freeze()
+}
+
+fn duration(ms: u64) -> Bytes {
+    let mut out = BytesMut::with_capacity(DURATION_BYTES);
+    #[allow(clippy::cast_precision_loss, reason = "exact for longer than a file can last")]
+    put_float(&mut out, id::DURATION, ms as f64);
+    out.freeze()
+}
+
+/// `Cues` (RFC 9559 §5.1.5): where in the segment the clusters are that can be sought to.
+fn cues(indexed: &Indexed) -> Bytes {
+    let mut out = BytesMut::new();
+    put_master(&mut out, id::CUES, |out| {
+        for Cue { track, at_ms, cluster_at } in &indexed.cues {
+            put_master(out, id::CUE_POINT, |out| {
+                put_uint(out, id::CUE_TIME, *at_ms);
+                put_master(out, id::CUE_TRACK_POSITIONS, |out| {
+                    put_uint(out, id::CUE_TRACK, u64::from(*track));
+                    put_uint(out, id::CUE_CLUSTER_POSITION, cluster_at.saturating_sub(indexed.segment_at));
+                });
+            });
+        }
+    });
+    out.freeze()
+}
+
+/// What stands between the beginning of the segment and `Info`. `None`: it does not fit.
+fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<BytesMut>, Error> {
+    let room = indexed.info_at.saturating_sub(indexed.segment_at);
+    let room = usize::try_from(room).map_err(|_| Error::Invalid("room"))?;
+    let seek_head_bytes = seek_head([0; 3]).len();
+    let cues_at =
+        if with_cues { indexed.segment_at.saturating_add(seek_head_bytes as u64) } else { indexed.end };
+    let within = |at: u64| at.saturating_sub(indexed.segment_at);
+    let mut out = seek_head([indexed.info_at, indexed.tracks_at, cues_at].map(within));
+    let in_front = if with_cues { cues.len() } else { 0 };
+    // What is left is a `Void`, which has a head.
+    let left = room.checked_sub(seek_head_bytes).and_then(|room| room.checked_sub(in_front));
+    let Some(left) = left.filter(|left| *left >= VOID_HEAD_BYTES) else { return Ok(None) };
+    if with_cues {
+        out.put_slice(cues);
+    }
+    put_void(&mut out, left);
+    Ok(Some(out))
+}
+
+/// Where `Info`, `Tracks` and `Cues` are (RFC 9559 §5.1.1); always of one length.
+fn seek_head(positions: [u64; 3]) -> BytesMut {
+    let mut body = BytesMut::new();
+    for (id, position) in [id::INFO, id::TRACKS, id::CUES].into_iter().zip(positions) {
+        put_master(&mut body, id::SEEK, |out| {
+            put_binary(out, id::SEEK_ID, &id.to_be_bytes());
+            put_binary(out, id::SEEK_POSITION, &position.to_be_bytes());
+        });
+    }
+    let mut out = BytesMut::new();
+    put_id(&mut out, id::SEEK_HEAD);
+    put_size(&mut out, body.len() as u64, SEEK_HEAD_SIZE_BYTES);
+    out.put_slice(&body);
+    out
+}
