@@ -79,7 +79,8 @@ static SINKS: &[&SinkKind] = &[
     &super::hls::sink::KIND,
     &super::hls::cmaf::TOGETHER,
     &super::hls::cmaf::APART,
-    &super::mp4::sink::KIND,
+    &super::recording::sink::MP4,
+    &super::recording::sink::WEBM,
     #[cfg(test)]
     &super::samples::file_sink::KIND,
 ];

@@ -10,17 +10,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use media::{Codec, Track};
+use crypto::Seed;
+use media::Track;
 
+use super::Container;
 use super::fragments::Fragments;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
 use crate::mail::{RecordingNews, RecordingOrder};
-use crate::protocol::sinks::{Params, SinkKind};
+use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
 };
-use crate::types::Handle;
+use crate::types::{Handle, Now};
 
 /// A file has no more than a day, whatever the application says: the index of a finished file is made in memory.
 const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
@@ -33,38 +35,58 @@ const WRITE: JobId = JobId(0);
 const SYNC: JobId = JobId(1);
 /// Pause before a job is submitted again that there was no room for.
 const RETRY: Duration = Duration::from_millis(200);
-/// The name of the sink and of its format.
-const NAME: &str = "mp4";
 
 /// See [`crate::protocol::sinks`].
-pub(in crate::protocol) static KIND: SinkKind = SinkKind {
-    name: NAME,
-    is_enabled: |_| true,
-    stream_of: |_| None,
-    file_of: |_, _| None,
-    begins_with_stream: |_, _| false,
-    part_of: |_| None,
-    viewers: |_| NAME,
-    params: Params::NONE,
-    begin: |_, order, _| Box::new(Mp4Sink::new(order.recording.clone().unwrap_or_default())),
-};
+pub(in crate::protocol) static MP4: SinkKind = kind(
+    Container::Mp4.name(),
+    |_| Container::Mp4.name(),
+    |_, order, _| Box::new(RecordingSink::new(Container::Mp4, order)),
+);
+
+/// See [`crate::protocol::sinks`].
+pub(in crate::protocol) static WEBM: SinkKind = kind(
+    Container::WebM.name(),
+    |_| Container::WebM.name(),
+    |_, order, _| Box::new(RecordingSink::new(Container::WebM, order)),
+);
+
+/// A kind of sink that makes no blobs, and begins when control orders it.
+const fn kind(
+    name: &'static str,
+    viewers: fn(&str) -> &'static str,
+    begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
+) -> SinkKind {
+    SinkKind {
+        name,
+        is_enabled: |_| true,
+        stream_of: |_| None,
+        file_of: |_, _| None,
+        begins_with_stream: |_, _| false,
+        part_of: |_| None,
+        viewers,
+        params: Params::NONE,
+        begin,
+    }
+}
 
 /// Every track that MP4 has a place for.
-static FORMAT: FormatKind = FormatKind {
-    name: NAME,
-    counted_as: None,
-    is_enabled: |_| true,
-    package: |_| Some(Box::new(AsTheyAre)),
-    is_given_up_by_close: false,
-};
+static MP4_FORMAT: FormatKind = format(Container::Mp4.name(), |_| Some(Box::new(AsTheyAre(Container::Mp4))));
+
+/// Every track that WebM has a place for.
+static WEBM_FORMAT: FormatKind =
+    format(Container::WebM.name(), |_| Some(Box::new(AsTheyAre(Container::WebM))));
+
+const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>) -> FormatKind {
+    FormatKind { name, counted_as: None, is_enabled: |_| true, package, is_given_up_by_close: false }
+}
 
 /// Units as they are, of the tracks that fit.
 #[derive(Debug)]
-struct AsTheyAre;
+struct AsTheyAre(Container);
 
 impl Package for AsTheyAre {
     fn fit(&self, track: &Track) -> Fit {
-        Fit::of(!matches!(track.config.codec(), Codec::G711(_)))
+        self.0.fit(track)
     }
 
     fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
@@ -104,7 +126,8 @@ enum Doing {
 }
 
 #[derive(Debug)]
-struct Mp4Sink {
+struct RecordingSink {
+    container: Container,
     order: RecordingOrder,
     attached: bool,
     fragments: Option<Fragments>,
@@ -123,9 +146,14 @@ struct Mp4Sink {
     closing: Option<String>,
 }
 
-impl Mp4Sink {
-    fn new(order: RecordingOrder) -> Self {
+impl RecordingSink {
+    fn new(container: Container, order: &SinkOrder) -> Self {
+        Self::of(container, order.recording.clone().unwrap_or_default())
+    }
+
+    fn of(container: Container, order: RecordingOrder) -> Self {
         Self {
+            container,
             order,
             attached: false,
             fragments: None,
@@ -164,12 +192,18 @@ impl Mp4Sink {
             return;
         }
         self.ends_soon |= self.fragments.as_mut().is_some_and(|fragments| fragments.is_of_others(chosen));
+        let is_recorded = self.container.records_stream(chosen);
+        if !is_recorded && self.fragments.as_ref().is_some_and(Fragments::is_empty) {
+            // The tracks that came meanwhile make it another stream.
+            self.fragments = None;
+            self.steps.push_back(Step::End);
+        }
         if Fragments::may_begin(chosen, entry) {
             if self.ends_soon || self.is_full(entry) {
                 self.end_file();
             }
-            if self.fragments.is_none() && self.failed.is_none() {
-                self.fragments = Some(Fragments::new(chosen));
+            if is_recorded && self.fragments.is_none() && self.failed.is_none() {
+                self.fragments = Some(Fragments::new(self.container, chosen));
                 self.steps.push_back(Step::Begin);
             }
         }
@@ -247,7 +281,13 @@ impl Mp4Sink {
     }
 
     fn begin_file(&self) -> Work {
-        let path = self.order.folder.iter().cloned().chain([format!("{}.mp4", self.order.stem)]).collect();
+        let path = self
+            .order
+            .folder
+            .iter()
+            .cloned()
+            .chain([format!("{}.{}", self.order.stem, self.container.name())])
+            .collect();
         Work::FileAppend { to: AppendTo::Recording { path }, data: Vec::new() }
     }
 
@@ -309,7 +349,7 @@ const fn reason(error: AppendError) -> &'static str {
     }
 }
 
-impl UnitSink for Mp4Sink {
+impl UnitSink for RecordingSink {
     fn has_room(&self) -> bool {
         self.held_bytes < HELD_BYTES_MAX || self.failed.is_some()
     }
@@ -323,7 +363,7 @@ impl UnitSink for Mp4Sink {
     }
 }
 
-impl Session for Mp4Sink {
+impl Session for RecordingSink {
     fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
         // It has none.
     }
@@ -366,7 +406,11 @@ impl Session for Mp4Sink {
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let selection = Selection { data: Pick::None, ..Selection::ALL };
-            let format = Format::new(&FORMAT, 0).select(selection);
+            let kind = match self.container {
+                Container::Mp4 => &MP4_FORMAT,
+                Container::WebM => &WEBM_FORMAT,
+            };
+            let format = Format::new(kind, 0).select(selection);
             return Some(Event::Attach { subscription: Handle::ONLY, format });
         }
         if let Some(job) = self.next_job() {
@@ -385,7 +429,7 @@ impl Session for Mp4Sink {
     }
 
     fn about(&self) -> About {
-        About { protocol: NAME, is_media: true, is_authenticated: true }
+        About { protocol: self.container.name(), is_media: true, is_authenticated: true }
     }
 
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {

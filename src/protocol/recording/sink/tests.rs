@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use crypto::{Random, Seed};
 use fmp4::{Event as FileEvent, Limits, Reader};
-use media::codec::CodecConfig;
-use media::{AccessUnit, Timescale, TrackId, Tracks};
+use media::codec::{CodecConfig, vp8};
+use media::{AccessUnit, Codec, Timescale, TrackId, Tracks};
 use netsim::MediaSource;
 
 use super::*;
@@ -14,7 +14,6 @@ use crate::hub::Blobs;
 use crate::jobs::Appended;
 use crate::mail::SessionSettings;
 use crate::protocol::Apps;
-use crate::types::Now;
 
 const VIDEO: TrackId = TrackId::VIDEO;
 const AUDIO: TrackId = TrackId::AUDIO;
@@ -42,7 +41,7 @@ impl AppendFile for Memory {
 type Unit = (TrackId, Bytes);
 
 struct Rig {
-    sink: Mp4Sink,
+    sink: RecordingSink,
     now: Now,
     tracks: Arc<Tracks>,
     chosen: Chosen,
@@ -64,10 +63,14 @@ struct Rig {
 
 impl Rig {
     fn new(tracks: &[Track], order: RecordingOrder) -> Self {
+        Self::of(Container::Mp4, tracks, order)
+    }
+
+    fn of(container: Container, tracks: &[Track], order: RecordingOrder) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let order = RecordingOrder { stem: "s".to_owned(), folder: vec!["live".to_owned()], ..order };
         let mut rig = Self {
-            sink: Mp4Sink::new(order),
+            sink: RecordingSink::of(container, order),
             now,
             tracks: Arc::default(),
             chosen: Chosen::default(),
@@ -88,10 +91,10 @@ impl Rig {
     fn set_tracks(&mut self, tracks: &[Track]) {
         self.tracks = Arc::new(Tracks::new(self.tracks.epoch + 1, tracks.iter().cloned()));
         let selection = Selection { data: Pick::None, ..Selection::ALL };
-        self.chosen.update(selection, &self.tracks, &|track| AsTheyAre.fit(track));
+        self.chosen.update(selection, &self.tracks, &|track| AsTheyAre(self.sink.container).fit(track));
     }
 
-    fn call<T>(&mut self, act: impl FnOnce(&mut Mp4Sink, &Context<'_>) -> T) -> T {
+    fn call<T>(&mut self, act: impl FnOnce(&mut RecordingSink, &Context<'_>) -> T) -> T {
         let (apps, server, blobs) = (Apps::default(), SessionSettings::default(), Blobs::default());
         act(
             &mut self.sink,
@@ -124,10 +127,11 @@ impl Rig {
         let fault = if self.jobs > self.faults_after { self.faults.pop_front() } else { None };
         let outcome = fault.unwrap_or_else(|| match job.work {
             Work::FileAppend { to: AppendTo::Recording { path }, data } => {
-                assert!(data.is_empty() && path == ["live", "s.mp4"]);
+                let ending = self.sink.container.name();
+                assert!(data.is_empty() && path == ["live".to_owned(), format!("s.{ending}")]);
                 let file = Arc::new(Memory::default());
                 self.files.push(Arc::clone(&file));
-                let name = Some(format!("s_{}.mp4", self.files.len()));
+                let name = Some(format!("s_{}.{ending}", self.files.len()));
                 Outcome::Appended(Ok(Appended { file, length: 0, name }))
             }
             Work::FileAppend { to: AppendTo::Open(file), data } => {
@@ -222,6 +226,12 @@ impl Rig {
                 .collect();
             assert!(of_track(&all) == of_track(sent), "{track:?}");
         }
+    }
+
+    /// Files have ended, and the sink has not.
+    fn assert_ended_but_live(&self, files: usize) {
+        let ended = self.told.iter().filter(|told| told.starts_with("ended")).count();
+        assert_eq!((ended, self.files.len()), (files, files), "{:?}", self.told);
     }
 
     fn assert_ended(&self, files: usize) {
@@ -519,4 +529,143 @@ fn the_end_of_a_file_waits_for_the_job_under_way() {
     assert_eq!(rig.told, ["begun live/s_1.mp4"]);
     rig.disk_works_again();
     rig.assert_ended(1);
+}
+
+// ---- WebM
+
+fn opus(id: TrackId) -> Track {
+    let config = CodecConfig::read(Codec::Opus, Bytes::from_static(OPUS_HEAD)).unwrap().unwrap();
+    Track::new(id, config, Timescale::new(48_000))
+}
+
+const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
+/// What its decoder throws away at the start, in whole milliseconds: 312 samples.
+const OPUS_DELAY_MS: i64 = 7;
+
+fn vp8() -> Track {
+    Track::new(VIDEO, CodecConfig::Vp8(vp8::Config::default()), Timescale::new(90_000))
+}
+
+/// A VP8 picture that tells its size where it is a key frame.
+fn picture(ms: i64, key_frame: bool) -> Bytes {
+    let head: &[u8] = if key_frame { &[0x10, 2, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0] } else { &[0x11, 2, 0] };
+    [head, format!("picture at {ms}").as_bytes()].concat().into()
+}
+
+/// The blocks of a WebM file: number of the track, time, whether it is a key frame, payload.
+fn webm_blocks(file: &[u8]) -> Vec<(u8, i64, bool, Bytes)> {
+    let (mut at, mut cluster_ms, mut found) = (0, 0, Vec::new());
+    while at < file.len() {
+        let head = webm::Head::read(&file[at..]).unwrap();
+        let from = at + head.bytes;
+        at = from;
+        if matches!(head.id, webm::id::SEGMENT | webm::id::CLUSTER) {
+            continue;
+        }
+        at += usize::try_from(head.size.unwrap()).unwrap();
+        let body = &file[from..at];
+        match head.id {
+            webm::id::TIMESTAMP => cluster_ms = body.iter().fold(0, |ms, byte| ms << 8 | i64::from(*byte)),
+            webm::id::SIMPLE_BLOCK => {
+                let ms = cluster_ms + i64::from(i16::from_be_bytes([body[1], body[2]]));
+                found.push((body[0] & 0x7f, ms, body[3] & 0x80 != 0, Bytes::copy_from_slice(&body[4..])));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+impl Rig {
+    fn webm(tracks: &[Track]) -> Self {
+        Self::of(Container::WebM, tracks, RecordingOrder::default())
+    }
+
+    /// Frames 40 ms apart with sound, a key frame each second.
+    fn vp8_stream(&mut self, from_ms: i64, to_ms: i64) {
+        for ms in (from_ms..to_ms).step_by(40) {
+            self.unit(VIDEO, ms, ms % 1000 == 0, picture(ms, ms % 1000 == 0));
+            self.audio(ms);
+        }
+    }
+
+    fn blocks(&self, file: usize) -> Vec<(u8, i64, bool, Bytes)> {
+        webm_blocks(&self.files[file].0.lock().unwrap().0)
+    }
+}
+
+#[test]
+fn every_unit_is_in_the_webm_file_at_its_time() {
+    let mut rig = Rig::webm(&[vp8(), opus(AUDIO)]);
+    rig.vp8_stream(5000, 15_000);
+    // Before the end, a crash takes half a second of it.
+    let end = rig.blocks(0).iter().map(|block| block.1).max();
+    assert!(end.is_some_and(|end| end >= 9400), "{end:?}");
+    let sent = std::mem::take(&mut rig.sent);
+    rig.close();
+    rig.assert_ended(1);
+    assert_eq!(rig.told[0], "begun live/s_1.webm");
+    let blocks = rig.blocks(0);
+    assert_eq!(blocks.len(), sent.len());
+    for (n, ((track, ms, key_frame, payload), unit)) in blocks.iter().zip(&sent).enumerate() {
+        let at = n as i64 / 2 * 40;
+        let expected = if n % 2 == 0 { (1, at, at % 1000 == 0) } else { (2, at + OPUS_DELAY_MS, true) };
+        assert_eq!(((*track, *ms, *key_frame), payload), (expected, &unit.1), "{n}");
+    }
+}
+
+#[test]
+fn sound_that_is_a_little_older_than_its_picture_is_kept() {
+    let mut rig = Rig::webm(&[vp8(), opus(AUDIO)]);
+    rig.unit(VIDEO, 1000, true, picture(1000, true));
+    rig.audio(960);
+    rig.audio(980);
+    rig.vp8_stream(1040, 3000);
+    rig.close();
+    let blocks = rig.blocks(0);
+    assert_eq!((blocks[0].1, blocks[1].1, blocks[2].1), (40, OPUS_DELAY_MS, 20 + OPUS_DELAY_MS));
+}
+
+#[test]
+fn webm_has_what_it_has_a_place_for() {
+    // The sound is made from another, beside the picture.
+    let derived = Track { origin: media::Origin::Derived { from: AUDIO }, ..opus(TrackId::DERIVED) };
+    let mut rig = Rig::webm(&[vp8(), audio(), derived.clone()]);
+    for ms in (0..3000).step_by(40) {
+        rig.unit(VIDEO, ms, ms % 1000 == 0, picture(ms, ms % 1000 == 0));
+        rig.unit(TrackId::DERIVED, ms, true, Bytes::from_static(b"made"));
+    }
+    rig.close();
+    rig.assert_ended(1);
+    assert_eq!(rig.blocks(0).iter().filter(|block| &block.3[..] == b"made").count(), 75);
+    // Video that it has no place for: nothing is written, the sound neither.
+    let mut rig = Rig::webm(&[video(), audio(), derived]);
+    for ms in (0..3000).step_by(20) {
+        rig.unit(TrackId::DERIVED, ms, true, Bytes::from_static(b"made"));
+    }
+    rig.close();
+    assert!(rig.files.is_empty());
+}
+
+#[test]
+fn a_webm_file_ends_where_the_stream_becomes_another() {
+    let mut rig = Rig::webm(&[vp8(), opus(AUDIO)]);
+    rig.vp8_stream(0, 3000);
+    let h264 = Track { epoch: 2, ..video() };
+    rig.set_tracks(&[h264, opus(AUDIO)]);
+    (0..100).for_each(|n| assert!(rig.audio(3000 + n * 20)));
+    rig.assert_ended_but_live(1);
+    rig.set_tracks(&[Track { epoch: 3, ..vp8() }, opus(AUDIO)]);
+    rig.vp8_stream(6000, 8000);
+    rig.close();
+    rig.assert_ended(2);
+    assert_eq!((rig.blocks(0).len(), rig.blocks(1).len()), (150, 100));
+    // Sound that came before its picture is no file.
+    let mut rig = Rig::webm(&[opus(AUDIO)]);
+    (0..10).for_each(|n| assert!(rig.audio(n * 20)));
+    rig.set_tracks(&[video(), opus(AUDIO)]);
+    (10..300).for_each(|n| assert!(rig.audio(n * 20)));
+    rig.close();
+    rig.assert_ended(1);
+    assert!(rig.files[0].0.lock().unwrap().0.is_empty(), "nothing was recorded");
 }

@@ -1,0 +1,153 @@
+//! Units of a stream as the fragments of one file.
+//!
+//! A fragment has what came in [`FRAGMENT_MS`], so that a crash takes no more than that.
+
+use std::fmt;
+
+use bytes::Bytes;
+use media::{Track, TrackId};
+
+use super::Container;
+use crate::hub::{Chosen, Entry};
+
+/// A fragment ends when it has so much, in milliseconds.
+const FRAGMENT_MS: i64 = 500;
+/// The first one waits for tracks that the publisher announces a little later.
+const FIRST_FRAGMENT_MS: i64 = 1000;
+/// A fragment ends when it has so many bytes.
+const FRAGMENT_BYTES_MAX: usize = 4 << 20;
+
+/// Why a fragment cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// MP4 has no place for the tracks.
+    #[error(transparent)]
+    Mp4(#[from] fmp4::Error),
+}
+
+/// Units as the bytes of a container.
+pub(super) trait Muxer: fmt::Debug + Send {
+    /// The file has this track, too. Nothing was written yet.
+    fn add_track(&mut self, track: &Track);
+
+    /// Takes a unit. False: it is not in the file.
+    fn push(&mut self, entry: &Entry) -> bool;
+
+    /// What was taken, behind the head of the file when it is the first. `None`: there is nothing to write.
+    ///
+    /// # Errors
+    /// Tracks that cannot be written.
+    fn write(&mut self) -> Result<Option<Vec<Bytes>>, Error>;
+
+    /// The same, when nothing follows.
+    ///
+    /// # Errors
+    /// Tracks that cannot be written.
+    fn write_last(&mut self) -> Result<Option<Vec<Bytes>>, Error>;
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Fragments {
+    muxer: Box<dyn Muxer>,
+    /// The tracks of the file, and their epochs.
+    tracks: Vec<(TrackId, u32)>,
+    /// The track whose key frames a file begins with.
+    lead: Option<TrackId>,
+    chosen_epoch: u32,
+    /// Whether something was written.
+    is_begun: bool,
+    /// Where the fragment, and where the file began.
+    fragment_ms: Option<i64>,
+    file_ms: Option<i64>,
+    fragment_bytes: usize,
+    bytes: u64,
+}
+
+impl Fragments {
+    /// Begins a file of these tracks.
+    pub(super) fn new(container: Container, chosen: &Chosen) -> Self {
+        let mut fragments = Self {
+            muxer: container.muxer(),
+            tracks: Vec::new(),
+            lead: chosen.lead(),
+            chosen_epoch: chosen.epoch(),
+            is_begun: false,
+            fragment_ms: None,
+            file_ms: None,
+            fragment_bytes: 0,
+            bytes: 0,
+        };
+        chosen.iter().for_each(|track| fragments.add_track(track));
+        fragments
+    }
+
+    fn add_track(&mut self, track: &Track) {
+        self.tracks.push((track.id, track.epoch));
+        self.muxer.add_track(track);
+    }
+
+    /// Whether nothing was written.
+    pub(super) const fn is_empty(&self) -> bool {
+        !self.is_begun
+    }
+
+    /// Whether the stream has other tracks than the file. A file that nothing was written of takes those that were added.
+    pub(super) fn is_of_others(&mut self, chosen: &Chosen) -> bool {
+        if self.chosen_epoch == chosen.epoch() {
+            return false;
+        }
+        let is_there = |known: &(TrackId, u32)| chosen.iter().any(|track| (track.id, track.epoch) == *known);
+        if self.is_begun || !self.tracks.iter().all(is_there) || self.lead != chosen.lead() {
+            return true;
+        }
+        for track in chosen.iter() {
+            if !self.tracks.iter().any(|(id, _)| *id == track.id) {
+                self.add_track(track);
+            }
+        }
+        self.chosen_epoch = chosen.epoch();
+        false
+    }
+
+    /// Whether a file may begin with this unit.
+    pub(super) fn may_begin(chosen: &Chosen, entry: &Entry) -> bool {
+        chosen.lead().is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame)
+    }
+
+    /// How much the file has: milliseconds up to this unit, and bytes of media.
+    pub(super) fn extent(&self, entry: &Entry) -> (i64, u64) {
+        (self.file_ms.map_or(0, |from| entry.dts_ms.saturating_sub(from)), self.bytes)
+    }
+
+    /// Adds a unit. What is to be written before it, when a fragment is complete.
+    ///
+    /// # Errors
+    /// Tracks that cannot be written.
+    pub(super) fn unit(&mut self, entry: &Entry) -> Result<Option<Vec<Bytes>>, Error> {
+        let from = *self.fragment_ms.get_or_insert(entry.dts_ms);
+        self.file_ms.get_or_insert(entry.dts_ms);
+        let length = if self.is_begun { FRAGMENT_MS } else { FIRST_FRAGMENT_MS };
+        let is_complete =
+            entry.dts_ms.saturating_sub(from) >= length || self.fragment_bytes >= FRAGMENT_BYTES_MAX;
+        let written = if is_complete { self.muxer.write()? } else { None };
+        if written.is_some() {
+            (self.is_begun, self.fragment_bytes) = (true, 0);
+            self.fragment_ms = Some(entry.dts_ms);
+        }
+        if self.muxer.push(entry) {
+            let bytes = entry.unit.payload.len();
+            self.fragment_bytes = self.fragment_bytes.saturating_add(bytes);
+            self.bytes = self.bytes.saturating_add(bytes as u64);
+        }
+        Ok(written)
+    }
+
+    /// The rest, when nothing follows.
+    ///
+    /// # Errors
+    /// Tracks that cannot be written.
+    pub(super) fn finish(mut self) -> Result<Option<Vec<Bytes>>, Error> {
+        self.muxer.write_last()
+    }
+}

@@ -1,0 +1,13 @@
+//! Recordings: the sink that writes a live stream into files (docs/recording.md), MP4 or WebM.
+//!
+//! ```text
+//! units ── fragments (of a container) ──> FileAppend, FileSync (x.mp4.tmp_extension) ── the end ──> control has it finished (x.mp4)
+//! ```
+
+mod container;
+mod fragments;
+mod mp4;
+pub(super) mod sink;
+mod webm;
+
+pub use container::Container;
