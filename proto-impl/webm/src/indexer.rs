@@ -171,7 +171,10 @@ impl Indexer {
             State::Start => self.start(bytes),
             State::Top => match self.top(bytes) {
                 // What is no element ends the media.
-                Err(_) if self.tracks_at.is_some() => Ok(self.state = State::Done),
+                Err(_) if self.tracks_at.is_some() => {
+                    self.state = State::Done;
+                    Ok(())
+                }
                 result => result,
             },
             State::Info(size) => self.info(bytes.get(..size).ok_or(Error::NoMedia)?),
@@ -187,6 +190,10 @@ impl Indexer {
     }
 
     fn start(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        // What was not on the disk when the power was cut may read as zeros.
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(Error::NoMedia);
+        }
         let at = segment_at(bytes)?;
         let head = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).ok_or(Error::NoMedia)?;
         let head = Head::read(head)?;

@@ -1,0 +1,149 @@
+//! MP4: every sample becomes an entry of an index in front of the media (`fmp4::plain_head`).
+//!
+//! Where the room in front of the fragments is too small for it, the file system makes more without moving media
+//! (`FALLOC_FL_INSERT_RANGE`). Where it cannot, the media is copied into a second file. The index is written into the room, and at last
+//! the eight bytes that make it count: until then the file is a fragmented one.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use bytes::Bytes;
+use fmp4::{Indexed, Indexer, Limits, PlainHead, plain_head};
+
+use super::{BOXES_MAX, Insert, Place, damaged, read};
+use crate::io::sys;
+
+/// Bytes of the head of a box.
+const BOX_HEAD_BYTES: usize = 8;
+
+/// Length and kind of the box at an offset.
+fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
+    let head = read(file, offset, BOX_HEAD_BYTES.saturating_mul(2))?;
+    let number = |range: std::ops::Range<usize>| {
+        let bytes = head.get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok::<u64, io::Error>(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    let kind = head.get(4..8).and_then(|kind| kind.try_into().ok()).ok_or(io::ErrorKind::UnexpectedEof)?;
+    let short = number(0..4)?;
+    Ok((if short == 1 { number(8..16)? } else { short }, kind))
+}
+
+/// Makes a plain file of what was recorded. `None`: there is nothing in it.
+pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<Option<File>> {
+    if is_plain(&file)? {
+        return Ok(Some(file));
+    }
+    let Some(indexed) = index(&file)? else { return Ok(None) };
+    file.set_len(indexed.end)?;
+    match make_room(&file, &indexed, insert)? {
+        Some((head, from)) => switch(&file, &head, from).map(|()| Some(file)),
+        None => copy(place, &file, &indexed).map(Some),
+    }
+}
+
+/// Whether the index counts already: it is what follows `ftyp`.
+fn is_plain(file: &File) -> io::Result<bool> {
+    match box_at(file, 0) {
+        Ok((from, _)) => Ok(box_at(file, from).is_ok_and(|(_, kind)| kind == *b"moov")),
+        // Nothing was written yet.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Every sample; `None`: there is none.
+fn index(file: &File) -> io::Result<Option<Indexed>> {
+    let mut indexer = Indexer::new(file.metadata()?.len(), Limits::default());
+    while let Some((offset, length)) = indexer.wanted() {
+        match indexer.take(&read(file, offset, length)?) {
+            Ok(()) => {}
+            // Not even its head was written.
+            Err(fmp4::Error::NoIndex | fmp4::Error::Unfinished { .. }) => return Ok(None),
+            Err(error) => return Err(damaged(error)),
+        }
+    }
+    match indexer.finish() {
+        Ok(indexed) => Ok(Some(indexed).filter(|indexed| !indexed.tracks.is_empty())),
+        Err(fmp4::Error::NoIndex) => Ok(None),
+        Err(error) => Err(damaged(error)),
+    }
+}
+
+/// What is written behind `ftyp`, and where that is, when the room for it is there or could be made.
+fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Option<(Bytes, u64)>> {
+    let (from, _) = box_at(file, 0)?;
+    let block = file.metadata()?.blksize().max(1);
+    let mut moved = 0;
+    loop {
+        let short = match plain_head(indexed, from, moved).map_err(damaged)? {
+            PlainHead::Fits(head) => return Ok(Some((head, from))),
+            PlainHead::Short(short) => short.next_multiple_of(block),
+        };
+        if block >= indexed.moov_at || insert(file.as_fd(), block, short).is_err() {
+            // What has been inserted already stays: the file is read again when it is copied.
+            return Ok(None);
+        }
+        moved = moved.saturating_add(short);
+        // Until now zeros stood where `free` ended.
+        let free = indexed.moov_at.saturating_add(moved).saturating_sub(from);
+        let free = u32::try_from(free).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        file.write_all_at(&free.to_be_bytes(), from)?;
+        file.sync_data()?;
+    }
+}
+
+/// Makes a plain file of it.
+fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
+    let (first, rest) = head.split_at_checked(BOX_HEAD_BYTES).ok_or(io::ErrorKind::InvalidData)?;
+    file.write_all_at(rest, from.saturating_add(BOX_HEAD_BYTES as u64))?;
+    file.sync_data()?;
+    file.write_all_at(first, from)?;
+    file.sync_data()
+}
+
+/// Writes a plain file beside the fragmented one, and puts it in its place, unfinished as well.
+fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
+    // Room may have been inserted since.
+    let again = index(file)?;
+    let indexed = again.as_ref().unwrap_or(indexed);
+    let (from, _) = box_at(file, 0)?;
+    let block = file.metadata()?.blksize().max(1);
+    let mut moved = 0;
+    let head = loop {
+        match plain_head(indexed, from, moved).map_err(damaged)? {
+            PlainHead::Fits(head) => break head,
+            // File systems that share blocks do so where they lie alike.
+            PlainHead::Short(short) => moved = short.saturating_add(moved).next_multiple_of(block),
+        }
+    };
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
+    let mut to = place.open(&place.copy, flags)?;
+    let file_type = read(file, 0, usize::try_from(from).unwrap_or(0))?;
+    to.write_all_at(&file_type, 0)?;
+    to.write_all_at(&head, from)?;
+    let (mut media, at) = (file, indexed.moov_at);
+    media.seek(SeekFrom::Start(at))?;
+    to.seek(SeekFrom::Start(at.saturating_add(moved)))?;
+    // Within the kernel, where it can.
+    io::copy(&mut media.take(indexed.end.saturating_sub(at)), &mut to)?;
+    to.sync_all()?;
+    sys::replace_beside(place.folder.as_fd(), &place.copy, &place.unfinished)?;
+    place.sync()?;
+    Ok(to)
+}
+
+/// The duration that a plain file tells, in milliseconds.
+pub(super) fn duration_ms(file: &File) -> io::Result<u64> {
+    let mut at = 0;
+    for _ in 0..BOXES_MAX {
+        let (length, kind) = box_at(file, at)?;
+        if kind == *b"moov" {
+            let begin = read(file, at.saturating_add(BOX_HEAD_BYTES as u64), 256)?;
+            return fmp4::movie_duration_ms(&begin).map_err(damaged);
+        }
+        at = at.checked_add(length.max(BOX_HEAD_BYTES as u64)).ok_or(io::ErrorKind::InvalidData)?;
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}

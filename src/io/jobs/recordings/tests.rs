@@ -1,0 +1,226 @@
+use std::fs;
+use std::os::fd::BorrowedFd;
+
+use fmp4::{Description, Event, Fragment, FragmentSample, Limits, Reader, recording_head};
+use media::Timescale;
+use media::codec::{Codec, CodecConfig};
+
+use crate::tests::TempFolder;
+
+use super::*;
+
+const ROOM: u32 = 64 << 10;
+
+/// A recorded file of so many fragments, as its sink leaves it.
+fn recorded(fragments: u32) -> Vec<u8> {
+    let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
+    let track = Description::new(1, config, Timescale::new(48_000));
+    let mut file = recording_head(std::slice::from_ref(&track), ROOM).unwrap().to_vec();
+    for sequence in 1..=fragments {
+        let mut fragment = Fragment::new(sequence);
+        let sample = |n: u32| FragmentSample {
+            duration: 1024,
+            composition: 0,
+            key_frame: true,
+            payload: Bytes::from(format!("sound {sequence} {n}").repeat(1 + n as usize % 3)),
+        };
+        fragment.add(&track, u64::from(sequence - 1) * 24 * 1024, (0..24).map(sample).collect());
+        file.extend(fragment.write().unwrap().concat());
+    }
+    file
+}
+
+/// What a reader finds in a file: the times and the payload of each sample.
+fn samples(file: &[u8]) -> Vec<(i64, Bytes)> {
+    let mut reader = Reader::new(Limits::default());
+    let mut input = file;
+    let mut found = Vec::new();
+    while let Some(event) = reader.read(&mut input).unwrap() {
+        if let Event::Sample(sample) = event {
+            found.push((sample.dts, sample.payload));
+        }
+    }
+    reader.finish().unwrap();
+    found
+}
+
+fn refuse(_: BorrowedFd<'_>, _: u64, _: u64) -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+}
+
+struct Folder(TempFolder);
+
+impl Folder {
+    fn new(unfinished: &[u8]) -> Self {
+        let root = TempFolder::new();
+        fs::create_dir_all(root.join("live/streams")).unwrap();
+        fs::write(root.join("live/streams/a.mp4.tmp_extension"), unfinished).unwrap();
+        Self(root)
+    }
+
+    fn path() -> Vec<String> {
+        ["live", "streams", "a.mp4"].map(str::to_owned).to_vec()
+    }
+
+    fn finish(&self, insert: Insert) -> Option<Finished> {
+        finish(&self.0, &Self::path(), insert).unwrap()
+    }
+
+    fn read(&self) -> Vec<u8> {
+        fs::read(self.0.join("live/streams/a.mp4")).unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join("live/streams")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn is_index_first(file: &[u8]) -> bool {
+    let from = u32::from_be_bytes(file[..4].try_into().unwrap()) as usize;
+    &file[from + 4..from + 8] == b"moov"
+}
+
+#[test]
+fn a_recording_becomes_a_plain_file_with_its_index_first() {
+    // In the room, in room that the file system makes, in a copy.
+    for (fragments, insert) in
+        [(3, sys::insert_range as Insert), (1500, sys::insert_range), (1500, refuse), (0, refuse)]
+    {
+        let file = recorded(fragments);
+        let folder = Folder::new(&file);
+        let finished = folder.finish(insert);
+        if fragments == 0 {
+            assert!(finished.is_none() && folder.names().is_empty());
+            continue;
+        }
+        let finished = finished.unwrap();
+        assert_eq!(folder.names(), ["a.mp4"]);
+        let plain = folder.read();
+        assert_eq!((finished.bytes, is_index_first(&plain)), (plain.len() as u64, true));
+        assert_eq!(finished.duration_ms, Some(u64::from(fragments) * 24 * 1024 * 1000 / 48_000));
+        assert!(samples(&plain) == samples(&file), "{fragments}");
+    }
+}
+
+#[test]
+fn a_crash_in_any_step_is_gone_on_from() {
+    let file = recorded(1500);
+    let expected = samples(&file);
+    let check = |folder: &Folder, what: &str| {
+        assert!(folder.finish(sys::insert_range).is_some(), "{what}");
+        assert!(samples(&folder.read()) == expected && folder.names() == ["a.mp4"], "{what}");
+    };
+    let room = ROOM as usize;
+    // Torn: the last fragment is not whole.
+    let torn = [&file[..], &recorded(1)[room..][..900]].concat();
+    check(&Folder::new(&torn), "torn");
+    // Room is made; `free` does not have it yet, or has it.
+    let gap = [&file[..4096], &[0; 262_144], &file[4096..]].concat();
+    check(&Folder::new(&gap), "gap");
+    let mut told = gap.clone();
+    let from = u32::from_be_bytes(file[..4].try_into().unwrap()) as usize;
+    told[from..from + 4].copy_from_slice(&u32::try_from(room + 262_144 - from).unwrap().to_be_bytes());
+    check(&Folder::new(&told), "told");
+    // The index is there, but for what makes it count; then it counts, and has no name.
+    let folder = Folder::new(&file);
+    folder.finish(sys::insert_range).unwrap();
+    let plain = folder.read();
+    let mut almost = plain.clone();
+    almost[from..from + 8].copy_from_slice(&told[from..from + 8]);
+    let grown = plain.len() - file.len() + room - from;
+    almost[from..from + 4].copy_from_slice(&u32::try_from(grown).unwrap().to_be_bytes());
+    check(&Folder::new(&almost), "almost");
+    check(&Folder::new(&plain), "plain");
+    // A copy was begun; the name was given.
+    let folder = Folder::new(&file);
+    fs::write(folder.0.join("live/streams/a.mp4.tmp_copy"), vec![7; 9_000_000]).unwrap();
+    assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
+    // The copy is in the place of the fragmented file, and has no name yet.
+    fs::rename(folder.0.join("live/streams/a.mp4"), folder.0.join("live/streams/a.mp4.tmp_extension"))
+        .unwrap();
+    assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
+    let before = folder.read();
+    assert!(folder.finish(refuse).is_some(), "it is finished already");
+    assert!(folder.read() == before && samples(&before) == expected);
+}
+
+#[test]
+fn an_upload_gets_its_name_whatever_is_in_it() {
+    let folder = Folder::new(&recorded(3));
+    folder.finish(sys::insert_range);
+    let plain = folder.read();
+    for (content, duration_ms) in
+        [(&plain[..], Some(3 * 24 * 1024 * 1000 / 48_000)), (b"no film", None), (b"", None)]
+    {
+        let folder = Folder::new(content);
+        let finished = adopt(&folder.0, &Folder::path()).unwrap();
+        assert_eq!(finished, Finished { bytes: content.len() as u64, duration_ms });
+        assert!(folder.read() == content && folder.names() == ["a.mp4"]);
+        assert!(adopt(&folder.0, &Folder::path()).is_err(), "there is none any more");
+    }
+    let folder = Folder::new(b"new");
+    std::os::unix::fs::symlink("/etc/passwd", folder.0.join("live/streams/a.mp4")).unwrap();
+    assert!(adopt(&folder.0, &Folder::path()).is_err(), "nothing is overwritten");
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_finished_or_empty() {
+    let file = recorded(3);
+    let (room, whole) = (ROOM as usize, samples(&file).len());
+    let cuts = (0..64).chain((room - 64..file.len()).step_by(7));
+    let mut found = Vec::new();
+    for cut in cuts {
+        let folder = Folder::new(&file[..cut]);
+        found.push(match folder.finish(refuse) {
+            Some(finished) => {
+                assert!(finished.bytes > 0 && folder.names() == ["a.mp4"], "{cut}");
+                samples(&folder.read()).len()
+            }
+            None => {
+                assert!(folder.names().is_empty(), "{cut}");
+                0
+            }
+        });
+    }
+    found.dedup();
+    assert_eq!(found, [0, whole / 3, whole / 3 * 2]);
+}
+
+#[test]
+fn unfinished_recordings_are_found_wherever_they_are() {
+    let folder = Folder::new(&recorded(1));
+    let streams = folder.0.join("live/streams");
+    fs::create_dir_all(streams.join("a/b")).unwrap();
+    fs::write(streams.join("a/b/c.mp4.tmp_extension"), "").unwrap();
+    fs::write(streams.join("whole.mp4"), "").unwrap();
+    fs::write(folder.0.join("live/x.mp4.tmp_extension"), "").unwrap();
+    std::os::unix::fs::symlink("a.mp4.tmp_extension", streams.join("link.mp4.tmp_extension")).unwrap();
+    std::os::unix::fs::symlink("a", streams.join("folder")).unwrap();
+    fs::create_dir_all(folder.0.join("other")).unwrap();
+    std::os::unix::fs::symlink(&streams, folder.0.join("other/streams")).unwrap();
+    let apps = ["live", "other", "none"].map(str::to_owned).to_vec();
+    let RecordingOutcome::Found(found) = run(&folder.0, &RecordingWork::Find { apps }) else { panic!() };
+    let mut found: Vec<_> = found.iter().map(|path| path.join("/")).collect();
+    found.sort();
+    assert_eq!(found, ["live/streams/a.mp4", "live/streams/a/b/c.mp4"]);
+}
+
+#[test]
+fn what_is_there_is_not_overwritten_and_what_is_gone_is_no_fault() {
+    let folder = Folder::new(&recorded(2));
+    fs::write(folder.0.join("live/streams/a.mp4"), "somebody's").unwrap();
+    assert!(finish(&folder.0, &Folder::path(), refuse).is_err());
+    assert_eq!(folder.read(), b"somebody's");
+    remove(&folder.0, &Folder::path()).unwrap();
+    assert!(folder.names().is_empty());
+    remove(&folder.0, &Folder::path()).unwrap();
+    assert!(folder.finish(refuse).is_none());
+    let nowhere = ["live", "gone", "a.mp4"].map(str::to_owned);
+    assert!(finish(&folder.0, &nowhere, refuse).unwrap().is_none());
+    let damaged = Folder::new(&[&recorded(1)[..ROOM as usize], &[0xff; 4096]].concat());
+    assert!(matches!(
+        run(&damaged.0, &RecordingWork::Finish { path: Folder::path() }),
+        RecordingOutcome::Empty | RecordingOutcome::Failed(_)
+    ));
+}
