@@ -90,6 +90,7 @@ fn report(stream: StreamId, bytes: u64) -> Report {
         epoch: 0,
         width: 1280,
         height: 720,
+        codecs: Vec::new(),
         video_codec: None,
         audio_codec: None,
         pictures: 0,

@@ -10,6 +10,8 @@ use super::values::Values;
 pub struct RecordingSettings {
     /// `mp4MuxingEnabled`: every stream is, unless its broadcast says otherwise.
     pub always: bool,
+    /// `webMMuxingEnabled`: the same, as WebM.
+    pub always_webm: bool,
     /// `addDateTimeToMp4FileName`.
     pub dated: bool,
     /// `subFolder`: as [`Self::folder`], where what is live is played from.
@@ -34,6 +36,7 @@ pub(super) fn recording(values: &Values) -> Result<RecordingSettings, Error> {
     let [own, shared] = ["recordingSubfolder", "subFolder"].map(|key| values.text(key).trim());
     Ok(RecordingSettings {
         always: values.boolean("mp4MuxingEnabled")?,
+        always_webm: values.boolean("webMMuxingEnabled")?,
         dated: values.boolean("addDateTimeToMp4FileName")?,
         folder: if own.is_empty() || own == "null" { shared } else { own }.to_owned(),
         shared_folder: shared.to_owned(),

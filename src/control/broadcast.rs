@@ -8,13 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::from_json::{EncoderSettings, FromJson, HlsParameters, PlayListItem, loose};
 
-/// The value of `recordType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recorder {
-    Mp4,
-    Webm,
-}
-
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
 /// After this time without an update, a record that claims to be live shows `terminated_unexpectedly`.

@@ -316,17 +316,21 @@ impl Control {
     }
 
     /// Takes a report about the clock and the silence of a publisher.
-    pub(super) fn note_source(&mut self, worker: WorkerId, figures: &SourceFigures) -> Option<StreamKey> {
-        let live = self.registry.get_mut(&figures.stream)?;
+    pub(super) fn note_source(&mut self, now: Now, worker: WorkerId, figures: &SourceFigures) {
+        let Some(live) = self.registry.get_mut(&figures.stream) else { return };
         // A report of the worker before a move says nothing about the present publisher.
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
-            return None;
+            return;
         }
         live.position = figures.position;
         live.epoch = figures.epoch;
         live.silent_ms = figures.silent_ms;
-        live.received.figures = Some(figures.clone());
-        Some(live.key.clone())
+        let before = live.received.figures.replace(figures.clone());
+        if before.is_none_or(|before| before.codecs != figures.codecs) {
+            // What is recorded depends on them.
+            let key = live.key.clone();
+            self.reconcile_recording(now, &key);
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl Control {
         self.figures.load.note(now, worker, report.busy_permille);
         self.watch_load(now);
         for figures in &report.sources {
-            self.note_source(worker, figures);
+            self.note_source(now, worker, figures);
         }
         let mut streams = self.registry.set_viewers(worker, report);
         streams.extend(self.registry.of_worker(worker));

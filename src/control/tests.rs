@@ -262,6 +262,18 @@ impl Rig {
     }
 
     fn report(&mut self, worker: u16, stream: StreamId, bytes: u64, silent_ms: u64, viewers: u32) {
+        let codecs = [media::Codec::H264, media::Codec::Aac];
+        self.report_codecs(&codecs, (worker, stream), bytes, silent_ms, viewers);
+    }
+
+    fn report_codecs(
+        &mut self,
+        codecs: &[media::Codec],
+        (worker, stream): (u16, StreamId),
+        bytes: u64,
+        silent_ms: u64,
+        viewers: u32,
+    ) {
         let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
         let source = SourceFigures {
             stream,
@@ -270,6 +282,7 @@ impl Rig {
             epoch: 1,
             width: 1280,
             height: 720,
+            codecs: codecs.to_vec(),
             video_codec: Some(media::Codec::H264),
             audio_codec: Some(media::Codec::Aac),
             pictures: bytes / 1000,

@@ -22,6 +22,8 @@ pub struct SourceFigures {
     pub width: u32,
     /// Picture height, 0 when unknown.
     pub height: u32,
+    /// The codecs of all tracks that the publisher sends.
+    pub codecs: Vec<Codec>,
     /// The video codec.
     pub video_codec: Option<Codec>,
     /// The audio codec.

@@ -107,6 +107,7 @@ impl Worker {
         let (width, height) = size.unwrap_or((0, 0));
         let publisher = count.publisher.and_then(|session| self.conns.get(session.conn));
         let figures = publisher.and_then(|conn| conn.session.figures());
+        let published = tracks.iter().filter(|track| track.origin == media::Origin::Published);
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
         Some(SourceFigures {
             stream,
@@ -115,6 +116,7 @@ impl Worker {
             epoch: tracks.epoch,
             width,
             height,
+            codecs: published.map(|track| track.config.codec()).collect(),
             video_codec: tracks.video().map(|track| track.config.codec()),
             audio_codec: tracks.default_of(media::TrackKind::Audio).map(|track| track.config.codec()),
             pictures: count.pictures,

@@ -22,6 +22,7 @@ use super::records::auxiliary::Vod;
 use super::{Control, wall};
 use crate::config::AppSettings;
 use crate::mail::{RecordingNews, RecordingOrder, ToWorker};
+use crate::protocol::Container;
 use crate::store;
 use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
@@ -29,13 +30,12 @@ use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 const RETRY: Duration = Duration::from_secs(30);
 /// Characters of the number of a file.
 const ID_DIGITS: u64 = 100_000_000_000;
-/// The kind of sink that records.
-const KIND: &str = "mp4";
 
 /// A recording under way.
 #[derive(Debug)]
 struct Recording {
     key: StreamKey,
+    container: Container,
     /// The name that a caller wanted.
     name: Option<String>,
     stream: StreamId,
@@ -54,7 +54,7 @@ struct Recording {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
     /// A recording that failed, and the name that was wanted.
-    Start(StreamKey, Option<String>),
+    Start(StreamKey, Container, Option<String>),
     /// A file that could not be finished.
     Finish(store::Key),
     /// A record that may not be in the store.
@@ -113,46 +113,78 @@ impl Recordings {
     }
 
     /// The recording of a stream that was not told to end.
-    fn of_stream(&self, stream: StreamId) -> Option<RecordingId> {
+    fn of_stream(&self, stream: StreamId, container: Container) -> Option<RecordingId> {
         let is_of = |(id, recording): (&RecordingId, &Recording)| {
-            (recording.stream == stream && !recording.stopped).then_some(*id)
+            let is_it = (recording.stream, recording.container) == (stream, container);
+            (is_it && !recording.stopped).then_some(*id)
         };
         self.by_id.iter().find_map(is_of)
     }
 }
 
-/// Whether a stream is recorded.
-fn is_wanted(record: &Broadcast, settings: &AppSettings) -> bool {
-    record.mp4_enabled > 0 || record.mp4_enabled == 0 && settings.recording.always
+/// Whether a stream is recorded in a container.
+fn is_wanted(container: Container, record: &Broadcast, settings: &AppSettings) -> bool {
+    let (own, of_app) = match container {
+        Container::Mp4 => (record.mp4_enabled, settings.recording.always),
+        Container::WebM => (record.webm_enabled, settings.recording.always_webm),
+    };
+    own > 0 || own == 0 && of_app
 }
 
 impl Control {
-    /// Begins or ends the recording of a live stream as its record says.
+    /// Begins or ends the recordings of a live stream as its record and its tracks say.
     pub(super) fn reconcile_recording(&mut self, now: Now, key: &StreamKey) {
-        self.reconcile_recording_named(now, key, None);
+        Container::ALL.into_iter().for_each(|container| self.reconcile(now, key, container, None));
     }
 
-    fn reconcile_recording_named(&mut self, now: Now, key: &StreamKey, name: Option<&str>) {
+    fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
         let Some(stream) = self.stream_of(key) else { return };
         let (Some(record), Some(settings)) = (self.records.get(key), self.apps.get(&key.app)) else { return };
-        let is_wanted = is_wanted(record, settings);
-        match self.files.recordings.of_stream(stream) {
-            None if is_wanted => drop(self.start_recording(now, key, name)),
-            Some(id) if !is_wanted => self.end_recording(id),
+        let is_wanted = is_wanted(container, record, settings);
+        // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
+        let is_possible = self.carries(stream, container).unwrap_or(true);
+        match self.files.recordings.of_stream(stream, container) {
+            None if is_wanted && is_possible => drop(self.start_recording(now, key, container, name)),
+            Some(id) if !is_wanted || !is_possible => {
+                if is_wanted {
+                    let container = container.name();
+                    tracing::info!(%key, container, "not recorded: the container has no place for its tracks");
+                }
+                self.end_recording(id);
+            }
             None | Some(_) => {}
         }
     }
 
+    /// Whether a container has a place for what the publisher of a stream sends. `None`: that is not known yet.
+    fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
+        let codecs = &self.registry.get(&stream)?.received.figures.as_ref()?.codecs;
+        (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
+    }
+
+    /// The same of a call for a live stream: what is not known to fit does not.
+    pub(super) fn may_record(&self, key: &StreamKey, container: Container) -> bool {
+        let carries = |stream| self.carries(stream, container);
+        match container {
+            Container::Mp4 => true,
+            Container::WebM => self.stream_of(key).and_then(carries).unwrap_or(false),
+        }
+    }
+
     /// Begins to record a live stream, under this name if one is given.
-    pub(super) fn start_recording(&mut self, now: Now, key: &StreamKey, name: Option<&str>) -> Recorded {
+    pub(super) fn start_recording(
+        &mut self,
+        now: Now,
+        key: &StreamKey,
+        container: Container,
+        name: Option<&str>,
+    ) -> Recorded {
         let Some(stream) = self.stream_of(key) else { return Recorded::Refused };
-        if self.files.recordings.of_stream(stream).is_some() {
+        if self.files.recordings.of_stream(stream, container).is_some() {
             return Recorded::Already;
         }
         let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
-        let of_app =
-            self.files.recordings.by_id.values().filter(|recording| recording.key.app == key.app).count();
-        if settings.recording.streams_max.is_some_and(|max| of_app >= max) {
+        if settings.recording.streams_max.is_some_and(|max| self.recorded_beside(key) >= max) {
             tracing::warn!(%key, "not recorded: record.max_streams are");
             return Recorded::Refused;
         }
@@ -166,6 +198,7 @@ impl Control {
         let files = 0;
         let entry = Recording {
             key: key.clone(),
+            container,
             name: name.map(str::to_owned),
             stream,
             worker,
@@ -177,15 +210,22 @@ impl Control {
         self.files.recordings.by_id.insert(recording, entry);
         let (file_ms_max, file_bytes_max) =
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
-        let order =
-            RecordingOrder { recording, kind: KIND, stream, folder, stem, file_ms_max, file_bytes_max };
+        let kind = container.name();
+        let order = RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max };
         self.post_recording(worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
     }
 
+    /// Other streams of its application that are recorded, in whatever containers.
+    fn recorded_beside(&self, key: &StreamKey) -> usize {
+        let all = self.files.recordings.by_id.values().map(|recording| &recording.key);
+        all.filter(|other| other.app == key.app && *other != key).collect::<BTreeSet<_>>().len()
+    }
+
     /// Ends the recording of a live stream.
-    pub(super) fn stop_recording(&mut self, key: &StreamKey) -> Recorded {
-        let id = self.stream_of(key).and_then(|stream| self.files.recordings.of_stream(stream));
+    pub(super) fn stop_recording(&mut self, key: &StreamKey, container: Container) -> Recorded {
+        let of_stream = |stream| self.files.recordings.of_stream(stream, container);
+        let id = self.stream_of(key).and_then(of_stream);
         let Some(id) = id else { return Recorded::Refused };
         self.end_recording(id);
         match self.files.recordings.by_id.get(&id) {
@@ -226,7 +266,7 @@ impl Control {
         tracing::warn!(%key, reason, "recording failed; it is tried again");
         self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
         self.hook_recording_failed(now, &key, reason);
-        self.try_again(now, Retry::Start(key, recording.name));
+        self.try_again(now, Retry::Start(key, recording.container, recording.name));
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
@@ -242,7 +282,7 @@ impl Control {
             }
             self.files.recordings.retries.pop_first();
             match retry {
-                Retry::Start(key, name) => self.reconcile_recording_named(now, &key, name.as_deref()),
+                Retry::Start(key, container, name) => self.reconcile(now, &key, container, name.as_deref()),
                 Retry::Finish(key) => self.finish_file(now, key),
                 Retry::Save(key) => self.save_again(now, key),
             }

@@ -1,7 +1,8 @@
 //! A change of a record, what it does, and what is answered when it is there.
 
-use crate::control::broadcast::{Body, Broadcast, EndpointRecord, Recorder, status};
+use crate::control::broadcast::{Body, Broadcast, EndpointRecord, status};
 use crate::http::Response;
+use crate::protocol::Container;
 use crate::types::{SessionRef, StreamKey};
 
 /// A change of one record.
@@ -18,7 +19,7 @@ pub(in crate::control) enum Change {
     RemoveEndpoint(String),
     /// A recording switch.
     Record {
-        recorder: Recorder,
+        container: Container,
         on: bool,
     },
     Delete,
@@ -52,11 +53,11 @@ impl Change {
                     list.remove(at);
                 }
             }
-            Self::Record { recorder, on } => {
+            Self::Record { container, on } => {
                 let switch = if *on { 1 } else { -1 };
-                match recorder {
-                    Recorder::Mp4 => record.mp4_enabled = switch,
-                    Recorder::Webm => record.webm_enabled = switch,
+                match container {
+                    Container::Mp4 => record.mp4_enabled = switch,
+                    Container::WebM => record.webm_enabled = switch,
                 }
             }
         }

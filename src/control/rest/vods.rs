@@ -3,12 +3,12 @@
 use super::call::{Call, Reply};
 use super::lists::page_of;
 use crate::control::answer::{Outcome, SimpleStat, json};
-use crate::control::broadcast::Recorder;
 use crate::control::recordings::Recorded;
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::{Multipart, Response};
+use crate::protocol::Container;
 
 /// What a list is ordered by.
 type SortKey = fn(&Vod) -> (String, i64);
@@ -35,9 +35,9 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         Ok(height) => height.unwrap_or(0),
         Err(refusal) => return refusal,
     };
-    let (recorder, name) = match call.request.query_value("recordType") {
-        None | Some("mp4") => (Recorder::Mp4, "mp4"),
-        Some("webm") => (Recorder::Webm, "webm"),
+    let container = match call.request.query_value("recordType") {
+        None | Some("mp4") => Container::Mp4,
+        Some("webm") => Container::WebM,
         Some(_) => {
             let text = format!("No stream for this id: {id} or unexpected record type. Record type is null");
             return refused(Some(&text));
@@ -47,18 +47,21 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     if control.pending(&key).is_none() {
         return refused(None);
     }
-    let change = Change::Record { recorder, on };
+    let change = Change::Record { container, on };
     if !control.is_live(&key) {
         control.write(now, Write { key, change, waiter: Some((call.session, Answer::SuccessOfNulls)) });
         return Reply::Later;
     }
     let source_height = control.records.get(&key).map_or(0, |record| record.height);
-    let recorded = match (recorder, on) {
+    let recorded = if !on {
+        control.stop_recording(&key, container)
+    } else if !control.may_record(&key, container) {
+        Recorded::Refused
+    } else if height != 0 && height != source_height {
         // Nothing is scaled: a stream has the height that it came with.
-        (Recorder::Mp4, true) if height != 0 && height != source_height => Recorded::Already,
-        (Recorder::Mp4, true) => control.start_recording(now, &key, call.request.query_value("fileName")),
-        (Recorder::Mp4, false) => control.stop_recording(&key),
-        (Recorder::Webm, _) => Recorded::Refused,
+        Recorded::Already
+    } else {
+        control.start_recording(now, &key, container, call.request.query_value("fileName"))
     };
     match recorded {
         Recorded::Done { vod, began } => {
@@ -70,7 +73,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         Recorded::Already => Reply::Now(Outcome::success().message(Some("0")).no_data_id().response(200)),
         Recorded::Refused => {
             let verb = if on { "started" } else { "stopped" };
-            refused(Some(&format!("{name} recording couldn't be {verb}")))
+            refused(Some(&format!("{} recording couldn't be {verb}", container.name())))
         }
     }
 }

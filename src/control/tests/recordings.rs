@@ -5,6 +5,7 @@ use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::Finished;
 use crate::mail::{RecordingNews, RecordingOrder};
 use crate::types::RecordingId;
+use media::Codec;
 
 const ALWAYS: (&str, &str) = ("mp4MuxingEnabled", "true");
 const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/");
@@ -174,6 +175,100 @@ fn a_stream_is_recorded_when_its_record_or_its_application_wants_it() {
     let mut rig = Rig::with(&[], &[ALWAYS]);
     rig.publish("zombi", 0);
     assert_eq!(rig.recording().stem, "zombi");
+}
+
+const WEBM: (&str, &str) = ("webMMuxingEnabled", "true");
+const VP9_OPUS: [Codec; 2] = [Codec::Vp9, Codec::Opus];
+
+#[test]
+fn a_stream_is_recorded_as_webm_when_it_is_wanted_and_has_the_tracks() {
+    for (app, record, codecs, is_recorded) in [
+        ("false", "0", &VP9_OPUS[..], false),
+        ("false", "1", &VP9_OPUS, true),
+        ("true", "-1", &VP9_OPUS, false),
+        ("true", "0", &VP9_OPUS, true),
+        ("true", "0", &[Codec::Av1, Codec::Aac], true),
+        ("true", "0", &[Codec::Opus], true),
+        ("true", "1", &[Codec::H264, Codec::Opus], false),
+        ("true", "1", &[Codec::Aac], false),
+    ] {
+        let mut rig = Rig::with(&[], &[("webMMuxingEnabled", app)]);
+        let body = format!(r#"{{"streamId":"s","webMEnabled":{record}}}"#);
+        assert_eq!(rig.post("/live/rest/v2/broadcasts/create", &body).0, 200);
+        rig.take();
+        let (_, stream) = rig.publish("s", 1);
+        // Nothing of the beginning is lost: its sink waits for the tracks.
+        let (begun, _) = rig.recordings();
+        let is_wanted = !matches!((app, record), ("false", "0") | (_, "-1"));
+        assert_eq!(begun.len(), usize::from(is_wanted), "{app} {record}");
+        assert!(begun.iter().all(|(_, order)| (order.kind, &*order.stem) == ("webm", "s")));
+        rig.report_codecs(codecs, (1, stream), 1000, 0, 0);
+        let (again, ended) = rig.recordings();
+        assert_eq!((again.len(), ended.len()), (0, usize::from(is_wanted && !is_recorded)), "{codecs:?}");
+        rig.report_codecs(codecs, (1, stream), 2000, 0, 0);
+        assert!(rig.is_quiet());
+    }
+}
+
+#[test]
+fn a_webm_recording_follows_the_tracks_of_its_stream() {
+    let mut rig = Rig::with(&[], &[WEBM, HOOK]);
+    let (_, stream) = rig.publish("s", 0);
+    let first = rig.recording().recording;
+    rig.report_codecs(&[Codec::H264, Codec::Aac], (0, stream), 1, 0, 0);
+    assert_eq!(rig.recordings(), (vec![], vec![first]));
+    rig.over(first, "recording stopped");
+    assert!(rig.told_of("recordingFailed").is_empty());
+    rig.report_codecs(&VP9_OPUS, (0, stream), 2, 0, 0);
+    let second = rig.recording();
+    assert_eq!(second.kind, "webm");
+    // What is not known changes nothing.
+    rig.report_codecs(&[], (0, stream), 3, 0, 0);
+    assert!(rig.is_quiet());
+    // It fails, and is tried again as what it was.
+    rig.over(second.recording, "the disk is full");
+    rig.run_for(secs(30));
+    assert_eq!(rig.recording().kind, "webm");
+}
+
+#[test]
+fn both_containers_are_recorded_each_on_its_own() {
+    let mut rig = Rig::with(&[], &[("record.max_streams", "1")]);
+    rig.create("s");
+    let (_, stream) = rig.publish("s", 0);
+    let refused = "webm recording couldn't be started";
+    assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], refused, "nothing is known of it");
+    rig.report(0, stream, 1, 0, 0);
+    assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], refused, "H.264 and AAC");
+    assert_eq!(rig.record("s")["webMEnabled"], 0);
+    rig.report_codecs(&VP9_OPUS, (0, stream), 2, 0, 0);
+    let begun = rig.record_call("s", "true?recordType=webm&fileName=mine.webm");
+    let webm = rig.recording();
+    assert_eq!((webm.kind, &*webm.stem), ("webm", "mine"));
+    assert_eq!((&rig.record("s")["webMEnabled"], &rig.record("s")["mp4Enabled"]), (&1.into(), &0.into()));
+    assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], "0");
+    assert_eq!(rig.record_call("s", "true?recordType=webm&resolutionHeight=99")["message"], "0");
+    // It is one stream that is recorded.
+    rig.record_call("s", "true");
+    let mp4 = rig.recording();
+    assert_eq!((mp4.kind, rig.control.stats().recordings), ("mp4", 2));
+    rig.create("t");
+    rig.publish("t", 0);
+    assert_eq!(rig.record_call("t", "true")["message"], "mp4 recording couldn't be started");
+    rig.begun(webm.recording, "live/streams/mine.webm");
+    rig.begun(mp4.recording, "live/streams/s.mp4");
+    assert_eq!(rig.record_call("s", "false?recordType=webm"), begun);
+    assert_eq!(rig.recordings(), (vec![], vec![webm.recording]));
+    assert_eq!(
+        rig.record_call("s", "false?recordType=webm")["message"],
+        "webm recording couldn't be stopped"
+    );
+    rig.ended(webm.recording, "live/streams/mine.webm");
+    rig.over(webm.recording, "recording stopped");
+    assert_eq!(rig.finish(finished(9)), "live/streams/mine.webm");
+    let vod = rig.vods().remove(0);
+    assert_eq!((&vod["vodName"], &vod["vodId"]), (&"mine.webm".into(), &begun["dataId"]));
+    assert_eq!(rig.control.stats().recordings, 1, "the other goes on");
 }
 
 #[test]
