@@ -25,6 +25,7 @@ mod splits;
 mod srt_targets;
 mod transcode_target;
 mod ts_targets;
+mod webm_targets;
 mod webrtc_targets;
 mod ws_targets;
 
@@ -64,6 +65,7 @@ pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use transcode_target::transcode;
 pub use ts_targets::ts_demux;
+pub use webm_targets::webm_index;
 pub use webrtc_targets::webrtc_peer;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
@@ -112,6 +114,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
+    ("webm_index", webm_index),
     ("webrtc_peer", webrtc_peer),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
