@@ -24,8 +24,8 @@ const X265: [&str; 8] = [
     "-x265-params",
     "log-level=none:keyint=30:min-keyint=30:open-gop=0",
 ];
-const AV1: [&str; 6] = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-params", "lp=1"];
-const VP9: [&str; 6] = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"];
+pub const AV1: [&str; 6] = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-params", "lp=1"];
+pub const VP9: [&str; 6] = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"];
 const G711: [&str; 7] = ["-vn", "-c:a", "pcm_alaw", "-ar", "8000", "-ac", "1"];
 
 /// What ffmpeg 9 says that it can play.

@@ -57,6 +57,7 @@ mod srt_relay;
 mod tls;
 mod uploads;
 mod web_socket;
+mod webm;
 mod webrtc;
 mod webrtc_rows;
 mod webrtc_tcp;

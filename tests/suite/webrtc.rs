@@ -18,10 +18,10 @@ use crate::support::{
 };
 
 /// A driver of aiortc; it goes on until its standard input is closed, or to its end.
-struct Browser(Child);
+pub struct Browser(Child);
 
 impl Browser {
-    fn start(verb: &str, url: &str, what: &str) -> Self {
+    pub fn start(verb: &str, url: &str, what: &str) -> Self {
         let mut command = Command::new(python());
         command
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/webrtc_peer.py"))
@@ -31,7 +31,7 @@ impl Browser {
     }
 
     /// What it says at its end.
-    fn finish(mut self) -> Value {
+    pub fn finish(mut self) -> Value {
         self.0.stdin.take().unwrap().flush().unwrap();
         let output = self.0.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
