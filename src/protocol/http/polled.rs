@@ -132,7 +132,7 @@ impl HttpSession {
         };
         let (transfer, status) =
             Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
-        let watched = (is_watched && is_success(status)).then(|| Watched {
+        let watched = (is_watched && is_success(status)).then_some(Watched {
             stream,
             protocol,
             viewer: viewer.name,
