@@ -3,8 +3,9 @@
 
 const STARTS = {
     // The element alone.
-    native(video, url) {
+    native(video, url, told) {
         video.src = url;
+        begin(video, told);
         return () => null;
     },
     hls(video, url, told, low) {
@@ -12,16 +13,27 @@ const STARTS = {
         player.on(Hls.Events.ERROR, (_, error) => told.push(error.details + (error.fatal ? " (fatal)" : "")));
         player.loadSource(url);
         player.attachMedia(video);
+        begin(video, told);
         // By the clock that the playlist gives: from when a frame came to the server to when it is shown.
         return () => player.playingDate && Date.now() - player.playingDate.getTime();
     },
     dash(video, url, told) {
         const player = dashjs.MediaPlayer().create();
         player.on("error", ({ error }) => told.push(error.message ?? String(error)));
+        // It begins by itself. Of an element that was told to play before, it never updates the manifest.
         player.initialize(video, url, true);
-        return () => player.isReady() && player.getCurrentLiveLatency() * 1000;
+        // By the clock that the manifest gives, and not by what the player takes for the server's.
+        let zero = null;
+        fetch(url).then((answer) => answer.text()).then((text) => {
+            zero = Date.parse(/availabilityStartTime="([^"]*)"/.exec(text)[1]);
+        });
+        return () => zero && player.isReady() && Date.now() - zero - video.currentTime * 1000;
     },
 };
+
+function begin(video, told) {
+    video.play().catch((error) => told.push(error.message));
+}
 
 async function play(player, url, seconds, low) {
     const video = document.querySelector("video");
@@ -32,7 +44,6 @@ async function play(player, url, seconds, low) {
     video.addEventListener("playing", () => (first ??= Math.round(performance.now() - begun)));
     video.addEventListener("error", () => told.push(video.error.message || `error ${video.error.code} of the element`));
     const latency = STARTS[player](video, url, told, low);
-    video.play().catch((error) => told.push(error.message));
     const latencies = [];
     let from = null;
     for (let left = seconds * 5; left > 0; left -= 1) {

@@ -91,5 +91,6 @@ def vlc(_, url, seconds, low):
     number = lambda what: int((re.findall(rf"\| {what}\s*:\s*(\d+)", text) or [0])[-1])
     shown, played = number("frames displayed"), number("audio decoded")
     lost = number("frames lost")
-    errors = "\n".join(line for line in text.splitlines() if " error: " in line or "codec not supported" in line)
+    is_fault = lambda line: (" error: " in line or "not supported" in line) and "dbus" not in line and "interface" not in line
+    errors = "\n".join(line for line in text.splitlines() if is_fault(line))
     return {**report(shown, played, 0, faults(errors)), "dropped": lost}

@@ -5,7 +5,9 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -61,6 +63,14 @@ def begin(command, **more):
     process = subprocess.Popen(command, **{**streams, **more})
     atexit.register(end, process)
     return process
+
+
+def leave(*_):
+    """Told to end: what was started ends, too."""
+    sys.exit(1)
+
+
+signal.signal(signal.SIGTERM, leave)
 
 
 def end(process):
