@@ -36,13 +36,17 @@ pub struct Params {
     pub wants: fn(&Query) -> Option<Progress>,
     /// The name of the blob that is given in place of one with this name. `None`: that one.
     pub in_place: fn(&str, &Query) -> Option<String>,
-    /// What one viewer is sent in place of a blob with this name and content. `None`: the blob.
-    pub tailor: fn(&str, &Bytes, &Query) -> Option<Bytes>,
+    /// The protocol that who asks for the blob with this name is a viewer of. `None`: that of the blob.
+    pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
+    /// What one viewer is sent in place of a blob with this name and content, at this time of the wall clock, in milliseconds.
+    /// `None`: the blob. Asked for requests without parameters, too.
+    pub tailor: fn(&str, &Bytes, &Query, u64) -> Option<Bytes>,
 }
 
 impl Params {
     /// They mean nothing.
-    pub const NONE: Self = Self { wants: |_| None, in_place: |_, _| None, tailor: |_, _, _| None };
+    pub const NONE: Self =
+        Self { wants: |_| None, in_place: |_, _| None, viewers: |_, _, _| None, tailor: |_, _, _, _| None };
 }
 
 /// A kind of sink.
@@ -133,10 +137,17 @@ pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> 
     params(app, query).find_map(|params| (params.in_place)(name, query))
 }
 
-/// What one viewer is sent in place of a blob, by the parameters of its request. `None`: the blob.
+/// The protocol that who asks for a blob is a viewer of, by the parameters of its request. `None`: that of the blob.
 #[must_use]
-pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &Query) -> Option<Bytes> {
-    params(app, query).find_map(|params| (params.tailor)(name, blob, query))
+pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
+    params(app, query).find_map(|params| (params.viewers)(app, name, query))
+}
+
+/// What one viewer is sent in place of a blob, by the parameters of its request and the time of the wall clock. `None`: the blob.
+#[must_use]
+pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &Query, wall_ms: u64) -> Option<Bytes> {
+    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(app));
+    enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(name, blob, query, wall_ms))
 }
 
 /// The kind of sink with this name.

@@ -14,6 +14,9 @@ use crate::support::{
 };
 
 const X264: [&str; 6] = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2"];
+/// What codes H.265, without B-frames.
+pub const X265_IN_ORDER: [&str; 6] =
+    ["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none:keyint=30:bframes=0"];
 const X265: [&str; 8] = [
     "-c:v",
     "libx265",
@@ -57,10 +60,10 @@ pub fn publish(server: &Server, name: &str, file: &Path) -> Program {
 }
 
 /// A body of media, and its time.
-type Body = (MediaKind, u32, Bytes);
+pub type Body = (MediaKind, u32, Bytes);
 
 /// The bodies of a file's video and audio frames.
-fn bodies(file: &Path) -> Vec<Body> {
+pub fn bodies(file: &Path) -> Vec<Body> {
     let mut reader = flv::file::Reader::new(16 << 20);
     reader.push(&std::fs::read(file).unwrap());
     let mut bodies = Vec::new();
@@ -98,7 +101,7 @@ fn is_frame((kind, _, body): &Body) -> bool {
 }
 
 /// Frames of one kind: time, composition time, payload.
-fn frames(bodies: &[Body], kind: MediaKind) -> Vec<(u32, i32, Bytes)> {
+pub fn frames(bodies: &[Body], kind: MediaKind) -> Vec<(u32, i32, Bytes)> {
     let read = |(kind, time, body): &Body| match kind {
         MediaKind::Video => {
             let tag = flv::VideoTag::read(body).unwrap();

@@ -223,6 +223,25 @@ fn a_one_time_token_is_for_one_viewer_to_the_end() {
 }
 
 #[test]
+fn a_token_that_opens_a_manifest_opens_its_segments() {
+    let file = media_file(false, 12);
+    let server = Server::start(&["app.playTokenControlEnabled=true", "app.dashMuxingEnabled=true"]);
+    assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", r#"{"streamId":"cam"}"#).status, 200);
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    let token = server.api().get("/live/rest/v2/broadcasts/cam/token?expireDate=9999999999&type=play").json();
+    let path = format!("/live/streams/cam/cam.mpd?token={}", token["tokenId"].as_str().unwrap());
+    assert_eq!(server.api().get("/live/streams/cam/cam.mpd").status, 403);
+    let played = unit_md5(&format!("http://{}{path}", server.http), Some(4));
+    let videos = played.iter().filter(|packet| packet.0 == 0).count();
+    assert!(videos > 60, "{videos}");
+    let count = |of: &str| server.api().broadcast("live", "cam").unwrap()[of].clone();
+    wait_for("a viewer", secs(10), || count("dashViewerCount").as_u64() > Some(0));
+    assert_eq!(count("hlsViewerCount"), 0, "who fetches segments of a manifest is no viewer of a playlist");
+    assert_eq!(server.api().get("/live/streams/ll-hls/cam/cam__video000000001.m4s").status, 403);
+}
+
+#[test]
 fn who_may_watch_may_go_back_to_what_is_on_the_disk() {
     let file = media_file(false, 12);
     for form in ["mpegts", "fmp4"] {

@@ -40,6 +40,7 @@ mod observe;
 mod own_files;
 mod packaging;
 mod panel;
+mod playback;
 mod process;
 mod publish_play;
 mod recording;

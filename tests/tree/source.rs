@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold no text of ours, beside those whose names begin with a dot.
-const SKIPPED: [&str; 4] = ["target", "corpus", "artifacts", "vectors"];
+const SKIPPED: [&str; 5] = ["node_modules", "target", "corpus", "artifacts", "vectors"];
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {

@@ -16,7 +16,7 @@ use std::time::Instant;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
 use media::{Codec, Track, TrackKind};
 
-use super::manifest::manifest;
+use super::manifest::{Moments, manifest, steady, zero_of};
 use super::publishing::Publishing;
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
@@ -38,7 +38,7 @@ const SPARE_MS: i64 = 1000;
 /// The group of the sound.
 const AUDIO: &str = "audio";
 /// How names of manifests end.
-const MANIFEST: &str = ".mpd";
+pub(super) const MANIFEST: &str = ".mpd";
 
 /// One playlist of all tracks.
 pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
@@ -147,6 +147,8 @@ struct CmafSink {
     shift_ms: i64,
     /// The multivariant playlist that is there.
     master: String,
+    /// When the presentation began, as players of DASH were told.
+    zero_ms: Option<u64>,
     attached: bool,
 }
 
@@ -172,6 +174,7 @@ impl CmafSink {
             chosen_epoch: 0,
             shift_ms: 0,
             master: String::new(),
+            zero_ms: None,
             attached: false,
         }
     }
@@ -340,7 +343,10 @@ impl CmafSink {
             return;
         }
         let base = format!("../{}", self.folder);
-        let text = manifest(&self.renditions, &self.settings, &base, ended, now.wall_ms);
+        let Some(found) = self.renditions.first().and_then(zero_of) else { return };
+        let zero_ms = *self.zero_ms.insert(steady(self.zero_ms, found));
+        let moments = Moments { zero_ms, now_ms: now.wall_ms };
+        let text = manifest(&self.renditions, &self.settings, &base, ended, moments);
         if let Some(text) = text {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             self.publishing.playlist(&name, text, Progress::ENDED);

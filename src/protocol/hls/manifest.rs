@@ -11,6 +11,14 @@ use super::settings::HlsSettings;
 
 /// Seconds after which a player asks again.
 const UPDATE_PERIOD_S: u64 = 2;
+/// The parameter of segments that a manifest names.
+pub(super) const MARK: &str = "dash";
+/// How far the beginning of the presentation may be off before players are told another one.
+const UNSTEADY_MS: u64 = 500;
+/// How the line with the time begins.
+const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
+/// How a template of URIs begins.
+const TEMPLATE: &str = "<SegmentTemplate ";
 
 /// A duration of XML Schema, in milliseconds.
 struct Period(u64);
@@ -50,22 +58,42 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// Times of the wall clock, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moments {
+    /// When the time of the presentation was zero.
+    pub zero_ms: u64,
+    /// Now.
+    pub now_ms: u64,
+}
+
+/// When the time of the presentation was zero by the clock of this server, as the newest segment of a rendition has it.
+pub(super) fn zero_of(rendition: &Rendition) -> Option<u64> {
+    let newest = rendition.window().playlist().segments.last()?;
+    let span = rendition.spans().back()?;
+    let scale = u64::from(rendition.tracks.first()?.timescale.ticks());
+    let begin_ms = newest.program_date_time?.unsigned_abs();
+    Some(begin_ms.saturating_sub(span.time.saturating_mul(1000) / scale.max(1)))
+}
+
+/// What players are told of it: the same as before, unless that has become wrong. Frames come a little earlier or later each time, and
+/// players reckon with a time that never changes.
+pub(super) fn steady(told_ms: Option<u64>, found_ms: u64) -> u64 {
+    told_ms.filter(|told_ms| told_ms.abs_diff(found_ms) < UNSTEADY_MS).unwrap_or(found_ms)
+}
+
 /// The manifest of these renditions, of which the first leads, whose segments are below `base`. `None` while there is nothing to play.
-/// `ended` says that nothing more comes, `now_ms` is the time of the wall clock.
+/// `ended` says that nothing more comes.
 pub(super) fn manifest(
     renditions: &[Rendition],
     settings: &HlsSettings,
     base: &str,
     ended: bool,
-    now_ms: u64,
+    Moments { zero_ms, now_ms }: Moments,
 ) -> Option<String> {
     let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
-    let newest = lead.window().playlist().segments.last()?;
     let span = lead.spans().back()?;
     let scale = u64::from(lead.tracks.first()?.timescale.ticks());
-    // When the time of the presentation was zero, by the clock of this server.
-    let begin_ms = newest.program_date_time?.unsigned_abs();
-    let zero_ms = begin_ms.saturating_sub(span.time.saturating_mul(1000) / scale.max(1));
     let window_ms: u64 = lead
         .window()
         .playlist()
@@ -102,14 +130,47 @@ pub(super) fn manifest(
     }
     out.push_str("</Period>\n");
     if !ended {
-        let _ = writeln!(
-            out,
-            "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\" value=\"{}\"/>",
-            Moment(now_ms)
-        );
+        utc_timing(&mut out, now_ms);
     }
     out.push_str("</MPD>\n");
     Some(out)
+}
+
+/// A line with the time (§5.8.4.11), from which players tell how far behind they are.
+fn utc_timing(out: &mut String, now_ms: u64) {
+    let _ = writeln!(out, "{UTC_TIMING} value=\"{}\"/>", Moment(now_ms));
+}
+
+/// The manifest for one viewer: the time is that of its request, and its credentials are on every URI, with the parameter that tells
+/// viewers of the manifest from those of playlists.
+pub(super) fn for_viewer(text: &str, echo: &str, now_ms: u64) -> String {
+    let mut out = String::with_capacity(text.len().saturating_add(256));
+    let query = if echo.is_empty() { MARK.to_owned() } else { format!("{MARK}&{echo}") };
+    let query = Escaped(&query).to_string();
+    for line in text.lines() {
+        if line.starts_with(UTC_TIMING) {
+            utc_timing(&mut out, now_ms);
+        } else if line.starts_with(TEMPLATE) {
+            let _ = writeln!(out, "{}", with_query(line, &query));
+        } else {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+    out
+}
+
+/// A template with a query on its URIs, which have none.
+fn with_query(line: &str, query: &str) -> String {
+    let mut rest = line;
+    let mut out = String::new();
+    for attribute in [" initialization=\"", " media=\""] {
+        let Some((before, behind)) = rest.split_once(attribute) else { continue };
+        let Some((uri, behind)) = behind.split_once('"') else { continue };
+        let _ = write!(out, "{before}{attribute}{uri}?{query}\"");
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
 }
 
 fn longest_ms(rendition: &Rendition) -> u64 {
@@ -129,7 +190,7 @@ fn adaptation_set(out: &mut String, id: usize, rendition: &Rendition, settings: 
     );
     let _ = writeln!(
         out,
-        "<SegmentTemplate timescale=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
+        "{TEMPLATE}timescale=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
         track.timescale.ticks(),
         Escaped(&map.uri),
         settings.suffix.template(&Escaped(&rendition.names.base).to_string(), rendition.names.ending),
@@ -158,4 +219,31 @@ fn current(rendition: &Rendition) -> Vec<&Span> {
     let behind = playlist.segments.iter().rposition(|segment| segment.discontinuity).unwrap_or(0);
     let first = playlist.media_sequence.saturating_add(behind as u64);
     rendition.spans().iter().filter(|span| span.number >= first).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_viewer_has_the_time_and_its_credentials_on_every_uri() {
+        let text = "<MPD>\n<BaseURL>../ll-hls/a/</BaseURL>\n<SegmentTemplate timescale=\"1000\" initialization=\"i.mp4\" \
+            media=\"a$Number%09d$.m4s\" startNumber=\"7\">\n<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\" \
+            value=\"1970-01-01T00:00:01.000Z\"/>\n</MPD>\n";
+        let now = text.replace("00:01.000", "00:02.500");
+        for (echo, query) in [("", "?dash"), ("a=1&token=x", "?dash&amp;a=1&amp;token=x")] {
+            let own = now.replace("i.mp4", &format!("i.mp4{query}"));
+            let own = own.replace("d$.m4s", &format!("d$.m4s{query}"));
+            assert_eq!(for_viewer(text, echo, 2500), own);
+        }
+    }
+
+    #[test]
+    fn the_beginning_stays_what_players_were_told_unless_it_is_wrong() {
+        for (told, found, wanted) in
+            [(None, 7000, 7000), (Some(7000), 7005, 7000), (Some(7000), 6600, 7000), (Some(7000), 9000, 9000)]
+        {
+            assert_eq!(steady(told, found), wanted);
+        }
+    }
 }

@@ -153,7 +153,18 @@ impl Rendition {
     pub(super) fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
-        self.lanes = (1..).zip(&tracks).map(|(number, track)| Samples::new(number, track)).collect();
+        let lane = |(number, track): (u32, &Track)| {
+            let mut lane = Samples::new(number, track);
+            let is_same = |former: &&Samples| {
+                former.id == lane.id && former.description.config == lane.description.config
+            };
+            // The size of VP9 is in its key frames, and other tracks change between them.
+            if let Some(former) = self.lanes.iter().find(is_same) {
+                lane.description.first_unit = former.description.first_unit.clone();
+            }
+            lane
+        };
+        self.lanes = (1..).zip(&tracks).map(lane).collect();
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
@@ -217,7 +228,9 @@ impl Rendition {
             self.parts.last_ms = None;
         }
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == entry.unit.track) else { return };
-        if lane.is_new() {
+        let is_picture = lane.description.config.codec().kind() == TrackKind::Video;
+        let is_known = is_picture && !entry.unit.key_frame && !lane.description.first_unit.is_empty();
+        if lane.is_new() && !is_known {
             lane.description.first_unit = entry.unit.payload.clone();
         }
         lane.push(&entry.unit);

@@ -210,6 +210,34 @@ fn sound_ends_its_segments_where_the_video_does() {
     );
 }
 
+/// VP9 at 320x180, as its key frames alone say.
+#[test]
+fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
+    let record = Bytes::from_static(&[1, 0, 0, 0, 0, 21, 0x82, 2, 2, 2, 0, 0]);
+    let config = CodecConfig::read(Codec::Vp9, record).unwrap().unwrap();
+    let mut rig = Rig::new(Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS), &[], false);
+    for n in 0..200i64 {
+        // In the middle of a group of pictures.
+        if n == 75 {
+            rig.rendition.set_tracks(vec![rig.track.clone()], 2);
+        }
+        let mut entry = entry(&rig.track, n * 40, n % 50 == 0);
+        if entry.unit.key_frame {
+            // VP9 §6.2: a key frame, its sync code, its colours, its size.
+            entry.unit.payload =
+                Bytes::from_static(&[0x82, 0x49, 0x83, 0x42, 0x20, 0x13, 0xf0, 0x0b, 0x30, 0]);
+        }
+        rig.rendition.unit(&entry);
+        rig.look();
+    }
+    let inits: Vec<_> = rig.there.iter().filter(|(name, _)| name.ends_with("_init.mp4")).collect();
+    assert_eq!(inits.len(), 2);
+    for (name, bytes) in inits {
+        let at = bytes.windows(4).position(|window| window == b"vp09").unwrap();
+        assert_eq!(bytes[at + 28..at + 32], [1, 64, 0, 180], "{name}");
+    }
+}
+
 #[test]
 fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
     for seed in 0..200u64 {

@@ -11,13 +11,16 @@ use hls::Playlist;
 use hls::playlist::Kind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{DELTA, ENDING};
+use super::cmaf::MANIFEST;
+use super::settings::HlsSettings;
+use super::{DASH, DELTA, ENDING, manifest};
 use crate::auth::access::Credentials;
+use crate::config::AppSettings;
 use crate::mail::Progress;
 use crate::protocol::sinks::{Params, Query};
 
 /// See [`crate::protocol::sinks`].
-pub(super) const PARAMS: Params = Params { wants, in_place, tailor };
+pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor };
 
 fn value<'q>(query: &'q Query, name: &str) -> Option<&'q str> {
     query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
@@ -39,10 +42,20 @@ fn in_place(name: &str, query: &Query) -> Option<String> {
     skip.filter(|_| name.ends_with(ENDING)).map(|_| format!("{name}{DELTA}"))
 }
 
+/// Segments that a manifest and a playlist name are the same; those of the manifest have a parameter.
+fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
+    let is_segment = !name.ends_with(ENDING) && !name.ends_with(MANIFEST);
+    (is_segment && value(query, manifest::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
+}
+
 /// What a viewer with these parameters is sent in place of a playlist. `None`: the playlist.
-fn tailor(name: &str, text: &Bytes, query: &Query) -> Option<Bytes> {
+fn tailor(name: &str, text: &Bytes, query: &Query, wall_ms: u64) -> Option<Bytes> {
     let path = name.split_once('?').map_or(name, |(path, _)| path);
-    if !path.ends_with(ENDING) {
+    if path.ends_with(MANIFEST) {
+        let text = std::str::from_utf8(text).ok()?;
+        return Some(manifest::for_viewer(text, &echo(query), wall_ms).into());
+    }
+    if query.is_empty() || !path.ends_with(ENDING) {
         return None;
     }
     let window = Window::of(query).and_then(|window| window.select(text));
@@ -145,7 +158,7 @@ mod tests {
     fn tailored(query: &[(&str, &str)]) -> Option<String> {
         let query: Vec<_> =
             query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let text = tailor("a.m3u8", &Bytes::from_static(PLAYLIST.as_bytes()), &query)?;
+        let text = tailor("a.m3u8", &Bytes::from_static(PLAYLIST.as_bytes()), &query, 0)?;
         Some(String::from_utf8(text.to_vec()).unwrap())
     }
 
@@ -164,7 +177,7 @@ mod tests {
     fn others_are_sent_what_all_are_sent() {
         assert_eq!((tailored(&[]), tailored(&[("x", "1"), ("token", ""), ("start", "z")])), (None, None));
         let query = [("token".to_owned(), "x".to_owned())];
-        assert_eq!(tailor("a.ts", &Bytes::from_static(b"G"), &query), None);
+        assert_eq!(tailor("a.ts", &Bytes::from_static(b"G"), &query, 0), None);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(super) struct Polled {
     file: FilePath,
     fields: Fields,
     viewer: Viewer,
+    /// What it is counted under.
+    protocol: &'static str,
 }
 
 /// Who asks.
@@ -53,7 +55,14 @@ impl HttpSession {
     pub(super) fn polled(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
         let viewer = self.viewer(&request);
         let blob = file.blob(ctx.blobs);
-        let protocol = blob.and_then(|blob| blob.viewers).or_else(|| file.protocol(ctx.apps)).unwrap_or(VOD);
+        let own = file
+            .app(ctx.apps)
+            .zip(blob)
+            .and_then(|(app, blob)| sinks::viewers(app, &blob.name, &request.query));
+        let protocol = own
+            .or_else(|| blob.and_then(|blob| blob.viewers))
+            .or_else(|| file.protocol(ctx.apps))
+            .unwrap_or(VOD);
         let origin = request.header("origin").unwrap_or_default().to_owned();
         let ask = PassAsk {
             stream: blob.map(|blob| blob.stream),
@@ -64,7 +73,7 @@ impl HttpSession {
             origin,
         };
         self.events.push_back(Event::Pass(Box::new(ask)));
-        self.stage = Stage::Checked(Box::new(Polled { request, file, fields, viewer }));
+        self.stage = Stage::Checked(Box::new(Polled { request, file, fields, viewer, protocol }));
     }
 
     /// Whether the viewer may have it.
@@ -89,7 +98,7 @@ impl HttpSession {
 
     /// Answers with the blob, or the file of the name.
     pub(super) fn give(&mut self, ctx: &Context<'_>, polled: Polled) {
-        let Polled { request, file, mut fields, viewer } = polled;
+        let Polled { request, file, mut fields, viewer, protocol } = polled;
         let Some(blob) = file.blob_for(ctx, &request) else {
             let (transfer, ask) = Transfer::begin(request, file, fields);
             self.events.push_back(Event::Job(ask.into()));
@@ -104,8 +113,9 @@ impl HttpSession {
             return self.respond(ctx.now, fields, response);
         }
         let stream = blob.stream;
-        let watched = blob.viewers;
-        let own = app.and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query));
+        let is_watched = blob.viewers.is_some();
+        let own = app
+            .and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query, ctx.now.wall_ms));
         let is_playlist = blob.content_type.starts_with("application/");
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();
@@ -122,7 +132,7 @@ impl HttpSession {
         };
         let (transfer, status) =
             Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
-        let watched = watched.filter(|_| is_success(status)).map(|protocol| Watched {
+        let watched = (is_watched && is_success(status)).then_some(Watched {
             stream,
             protocol,
             viewer: viewer.name,

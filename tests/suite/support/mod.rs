@@ -27,7 +27,7 @@ pub use captured::Captured;
 pub use media::{coded_file, make_once, media_file, source_packets};
 pub use ports::{own_port, wait_until_bound};
 pub use programs::{
-    Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run, unit_md5, unit_md5_by,
+    Nginx, Packet, Program, bare_md5_by, ffmpeg9, frame_md5, frame_md5_by, python, run, unit_md5, unit_md5_by,
 };
 pub use receiver::{Manner, Receiver};
 pub use relay::{Relay, Way};

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use media::codec::Codec;
+
 use super::{Home, own_port, secs, wait_for};
 
 /// A program in the background, and what it is fed by.
@@ -104,7 +106,20 @@ pub fn unit_md5_by(options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Pac
     hash_packets(Path::new("ffmpeg"), options, url, seconds, &bare)
 }
 
-/// The same by another ffmpeg, with options before its input.
+/// The frames of any codec without what containers and protocols say in places of their own: parameter sets, delimiters.
+pub fn bare_md5_by(options: &[&str], codec: Option<Codec>, url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    let filter = match codec {
+        Some(Codec::H264) => "h264_mp4toannexb,filter_units=remove_types=7-9",
+        Some(Codec::H265) => "hevc_mp4toannexb,filter_units=remove_types=32-35",
+        // The temporal delimiter.
+        Some(Codec::Av1) => "filter_units=remove_types=2",
+        _ => "null",
+    };
+    // It does not tell key frames of VP9 in RTP, and would wait for one.
+    hash_packets(&ffmpeg9(), options, url, seconds, &["-bsf:v", filter, "-copyinkf:v"])
+}
+
+/// What [`frame_md5`] gives by another ffmpeg, with options before its input.
 pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
     hash_packets(ffmpeg, options, url, seconds, &[])
 }

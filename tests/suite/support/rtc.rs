@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use crypto::Seed;
 use ice::Path;
 use ice::tcp::{FrameReader, write_frame};
+use media::TrackKind;
 use media::codec::{Codec, CodecConfig, h264};
 use netsim::{MediaSource, SyntheticUnit, Verifier};
 use sdp::{Description, Direction, MediaKind};
 use webrtc::{CloseReason, Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
-use super::{Reply, Server};
+use super::{Reply, Server, secs};
 
 /// The only section of what it offers.
 pub const VIDEO: SectionId = SectionId(0);
@@ -103,6 +104,8 @@ pub struct RtcClient {
     pub connected: bool,
     /// Frames that came whole.
     pub frames: usize,
+    /// Of a listener: its frames, and the section of each. They are verified elsewhere.
+    heard: Option<Vec<(SectionId, Bytes)>>,
     pub verifier: Verifier,
     pub key_frames_wanted: usize,
     pub closed: Option<CloseReason>,
@@ -140,7 +143,30 @@ impl RtcClient {
         over: Over,
         before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
-        Self::begin(server, &format!("/live/whep/{name}"), Direction::RecvOnly, over, before)
+        let sections = h264_section(Direction::RecvOnly);
+        Self::begin(server, &format!("/live/whep/{name}"), &sections, over, before)
+    }
+
+    /// A player of a section for each of these codecs, until it has heard so many frames of each: their payloads.
+    pub fn hear(server: &Server, name: &str, codecs: &[Codec], count: usize) -> Vec<Vec<Bytes>> {
+        let section = |(codec, first): (&Codec, u8)| {
+            let kind = if codec.kind() == TrackKind::Video { MediaKind::Video } else { MediaKind::Audio };
+            let formats = offered_formats(*codec, first);
+            (kind, MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
+        };
+        let sections: Vec<_> = codecs.iter().zip((96..).step_by(8)).map(section).collect();
+        let mut client =
+            Self::begin(server, &format!("/live/whep/{name}"), &sections, Over::Udp, |port| port);
+        client.heard = Some(Vec::new());
+        let of = |client: &Self, index: usize| {
+            let is_of = |(of, _): &&(SectionId, Bytes)| *of == SectionId(u8::try_from(index).unwrap());
+            let heard = client.heard.iter().flatten().filter(is_of);
+            heard.map(|(_, payload)| payload.clone()).collect::<Vec<_>>()
+        };
+        client.run_until("frames of each section", secs(30), |client| {
+            (0..codecs.len()).all(|index| of(client, index).len() >= count)
+        });
+        (0..codecs.len()).map(|index| of(&client, index)).collect()
     }
 
     /// A publisher that has the server's answer.
@@ -156,7 +182,7 @@ impl RtcClient {
         before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
         let path = format!("/live/whip/{name}");
-        Self::begin(server, &path, Direction::SendOnly, over, before).with_studio()
+        Self::begin(server, &path, &h264_section(Direction::SendOnly), over, before).with_studio()
     }
 
     /// A publisher whose descriptions were exchanged by other means.
@@ -182,12 +208,12 @@ impl RtcClient {
     fn begin(
         server: &Server,
         path: &str,
-        direction: Direction,
+        sections: &[(MediaKind, MediaPreference)],
         over: Over,
         before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
         let mut peer = rtc_peer();
-        let offer = peer.offer(&h264_section(direction)).unwrap().write();
+        let offer = peer.offer(sections).unwrap().write();
         let reply = offer_to(server, path, &offer);
         assert_eq!(reply.status, 201, "{}", reply.body);
         let (text, port) = candidates_of(&reply.body, over);
@@ -239,6 +265,7 @@ impl RtcClient {
             answer: reply.body.clone(),
             connected: false,
             frames: 0,
+            heard: None,
             verifier: Verifier::new(),
             key_frames_wanted: 0,
             closed: None,
@@ -285,9 +312,12 @@ impl RtcClient {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => self.connected = true,
-                Event::Frame { frame, .. } => {
+                Event::Frame { section, frame, .. } => {
                     self.frames += 1;
-                    self.verifier.feed(&frame.payload).unwrap();
+                    match &mut self.heard {
+                        Some(heard) => heard.push((section, frame.payload)),
+                        None => _ = self.verifier.feed(&frame.payload).unwrap(),
+                    }
                 }
                 Event::KeyFrameWanted { .. } => self.key_frames_wanted += 1,
                 Event::Closed(reason) => self.closed = Some(reason),
