@@ -20,6 +20,7 @@ mod rtmp_targets;
 mod rtp_targets;
 mod rtsp_targets;
 mod sdp_targets;
+mod segmenter_target;
 mod settings;
 mod splits;
 mod srt_targets;
@@ -61,6 +62,7 @@ pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use rtp_targets::srtp_rtp_rtcp;
 pub use rtsp_targets::{rtsp_client, rtsp_message, rtsp_server};
 pub use sdp_targets::sdp;
+pub use segmenter_target::segmenter;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use transcode_target::transcode;
@@ -104,6 +106,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rtsp_message", rtsp_message),
     ("rtsp_server", rtsp_server),
     ("sdp", sdp),
+    ("segmenter", segmenter),
     ("srt_conn", srt_conn),
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),

@@ -144,8 +144,13 @@ mod tests {
     #[test]
     fn what_is_in_files_and_what_is_not_arrives_in_order() {
         let files = BlobFiles::new(Some(1024));
-        let bytes = |len: usize, seed: usize| {
-            Bytes::from((0..len).map(|at| (at * 7 + seed + at / 251) as u8).collect::<Vec<_>>())
+        let bytes = |len: usize, seed: u8| {
+            let mut byte = seed;
+            let mut next = |at: usize| {
+                byte = byte.wrapping_add(7).wrapping_add(u8::from(at.is_multiple_of(251)));
+                byte
+            };
+            (0..len).map(&mut next).collect::<Bytes>()
         };
         let (large, small) = (bytes(3_000_000, 1), bytes(70_000, 2));
         let (in_file, other) = (files.keep(&large).unwrap(), files.keep(&small).unwrap());

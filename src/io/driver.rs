@@ -62,6 +62,15 @@ pub(super) struct Bounds {
     pub(super) udp_bursts: bool,
 }
 
+/// What bytes are written with.
+#[derive(Debug)]
+pub(super) struct Writing {
+    /// Bytes that are made for one write alone.
+    scratch: Vec<u8>,
+    /// What large blobs are sent from.
+    pub(super) blob_files: BlobFiles,
+}
+
 /// The loop.
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -82,10 +91,7 @@ pub(super) struct Driver {
     /// The handshakes that go on, by listener.
     shaking: BTreeMap<&'static str, Handshakes>,
     buffer: Vec<u8>,
-    /// Bytes that are made for one write alone.
-    scratch: Vec<u8>,
-    /// What large blobs are sent from.
-    pub(super) blob_files: BlobFiles,
+    pub(super) writing: Writing,
     /// What datagrams are received into.
     pub(super) batch: Batch,
     /// What they are gathered in.
@@ -108,8 +114,7 @@ impl Driver {
             handshakes: 0,
             shaking: BTreeMap::new(),
             buffer: vec![0; bounds.read],
-            scratch: vec![0; SCRATCH_BYTES],
-            blob_files: BlobFiles::default(),
+            writing: Writing { scratch: vec![0; SCRATCH_BYTES], blob_files: BlobFiles::default() },
             batch: Batch::default(),
             datagrams: Datagrams::new(),
         }

@@ -114,7 +114,7 @@ impl Shell {
             .with_ring_memory(budgets.ring_memory)
             .with_transcoders(budgets.transcoders)
             .with_blob_memory(Box::new(budgets.blob_files.clone()));
-        driver.blob_files = budgets.blob_files;
+        driver.writing.blob_files = budgets.blob_files;
         for (port, socket) in ports {
             worker.port_bound(port, socket.socket.local_addr()?, &parts.hosts);
             driver.share(port, socket)?;

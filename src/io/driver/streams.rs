@@ -345,12 +345,15 @@ impl Driver {
             if socket.generation != id.generation {
                 return 0;
             }
-            let mut gather = Gather::with_scratch(WRITE_BYTES, &mut self.scratch);
+            let mut gather = Gather::with_scratch(WRITE_BYTES, &mut self.writing.scratch);
             machine.gather(id, &mut gather);
             if gather.is_empty() {
                 return 0;
             }
-            (gather.bytes(), socket.transport.write(gather.slices(), gather.bytes(), &self.blob_files))
+            (
+                gather.bytes(),
+                socket.transport.write(gather.slices(), gather.bytes(), &self.writing.blob_files),
+            )
         };
         match result {
             Ok(taken) => {

@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(files.slot_of(&kept[10..20]), Some((1, 10)));
         assert_eq!(files.slot_of(&others.keep(b"other").unwrap()), None);
         assert_eq!(files.slot_of(b"static"), None);
-        assert_eq!(files.slot_of(&[0; 9].to_vec()), None);
+        assert_eq!(files.slot_of(&[0; 9]), None);
     }
 
     /// What the peer has not read yet is what was sent, whatever became of the file.

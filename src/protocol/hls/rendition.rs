@@ -2,7 +2,9 @@
 //!
 //! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
 //! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
-//! too long. The target is known when the first segment is: it has room for two frames more than was asked for.
+//! too long. The target is known when the first segment is: it has room for two frames more than was asked for. A frame that turns out
+//! to last longer, because the next one is late, begins the next part, and leaves its own too short rather than too long; alone it may
+//! exceed the target, as it cannot be cut.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -96,8 +98,8 @@ struct PartRule {
     steps: Vec<i64>,
     /// What nearly all of them do not exceed.
     step_ms: i64,
-    /// The DTS of the last unit.
-    last_ms: Option<i64>,
+    /// The DTS of the last unit, and whether it is a key frame.
+    last: Option<(i64, bool)>,
     target_ms: Option<i64>,
     /// Names of the parts of the segments that the playlist shows them of.
     shown: VecDeque<Vec<String>>,
@@ -193,7 +195,7 @@ impl Rendition {
         let Some(unit) = self.unit_of(entry) else { return };
         let is_behind = boundary_ms
             .is_some_and(|at| unit.dts_ms >= at && self.window.begin_ms().is_some_and(|begin| begin < at));
-        let own = self.window.ends_before(&unit, self.growing.bytes).filter(|end| end.changed);
+        let own = self.window.must_end_before(&unit, self.growing.bytes);
         let end = own.or_else(|| is_behind.then_some(End { at_ms: unit.dts_ms, changed: false }));
         self.take(entry, &unit, end);
     }
@@ -225,7 +227,9 @@ impl Rendition {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
             // That time is missing says nothing of how far units are apart.
-            self.parts.last_ms = None;
+            self.parts.last = None;
+        } else {
+            self.end_part_before_last(unit);
         }
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == entry.unit.track) else { return };
         let is_picture = lane.description.config.codec().kind() == TrackKind::Video;
@@ -250,7 +254,8 @@ impl Rendition {
 
     /// Learns how far units of the leading track are apart.
     fn measure(&mut self, unit: &Unit) {
-        let step = self.parts.last_ms.replace(unit.dts_ms).map(|last| unit.dts_ms.saturating_sub(last));
+        let step = self.parts.last.replace((unit.dts_ms, unit.begins));
+        let step = step.map(|(last, _)| unit.dts_ms.saturating_sub(last));
         if self.parts.are_wanted && self.parts.target_ms.is_none() && self.parts.steps.len() < STEPS_MAX {
             self.parts.steps.extend(step.filter(|step| *step > 0));
         }
@@ -262,10 +267,24 @@ impl Rendition {
             return false;
         };
         let elapsed = unit.dts_ms.saturating_sub(begin);
-        let step = self.parts.last_ms.map_or(0, |last| unit.dts_ms.saturating_sub(last));
+        let step = self.parts.last.map_or(0, |(last, _)| unit.dts_ms.saturating_sub(last));
         // The next one may be a millisecond later than any so far.
         let step = step.max(self.parts.step_ms).saturating_add(1);
         elapsed.saturating_add(step) > target && self.growing.parts.len() < PARTS_MAX
+    }
+
+    /// The part that grows would be too long with its last frame, which lasts until the unit that has come: it ends before that frame.
+    fn end_part_before_last(&mut self, unit: &Unit) {
+        let (Some(target), Some((begin, _)), Some((last, begins))) =
+            (self.parts.target_ms, self.growing.part_begin, self.parts.last)
+        else {
+            return;
+        };
+        let is_too_long = unit.dts_ms.saturating_sub(begin) > target;
+        if is_too_long && last > begin && self.growing.parts.len() < PARTS_MAX {
+            self.end_part(last);
+            self.growing.part_begin = Some((last, begins));
+        }
     }
 
     fn end_part(&mut self, end_ms: i64) {
@@ -328,6 +347,10 @@ impl Rendition {
         if growing.slices.is_empty() || self.window.begin_ms().is_none() {
             return;
         }
+        // Its parts are all of it (RFC 8216bis §4.4.4.9), also where a frame that takes no time is told to take a millisecond.
+        let parts: Duration = growing.parts.iter().map(|part| part.duration).sum();
+        let parts_ms = i64::try_from(parts.as_millis()).unwrap_or(i64::MAX);
+        let end_ms = end_ms.max(self.window.begin_ms().unwrap_or(end_ms).saturating_add(parts_ms));
         let number = self.window.number();
         let uri = self.names.segment(&self.settings, number);
         let open = self.window.open_segment(self.map.as_ref(), &growing.parts);

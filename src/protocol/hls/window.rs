@@ -139,6 +139,12 @@ impl Window {
         self.is_due(unit, bytes).then_some(End { at_ms: unit.dts_ms, changed })
     }
 
+    /// As [`Self::ends_before`], for a segment that ends where another window's does, and here only where it must.
+    pub(super) fn must_end_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
+        let end = self.ends_before(unit, bytes);
+        end.filter(|end| end.changed || self.would_be_too_long(unit, bytes))
+    }
+
     /// Takes note of a unit that was added.
     pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
         let step = self.last.map_or(STEP_MS, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms).max(0));
@@ -182,11 +188,12 @@ impl Window {
         true
     }
 
-    /// What a segment's duration may come to, in milliseconds.
+    /// What a segment's duration may come to, in milliseconds: rounded it is the target, also if its last frame takes no time and is told
+    /// to take one.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,
-            target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(499),
+            target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(498),
         }
     }
 
@@ -198,13 +205,16 @@ impl Window {
 
     /// Whether the open segment ends before this unit.
     fn is_due(&self, unit: &Unit, bytes: usize) -> bool {
-        let Some(open) = &self.open else { return false };
-        let elapsed = unit.dts_ms.saturating_sub(open.begin_ms);
-        // One more like the last would be too long.
+        let is_long_enough = |begin_ms: i64| unit.dts_ms.saturating_sub(begin_ms) >= self.segment_ms;
+        unit.begins && self.begin_ms().is_some_and(is_long_enough) || self.would_be_too_long(unit, bytes)
+    }
+
+    /// Whether the open segment is larger than one may be, or longer with one more unit like this.
+    fn would_be_too_long(&self, unit: &Unit, bytes: usize) -> bool {
+        let Some(begin_ms) = self.begin_ms() else { return false };
         let step = self.last.map_or(0, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms));
-        (unit.begins && elapsed >= self.segment_ms)
-            || elapsed.saturating_add(step) > self.longest_ms()
-            || bytes >= SEGMENT_BYTES_MAX
+        let elapsed = unit.dts_ms.saturating_sub(begin_ms);
+        elapsed.saturating_add(step) > self.longest_ms() || bytes >= SEGMENT_BYTES_MAX
     }
 
     /// Keeps the playlist within its bounds.
