@@ -78,6 +78,12 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_given_up_by_close: false,
 };
 
+/// Takes the rendition with this name out of the list.
+fn take_named(renditions: &mut Vec<Rendition>, base: &str) -> Option<Rendition> {
+    let at = renditions.iter().position(|rendition| rendition.names.base == base)?;
+    Some(renditions.remove(at))
+}
+
 /// The stream of a playlist in the folder, or of a manifest.
 fn apart_stream(name: &str) -> Option<&str> {
     let (folder, file) = name.rsplit_once('/')?;
@@ -140,6 +146,8 @@ struct CmafSink {
     publishing: Publishing,
     /// Video first.
     renditions: Vec<Rendition>,
+    /// Those of tracks that are gone: one that comes back goes on with its numbers.
+    ended: Vec<Rendition>,
     /// Where the last segment of the first one ended.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
@@ -170,6 +178,7 @@ impl CmafSink {
             settings: HlsSettings::of_stream(&order.settings, &order.details),
             publishing,
             renditions: Vec::new(),
+            ended: Vec::new(),
             boundary_ms: None,
             chosen_epoch: 0,
             shift_ms: 0,
@@ -200,11 +209,10 @@ impl CmafSink {
         let parts = self.layout == Layout::Apart && self.settings.low_latency;
         let mut before = std::mem::take(&mut self.renditions);
         for (base, tracks) in groups {
-            let at = before.iter().position(|rendition| rendition.names.base == base);
-            let mut rendition = match at {
-                Some(at) => before.remove(at),
-                None => Rendition::new(Names { base, ending: "m4s" }, &self.settings, parts, self.shift_ms),
-            };
+            let mut rendition =
+                take_named(&mut before, &base).or_else(|| take_named(&mut self.ended, &base)).unwrap_or_else(
+                    || Rendition::new(Names { base, ending: "m4s" }, &self.settings, parts, self.shift_ms),
+                );
             rendition.set_tracks(tracks, self.chosen_epoch);
             self.renditions.push(rendition);
         }
@@ -212,6 +220,7 @@ impl CmafSink {
         for mut rendition in before {
             rendition.finish();
             self.publish_rendition(&mut rendition, Vec::new());
+            self.ended.push(rendition);
         }
     }
 

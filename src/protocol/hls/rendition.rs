@@ -170,6 +170,8 @@ impl Rendition {
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
+        // It had an end, when its tracks were gone.
+        self.window.playlist_mut().ended = false;
     }
 
     /// Whether a unit of this track is one of its own.
