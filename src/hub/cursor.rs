@@ -615,6 +615,8 @@ mod tests {
         let mut cursor = line.cursor();
         (1..6000).for_each(|n| line.push(n, false));
         assert!(matches!(cursor.check_lag(&line.ring, line.packager.chosen(), i64::MAX), Jump::Skipped(_)));
+        // It has lost what those that follow refer to.
+        line.push(6000, false);
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
         line.push(6001, true);
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@6001>[6001]");

@@ -644,6 +644,9 @@ impl Stream {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::super::packager::tests::{PLAIN, Plain};
     use super::super::ring::tests::entry;
