@@ -201,7 +201,8 @@ impl Follower {
     fn list(&mut self, playlist: &MediaPlaylist, low: Option<&LowLatency>, first: u64) -> Loaded {
         let mut loaded = Loaded::default();
         let mut begins = None;
-        for (number, segment) in (first..).zip(&playlist.segments) {
+        for (index, segment) in playlist.segments.iter().enumerate() {
+            let number = first.saturating_add(count(index));
             begins = segment.program_date_time.or(begins);
             let ends = begins.map(|ms| add(ms, segment.duration));
             if low.is_some() && !segment.parts.is_empty() {

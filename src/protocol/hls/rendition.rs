@@ -170,8 +170,11 @@ impl Rendition {
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
-        // It had an end, when its tracks were gone.
-        self.window.playlist_mut().ended = false;
+        if self.window.playlist().ended {
+            self.window.resume();
+            self.gone.extend(self.parts.shown.drain(..).flatten());
+            self.forget_old();
+        }
     }
 
     /// Whether a unit of this track is one of its own.
@@ -401,6 +404,11 @@ impl Rendition {
                 self.gone.extend(self.parts.shown.pop_front().unwrap_or_default());
             }
         }
+        self.forget_old();
+    }
+
+    /// What the playlist no longer has.
+    fn forget_old(&mut self) {
         self.gone.extend(self.window.take_gone());
         let first = self.window.playlist().media_sequence;
         while self.spans.front().is_some_and(|span| span.number < first) {

@@ -216,6 +216,27 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
 }
 
 #[test]
+fn a_track_that_comes_back_has_the_numbers_that_follow_and_nothing_of_before() {
+    let mut rig = Rig::new(video(), &[], true);
+    (0..300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    rig.rendition.finish();
+    rig.look();
+    let before = rig.last.clone().unwrap();
+    assert!(before.ended && before.segments.len() == 6);
+    let all = |playlist: &MediaPlaylist| -> Vec<String> {
+        let parts = playlist.segments.iter().flat_map(|segment| &segment.parts).map(|part| part.uri.clone());
+        playlist.segments.iter().map(|segment| segment.uri.clone()).chain(parts).collect()
+    };
+    rig.rendition.set_tracks(vec![rig.track.clone()], 2);
+    let gone = rig.rendition.take_gone();
+    assert!(all(&before).iter().all(|name| gone.contains(name)), "{gone:?}");
+    (5000..5300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    let now = rig.last.as_ref().unwrap();
+    assert_eq!((now.ended, now.media_sequence, now.segments[0].discontinuity), (false, 7, true));
+    assert!(all(now).iter().all(|name| !gone.contains(name)));
+}
+
+#[test]
 fn sound_ends_its_segments_where_the_video_does() {
     let (mut lead, mut follower) = (Rig::new(video(), &[], true), Rig::new(audio(), &[], true));
     let mut boundary = None;
@@ -283,7 +304,7 @@ fn sound_ends_its_segments_by_itself_where_those_of_the_video_are_too_long_for_i
             boundary = end.or(boundary);
             lead.look();
         }
-        if ms % 21 == 0 && ms > 20_000 {
+        if ms % 40 == 0 && ms > 20_000 {
             let entry = entry(&follower.track, ms, false);
             follower.rendition.follow(&entry, boundary);
             follower.look();

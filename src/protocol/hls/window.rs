@@ -122,6 +122,14 @@ impl Window {
         std::mem::take(&mut self.gone)
     }
 
+    /// Goes on behind an end, with the numbers that follow: what was there before is of another time.
+    pub(super) fn resume(&mut self) {
+        self.playlist.ended = false;
+        while !self.playlist.segments.is_empty() {
+            self.forget_first();
+        }
+    }
+
     /// Whether a playlist would name enough to begin with.
     pub(super) fn is_enough(&self) -> bool {
         let duration = || self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>();
@@ -223,14 +231,18 @@ impl Window {
             && (self.playlist.segments.len() > self.list_size
                 || self.sizes.iter().sum::<usize>() > PLAYLIST_BYTES_MAX)
         {
-            self.sizes.remove(0);
-            let gone = self.playlist.segments.remove(0);
-            self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
-            // A discontinuity counts when its segment is gone (§4.3.3.3).
-            let discontinuity = u64::from(gone.discontinuity);
-            self.playlist.discontinuity_sequence =
-                self.playlist.discontinuity_sequence.saturating_add(discontinuity);
-            self.gone.push(gone.uri);
+            self.forget_first();
         }
+    }
+
+    fn forget_first(&mut self) {
+        self.sizes.remove(0);
+        let gone = self.playlist.segments.remove(0);
+        self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
+        // A discontinuity counts when its segment is gone (§4.3.3.3).
+        let discontinuity = u64::from(gone.discontinuity);
+        self.playlist.discontinuity_sequence =
+            self.playlist.discontinuity_sequence.saturating_add(discontinuity);
+        self.gone.push(gone.uri);
     }
 }

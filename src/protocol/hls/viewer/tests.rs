@@ -180,6 +180,24 @@ fn a_server_may_close_between_two_answers_and_only_there() {
 }
 
 #[test]
+fn numbers_at_their_end_are_no_panic() {
+    let mut rig = Rig::new("http://h/x.m3u8");
+    let max = u64::MAX;
+    for text in [
+        format!("#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:{max}\n#EXTINF:1,\na\n#EXTINF:1,\nb\n"),
+        format!(
+            "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:9\n#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES\n\
+             #EXT-X-PART-INF:PART-TARGET=1\n#EXT-X-SKIP:SKIPPED-SEGMENTS={max}\n#EXTINF:1,\na\n#EXTINF:1,\nb\n"
+        ),
+    ] {
+        rig.asks();
+        rig.answer("200 OK", &text);
+        rig.now += Duration::from_secs(60);
+        rig.pieces();
+    }
+}
+
+#[test]
 fn what_cannot_be_played_has_a_reason() {
     for (status, body, why) in [
         ("404 Not Found", "", "HTTP 404 Not Found"),
