@@ -81,7 +81,7 @@ fn m_03_a_whole_publish_in_one_byte_segments_works() {
     crate::support::publish_synthetic(&mut publisher, &mut source, 60).unwrap();
     let player = Player::start(server.rtmp, "live", "bytes");
     wait_for("units that came byte by byte", secs(20), || player.units() > 50);
-    assert!(player.finish().0.is_clean());
+    assert!(player.finish().is_clean());
 }
 
 /// Carries a connection to the server one byte at a time.
@@ -264,7 +264,7 @@ fn m_23_viewers_that_stop_reading_hold_no_memory_and_harm_nobody() {
     let grown = server.rss_kb().saturating_sub(memory);
     assert!(grown < 8 * 1024, "{grown} kB more for 200 viewers that read nothing");
     drop(stalled);
-    assert!(good.finish().0.is_clean(), "the good viewer lost something");
+    assert!(good.finish().is_clean(), "the good viewer lost something");
     publisher.stop();
     bystander.finish(&mut server);
 }

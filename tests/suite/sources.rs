@@ -477,7 +477,7 @@ fn u_02_a_source_that_is_killed_and_comes_back_keeps_its_viewers() {
     }
     wait_for("the viewers to be let go", secs(10), || viewers.iter().all(|viewer| !viewer.is_playing()));
     for viewer in viewers {
-        assert_eq!(viewer.finish().0.corrupt(), 0);
+        assert_eq!(viewer.finish().corrupt(), 0);
     }
     bystander.finish(&mut server);
 }

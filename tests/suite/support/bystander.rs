@@ -112,7 +112,7 @@ impl Bystander {
         seen.check(self.calm, self.machine.held_up());
         server.wait_for_rest(self.held.open_files, self.held.threads);
         wait_for("memory to be given back", secs(90), || server.rss_kb() <= self.held.memory_kb_max());
-        let (verifier, _) = self.player.finish();
+        let verifier = self.player.finish();
         assert!(verifier.is_clean(), "the bystander lost: {verifier:?}");
         self.publisher.stop();
         assert!(!server.log().contains("panicked"), "a panic in the log");

@@ -258,7 +258,7 @@ pub struct Player {
     media: Arc<AtomicU64>,
     /// The longest time between two units since it was last taken, in microseconds.
     gap: Arc<AtomicU64>,
-    thread: Option<JoinHandle<(Verifier, Duration)>>,
+    thread: Option<JoinHandle<Verifier>>,
 }
 
 impl Player {
@@ -271,7 +271,7 @@ impl Player {
         let lately = Arc::clone(&longest);
         let thread = std::thread::spawn(move || {
             let mut verifier = Verifier::new();
-            let (mut last, mut gap) = (Instant::now(), Duration::ZERO);
+            let mut last = Instant::now();
             while !stopped.load(Ordering::SeqCst) {
                 match peer.next_event() {
                     Ok(Some(ClientEvent::Media(message))) => {
@@ -279,9 +279,7 @@ impl Player {
                         if let Some(payload) = unit_payload(&message) {
                             let _ = verifier.feed(&payload);
                             count.fetch_add(1, Ordering::SeqCst);
-                            let waited = last.elapsed();
-                            gap = gap.max(waited);
-                            lately.fetch_max(waited.as_micros() as u64, Ordering::SeqCst);
+                            lately.fetch_max(last.elapsed().as_micros() as u64, Ordering::SeqCst);
                             last = Instant::now();
                         }
                     }
@@ -289,7 +287,7 @@ impl Player {
                     Ok(Some(ClientEvent::Ready { .. } | ClientEvent::Rejected { .. }) | None) => {}
                 }
             }
-            (verifier, gap)
+            verifier
         });
         Self { stop, units, media, gap: longest, thread: Some(thread) }
     }
@@ -314,8 +312,8 @@ impl Player {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it: what it saw, and the longest time between two units.
-    pub fn finish(mut self) -> (Verifier, Duration) {
+    /// Ends it: what it saw.
+    pub fn finish(mut self) -> Verifier {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().unwrap().join().unwrap()
     }
