@@ -1,14 +1,15 @@
-//! creates, updates, deletes and reads of the same broadcasts race. Their answers must be those of some order in
+//! creates, updates, deletes, publishes and reads of the same broadcasts race. Their answers must be those of some order in
 //! which each took effect at one moment between its request and its answer.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Instant;
 
 use crypto::Seed;
 use serde_json::json;
 
-use crate::support::{Api, Server};
+use crate::support::{Api, RtmpPeer, Server};
 
 const IDS: usize = 8;
 const CLIENTS: usize = 4;
@@ -22,6 +23,8 @@ enum Call {
     Update(String, bool),
     Delete(bool),
     Read(Option<String>),
+    /// An encoder that comes and goes, and must find a record. Refused, it says nothing: another may be there.
+    Publish(bool),
 }
 
 #[derive(Debug)]
@@ -31,7 +34,8 @@ struct Done {
     to: Instant,
 }
 
-fn call(api: &Api, id: &str, kind: u64, name: String) -> Call {
+fn call(server: (&Api, SocketAddr), id: &str, kind: u64, name: String) -> Call {
+    let (api, rtmp) = server;
     let path = format!("/live/rest/v2/broadcasts/{id}");
     match kind {
         0 | 1 => {
@@ -43,6 +47,14 @@ fn call(api: &Api, id: &str, kind: u64, name: String) -> Call {
             Call::Update(name, done)
         }
         5 => Call::Delete(api.delete(&path).json()["success"] == true),
+        6 => match RtmpPeer::publish(rtmp, "live", id) {
+            // The moment of the grant is before its end.
+            Ok(publisher) => {
+                publisher.close();
+                Call::Publish(true)
+            }
+            Err(_) => Call::Publish(false),
+        },
         _ => {
             let reply = api.get(&path);
             Call::Read((reply.status == 200).then(|| reply.json()["name"].as_str().unwrap().to_owned()))
@@ -59,6 +71,8 @@ fn step(call: &Call, name: &Option<String>) -> Option<Option<String>> {
         Call::Update(_, false) | Call::Delete(false) if name.is_none() => Some(None),
         Call::Delete(true) if name.is_some() => Some(None),
         Call::Read(seen) if seen == name => Some(name.clone()),
+        Call::Publish(true) if name.is_some() => Some(name.clone()),
+        Call::Publish(false) => Some(name.clone()),
         _ => None,
     }
 }
@@ -92,16 +106,16 @@ fn explained(
 
 #[test]
 fn r_14_racing_changes_have_an_order_that_explains_every_answer() {
-    let server = Server::start(&[]);
+    let server = Server::start(&["app.acceptOnlyStreamsInDataStore=true"]);
     let clients: Vec<_> = (0..IDS * CLIENTS)
         .map(|client| {
-            let api = server.api();
+            let (api, rtmp) = (server.api(), server.rtmp);
             thread::spawn(move || {
                 let mut random = Seed::from_number(14).derive("client", client as u64).random();
                 let id = format!("s{}", client % IDS);
                 let calls = (0..CALLS).map(|n| {
                     let from = Instant::now();
-                    let call = call(&api, &id, random.below(8), format!("{client}-{n}"));
+                    let call = call((&api, rtmp), &id, random.below(9), format!("{client}-{n}"));
                     Done { call, from, to: Instant::now() }
                 });
                 calls.collect::<Vec<_>>()
@@ -112,12 +126,15 @@ fn r_14_racing_changes_have_an_order_that_explains_every_answer() {
     for (client, thread) in clients.into_iter().enumerate() {
         histories[client % IDS].extend(thread.join().unwrap());
     }
+    let mut published = 0;
     for mut history in histories {
         history.sort_by_key(|done| done.from);
         let raced = history.windows(2).any(|pair| pair[1].from < pair[0].to);
         assert!(raced, "nothing raced");
+        published += history.iter().filter(|done| done.call == Call::Publish(true)).count();
         assert!(explained(&history, 0, &None, &mut HashSet::new()), "{history:#?}");
     }
+    assert!(published > 5, "{published} publishers were let in");
 }
 
 #[test]

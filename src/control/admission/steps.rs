@@ -63,6 +63,11 @@ impl Control {
         if !rules.is_empty() && !rules.contains(request.peer.ip()) {
             return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
         }
+        // One whose create is not on disk yet is nobody's: it may fail.
+        let is_there = self.records.get(&request.key).is_some();
+        if app.accept_only_streams_in_data_store && !is_there {
+            return Err(Refusal::NotAllowed(NO_RECORD));
+        }
         check_record(now, app, self.pending(&request.key))?;
         let own = via_entry(&self.config.node, &request.key);
         if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
@@ -227,11 +232,14 @@ impl Control {
     }
 }
 
+/// Why a publisher is refused that needs a record.
+const NO_RECORD: &str = "there is no broadcast of that id";
+
 /// Record, expiry and schedule.
 fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
     let Some(record) = record else {
         if app.accept_only_streams_in_data_store {
-            return Err(Refusal::NotAllowed("there is no broadcast of that id"));
+            return Err(Refusal::NotAllowed(NO_RECORD));
         }
         return Ok(());
     };

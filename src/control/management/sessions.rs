@@ -129,12 +129,21 @@ mod tests {
 
     #[test]
     fn r_31_ids_are_never_repeated_and_read_only_as_written() {
-        let mut random = Seed::from_number(7).random();
+        let (mut random, now) = (Seed::from_number(7).random(), Instant::now());
         let mut seen = std::collections::BTreeSet::new();
-        for _ in 0..100_000 {
-            let id = SessionId(u128::from(random.u64()) << 64 | u128::from(random.u64()));
+        let mut sessions = Sessions::default();
+        let mut ones = [0_u32; 128];
+        for n in 0..100_000 {
+            // As `Sessions` makes them; a few live at a time, so that this does not search among thousands.
+            if n % 40 == 0 {
+                sessions = Sessions::default();
+            }
+            let id = sessions.begin(now, &mut random, "a@b");
             assert!(seen.insert(id));
+            ones.iter_mut().enumerate().for_each(|(bit, count)| *count += u32::from(id.0 >> bit & 1 == 1));
         }
+        // Each of the 128 bits is as often one as zero (six standard deviations).
+        assert!(ones.iter().all(|count| count.abs_diff(50_000) < 950), "{ones:?}");
         let id = *seen.first().unwrap();
         let text = id.to_string();
         assert_eq!((text.len(), SessionId::parse(&text)), (32, Some(id)));

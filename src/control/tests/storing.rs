@@ -27,6 +27,29 @@ fn a_write_is_answered_and_visible_only_when_it_is_on_disk() {
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 200);
 }
 
+/// Until its create is on disk there is no record for those who need one: a publisher let in then would make a record of its own,
+/// which readers see, and which stays when the create fails.
+#[test]
+fn a_publisher_that_needs_a_record_waits_for_its_create_to_be_on_disk() {
+    let mut rig = Rig::with(&[], &[("acceptOnlyStreamsInDataStore", "true")]);
+    rig.hold = true;
+    let session = rig.send(Method::Post, CREATE, r#"{"streamId":"s","name":"n"}"#);
+    rig.run_for(ms(5));
+    let request = rig.request("s", 0);
+    assert!(matches!(rig.ask(request), Err(Refusal::NotAllowed(_))));
+    assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404);
+    rig.release();
+    rig.run_for(ms(5));
+    assert_eq!(rig.answer(session).unwrap().0, 200);
+    rig.publish("s", 0);
+    // The other way round: a delete that is on its way is one already.
+    rig.hold = true;
+    rig.send(Method::Delete, "/live/rest/v2/broadcasts/s", "");
+    rig.run_for(ms(5));
+    let request = rig.request("s", 1);
+    assert!(matches!(rig.ask(request), Err(Refusal::NotAllowed(_) | Refusal::InUse)));
+}
+
 #[test]
 fn writes_that_come_together_are_one_batch() {
     let mut rig = Rig::new();
