@@ -73,6 +73,11 @@ fn s_01_random_bytes_of_all_lengths_are_dropped() {
         }
     }
     assert!(sim.a.is_connected() && sim.b.is_connected());
+    // None of it was taken for data, and what is sent afterwards comes whole.
+    assert!(sim.b.received.is_empty() && sim.a.received.is_empty(), "noise was delivered");
+    send_all(&mut sim, 500, 100);
+    sim.run_for(secs(2)).unwrap();
+    assert_eq!(sim.b.received.len(), 500);
 }
 
 #[test]
