@@ -22,6 +22,7 @@ need stdbuf coreutils
 need ffmpeg ffmpeg
 need nginx nginx
 need strace strace
+need ip iproute2
 need prlimit util-linux
 need unshare util-linux
 need setpriv util-linux

@@ -50,6 +50,7 @@ mod restream;
 mod rtmp_rows;
 mod rtsp;
 mod schema;
+mod secrets;
 mod simulation;
 mod sources;
 mod srt;

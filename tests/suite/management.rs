@@ -427,6 +427,25 @@ fn the_panel_reaches_applications_through_the_server() {
     assert_eq!(server.api().get("/rest/v2/request?_path=live/rest/v2/version").status, 403);
 }
 
+/// Over the wire: a cookie header beyond the limit of a head is no request, and what fits a head is nobody's cookie.
+#[test]
+fn r_37_cookies_without_end_are_refused_and_the_real_one_counts_among_many() {
+    let server = Server::start(&[]);
+    let panel = Panel::first(&server);
+    let ask = |cookies: &str| {
+        let request = format!(
+            "GET /rest/v2/user-list HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = raw_exchange(server.http, request.as_bytes());
+        String::from_utf8_lossy(&answer).split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(ask(&"x".repeat(64 * 1024)), "431");
+    let crowd = (0..1000).map(|n| format!("c{n}=x")).collect::<Vec<_>>().join("; ");
+    assert_eq!(ask(&crowd), "403");
+    assert_eq!(ask(&format!("{crowd}; {}", panel.cookie)), "200");
+    assert_eq!(ask(&format!("=;;=;{}", panel.cookie)), "200");
+}
+
 #[test]
 fn r_42_r_44_answers_have_their_guards_and_no_secret() {
     let secret = format!("server.jwtServerSecretKey={SECRET}");

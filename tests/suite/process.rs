@@ -3,6 +3,7 @@
 mod confined;
 mod drain;
 mod exhaustion;
+mod names;
 mod settings;
 
 use std::fs;

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use netsim::MediaSource;
 use rtmp::MediaKind;
 
 use crate::support::{
-    Bystander, Player, Program, Publisher, RtmpPeer, Server, media_file, ms, secs, wait_for,
+    Bystander, Home, Player, Program, Publisher, RtmpPeer, Server, media_file, ms, secs, wait_for,
 };
 
 /// Writes, then reads until the server closes. Panics when it does not within the limit.
@@ -112,28 +113,55 @@ impl ByteRelay {
     }
 }
 
+/// The begin of a message on a chunk stream: what it announces, and one byte of it.
+fn begin_message(chunk_stream: u32, length: u32) -> Vec<u8> {
+    let [_, high, middle, low] = length.to_be_bytes();
+    let id = u16::try_from(chunk_stream).unwrap().to_be_bytes();
+    let basic = if chunk_stream < 64 { vec![id[1]] } else { vec![1, id[1], id[0]] };
+    // Time 0, the length, video, message stream 1.
+    [&basic[..], &[0, 0, 0, high, middle, low, 9, 1, 0, 0, 0, 0x17]].concat()
+}
+
+/// Peers that are within the limits: each announces 8 MiB on each of its chunk streams, 90 GiB in all, and sends a byte of each.
 #[test]
 fn m_05_announced_lengths_cost_no_memory() {
+    const PEERS: u64 = 200;
     let mut server = Server::start(&[]);
     let bystander = Bystander::start(&server);
     let before = server.rss_kb();
     let mut bytes = handshake();
-    for chunk_stream in 0..4000u32 {
-        let id = u16::try_from(chunk_stream).unwrap().to_be_bytes();
-        bytes.extend([0x01, id[1], id[0], 0, 0, 0, 0xff, 0xff, 0xff, 9, 1, 0, 0, 0, 0x17]);
-    }
-    let attacks: Vec<_> = (0..200)
+    // A chunk size of one byte: the next chunk stream may begin after each.
+    bytes.extend([2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+    (3..60).for_each(|chunk_stream| bytes.extend(begin_message(chunk_stream, 8 << 20)));
+    let mut attacks: Vec<_> = (0..PEERS)
         .map(|_| {
             let mut stream = TcpStream::connect(server.rtmp).unwrap();
-            let _ = stream.write_all(&bytes);
+            stream.write_all(&bytes).unwrap();
+            stream.set_read_timeout(Some(secs(15))).unwrap();
+            // S0, S1 and S2: the server has read what came with the handshake.
+            stream.read_exact(&mut [0; 3073]).unwrap();
             stream
         })
         .collect();
-    assert!(server.rss_kb() < before + 40 * 1024, "{} kB more", server.rss_kb() - before);
-    for mut stream in attacks {
-        stream.set_read_timeout(Some(secs(15))).unwrap();
-        let mut rest = Vec::new();
-        let _ = stream.read_to_end(&mut rest);
+    let grown = server.rss_kb().saturating_sub(before);
+    for stream in &mut attacks {
+        stream.set_read_timeout(Some(ms(1))).unwrap();
+        let is_open = !matches!(stream.read(&mut [0; 512]), Ok(0));
+        assert!(is_open, "what is within the limits is no reason to close");
+    }
+    assert!(grown < PEERS * 64, "{grown} kB more for {PEERS} peers");
+    drop(attacks);
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn m_05_more_chunk_streams_or_longer_messages_than_allowed_are_the_end() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    let size_of_one = [2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 1];
+    let many: Vec<u8> = (3..4000).flat_map(|chunk_stream| begin_message(chunk_stream, 1000)).collect();
+    for bytes in [many, begin_message(3, (8 << 20) + 1), begin_message(3, 0xff_ffff)] {
+        closes(&server, &[handshake(), size_of_one.to_vec(), bytes].concat(), secs(5));
     }
     bystander.finish(&mut server);
 }
@@ -183,15 +211,42 @@ fn m_11_a_second_publisher_is_refused_and_the_first_loses_nothing() {
 
 #[test]
 fn m_14_names_that_are_no_ids_touch_no_file() {
-    let server = Server::start(&[]);
-    for name in ["../../tmp/x", "%2e%2e", "..", ".hidden", "a\u{0}b", "a\r\nb", &"x".repeat(65_000), "é"] {
+    let home = Home::new();
+    let (trace, inner) = (home.path().join("trace"), home.path().join("home"));
+    // A recorded stream would be a file of its name.
+    let plain = Server::command(&inner, &["app.mp4MuxingEnabled=true", "app.hlsMuxingEnabled=true"]);
+    let mut command = Command::new("strace");
+    // -D: the server stays the direct child, and ends with the test.
+    command.args(["-D", "-f", "-qq", "-s", "500", "-e", "trace=%file", "-o"]).arg(&trace);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let server = Server::spawn(&mut command);
+    let before = std::fs::read_to_string(&trace).unwrap().len();
+    for name in [
+        "../../tmp/canary",
+        "%2e%2e",
+        "..",
+        ".canary",
+        "canary\u{0}",
+        "canary\r\nb",
+        &"x".repeat(65_000),
+        "é",
+    ] {
         let refusal = RtmpPeer::publish(server.rtmp, "live", name).unwrap_err();
         assert!(!refusal.contains("no answer"), "{name:?}: {refusal}");
-        let refusal = RtmpPeer::publish(server.rtmp, name, "x").unwrap_err();
+        let refusal = RtmpPeer::publish(server.rtmp, name, "canary").unwrap_err();
         assert!(!refusal.contains("no answer"), "{name:?}: {refusal}");
     }
     let count = server.api().get("/live/rest/v2/broadcasts/count").body;
     assert_eq!(count, r#"{"number":0}"#);
+    // The oracle sees the files of a stream that has a name.
+    let publisher = Publisher::start(server.rtmp, "live", "seen");
+    let traced = || std::fs::read_to_string(&trace).unwrap().split_off(before);
+    wait_for("its recording", secs(20), || traced().contains("seen"));
+    publisher.stop();
+    for line in traced().lines() {
+        let odd = ["canary", "xxxx", "%2e", "é", "\"..", "\\303"].iter().find(|odd| line.contains(**odd));
+        assert_eq!(odd, None, "{line}");
+    }
 }
 
 #[test]

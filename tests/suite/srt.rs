@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::publish_play::{assert_track_within, is_broadcasting};
 use crate::support::{
     Home, Knock, Packet, Player, Program, Publisher, Relay, Server, SrtTool, SrtUrl, Way, data_is_encrypted,
-    forged, media_file, ms, secs, socket_id, ts_file, unit_md5, wait_for,
+    forged, induction, media_file, ms, secs, socket_id, ts_file, unit_md5, wait_for,
 };
 
 /// A stream id that plays.
@@ -228,6 +228,14 @@ fn n_07_a_road_of_half_the_rate_is_got_over() {
     assert!(player.is_playing() && relay.stats(Way::There).overflowed > 0);
 }
 
+/// Sessions of SRT, by the page of metrics.
+fn sessions(server: &Server) -> u64 {
+    let page = server.api().get("/metrics").body;
+    let of_srt = page.lines().filter(|line| line.starts_with("millstream_sessions{"));
+    let of_srt = of_srt.filter(|line| line.contains("protocol=\"srt\""));
+    of_srt.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+}
+
 #[test]
 fn s_06_callers_that_fall_silent_cost_little_and_go() {
     let mut server = Server::start(&["app.publisherGraceMs=500"]);
@@ -238,13 +246,63 @@ fn s_06_callers_that_fall_silent_cost_little_and_go() {
     }
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < 500 * 64, "{grown} KB more for 500 callers");
-    let open = || {
-        let page = server.api().get("/metrics").body;
-        let of_srt = page.lines().filter(|line| line.starts_with("millstream_sessions{"));
-        let of_srt = of_srt.filter(|line| line.contains("protocol=\"srt\""));
-        of_srt.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
-    };
-    wait_for("the silent ones to be gone", secs(30), || open() == 0);
+    wait_for("the silent ones to be gone", secs(30), || sessions(&server) == 0);
+    bystander.finish(&mut server);
+}
+
+/// Ten thousand callers of one address, which has its share; another address gets in all the time.
+#[test]
+fn s_06_one_address_has_its_share_of_callers() {
+    let mut server = Server::start(&[
+        "app.publisherGraceMs=500",
+        "limits.exempt_loopback=false",
+        "limits.new_connections_per_second=1000000",
+        "limits.new_connections_burst=1000000",
+    ]);
+    let bystander = crate::support::Bystander::start(&server);
+    let calls = Knock::new("live/crowd").from("127.0.5.1".parse().unwrap()).crowd(srt(&server), 10_000);
+    assert!(calls > 9000, "{calls}");
+    let other = Knock::new("live/other").from("127.0.5.2".parse().unwrap());
+    assert_eq!(other.connect(srt(&server)), Ok(()), "another address");
+    let most = sessions(&server);
+    assert!((1..=1001).contains(&most), "{most} sessions of an address that may have 1000");
+    wait_for("the silent ones to be gone", secs(60), || sessions(&server) == 0);
+    bystander.finish(&mut server);
+}
+
+/// The first question of a caller from thousands of ports: no memory, no session, no byte more than was asked with.
+#[test]
+fn s_02_a_hundred_thousand_inductions_leave_nothing() {
+    const PORTS: usize = 1000;
+    let mut server = Server::start(&[]);
+    let bystander = crate::support::Bystander::start(&server);
+    let before = server.rss_kb();
+    let question = induction();
+    let (mut asked, mut answered) = (0, 0);
+    for _ in 0..100 {
+        for from in 0..PORTS / 100 {
+            // A hundred ports at a time; each asks a hundred times.
+            let socket = UdpSocket::bind(("127.0.6.1", 0)).unwrap();
+            socket.connect(srt(&server)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            for _ in 0..100 {
+                asked += usize::from(socket.send(&question).is_ok());
+                let mut answer = [0; 1500];
+                while let Ok(bytes) = socket.recv(&mut answer) {
+                    assert!(
+                        bytes <= question.len(),
+                        "an answer of {bytes} to {} bytes, port {from}",
+                        question.len()
+                    );
+                    answered += 1;
+                }
+            }
+        }
+    }
+    assert!(asked > 90_000 && answered > asked / 100, "{answered} of {asked} answered");
+    let grown = server.rss_kb().saturating_sub(before);
+    assert!(grown < 8 * 1024 && sessions(&server) == 0, "{grown} KB more");
+    assert_eq!(Knock::new("live/real").connect(srt(&server)), Ok(()), "a real caller");
     bystander.finish(&mut server);
 }
 
@@ -294,10 +352,28 @@ fn n_11_one_direction_is_not_enough() {
     }
 }
 
+/// A peer that knows of a narrow path announces it (MSS), and gets nothing that does not fit.
 #[test]
-fn n_10_n_12_small_paths_and_marked_packets() {
+fn n_10_paths_of_1280_and_576_bytes_carry_what_fits_them() {
+    for (path, name) in [(1280, "narrow"), (576, "smallest")] {
+        let server = Server::start(&[]);
+        let over_the_path = path - 28;
+        let relay = Relay::to(srt(&server)).links(move |link| link.mtu(over_the_path)).start();
+        let url = SrtUrl::caller(relay.address()).mss(u32::try_from(path).unwrap());
+        let _publisher = publish(&server, SrtTool::Libsrt, &url, name);
+        let played = record(SrtTool::Libsrt, &url.stream_id(&request(name)));
+        assert_equal(&units_of(&ts_file(true, 12)), &played);
+        for way in Way::BOTH {
+            let stats = relay.stats(way);
+            assert!(stats.delivered > 100 && stats.too_big == 0, "{path}, {way:?}: {stats:?}");
+        }
+    }
+}
+
+#[test]
+fn n_10_n_12_a_path_of_1400_bytes_and_marked_packets() {
     let server = Server::start(&[]);
-    // 1316 bytes and both headers are 1360: a path of 1400 takes them, whatever its bits.
+    // 1316 bytes and all heads are 1360: a path of 1400 takes them, whatever its bits.
     let relay = Relay::to(srt(&server)).links(|link| link.mtu(1372)).tos(0x8b).start();
     let url = SrtUrl::caller(relay.address());
     let _publisher = publish(&server, SrtTool::GStreamer, &url, "marked");

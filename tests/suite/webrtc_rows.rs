@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crypto::{Random, Seed};
@@ -267,6 +269,82 @@ fn i_04_i_05_d_03_who_has_no_valid_pair_gets_nothing_and_is_in_nobodys_way() {
     assert!(attacker.recv(&mut [0; 2048]).is_err(), "not a byte");
     drop((publisher, player));
     bystander.finish(&mut server);
+}
+
+/// D-01: a thousand handshakes, one after the other, while the port they go to is flooded from other addresses.
+#[test]
+fn d_01_every_real_handshake_succeeds_beside_a_flood_of_its_port() {
+    let mut server = Server::start(&["server.workers=2"]);
+    let bystander = Bystander::start(&server).leaving(20 * 1024);
+    let (ports, stop) = (server.webrtc.clone(), Arc::new(AtomicBool::new(false)));
+    let flood = {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let sockets: Vec<_> =
+                (1..=20).map(|n| UdpSocket::bind((format!("127.0.7.{n}"), 0)).unwrap()).collect();
+            // The begin of a ClientHello, a Finished of nobody, a check without credentials, media.
+            let mut datagrams = [vec![0xa5; 300], vec![0xa5; 61], vec![0xa5; 60], vec![0xa5; 1100]];
+            datagrams[0][..14].copy_from_slice(&[22, 254, 255, 0, 0, 0, 0, 0, 0, 0, 0, 1, 31, 1]);
+            datagrams[1][..13].copy_from_slice(&[22, 254, 253, 0, 1, 0, 0, 0, 0, 0, 0, 0, 48]);
+            datagrams[2][..8].copy_from_slice(&[0, 1, 0, 40, 0x21, 0x12, 0xa4, 0x42]);
+            datagrams[3][0] = 0x80;
+            let mut sent = 0_usize;
+            while !stop.load(Ordering::Relaxed) {
+                // Ten thousand a second, in bursts.
+                for _ in 0..100 {
+                    let datagram = &datagrams[sent % datagrams.len()];
+                    let _ = sockets[sent % sockets.len()].send_to(datagram, ports[sent / 3 % ports.len()]);
+                    sent += 1;
+                }
+                std::thread::sleep(ms(10));
+            }
+            let answered = sockets.iter().filter(|socket| {
+                socket.set_nonblocking(true).unwrap();
+                socket.recv(&mut [0; 2048]).is_ok()
+            });
+            (sent, answered.count())
+        })
+    };
+    let publisher = Publisher::start(server.rtmp, "live", "d01");
+    for _ in 0..1000 {
+        let mut player = RtcClient::play(&server, "d01", Over::Udp);
+        player.run_until("the keys and a picture", secs(20), |player| player.connected && player.frames > 0);
+        player.close();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (sent, answered) = flood.join().unwrap();
+    assert!(sent > 5000, "{sent}");
+    assert_eq!(answered, 0, "nobody of the flood is answered");
+    publisher.stop();
+    bystander.finish(&mut server);
+}
+
+/// Over a path of 1280 bytes, the least of IPv6, nothing is too large: neither certificates nor pictures.
+#[test]
+fn n_10_a_path_of_1280_bytes_carries_webrtc() {
+    let server = Server::start(&["server.workers=2"]);
+    let relay = |port| Relay::to(port).links(|link| link.latency(ms(5)).mtu(1280 - 48)).start();
+    let (mut to_publisher, mut to_player) = (None, None);
+    let mut publisher = RtcClient::publish_after(&server, "narrow", Over::Udp, |port| {
+        to_publisher.insert(relay(port)).address()
+    });
+    publisher.run_until("some pictures", secs(20), |publisher| {
+        publisher.peer.stats().sent.iter().any(|(_, sent)| sent.packets > 100)
+    });
+    let mut player =
+        RtcClient::play_after(&server, "narrow", Over::Udp, |port| to_player.insert(relay(port)).address());
+    publisher.run_until("pictures", secs(30), |_| {
+        player.step();
+        player.frames >= 60
+    });
+    for relay in [to_publisher, to_player].iter().flatten() {
+        for way in [Way::There, Way::Back] {
+            let stats = relay.stats(way);
+            assert!(stats.delivered > 5 && stats.too_big == 0, "{way:?}: {stats:?}");
+        }
+    }
+    let counts = player.verifier.video();
+    assert_eq!((counts.lost, counts.reordered, counts.duplicated), (0, 0, 0), "{counts:?}");
 }
 
 /// A publisher and a player, each behind a network that loses, delays, turns round and repeats.

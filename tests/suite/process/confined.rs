@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -92,6 +94,23 @@ fn c_09_it_runs_as_nobody_without_capabilities_and_with_256_descriptors() {
     assert!(server.terminate().success());
 }
 
+/// Whatever is asked of it: nothing is linked that starts another program or copies the process.
+#[test]
+fn u_37_there_is_nothing_in_it_that_starts_a_process() {
+    let (status, symbols, said) =
+        run(Command::new("nm").args(["-D", "--undefined-only", env!("CARGO_BIN_EXE_millstream")]));
+    assert!(
+        status.success() && symbols.contains(" U pthread_create"),
+        "the oracle sees nothing: {symbols}{said}"
+    );
+    let starts = |name: &str| {
+        ["exec", "posix_spawn", "popen"].iter().any(|begin| name.starts_with(begin))
+            || ["fork", "vfork", "_Fork", "clone", "system"].contains(&name)
+    };
+    let names = symbols.lines().filter_map(|line| line.split_whitespace().last()?.split('@').next());
+    assert_eq!(names.filter(|name| starts(name)).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
 #[test]
 fn u_37_it_never_starts_a_process() {
     let home = Home::new();
@@ -169,6 +188,10 @@ fn b_09_q_04_a_wall_clock_that_jumps_a_day_moves_no_timer() {
         assert!(away.abs() < day / 2, "the date of a record is the clock's: {away} ms off");
         let record = server.api().broadcast("live", "s").unwrap();
         assert_ne!(record["status"], "finished", "its grace counts on another clock");
+        // A timer that is due fires, wherever the clock stands: who says nothing is closed.
+        let mut silent = TcpStream::connect(server.rtmp).unwrap();
+        silent.set_read_timeout(Some(secs(30))).unwrap();
+        assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0, "closed by the timer of handshakes, {jump}");
     }
     bystander.finish(&mut server);
     assert!(server.terminate().success());

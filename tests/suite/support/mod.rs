@@ -36,7 +36,7 @@ pub use rtc_raw::RawRtc;
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
 pub use srt::{SrtTool, SrtUrl, ts_file};
-pub use srt_knock::{Knock, data_is_encrypted, forged, goodbye, socket_id};
+pub use srt_knock::{Knock, data_is_encrypted, forged, goodbye, induction, socket_id};
 pub use world::{Id as SimId, World};
 
 /// Waits until `condition` holds. The limit only detects hangs.

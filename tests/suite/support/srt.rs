@@ -31,12 +31,13 @@ pub struct SrtUrl {
     stream_id: Option<String>,
     secret: Option<(String, u8)>,
     latency_ms: u32,
+    mss: Option<u32>,
 }
 
 impl SrtUrl {
     /// Calls this address.
     pub const fn caller(address: SocketAddr) -> Self {
-        Self { address, listens: false, stream_id: None, secret: None, latency_ms: 120 }
+        Self { address, listens: false, stream_id: None, secret: None, latency_ms: 120, mss: None }
     }
 
     /// Listens there.
@@ -58,6 +59,17 @@ impl SrtUrl {
     pub const fn latency_ms(mut self, latency: u32) -> Self {
         self.latency_ms = latency;
         self
+    }
+
+    /// The largest packet, with the heads of UDP and IPv4, that this end announces and sends.
+    pub const fn mss(mut self, bytes: u32) -> Self {
+        self.mss = Some(bytes);
+        self
+    }
+
+    /// As many whole TS packets as a packet of SRT takes.
+    fn chunk(&self) -> u32 {
+        self.mss.map_or(1316, |bytes| (bytes - 44) / 188 * 188)
     }
 
     /// As the example `live` of the crate reads it.
@@ -89,6 +101,10 @@ impl SrtUrl {
         if let Some((passphrase, key)) = &self.secret {
             let _ = write!(url, "&passphrase={passphrase}&pbkeylen={key}");
         }
+        if let Some(bytes) = self.mss {
+            let size = if is_ffmpeg { "payload_size" } else { "payloadsize" };
+            let _ = write!(url, "&mss={bytes}&{size}={}", self.chunk());
+        }
         url
     }
 }
@@ -113,7 +129,7 @@ impl SrtTool {
                 let mut source = reading(Path::new("ffmpeg"), file);
                 source.args(["-f", "mpegts", "-"]);
                 let mut sender = Command::new("srt-live-transmit");
-                sender.args(["-q", "-a:no", "-chunk:1316", "file://con", &text]);
+                sender.args(["-q", "-a:no", &format!("-chunk:{}", url.chunk()), "file://con", &text]);
                 Program::start_piped(&mut source, &mut sender)
             }
             Self::Ffmpeg => Program::start(reading(Path::new("ffmpeg"), file).args(["-f", "mpegts", &text])),

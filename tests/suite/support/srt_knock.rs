@@ -56,6 +56,26 @@ impl<'a> Knock<'a> {
         (0..count).map(|_| u64::from(socket.send(&conclusion).is_ok())).sum()
     }
 
+    /// So many callers from one socket, each with a socket id and a stream of its own; none waits for its answer. The number of
+    /// them.
+    pub fn crowd(self, server: SocketAddr, count: u32) -> u64 {
+        let socket = self.socket(server);
+        let cookie = self.cookie(&socket);
+        let mut sent = 0;
+        for caller in 0..count {
+            let stream = format!("{}{caller}", self.stream_id);
+            let mut datagram = Knock { stream_id: &stream, ..self }.conclusion_with(cookie);
+            // The socket id of the caller: the seventh word of the handshake.
+            datagram[16 + 6 * 4..][..4].copy_from_slice(&(caller + 1).to_be_bytes());
+            sent += u64::from(socket.send(&datagram).is_ok());
+            // Time for the server to read them.
+            if caller % 100 == 99 {
+                std::thread::sleep(super::ms(5));
+            }
+        }
+        sent
+    }
+
     fn finish(self, server: SocketAddr) -> Result<(UdpSocket, u32), u32> {
         let socket = self.socket(server);
         let conclusion = self.conclusion(&socket);
@@ -80,13 +100,21 @@ impl<'a> Knock<'a> {
 
     /// Asks for the cookie, which proves the address, and makes the conclusion with it.
     fn conclusion(self, socket: &UdpSocket) -> Vec<u8> {
-        let answer = exchange(socket, &handshake(4, 2, INDUCTION, 0, &[]));
+        self.conclusion_with(self.cookie(socket))
+    }
+
+    fn cookie(self, socket: &UdpSocket) -> u32 {
+        let answer = exchange(socket, &induction());
         assert_eq!(
             (word(&answer, 5) & 0xffff, word(&answer, 9)),
             (0x4a17, INDUCTION),
             "the induction's answer"
         );
         assert!(answer.len() <= 64, "it is larger than the question");
+        word(&answer, 11)
+    }
+
+    fn conclusion_with(self, cookie: u32) -> Vec<u8> {
         let (flags, mut extensions) = (5 | u32::from(self.wrong_key) << 1, Vec::new());
         // SRT 1.5.1 with all features, 120 ms each way.
         extension(&mut extensions, 1, &[0x0001_0501, 0xbf, 120 << 16 | 120]);
@@ -102,8 +130,13 @@ impl<'a> Knock<'a> {
         });
         extension(&mut extensions, 5, &name.collect::<Vec<_>>());
         let cipher = if self.wrong_key { 2 << 16 } else { 0 };
-        handshake(5, cipher | flags, CONCLUSION, word(&answer, 11), &extensions)
+        handshake(5, cipher | flags, CONCLUSION, cookie, &extensions)
     }
+}
+
+/// What a caller asks first.
+pub fn induction() -> Vec<u8> {
+    handshake(4, 2, INDUCTION, 0, &[])
 }
 
 /// A goodbye to a socket.
