@@ -5,6 +5,7 @@ mod files;
 mod kill;
 mod recording_disk;
 mod recordings;
+mod upgrade;
 
 use super::support::{Api, Server};
 

@@ -1,7 +1,7 @@
 //! requests that schemathesis makes from our own OpenAPI document, fitting it and breaking it. None may be answered
 //! with a status of the server's own failure, or with a body that is not what the document says.
 //!
-//! `MILLSTREAM_SCHEMA_CASES` sets about how many.
+//! `SUITE_SCHEMA_CASES` sets about how many.
 
 use std::fs;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn r_11_requests_made_from_the_document_break_nothing() {
     let file = server.home().join("openapi.json");
     fs::write(&file, document.to_string()).unwrap();
 
-    let cases = std::env::var("MILLSTREAM_SCHEMA_CASES").map_or(CASES, |cases| cases.parse().unwrap());
+    let cases = std::env::var("SUITE_SCHEMA_CASES").map_or(CASES, |cases| cases.parse().unwrap());
     let schemathesis = python().with_file_name("schemathesis");
     let (status, out, _) = run(Command::new(schemathesis)
         .current_dir(server.home())

@@ -90,8 +90,9 @@ fn bring_secrets(server: &Server, cookie: &str) {
     }
     let wrong = json!({ "email": "admin@example.org", "password": "canary-of-a-password" }).to_string();
     assert_eq!(api.post("/rest/v2/users/authenticate", &wrong).json()["success"], false);
-    let subscriber = json!({ "subscriberId": "u", "b32Secret": "ORSXG5A=", "type": "play" }).to_string();
-    api.post("/live/rest/v2/broadcasts/s/subscribers", &subscriber);
+    let subscriber =
+        json!({ "subscriberId": "user1", "b32Secret": "GEZDGNBVGY3TQOJQ", "type": "play" }).to_string();
+    assert_eq!(api.post("/live/rest/v2/broadcasts/s/subscribers", &subscriber).json()["success"], true);
     let changed = json!({ "password": MD5, "newPassword": "ca11a7ca11a7ca11a7ca11a7ca11a7cb" }).to_string();
     let fields = [("Cookie", cookie)];
     api.call_with("PUT", "/rest/v2/users/password", &fields, Some(&changed));

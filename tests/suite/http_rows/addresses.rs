@@ -205,8 +205,8 @@ fn fail(doors: Doors, kind: usize) {
 fn q_05_failed_handshakes_of_each_kind_give_everything_back() {
     // Each of sixteen kinds, ended in each of three ways.
     const KINDS: usize = 48;
-    // A night is `MILLSTREAM_HANDSHAKES=1000000`.
-    let tries = std::env::var("MILLSTREAM_HANDSHAKES").map_or(4800, |tries| tries.parse().unwrap());
+    // A night is `SUITE_HANDSHAKES=1000000`.
+    let tries = std::env::var("SUITE_HANDSHAKES").map_or(4800, |tries| tries.parse().unwrap());
     let rounds: usize = tries / KINDS / 4;
     // Limits far below the number of tries: permits that are not released would run out.
     let mut server = Server::start(&[
