@@ -45,7 +45,7 @@ suite: ## The whole server with real clients, hostile peers, crashes, and in vir
 	cargo test --workspace --test '*' --locked
 
 replay: ## Every fuzz corpus, without a fuzzer
-	cd fuzz && cargo test --locked
+	cd fuzz && cargo test --locked --target-dir ../target
 
 deny: ## Licences, sources and duplicates of the dependencies
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
