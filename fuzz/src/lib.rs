@@ -21,9 +21,11 @@ mod rtp_targets;
 mod rtsp_targets;
 mod sdp_targets;
 mod segmenter_target;
+mod server_target;
 mod settings;
 mod splits;
 mod srt_targets;
+mod store_target;
 mod transcode_target;
 mod ts_targets;
 mod webm_targets;
@@ -58,13 +60,15 @@ pub use management::{form, jwt};
 pub use mp4_targets::{mp4_index, mp4_read, mp4_write};
 pub use payload_targets::depack;
 pub use rest::json_rest;
-pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
+pub use rtmp_targets::{rtmp_chunk, rtmp_client, rtmp_handshake};
 pub use rtp_targets::srtp_rtp_rtcp;
 pub use rtsp_targets::{rtsp_client, rtsp_message, rtsp_server};
 pub use sdp_targets::sdp;
 pub use segmenter_target::segmenter;
+pub use server_target::server;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
+pub use store_target::store_recover;
 pub use transcode_target::transcode;
 pub use ts_targets::ts_demux;
 pub use webm_targets::webm_index;
@@ -101,17 +105,20 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("properties", properties),
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
+    ("rtmp_client", rtmp_client),
     ("rtmp_handshake", rtmp_handshake),
     ("rtsp_client", rtsp_client),
     ("rtsp_message", rtsp_message),
     ("rtsp_server", rtsp_server),
     ("sdp", sdp),
     ("segmenter", segmenter),
+    ("server", server),
     ("srt_conn", srt_conn),
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),
     ("srt_packet", srt_packet),
     ("srtp_rtp_rtcp", srtp_rtp_rtcp),
+    ("store_recover", store_recover),
     ("stun", stun),
     ("transcode", transcode),
     ("ts_demux", ts_demux),

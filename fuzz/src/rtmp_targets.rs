@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use crypto::Seed;
 use rtmp::chunk::{Limits, Message, MessageHead, Reader, write_message};
-use rtmp::{Config, Event, PlayTracks, Rejection, Server, handshake};
+use rtmp::{Client, ClientConfig, Config, Event, PlayTracks, Rejection, Server, handshake};
 use wire::SendQueue;
 
 use crate::http_targets::epoch;
@@ -167,4 +167,57 @@ fn drain(server: &mut Server, seed: u8, events: &mut Vec<String>) {
             | Event::Closed(_) => {}
         }
     }
+}
+
+/// What a server answers to a push or a pull. Flags of the first byte: 1 leaves the handshake to the input, 2 plays, 4 asks for the
+/// digest; all of it seeds the cuts.
+pub fn rtmp_client(data: &[u8]) {
+    let Some((seed, stream)) = head(data) else { return };
+    let mut bytes = Vec::new();
+    if seed & 1 == 0 && seed & 4 == 0 {
+        bytes.resize(HANDSHAKE_BYTES, 0);
+        bytes[0] = 3;
+    }
+    bytes.extend_from_slice(stream);
+    let (whole, cut) = (client(seed, &[&bytes]), client(seed, &pieces(seed | 8, &bytes)));
+    assert_eq!(whole.0, cut.0, "the cuts changed the meaning");
+    assert!(whole.1 == cut.1, "the cuts changed the answer");
+}
+
+fn client(seed: u8, pieces: &[&[u8]]) -> (Vec<String>, Bytes) {
+    let now = epoch();
+    let config = Arc::new(ClientConfig {
+        app: "live".to_owned(),
+        tc_url: "rtmp://a/live".to_owned(),
+        stream: "s".to_owned(),
+        digest: seed & 4 != 0,
+        ..ClientConfig::default()
+    });
+    let begin = if seed & 2 == 0 { Client::publish } else { Client::play };
+    let mut client = begin(now, config, Seed::from_number(1));
+    let (mut events, mut out) = (Vec::new(), SendQueue::new());
+    let mut drain = |client: &mut Client, out: &mut SendQueue| {
+        while let Some(event) = client.poll_event() {
+            events.push(without_offset(&format!("{event:?}")));
+        }
+        client.poll_transmit(out);
+    };
+    for piece in pieces {
+        let failed = client.handle_bytes(now, piece).is_err();
+        drain(&mut client, &mut out);
+        assert_eq!(failed, !client.wants_bytes() && failed, "an error is the end");
+        if failed {
+            break;
+        }
+    }
+    for _ in 0..8 {
+        let Some(at) = client.poll_timeout() else { break };
+        let _ = client.handle_timeout(at);
+        drain(&mut client, &mut out);
+        assert!(client.poll_timeout().is_none_or(|next| next > at), "a deadline that stays");
+    }
+    let ends = events.iter().filter(|event| event.starts_with("Closed")).count();
+    let is_last = events.last().is_some_and(|event| event.starts_with("Closed"));
+    assert!(ends <= 1 && (ends == 0 || is_last), "{events:?}");
+    (events, out.take_all())
 }

@@ -92,12 +92,6 @@ fn whep(server: &Server, name: &str) -> Value {
     serde_json::from_str(&facts).unwrap()
 }
 
-fn metric(server: &Server, name: &str) -> f64 {
-    let page = server.api().get("/metrics").body;
-    let values = page.lines().filter(|line| line.starts_with(name));
-    values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
-}
-
 #[test]
 fn aac_and_mp3_reach_webrtc_viewers_as_opus() {
     let server = Server::start(&["metrics.per_stream=true"]);
@@ -120,8 +114,10 @@ fn aac_and_mp3_reach_webrtc_viewers_as_opus() {
         );
     }
     // Made while somebody hears it, and a little longer.
-    wait_for("the end of the transcoders", secs(20), || metric(&server, "millstream_transcoders{") == 0.0);
-    assert!(metric(&server, "millstream_jobs_cpu_seconds_total{class=\"compute\"}") > 0.0);
+    wait_for("the end of the transcoders", secs(20), || {
+        server.api().metric("millstream_transcoders{", "") == 0.0
+    });
+    assert!(server.api().metric("millstream_jobs_cpu_seconds_total{class=\"compute\"}", "") > 0.0);
 }
 
 #[test]
@@ -160,7 +156,7 @@ fn without_the_setting_nothing_is_transcoded() {
     let server = Server::start(&["app.audio.toOpus=false", "app.audio.toAac=false"]);
     let _aac = publish(&server, "aac", &tone_file("tone-aac-44100", &["-c:a", "aac", "-ar", "44100"]));
     assert_eq!(whep(&server, "aac")["kinds"], json!(["video"]));
-    assert_eq!(metric(&server, "millstream_jobs_cpu_seconds_total{class=\"compute\"}"), 0.0);
+    assert_eq!(server.api().metric("millstream_jobs_cpu_seconds_total{class=\"compute\"}", ""), 0.0);
 }
 
 #[test]
@@ -208,18 +204,20 @@ fn beyond_the_limit_the_sound_is_left_out_and_the_video_goes_on() {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/webrtc_peer.py"));
     let first =
         Program::start(command.args(["play", &format!("http://{}/live/whep/one", server.http), "3000"]));
-    wait_for("the first", secs(30), || metric(&server, "millstream_transcoders{") == 1.0);
+    wait_for("the first", secs(30), || server.api().metric("millstream_transcoders{", "") == 1.0);
     let mut second = Command::new(python());
     second.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/webrtc_peer.py"));
     let _second =
         Program::start(second.args(["play", &format!("http://{}/live/whep/two", server.http), "3000"]));
-    wait_for("the second", secs(30), || metric(&server, "millstream_transcoders_refused_total") > 0.0);
+    wait_for("the second", secs(30), || {
+        server.api().metric("millstream_transcoders_refused_total", "") > 0.0
+    });
     assert!(server.log().contains("audio.max_transcoders"), "{}", server.log());
     // Its video goes on.
     let sent = || -> f64 {
         let workers = [0, 1]
             .map(|worker| format!("millstream_sent_bytes_total{{worker=\"{worker}\",protocol=\"webrtc\""));
-        workers.iter().map(|name| metric(&server, name)).sum()
+        workers.iter().map(|name| server.api().metric(name, "")).sum()
     };
     let before = sent();
     wait_for("video", secs(20), || sent() > before + 200_000.0);

@@ -202,13 +202,6 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
     bystander.finish(&mut server);
 }
 
-/// The sum of a metric's lines with this label.
-fn metric(server: &Server, name: &str, label: &str) -> f64 {
-    let page = server.api().get("/metrics").body;
-    let lines = page.lines().filter(|line| line.starts_with(name) && line.contains(label));
-    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
-}
-
 #[test]
 fn h_23_neither_silent_peers_nor_one_address_keep_others_from_their_handshake() {
     let server = Server::start(&[
@@ -218,7 +211,7 @@ fn h_23_neither_silent_peers_nor_one_address_keep_others_from_their_handshake() 
     ]);
     let https = server.https.unwrap();
     let served = || openssl(https, &["-tls1_3"]).contains("TLSv1.3");
-    let refused = || metric(&server, "millstream_refused_connections_total", "\"handshakes\"");
+    let refused = || server.api().metric("millstream_refused_connections_total", "\"handshakes\"");
     let mut crowd: Vec<_> = (0..600).map(|_| connect_from("127.0.5.1", https)).collect();
     assert!(served(), "a peer that says nothing has a handshake");
     assert_eq!(refused(), 0.0);
@@ -250,7 +243,7 @@ fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
     let mut sent = 0.0;
     wait_for("the server to be stuck", secs(20), || {
         std::thread::sleep(ms(300));
-        let now = metric(&server, "millstream_sent_bytes_total", "\"http-flv\"");
+        let now = server.api().metric("millstream_sent_bytes_total", "\"http-flv\"");
         std::mem::replace(&mut sent, now) == now && now > 0.0
     });
     stream.write_all(&[&[0x17, 3, 3, 0, 32][..], &[0; 32]].concat()).unwrap();

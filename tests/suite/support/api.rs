@@ -51,6 +51,14 @@ impl Api {
     }
 
     /// `None` when the server did not answer.
+    /// The sum of the metrics' lines that begin so and have this label; every label has the empty one.
+    pub fn metric(&self, name: &str, label: &str) -> f64 {
+        let page = self.get("/metrics").body;
+        let lines = page.lines().filter(|line| line.starts_with(name) && line.contains(label));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// `None` when the server did not answer.
     pub fn try_call(&self, method: &str, path: &str, body: Option<&str>) -> Option<Reply> {
         self.try_call_with(method, path, &[], body)
     }
