@@ -212,7 +212,7 @@ fn beyond_the_limit_the_sound_is_left_out_and_the_video_goes_on() {
     wait_for("the second", secs(30), || {
         server.api().metric("millstream_transcoders_refused_total", "") > 0.0
     });
-    assert!(server.log().contains("audio.max_transcoders"), "{}", server.log());
+    server.wait_for_line("audio.max_transcoders");
     // Its video goes on.
     let sent = || -> f64 {
         let workers = [0, 1]

@@ -111,7 +111,7 @@ fn files_of_a_playlist_follow_each_other_and_the_list_ends() {
     };
     let (first, second) = (from(&items[0]), from(&items[1]));
     assert!(first > 100 && second >= 99, "{first} of the first, {second} of the second");
-    assert!(server.log().contains("there is no such file"));
+    server.wait_for_line("there is no such file");
     // Without the loop the list is over behind its last item.
     let put = server.api().put(&format!("{BROADCASTS}/p"), r#"{"playlistLoopEnabled":false}"#);
     assert_eq!(put.json()["success"], true);

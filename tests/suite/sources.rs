@@ -503,7 +503,7 @@ fn u_02_a_source_that_freezes_is_noticed_and_its_viewers_go_on_when_it_does() {
     upstream.server().signal("STOP");
     wait_for_status(&server, "rtmp", &["finished"]);
     sources.iter().for_each(|(id, _)| wait_for_status(&server, id, &["finished", "preparing"]));
-    assert!(server.log().contains("frozen: no media for 4 s"));
+    server.wait_for_line("frozen: no media for 4 s");
     upstream.server().signal("CONT");
     sources.iter().for_each(|(id, _)| wait_for_status(&server, id, &["broadcasting"]));
     let before: Vec<u64> = viewers.iter().map(Player::units).collect();

@@ -140,7 +140,7 @@ fn an_encoder_publishes_and_a_browser_plays_at_once() {
     assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (60, &0.into()), "{facts}");
     // AAC is not carried: it is heard as Opus.
     assert_eq!(facts["kinds"], serde_json::json!(["video", "audio"]), "{facts}");
-    assert!(server.log().contains("protocol=\"webrtc\""), "{}", server.log());
+    server.wait_for_line("protocol=\"webrtc\"");
 }
 
 /// B-frames are left out, and what is left comes in order.
@@ -153,7 +153,7 @@ fn pictures_out_of_order_are_left_out() {
     wait_for_stream(&server, "b");
     let facts = Browser::start("play", &whep(&server, "b"), "30").finish();
     assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (30, &0.into()), "{facts}");
-    assert!(server.log().contains("B-frames are not sent to WebRTC viewers"));
+    server.wait_for_line("B-frames are not sent to WebRTC viewers");
 }
 
 /// Nothing is kept to begin with, and the publisher makes no key frame of its own accord.

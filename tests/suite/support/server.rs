@@ -169,6 +169,11 @@ impl Server {
         fs::read_to_string(self.home().join("home/log/millstream.log")).unwrap_or_default()
     }
 
+    /// Waits until the log has a line with this text: it is written by another thread than the one that has something to say.
+    pub fn wait_for_line(&self, text: &str) {
+        wait_for("a line of the log", secs(10), || self.log().contains(text));
+    }
+
     pub fn signal(&self, signal: &str) {
         let status =
             Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status().unwrap();
