@@ -93,7 +93,7 @@ fn cues(indexed: &Indexed) -> Bytes {
 fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<BytesMut>, Error> {
     let room = indexed.info_at.saturating_sub(indexed.segment_at);
     let room = usize::try_from(room).map_err(|_| Error::Invalid("room"))?;
-    let seek_head_bytes = seek_head([0; 3]).len();
+    let seek_head_bytes = seek_head_bytes();
     let cues_at =
         if with_cues { indexed.segment_at.saturating_add(seek_head_bytes as u64) } else { indexed.end };
     let within = |at: u64| at.saturating_sub(indexed.segment_at);
@@ -107,6 +107,11 @@ fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<Byte
     }
     put_void(&mut out, left);
     Ok(Some(out))
+}
+
+/// Bytes of what [`seek_head`] makes.
+pub(crate) fn seek_head_bytes() -> usize {
+    seek_head([0; 3]).len()
 }
 
 /// Where `Info`, `Tracks` and `Cues` are (RFC 9559 §5.1.1); always of one length.

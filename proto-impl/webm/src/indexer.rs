@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use wire::Reader;
 
-use crate::ebml::{Head, WIDE_SIZE_BYTES, read_element, read_uint, read_vint};
+use crate::ebml::{Head, VOID_HEAD_BYTES, WIDE_SIZE_BYTES, read_element, read_uint, read_vint};
+use crate::finish::seek_head_bytes;
 use crate::reading::segment_at;
 use crate::writer::{BLOCK_HEAD_BYTES, DURATION_BYTES, KEY_FRAME};
 use crate::{Error, HEAD_BYTES_MAX, INFO_BYTES_MAX, id};
@@ -117,6 +118,8 @@ pub struct Indexer {
     segment_at: u64,
     info_at: Option<u64>,
     tracks_at: Option<u64>,
+    /// The room in front of `Info` is filled already.
+    has_seek_head: bool,
     duration_at: Option<u64>,
     /// The track that is sought by: the first of video. Without one, any.
     lead: Option<u8>,
@@ -138,6 +141,7 @@ impl Indexer {
             segment_at: 0,
             info_at: None,
             tracks_at: None,
+            has_seek_head: false,
             duration_at: None,
             lead: None,
             tracks: Vec::new(),
@@ -224,10 +228,29 @@ impl Indexer {
             id::CLUSTER if self.tracks_at.is_some() && head.bytes == HEAD_BYTES_MAX => {
                 self.cluster(&head, body_at, end, bytes);
             }
-            id::VOID | id::SEEK_HEAD | id::CUES if self.info_at.is_none() => self.at = end,
+            id::VOID | id::SEEK_HEAD | id::CUES if self.info_at.is_none() => {
+                self.room(&head, end.saturating_sub(self.at))?;
+                self.at = end;
+            }
             _ => return Err(Error::Invalid("segment")),
         }
         Ok(())
+    }
+
+    /// An element of the room in front of `Info`. It is written over in steps, of which each leaves a file that can be read: that
+    /// needs one `Void`, or what an earlier run has put there.
+    fn room(&mut self, head: &Head, bytes: u64) -> Result<(), Error> {
+        let is_first = self.at == self.segment_at;
+        let fits = match head.id {
+            id::VOID if is_first => head.bytes == VOID_HEAD_BYTES,
+            id::SEEK_HEAD if is_first => {
+                self.has_seek_head = true;
+                head.bytes == VOID_HEAD_BYTES
+                    && usize::try_from(bytes).is_ok_and(|bytes| bytes == seek_head_bytes())
+            }
+            _ => self.has_seek_head,
+        };
+        if fits { Ok(()) } else { Err(Error::Invalid("room")) }
     }
 
     fn info(&mut self, body: &[u8]) -> Result<(), Error> {

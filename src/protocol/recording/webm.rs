@@ -20,6 +20,19 @@ struct Lane {
     epoch: u32,
     description: Description,
     has_unit: bool,
+    /// When the last of its units is presented, and the time of its block.
+    last: Option<(i64, i64)>,
+}
+
+impl Lane {
+    /// The time of the next block. A millisecond is long for a browser's clock: units that share one follow each other in the file,
+    /// too, since readers take two pictures of one time for a mistake.
+    fn block_ms(&mut self, at_ns: i64, rounded_ms: i64) -> i64 {
+        let follows = self.last.filter(|(last_ns, last_ms)| at_ns >= *last_ns && rounded_ms <= *last_ms);
+        let at_ms = follows.map_or(rounded_ms, |(_, last_ms)| last_ms.saturating_add(1));
+        self.last = Some((at_ns, at_ms));
+        at_ms
+    }
 }
 
 /// A unit that is in no cluster yet, and when it is presented.
@@ -43,13 +56,14 @@ pub(super) struct WebM {
 impl WebM {
     /// What is waiting, as blocks: of the tracks that the file has, and not before its beginning.
     fn blocks(&mut self, zero_ns: i64) -> Vec<Block> {
-        let lanes = &self.lanes;
+        let lanes = &mut self.lanes;
         let block = |waiting: Waiting| {
-            let lane = lanes.iter().find(|lane| lane.description.number == waiting.lane)?;
+            let lane = lanes.iter_mut().find(|lane| lane.description.number == waiting.lane)?;
             let after_ns = waiting.at_ns.checked_sub(zero_ns).filter(|after| *after >= 0)?;
             // `CodecDelay` is in the times of blocks.
             let delay_ns = i64::try_from(lane.description.delay_ns()).unwrap_or(0);
-            let at_ms = after_ns.saturating_add(delay_ns).saturating_add(NS_PER_MS / 2) / NS_PER_MS;
+            let rounded_ms = after_ns.saturating_add(delay_ns).saturating_add(NS_PER_MS / 2) / NS_PER_MS;
+            let at_ms = lane.block_ms(waiting.at_ns, rounded_ms);
             Some(Block { track: waiting.lane, at_ms, key_frame: waiting.key_frame, frame: waiting.frame })
         };
         std::mem::take(&mut self.waiting).into_iter().filter_map(block).collect()
@@ -70,6 +84,7 @@ impl Muxer for WebM {
             epoch: track.epoch,
             description: Description::of_track(number, track),
             has_unit: false,
+            last: None,
         });
     }
 

@@ -94,6 +94,20 @@ fn check_finished(file: &[u8], duration: u64) {
     assert_eq!(sought, duration.div_ceil(1000), "one a second");
 }
 
+/// The room is written over from behind its first nine bytes: a `Void` of half of it would end within what was written.
+#[test]
+fn a_room_that_is_not_one_void_is_not_gone_on_with() {
+    let file = recorded(&media(2), ROOM);
+    assert!(index(&file).0.is_ok());
+    let room = usize::try_from(segment_at(&file).unwrap()).unwrap() + HEAD_BYTES_MAX;
+    let mut halves = file.clone();
+    let mut voids = bytes::BytesMut::new();
+    crate::ebml::put_void(&mut voids, ROOM / 2);
+    crate::ebml::put_void(&mut voids, ROOM - ROOM / 2);
+    halves[room..room + ROOM].copy_from_slice(&voids);
+    assert!(index(&halves).0.is_err());
+}
+
 #[test]
 fn a_recorded_file_becomes_a_seekable_one_with_the_same_blocks() {
     // The cues fit in front, or do not.

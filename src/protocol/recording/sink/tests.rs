@@ -615,6 +615,19 @@ fn every_unit_is_in_the_webm_file_at_its_time() {
 }
 
 #[test]
+fn pictures_of_one_millisecond_follow_each_other_in_the_webm_file() {
+    let mut rig = Rig::webm(&[vp8(), opus(AUDIO)]);
+    rig.vp8_stream(0, 1000);
+    (0..3).for_each(|_| assert!(rig.unit(VIDEO, 1000, false, picture(1000, false))));
+    rig.vp8_stream(1040, 3000);
+    rig.close();
+    rig.assert_ended(1);
+    let of_video = rig.blocks(0).into_iter().filter(|block| block.0 == 1).map(|block| block.1);
+    let times: Vec<i64> = of_video.collect();
+    assert_eq!(times[24..30], [960, 1000, 1001, 1002, 1040, 1080]);
+}
+
+#[test]
 fn sound_that_is_a_little_older_than_its_picture_is_kept() {
     let mut rig = Rig::webm(&[vp8(), opus(AUDIO)]);
     rig.unit(VIDEO, 1000, true, picture(1000, true));
