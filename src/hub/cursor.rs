@@ -127,14 +127,11 @@ impl Cursor {
         }
     }
 
-    /// Goes on with another choice of tracks from here on: at a key frame of its lead, unless that is the lead it had.
-    /// The first unit gets its prelude.
+    /// Goes on with another choice of tracks from here on: at a key frame of its lead, unless that is the lead it had. What it
+    /// has not had a key frame of waits for one as before. The first unit gets its prelude.
     pub(super) fn switch(&mut self, from: &Chosen, to: &Chosen) {
         let running = from.videos().and(to.videos()).without_all(self.waits);
         self.waits = to.videos().without_all(running);
-        if let Some(lead) = to.lead() {
-            self.waits = self.waits.without(lead);
-        }
         self.known = to.videos();
         self.epoch = 0;
     }
@@ -620,6 +617,125 @@ mod tests {
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
         line.push(6001, true);
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@6001>[6001]");
+    }
+
+    fn nth_video(n: u8) -> TrackId {
+        TrackId::nth(TrackKind::Video, n).unwrap()
+    }
+
+    /// A unit of one of two video tracks.
+    fn of_two(n: u8, dts_ms: i64, key: bool) -> Entry {
+        let mut entry = Entry { tracks: vp8_tracks(2), ..entry(dts_ms, key, 1) };
+        entry.unit.track = nth_video(n);
+        entry
+    }
+
+    #[test]
+    fn a_viewer_may_be_behind_by_the_whole_lag_and_stays_where_no_newer_key_frame_is() {
+        let mut line = Line::new();
+        line.push(0, true);
+        let mut cursor = line.cursor();
+        line.push(100, true);
+        line.push(500, false);
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 500), Jump::None);
+        line.push(501, false);
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 500), Jump::Skipped(1));
+        assert!(!cursor.waits_for_key(line.packager.chosen()), "it stands at one");
+        (0..20).for_each(|n| line.push(600 + n, false));
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 500), Jump::None);
+        assert_eq!(line.write(&mut cursor, 15), b"<1@100>[100][50");
+    }
+
+    #[test]
+    fn sound_that_is_late_goes_on_at_the_head() {
+        let mut line = Line::of(Selection { video: Pick::None, ..Selection::DEFAULT }, Arc::default());
+        let sound = |dts_ms| {
+            let mut entry = Entry { tracks: Arc::default(), ..entry(dts_ms, false, 1) };
+            entry.unit.track = TrackId::DATA;
+            entry
+        };
+        line.push_entry(sound(0));
+        let mut cursor = line.cursor();
+        (0..4).for_each(|n| line.push_entry(sound(n * 1000)));
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 500), Jump::Skipped(4));
+        line.push_entry(sound(4023));
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@4023>[4023]");
+    }
+
+    #[test]
+    fn a_key_frame_is_waited_for_until_it_was_sent() {
+        let mut line = Line::new();
+        line.push(0, false);
+        let mut cursor = line.cursor();
+        assert!(cursor.waits_for_key(line.packager.chosen()));
+        line.push(33, true);
+        line.write(&mut cursor, usize::MAX);
+        assert!(!cursor.waits_for_key(line.packager.chosen()));
+        // Before the tracks are known there is none to wait for.
+        let mut line = Line::of(Selection::DEFAULT, Arc::default());
+        let mut cursor = line.cursor();
+        assert!(!cursor.waits_for_key(line.packager.chosen()));
+        line.push(0, false);
+        cursor.learn(line.packager.chosen());
+        assert!(cursor.waits_for_key(line.packager.chosen()));
+        assert!(line.write(&mut cursor, usize::MAX).is_empty());
+        line.push(33, true);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<2@33>[33]");
+        assert!(!cursor.waits_for_key(line.packager.chosen()));
+    }
+
+    #[test]
+    fn video_that_is_added_begins_with_its_key_frame_and_stops_nothing() {
+        let mut line = Line::of(Selection::ALL, vp8_tracks(1));
+        line.push(0, true);
+        let mut cursor = line.cursor();
+        line.write(&mut cursor, usize::MAX);
+        line.push_entry(of_two(0, 10, false));
+        line.push_entry(of_two(1, 11, false));
+        cursor.learn(line.packager.chosen());
+        assert!(!cursor.waits_for_key(line.packager.chosen()), "its lead goes on");
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<2@10>[10]");
+        line.push_entry(of_two(1, 20, true));
+        cursor.learn(line.packager.chosen());
+        line.push_entry(of_two(1, 21, false));
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"[20][21]");
+    }
+
+    #[test]
+    fn a_pause_that_lost_nothing_interrupts_no_track() {
+        // At the next key frame of the lead, with another track in mid-GOP.
+        let mut line = Line::of(Selection::ALL, vp8_tracks(2));
+        line.push_entry(of_two(0, 0, true));
+        line.push_entry(of_two(1, 1, true));
+        let mut cursor = line.cursor();
+        line.write(&mut cursor, usize::MAX);
+        line.push_entry(of_two(0, 10, true));
+        line.push_entry(of_two(1, 11, false));
+        cursor.resume(&line.ring, line.packager.chosen());
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"[10][11]");
+        // At the oldest unit that is retained, when its key frame is not.
+        let mut line = Line::new();
+        (0..3).for_each(|n| line.push(n, n == 0));
+        let mut cursor = line.cursor();
+        line.write(&mut cursor, usize::MAX);
+        line.push(3, false);
+        line.ring.trim(false, Some(3));
+        cursor.resume(&line.ring, line.packager.chosen());
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"[3]");
+        // One that lost something waits for a key frame.
+        line.push(4, false);
+        line.push(5, false);
+        line.ring.trim(false, Some(5));
+        cursor.resume(&line.ring, line.packager.chosen());
+        assert!(cursor.next() == 6 && cursor.waits_for_key(line.packager.chosen()));
+    }
+
+    #[test]
+    fn what_is_forwarded_is_counted_as_video_or_sound_and_data_not_at_all() {
+        let of = |kind| Forwarded::of(&Entry { kind, ..entry(0, true, 1) }).map(|forwarded| forwarded.video);
+        assert_eq!(of(Some(TrackKind::Video)), Some(true));
+        assert_eq!(of(Some(TrackKind::Audio)), Some(false));
+        assert_eq!((of(Some(TrackKind::Data)), of(None)), (None, None));
     }
 
     proptest! {
