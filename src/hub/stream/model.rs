@@ -242,8 +242,10 @@ impl Model {
             if self.viewers[index].subscriber.paused {
                 self.stream.resume(&mut self.viewers[index].subscriber);
             }
-            while self.stream.has_more(&self.viewers[index].subscriber) {
-                self.write(index, usize::MAX);
+            for _ in 0..self.known.len() {
+                if self.stream.has_more(&self.viewers[index].subscriber) {
+                    self.write(index, usize::MAX);
+                }
             }
             let viewer = &self.viewers[index];
             let last = format!("[{}]", self.known.last().unwrap().dts_ms);
