@@ -133,3 +133,32 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     rig.connection.handle_eof(rig.now);
     assert!(rig.event().is_none() && rig.closed == Some(CloseReason::PeerClosed));
 }
+
+#[test]
+fn h_22_an_answer_that_is_taken_slowly_is_no_idling_and_the_rest_begins_with_its_last_byte() {
+    for in_blocks in [false, true] {
+        let mut rig = super::asked(GET);
+        if in_blocks {
+            assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(100_000)));
+            rig.connection.body(rig.now, Bytes::from(vec![b'x'; 100_000]));
+            rig.connection.end_body(rig.now);
+        } else {
+            rig.connection.respond(rig.now, 0, Response::text(200, vec![b'x'; 100_000]));
+        }
+        rig.connection.poll_transmit(&mut rig.out);
+        let mut left = rig.out.take_all().len();
+        // Nearly seven minutes, with progress.
+        for _ in 0..20 {
+            rig.now += Duration::from_secs(20);
+            rig.connection.handle_timeout(rig.now).unwrap();
+            rig.connection.handle_sent(rig.now, 5000);
+            left -= 5000;
+            assert!(!rig.connection.is_closing(), "with {left} bytes to go");
+        }
+        rig.connection.handle_sent(rig.now, left);
+        rig.pass(Duration::from_secs(74));
+        assert!(!rig.connection.is_closing());
+        rig.pass(Duration::from_secs(1));
+        assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Idle));
+    }
+}

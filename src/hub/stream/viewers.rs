@@ -5,7 +5,7 @@ use media::codec::{g711, vp8};
 use media::{AccessUnit, CodecConfig, Origin, Timescale, Track, TrackKind};
 
 use super::super::packager::tests::{PLAIN, Plain};
-use super::super::{Pick, Selection};
+use super::super::{Fit, Parts, Pick, Selection};
 use super::tests::{stream, subscription};
 use super::*;
 use crate::stats::ForwardingTable;
@@ -532,4 +532,44 @@ fn a_stream_that_is_cleared_sends_nothing_old_and_goes_on_with_the_next_key_fram
     scene.push(V0, 10, false);
     scene.push(V0, 20, true);
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
+}
+
+/// A format whose sessions share a number.
+#[derive(Debug)]
+struct Numbered(u32);
+
+impl Package for Numbered {
+    fn fit(&self, _track: &Track) -> Fit {
+        Fit::Well
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, _entry: &Entry, _chosen: &Chosen) -> Parts {
+        Parts::new([Bytes::from_static(b"unit")])
+    }
+
+    fn shared(&self) -> Option<&dyn std::any::Any> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn what_the_sessions_of_a_format_share_comes_with_the_stream_and_with_each_unit() {
+    let mut scene = Scene::new(tracks(1, 0));
+    scene.push(V0, 0, true);
+    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
+    let join = |stream: &mut Stream, name| {
+        let key = FormatKey::new(name, 0);
+        stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Numbered(7)))).unwrap()
+    };
+    let mut viewer = join(&mut scene.stream, "numbered");
+    let number = |shared: Option<&dyn std::any::Any>| *shared.unwrap().downcast_ref::<u32>().unwrap();
+    assert_eq!(number(scene.stream.shared(&viewer)), 7);
+    let delivery = scene.stream.next_unit(&mut viewer).unwrap();
+    assert_eq!((number(delivery.shared), delivery.entry.dts_ms), (7, 0));
+    let (_, plain) = scene.join(Selection::DEFAULT);
+    assert!(scene.stream.shared(&plain).is_none());
 }

@@ -48,9 +48,15 @@ impl Ends {
             received: Vec::new(),
             skipped: 0,
         };
-        while !(ends.caller.is_connected() && ends.listener.as_ref().is_some_and(Connection::is_connected)) {
-            ends.turn(&config);
+        let is_connected = |ends: &Self| {
+            ends.caller.is_connected() && ends.listener.as_ref().is_some_and(Connection::is_connected)
+        };
+        for _ in 0..100 {
+            if !is_connected(&ends) {
+                ends.turn(&config);
+            }
         }
+        assert!(is_connected(&ends));
         ends
     }
 
