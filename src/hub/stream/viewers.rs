@@ -326,8 +326,7 @@ fn a_mirror_begins_at_the_newest_gop_or_behind_what_it_has() {
     // Without video it begins at the head.
     let mut scene = Scene::new(tracks(0, 1));
     scene.push(A0, 0, true);
-    assert!(fed(&mut scene.stream, None).is_empty());
-    scene.stream.mirror_wants(WorkerId(1), TrackSet::of(A0));
+    scene.stream.add_mirror(WorkerId(1), TrackSet::of(A0), None);
     scene.push(A0, 20, false);
     let mut sent = Vec::new();
     scene.stream.feed_mirrors(|_, entry, _| sent.push(entry.dts_ms));
