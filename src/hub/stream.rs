@@ -452,9 +452,7 @@ impl Stream {
         subscriber.cursor.learn(chosen);
         let until = self.until(subscriber);
         subscriber.cursor.skip_undecodable(&self.ring, chosen, until);
-        if packager.is_packaged() && !subscriber.paused {
-            subscriber.cursor.skip_empty(packager, until);
-        }
+        subscriber.cursor.skip_empty(packager, until);
         skipped
     }
 

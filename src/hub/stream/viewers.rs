@@ -572,3 +572,35 @@ fn what_the_sessions_of_a_format_share_comes_with_the_stream_and_with_each_unit(
     let (_, plain) = scene.join(Selection::DEFAULT);
     assert!(scene.stream.shared(&plain).is_none());
 }
+
+/// A format that has no place for anything.
+#[derive(Debug)]
+struct Nothing;
+
+impl Package for Nothing {
+    fn fit(&self, _track: &Track) -> Fit {
+        Fit::Well
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, _entry: &Entry, _chosen: &Chosen) -> Parts {
+        Parts::default()
+    }
+}
+
+#[test]
+fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
+    let mut scene = Scene::new(tracks(1, 0));
+    scene.push(V0, 0, true);
+    scene.push(V0, 10, false);
+    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
+    let key = FormatKey::new("nothing", 0);
+    let mut viewer =
+        scene.stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Nothing))).unwrap();
+    assert!(scene.stream.has_more(&viewer));
+    scene.stream.prepare(&mut viewer);
+    assert!(!scene.stream.has_more(&viewer));
+}
