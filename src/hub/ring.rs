@@ -303,6 +303,7 @@ pub(super) mod tests {
             assert!(ring.bytes() <= BYTES_MAX && ring.entries.len() <= UNITS_MAX);
         }
         assert_eq!(ring.newest_key(TrackId::VIDEO), None);
+        assert!((16_600_000..=16_777_216).contains(&ring.bytes()), "16 MiB are used: {}", ring.bytes());
     }
 
     #[test]

@@ -129,7 +129,9 @@ fn another_video_track_begins_with_its_key_frame_and_the_former_one_goes_on_unti
     assert_eq!(scene.write(&mut viewer), "<1@21>[21][31]");
     assert!(!scene.stream.switches_at(&viewer) && !scene.stream.has_more(&viewer));
     assert_eq!((scene.formats(), scene.stream.key_needed(&viewer)), (1, None));
+    assert_eq!(scene.stream.chosen(viewer.format).map(Chosen::set), Some(TrackSet::of(v1())));
     scene.stream.unsubscribe(id, &viewer);
+    assert!(scene.stream.chosen(viewer.format).is_none());
     assert_eq!((scene.formats(), scene.stream.subscribers.len()), (0, 0));
 }
 
