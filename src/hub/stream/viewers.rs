@@ -264,10 +264,12 @@ fn a_paused_viewer_is_sent_nothing_and_the_rest_of_its_unit_all_the_same() {
     viewer.paused = true;
     scene.push(V0, 10, false);
     assert!(scene.stream.has_more(&viewer), "the rest");
-    let mut gather = Gather::new(1 << 20);
-    assert!(viewer.cursor.gather_rest(&mut gather) && scene.stream.gather(&viewer, &mut gather));
-    assert_eq!(gather.slices().iter().map(|slice| slice.len()).sum::<usize>(), "<1@0>[0]".len() - 3);
-    drop(gather);
+    let named: usize = {
+        let mut gather = Gather::new(1 << 20);
+        assert!(viewer.cursor.gather_rest(&mut gather) && scene.stream.gather(&viewer, &mut gather));
+        gather.slices().iter().map(|slice| slice.len()).sum()
+    };
+    assert_eq!(named, "<1@0>[0]".len() - 3);
     assert_eq!(viewer.cursor.rest_sent(5, |_| ()), 0);
     assert!(!scene.stream.has_more(&viewer) && scene.stream.next_unit(&mut viewer).is_none());
     assert_eq!(scene.stream.sent(&mut viewer, 7, |_| ()), 7, "it is nobody's");
