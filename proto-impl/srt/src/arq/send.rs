@@ -323,6 +323,7 @@ mod tests {
         let mut buffer = sent(20);
         report(&mut buffer, &[(2, 4), (9, 9)], 0);
         report(&mut buffer, &[(3, 3)], 0);
+        assert!(buffer.has_lost());
         assert_eq!(send_lost(&mut buffer, 1_000_000), [2, 3, 4, 9]);
         report(&mut buffer, &[(2, 2), (9, 9)], 1_049_999);
         assert!(!buffer.has_lost());
