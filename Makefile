@@ -3,7 +3,7 @@
 SECONDS ?= 60
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-whep bench-registry instructions fuzz kills seeds clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-whep bench-registry instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
 	@cargo run --release --locked -- $(ARGS)
@@ -75,6 +75,9 @@ kills: ## 200 times kill -9 under concurrent writers; recordings that are cut sh
 seeds: ## 1000 simulated lives of a stream, and of viewers that select its tracks
 	MILLSTREAM_SEEDS=1000 cargo test --release -p millstream --lib --locked selection_tests
 	MILLSTREAM_SEEDS=1000 cargo test --release --test suite --locked simulation -- --nocapture
+
+mutants: ## Small mistakes in chosen files, each of which some test must notice; FILES="src/hub/ring.rs" for some
+	sh tests/mutants.sh $(FILES)
 
 clean:
 	cargo clean

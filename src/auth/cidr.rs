@@ -159,4 +159,13 @@ mod tests {
         assert_eq!(parse_address("fe80::1%eth0"), "fe80::1".parse().ok());
         assert_eq!(parse_address("unknown"), None);
     }
+
+    #[test]
+    fn an_ipv6_client_is_its_64_and_an_ipv4_client_its_address() {
+        let network = |text: &str| network(text.parse().unwrap());
+        assert_eq!(network("2001:db8:0:1:ffff:ffff:ffff:ffff"), network("2001:db8:0:1::1"));
+        assert_ne!(network("2001:db8:0:1::1"), network("2001:db8:0:2::1"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+    }
 }

@@ -236,7 +236,7 @@ impl Connection {
         }
         self.unsent = self.unsent.saturating_sub(bytes);
         self.progress_at = now;
-        if self.unsent == 0 && !self.collecting && self.stats.requests > 0 {
+        if !self.collecting {
             // The rest between requests begins when the peer has its answer.
             self.waiting_since = now;
         }

@@ -221,4 +221,35 @@ mod tests {
         ring.push(entry(99, true, 10));
         assert_eq!(late.next(&ring, 5000).unwrap().0.dts_ms, 99);
     }
+
+    #[test]
+    fn the_unit_that_brings_the_tracks_counts_as_a_start_when_it_is_a_key_frame() {
+        for first_is_key in [true, false] {
+            let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+            let mut mirror = Mirror::new(WorkerId(1), TrackSet::EMPTY, None, 0);
+            for n in 0..3 {
+                ring.push(entry(n * 10, n == 0 && first_is_key, 10));
+            }
+            assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 0);
+            mirror.want(VIDEO);
+            let next = mirror.next(&ring, 5000).map(|(entry, _)| entry.dts_ms);
+            assert_eq!(next, first_is_key.then_some(10));
+        }
+    }
+
+    #[test]
+    fn a_mirror_that_has_lost_nothing_is_sent_everything() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let mut mirror = Mirror::new(WorkerId(1), VIDEO, Some(0), 0);
+        (0..4).for_each(|n| ring.push(entry(n * 10, n % 2 == 0, 10)));
+        let sent: Vec<_> =
+            std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(one, _)| one.dts_ms).collect();
+        assert_eq!((sent, mirror.take_missed()), (vec![0, 10, 20, 30], 0));
+        // What the ring has dropped is missed, and it goes on at a key frame.
+        (4..9).for_each(|n| ring.push(entry(n * 10, n == 6, 10)));
+        ring.trim(false, Some(5));
+        let sent: Vec<_> =
+            std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(one, _)| one.dts_ms).collect();
+        assert_eq!((sent, mirror.take_missed()), (vec![60, 70, 80], 2));
+    }
 }

@@ -405,4 +405,21 @@ pub(super) mod tests {
         assert!(packager.push(&gone));
         assert_eq!(packager.chosen().lead(), None);
     }
+
+    #[test]
+    fn a_unit_that_is_cut_takes_its_prelude_along_and_no_other() {
+        let mut packager = plain(0);
+        let other = Entry { tracks: vp8_tracks(2), ..entry(33, false, 1) };
+        packager.push(&entry(0, true, 1));
+        packager.push(&other);
+        let prelude = |packager: &Packager, at| packager.prelude(at).map(|parts| parts.slices().concat());
+        packager.cut(1);
+        assert!(packager.unit(0).is_some() && packager.unit(1).is_none());
+        assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@0>"[..]));
+        // What comes in its place is as if it had never been.
+        packager.push(&entry(66, true, 1));
+        assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@66>"[..]));
+        packager.cut(0);
+        assert_eq!((prelude(&packager, 1), packager.unit(0).is_none()), (None, true));
+    }
 }

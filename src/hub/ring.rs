@@ -303,6 +303,7 @@ pub(super) mod tests {
             assert!(ring.bytes() <= BYTES_MAX && ring.entries.len() <= UNITS_MAX);
         }
         assert_eq!(ring.newest_key(TrackId::VIDEO), None);
+        assert!((16_600_000..=16_777_216).contains(&ring.bytes()), "16 MiB are used: {}", ring.bytes());
     }
 
     #[test]
@@ -387,5 +388,26 @@ pub(super) mod tests {
         assert!(ring.get(0).is_some());
         ring.push(entry(1, false, 1));
         assert!(ring.get(0).is_none() && ring.get(1).is_some());
+    }
+
+    #[test]
+    fn a_ring_holds_as_much_as_its_limits_say() {
+        let held = |limits: RingLimits, key_every: i64| {
+            let mut ring = Ring::new(limits);
+            for n in 0..10 {
+                let is_key = n % key_every == key_every - 1;
+                ring.push(Entry { tracks: Arc::default(), ..entry(n * 10, is_key, 10) });
+            }
+            assert_eq!(ring.bytes(), ring.entries.len() * 10);
+            ring.entries.len()
+        };
+        let wide = RingLimits { bytes: 1000, units: 1000, lag_ms: 1_000_000 };
+        assert_eq!(held(wide, 2), 10);
+        assert_eq!(held(RingLimits { bytes: 30, ..wide }, 2), 3);
+        assert_eq!(held(RingLimits { units: 3, ..wide }, 2), 3);
+        // GOPs of 20 ms: the lag and two of them.
+        assert_eq!(held(RingLimits { lag_ms: 10, ..wide }, 2), 6);
+        // Without key frames there is no length of a GOP, and time bounds nothing.
+        assert_eq!(held(RingLimits { lag_ms: 10, ..wide }, 100), 10);
     }
 }

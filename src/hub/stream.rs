@@ -452,9 +452,7 @@ impl Stream {
         subscriber.cursor.learn(chosen);
         let until = self.until(subscriber);
         subscriber.cursor.skip_undecodable(&self.ring, chosen, until);
-        if packager.is_packaged() && !subscriber.paused {
-            subscriber.cursor.skip_empty(packager, until);
-        }
+        subscriber.cursor.skip_empty(packager, until);
         skipped
     }
 
@@ -645,6 +643,8 @@ impl Stream {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod viewers;
 
 #[cfg(test)]
 mod tests {
@@ -653,12 +653,12 @@ mod tests {
     use super::*;
     use crate::types::{ConnId, Handle};
 
-    fn stream() -> Stream {
+    pub(super) fn stream() -> Stream {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL, settings)
     }
 
-    fn subscription(slot: u32) -> SubscriptionId {
+    pub(super) fn subscription(slot: u32) -> SubscriptionId {
         SubscriptionId { conn: ConnId { slot, generation: 0 }, handle: Handle::ONLY }
     }
 

@@ -366,7 +366,27 @@ mod tests {
         assert_eq!(held.len(), 10);
         assert_eq!(admit(&budget, "10.0.0.1:2", now).unwrap_err(), Refused::Address);
         assert!(admit(&budget, "10.0.0.2:1", now).is_ok());
-        assert!((0..5000).all(|_| admit(&budget, "127.0.0.1:1", now).is_ok()), "loopback is exempt");
+    }
+
+    #[test]
+    fn h_23_loopback_is_exempt_where_the_setting_says_so_and_trusted_addresses_are_always() {
+        let held = |exempt_loopback: bool, peer: &str| {
+            let mut limits = limits(10, 4096, 20);
+            limits.exempt_loopback = exempt_loopback;
+            let trusted = crate::auth::cidr::parse("192.0.2.0/24").unwrap();
+            let now = Instant::now();
+            let budget = Budget::new(limits, trusted, now);
+            let all: Vec<_> = (0..50).filter_map(|_| admit(&budget, peer, now).ok()).collect();
+            all.len()
+        };
+        assert_eq!(
+            (held(true, "127.0.0.1:1"), held(true, "[::1]:1"), held(true, "10.0.0.1:1")),
+            (50, 50, 10)
+        );
+        assert_eq!(
+            (held(false, "127.0.0.1:1"), held(false, "[::1]:1"), held(false, "192.0.2.1:1")),
+            (10, 10, 50)
+        );
     }
 
     #[test]
@@ -402,7 +422,8 @@ mod tests {
         let (budget, now) = budget(2, 4096, 10_000);
         let _a = admit(&budget, "[2001:db8::1]:1", now).unwrap();
         let _b = admit(&budget, "[2001:db8::2]:1", now).unwrap();
-        assert!(admit(&budget, "[2001:db8::3]:1", now).is_err());
+        assert!(admit(&budget, "[2001:db8::ffff:ffff:ffff:ffff]:1", now).is_err());
+        assert!(admit(&budget, "[2001:db8:0:1::1]:1", now).is_ok(), "another network");
         assert!(admit(&budget, "[::ffff:127.0.0.1]:1", now).is_ok());
     }
 
@@ -411,6 +432,7 @@ mod tests {
         let (budget, now) = budget(100_000, 100_000, 20);
         let admitted = |at| (0..100).filter(|_| admit(&budget, "10.0.0.1:1", at).is_ok()).count();
         assert_eq!((admitted(now), admitted(now + Duration::from_millis(100))), (20, 10));
+        assert_eq!(admitted(now + Duration::from_secs(3600)), 20, "an hour without any saves nothing up");
     }
 
     #[test]

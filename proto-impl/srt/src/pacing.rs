@@ -123,4 +123,48 @@ mod tests {
         (0..1000).for_each(|_| free.sent(clock.now(), 1000));
         assert_eq!(free.wait(clock.now()), None);
     }
+
+    #[test]
+    fn the_first_losses_have_a_budget_of_which_half_is_ample() {
+        let mut overhead = Overhead::new(25);
+        assert!(overhead.allows(64 * 1024) && !overhead.allows(64 * 1024 + 1));
+        overhead.spend(32 * 1024);
+        assert!(overhead.is_ample());
+        overhead.spend(1);
+        assert!(!overhead.is_ample() && overhead.allows(32 * 1024 - 1) && !overhead.allows(32 * 1024));
+        // Of what was sent half of the share is ample.
+        overhead.earn(0, 800_000);
+        assert!(overhead.is_ample());
+        overhead.spend(100_000);
+        assert!(overhead.is_ample());
+        overhead.spend(1);
+        assert!(!overhead.is_ample());
+    }
+
+    #[test]
+    fn what_was_sent_fades_by_a_fifth_each_second() {
+        let mut overhead = Overhead::new(100);
+        overhead.earn(0, 1_000_000);
+        for (at_us, kept) in
+            [(999_999, 1_000_000), (1_000_000, 800_000), (1_999_999, 800_000), (2_000_000, 640_000)]
+        {
+            overhead.earn(at_us, 0);
+            assert_eq!((overhead.recent, overhead.tokens), (kept, kept), "{at_us}");
+        }
+    }
+
+    #[test]
+    fn a_packet_may_leave_two_milliseconds_early_and_idling_saves_nothing() {
+        let clock = Clock::new();
+        let at = |millis| clock.at(ms(millis));
+        let mut pacer = Pacer::new(Some(1_000_000));
+        for start in [0, 1000] {
+            assert_eq!(pacer.wait(at(start)), None);
+            (0..2).for_each(|_| pacer.sent(at(start), 1000));
+            assert_eq!(pacer.wait(at(start)), None);
+            pacer.sent(at(start), 1000);
+            assert_eq!(pacer.wait(at(start)), Some(at(start + 3)));
+            assert_eq!(pacer.wait(at(start + 1)), None);
+        }
+    }
 }

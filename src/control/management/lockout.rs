@@ -186,6 +186,19 @@ mod tests {
     }
 
     #[test]
+    fn r_36_this_machine_has_all_tries_but_those_that_are_kept() {
+        let (mut lockout, start) = (Lockout::default(), Instant::now());
+        let local: IpAddr = "127.0.0.1".parse().unwrap();
+        let tries = |lockout: &mut Lockout, second| {
+            let now = start + Duration::from_secs(second);
+            (0..100).filter(|_| lockout.begin(now, local, "x") == Try::Go).count()
+        };
+        assert_eq!(tries(&mut lockout, 0), 6);
+        lockout.succeeded(local, "x");
+        assert_eq!(tries(&mut lockout, 1), 10, "somebody has logged in from it");
+    }
+
+    #[test]
     fn r_36_a_flood_of_tries_from_one_address_keeps_no_administrator_out() {
         // Correct logins, four a second for seven seconds, of which the first makes their address known or not.
         let logins = |flood: u32, known: bool| {

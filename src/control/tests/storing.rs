@@ -114,6 +114,27 @@ fn b_08_a_slow_disk_holds_up_neither_publishers_nor_readers() {
 }
 
 #[test]
+fn the_status_is_a_clients_to_set_while_nothing_is_live() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let set = |rig: &mut Rig, status: &str| {
+        let body = format!(r#"{{"status":"{status}"}}"#);
+        let session = rig.send(Method::Put, "/live/rest/v2/broadcasts/s", &body);
+        rig.run_for(ms(10));
+        assert_eq!(rig.answer(session).unwrap().0, 200);
+        rig.record("s")["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(set(&mut rig, "finished"), "finished");
+    for status in ["broadcasting", "preparing", "nonsense"] {
+        assert_eq!(set(&mut rig, status), "finished");
+    }
+    rig.publish("s", 0);
+    for status in ["finished", "created"] {
+        assert_eq!(set(&mut rig, status), "broadcasting", "it is live");
+    }
+}
+
+#[test]
 fn what_publishing_changes_reaches_the_disk_later() {
     let mut rig = Rig::new();
     rig.create("s");

@@ -133,3 +133,83 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     rig.connection.handle_eof(rig.now);
     assert!(rig.event().is_none() && rig.closed == Some(CloseReason::PeerClosed));
 }
+
+#[test]
+fn h_22_an_answer_that_is_taken_slowly_is_no_idling_and_the_rest_begins_with_its_last_byte() {
+    for in_blocks in [false, true] {
+        let mut rig = super::asked(GET);
+        if in_blocks {
+            assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(100_000)));
+            rig.connection.body(rig.now, Bytes::from(vec![b'x'; 100_000]));
+            rig.connection.end_body(rig.now);
+        } else {
+            rig.connection.respond(rig.now, 0, Response::text(200, vec![b'x'; 100_000]));
+        }
+        rig.connection.poll_transmit(&mut rig.out);
+        let mut left = rig.out.take_all().len();
+        // Nearly seven minutes, with progress.
+        for _ in 0..20 {
+            rig.now += Duration::from_secs(20);
+            rig.connection.handle_timeout(rig.now).unwrap();
+            rig.connection.handle_sent(rig.now, 5000);
+            left -= 5000;
+            assert!(!rig.connection.is_closing(), "with {left} bytes to go");
+        }
+        rig.connection.handle_sent(rig.now, left);
+        rig.pass(Duration::from_secs(74));
+        assert!(!rig.connection.is_closing());
+        rig.pass(Duration::from_secs(1));
+        assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Idle));
+    }
+}
+
+#[test]
+fn h_22_a_write_of_nothing_is_no_progress() {
+    let mut rig = super::asked(GET);
+    rig.connection.respond(rig.now, 0, Response::text(200, vec![b'x'; 100_000]));
+    rig.now += Duration::from_secs(29);
+    rig.connection.handle_sent(rig.now, 0);
+    rig.now += Duration::from_secs(1);
+    assert_eq!(rig.connection.handle_timeout(rig.now), Err(Error::WriteStalled));
+}
+
+#[test]
+fn h_20_a_head_that_comes_slowly_is_not_given_more_time_by_the_answer_before_it() {
+    let mut rig = super::asked(GET);
+    rig.connection.respond(rig.now, 0, Response::text(200, vec![b'x'; 100_000]));
+    rig.connection.handle_bytes(rig.now, b"GET /slow").unwrap();
+    rig.now += Duration::from_secs(9);
+    rig.deliver();
+    rig.pass(Duration::from_secs(1));
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Error(Error::Timeout)));
+}
+
+#[test]
+fn h_11_what_comes_behind_a_request_is_held_and_what_comes_to_an_endless_answer_ignored_up_to_a_limit() {
+    let limits = Limits::default();
+    let most = limits.held_bytes + 1024 * 1024;
+    let mut rig = super::asked(GET);
+    rig.connection.handle_bytes(rig.now, &vec![b'x'; most]).unwrap();
+    assert_eq!(rig.connection.handle_bytes(rig.now, b"x"), Err(Error::Overrun));
+    let mut rig = super::asked(GET);
+    rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::UntilClose);
+    rig.connection.handle_bytes(rig.now, &vec![b'x'; limits.held_bytes]).unwrap();
+    assert!(!rig.connection.is_closing());
+    rig.connection.handle_bytes(rig.now, b"x").unwrap();
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Error(Error::Overrun)));
+}
+
+#[test]
+fn r_45_a_body_that_is_exactly_as_fast_as_it_has_to_be_goes_on() {
+    let rate = |bytes: usize| {
+        let mut rig = asked("Content-Length: 1000000\r\n");
+        take(&mut rig, 1_000_000);
+        for _ in 0..5 {
+            rig.feed("x".repeat(bytes));
+            came(&mut rig);
+            rig.pass(Duration::from_secs(10));
+        }
+        !rig.connection.is_closing()
+    };
+    assert!(rate(5000) && !rate(4999));
+}

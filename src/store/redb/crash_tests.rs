@@ -229,3 +229,21 @@ fn b_03_and_again_at_every_point_of_the_recovery() {
     }
     assert!(points > steps.len(), "a recovery writes");
 }
+
+#[test]
+fn b_02_a_start_after_a_crash_need_not_look_at_the_whole_file() {
+    let path = Path::new("disk");
+    let disk = Disk::new(Vec::new());
+    let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone()).unwrap();
+    for n in 0..20_u8 {
+        let key = Key::new(Kind::Broadcast, "live", &n.to_string());
+        write_ops(path, &database, &[Op::Put(key, Bytes::from(vec![n; 1000]))]).unwrap();
+        // As a crash leaves it: the database is not closed.
+        let image = disk.0.lock().unwrap().0.clone();
+        let again = Database::builder()
+            .set_repair_callback(|_| panic!("a repair"))
+            .create_with_backend(Disk::new(image))
+            .expect("opens");
+        assert_eq!(read_all(path, &again).expect("whole").len(), usize::from(n) + 1);
+    }
+}

@@ -191,8 +191,10 @@ impl SendBuffer {
             self.lost.push_back(self.first.plus(offset));
         }
         let most = self.entries.len().saturating_mul(LOST_PER_ENTRY);
-        while self.lost.len() > most {
-            self.lost.pop_front();
+        if self.lost.len() > most {
+            // Each packet is in the list once, so what is left is less than that.
+            let first = self.first;
+            self.lost.retain(|seq| seq.ahead_of(first).is_some());
         }
     }
 
@@ -221,13 +223,11 @@ impl SendBuffer {
     pub(crate) fn next_lost(&mut self) -> Option<(Seq, &mut Entry)> {
         loop {
             let seq = *self.lost.front()?;
-            match self.index_of(seq) {
-                Some(index) if self.entries.get(index).is_some_and(|entry| entry.lost) => {
-                    return self.entries.get_mut(index).map(|entry| (seq, entry));
-                }
-                // Acknowledged or given up meanwhile.
-                _ => self.lost.pop_front(),
-            };
+            if let Some(index) = self.index_of(seq) {
+                return self.entries.get_mut(index).map(|entry| (seq, entry));
+            }
+            // Acknowledged or given up meanwhile.
+            self.lost.pop_front();
         }
     }
 
@@ -323,6 +323,7 @@ mod tests {
         let mut buffer = sent(20);
         report(&mut buffer, &[(2, 4), (9, 9)], 0);
         report(&mut buffer, &[(3, 3)], 0);
+        assert!(buffer.has_lost());
         assert_eq!(send_lost(&mut buffer, 1_000_000), [2, 3, 4, 9]);
         report(&mut buffer, &[(2, 2), (9, 9)], 1_049_999);
         assert!(!buffer.has_lost());
@@ -395,5 +396,128 @@ mod tests {
         buffer.probe();
         assert_eq!(send_lost(&mut buffer, 0), [2]);
         SendBuffer::new(FIRST).probe();
+    }
+
+    #[test]
+    fn messages_are_numbered_from_one_and_again_from_one() {
+        let mut buffer = SendBuffer::new(FIRST);
+        let next = |buffer: &mut SendBuffer| {
+            buffer.push(Bytes::new(), 0);
+            let number = buffer.next_new().unwrap().1.message;
+            buffer.new_sent();
+            number
+        };
+        assert_eq!([next(&mut buffer), next(&mut buffer)], [1, 2]);
+        buffer.message = MESSAGE_MASK - 1;
+        assert_eq!([next(&mut buffer), next(&mut buffer), next(&mut buffer)], [MESSAGE_MASK, 1, 2]);
+    }
+
+    #[test]
+    fn what_was_never_sent_is_not_on_its_way() {
+        let mut buffer = sent(2);
+        (0..3).for_each(|_| buffer.push(Bytes::from_static(b"new"), 0));
+        assert_eq!((buffer.len(), buffer.in_flight(), buffer.unsent(), buffer.bytes()), (5, 2, 3, 23));
+        assert_eq!(report(&mut buffer, &[(2, 2)], 0), Reported::default(), "nobody can miss it");
+        assert_eq!(report(&mut buffer, &[(0, 1)], 0).named, 2);
+        assert_eq!(buffer.next_new().map(|(seq, _)| seq), Some(FIRST.plus(2)));
+        // There is nothing to send: nothing was.
+        (0..9).for_each(|_| buffer.new_sent());
+        assert_eq!((buffer.in_flight(), buffer.unsent()), (5, 0));
+        assert!(buffer.next_new().is_none());
+    }
+
+    #[test]
+    fn the_key_of_the_oldest_packet_is_known_once_it_was_sent() {
+        let mut buffer = SendBuffer::new(FIRST);
+        buffer.push(Bytes::new(), 0);
+        assert_eq!(buffer.oldest_key(), None);
+        buffer.next_new().unwrap().1.key = KeyFlag::Even;
+        buffer.new_sent();
+        buffer.push(Bytes::new(), 0);
+        assert_eq!(buffer.oldest_key(), Some(KeyFlag::Even));
+    }
+
+    #[test]
+    fn a_buffer_that_has_become_empty_gives_large_room_back_and_forgets_its_losses() {
+        for (count, keeps) in [(60, true), (65, false)] {
+            let mut buffer = sent(count);
+            report(&mut buffer, &[(0, count - 1)], 0);
+            let room = buffer.entries.capacity();
+            assert_eq!(buffer.acknowledge(FIRST.plus(count)), Some(count as usize));
+            assert_eq!(buffer.entries.capacity(), if keeps { room } else { 0 });
+            assert!(!buffer.has_lost() && buffer.next_lost().is_none());
+        }
+        assert!(sent(64).entries.capacity() <= KEPT_ENTRIES, "it would not be kept");
+    }
+
+    #[test]
+    fn a_report_begins_at_what_the_peer_has_acknowledged() {
+        let mut buffer = sent(20);
+        assert_eq!(buffer.acknowledge(FIRST.plus(5)), Some(5));
+        assert_eq!(report(&mut buffer, &[(4, 6)], 0), Reported::default());
+        assert_eq!(report(&mut buffer, &[(5, 6)], 0), Reported { named: 2, gone: None });
+        // An older acknowledgement takes nothing back.
+        assert_eq!(buffer.acknowledge(FIRST.plus(3)), Some(0));
+        assert_eq!(report(&mut buffer, &[(3, 3)], 0), Reported::default());
+        // Of what was given up it is told, up to where the peer says that it goes on without.
+        assert_eq!(buffer.drop_older(1_008_000, 1_000_000), 3);
+        assert_eq!(report(&mut buffer, &[(6, 6)], 0).gone, Some((FIRST.plus(6), FIRST.plus(6))));
+        assert_eq!(report(&mut buffer, &[(5, 7), (9, 9)], 0).gone, Some((FIRST.plus(5), FIRST.plus(7))));
+        assert_eq!(buffer.acknowledge(FIRST.plus(7)), Some(0));
+        assert_eq!(report(&mut buffer, &[(6, 6)], 0), Reported::default());
+        assert_eq!(report(&mut buffer, &[(8, 8)], 0), Reported { named: 1, gone: None });
+        // Up to the last that was sent.
+        assert_eq!(report(&mut buffer, &[(19, 19)], 0).named, 1);
+        assert_eq!(report(&mut buffer, &[(19, 20)], 0), Reported::default());
+    }
+
+    #[test]
+    fn what_was_acknowledged_makes_room_in_the_list_of_losses_and_what_is_missing_stays() {
+        let mut buffer = sent(60);
+        report(&mut buffer, &[(50, 50)], 0);
+        report(&mut buffer, &[(10, 49)], 0);
+        assert_eq!(buffer.acknowledge(FIRST.plus(50)), Some(50));
+        assert_eq!(buffer.lost.len(), 41);
+        report(&mut buffer, &[(55, 55)], 0);
+        assert_eq!(buffer.lost.len(), 2);
+        assert_eq!(send_lost(&mut buffer, 0), [50, 55]);
+    }
+
+    #[test]
+    fn what_is_exactly_as_old_as_the_limit_is_kept() {
+        let mut buffer = sent(3);
+        assert_eq!(buffer.drop_older(1_001_000, 1_000_000), 1);
+        assert_eq!((buffer.len(), buffer.age_us(1_001_000)), (2, 1_000_000));
+        assert_eq!(buffer.drop_older(9_000_000, 1_000_000), 2);
+        assert_eq!(buffer.age_us(9_000_000), 0);
+    }
+
+    #[test]
+    fn a_second_copy_is_for_what_is_still_missing_and_only_where_there_is_room() {
+        let lost_twice = |twice: bool| {
+            let mut buffer = sent(5);
+            for at in [0, 100_000] {
+                report(&mut buffer, &[(3, 3)], at);
+                buffer.next_lost().unwrap();
+                buffer.lost_sent(at, twice);
+            }
+            buffer.push(Bytes::new(), 0);
+            buffer
+        };
+        let mut buffer = lost_twice(true);
+        buffer.new_sent();
+        assert_eq!(send_lost(&mut buffer, 100_001), [3]);
+        let mut buffer = lost_twice(false);
+        buffer.new_sent();
+        assert!(!buffer.has_lost(), "no room");
+        // Acknowledged meanwhile, or asked for again already.
+        let mut buffer = lost_twice(true);
+        buffer.acknowledge(FIRST.plus(4));
+        buffer.new_sent();
+        assert!(!buffer.has_lost());
+        let mut buffer = lost_twice(true);
+        report(&mut buffer, &[(3, 3)], 200_000);
+        buffer.new_sent();
+        assert_eq!(send_lost(&mut buffer, 200_001), [3]);
     }
 }

@@ -109,4 +109,22 @@ mod tests {
         }
         assert_eq!((t.drift_us(), t.delivery(0)), (3_000, 123_000));
     }
+
+    #[test]
+    fn each_thousand_samples_are_an_estimate_of_their_own() {
+        let mut t = Tsbpd::new(0, 0, LATENCY);
+        let sample = |t: &mut Tsbpd, from: u32, slow_us: i64, count: u32| {
+            for n in from..from + count {
+                t.sample_drift(i64::from(n) * 10_000 + slow_us, n * 10_000, 20_000);
+            }
+        };
+        sample(&mut t, 1, 3000, 999);
+        assert_eq!(t.drift_us(), 0, "too few");
+        sample(&mut t, 1000, 3000, 1);
+        assert_eq!(t.drift_us(), 3000);
+        sample(&mut t, 1001, -1000, 999);
+        assert_eq!(t.drift_us(), 3000, "the next ones are not all there");
+        sample(&mut t, 2000, -1000, 1);
+        assert_eq!((t.drift_us(), t.delivery(0)), (-1000, 119_000));
+    }
 }

@@ -19,15 +19,21 @@ struct Ends {
     listener: Option<Connection>,
     random: Random,
     loss: f64,
+    /// So much the caller's clock is slow from now on, in microseconds.
+    slow_us: u32,
     received: Vec<u32>,
     skipped: u32,
 }
 
 impl Ends {
     fn new(first_seq: Seq, config: Config) -> Self {
-        let (clock, config) = (Clock::new(), Arc::new(config));
+        Self::between(first_seq, config.clone(), config)
+    }
+
+    fn between(first_seq: Seq, caller: Config, listener: Config) -> Self {
+        let (clock, config) = (Clock::new(), Arc::new(listener));
         let seed = Seed::from_number(4);
-        let mut caller = Connection::caller(clock.now(), Arc::clone(&config), SocketId(1), "a/b", &seed);
+        let mut caller = Connection::caller(clock.now(), caller.into(), SocketId(1), "a/b", &seed);
         let State::Calling(call) = &mut caller.state else { panic!("no call") };
         call.first_seq = first_seq;
         let port = Endpoint::new(clock.now(), &seed);
@@ -38,12 +44,19 @@ impl Ends {
             listener: None,
             random: seed.random(),
             loss: 0.0,
+            slow_us: 0,
             received: Vec::new(),
             skipped: 0,
         };
-        while !(ends.caller.is_connected() && ends.listener.as_ref().is_some_and(Connection::is_connected)) {
-            ends.turn(&config);
+        let is_connected = |ends: &Self| {
+            ends.caller.is_connected() && ends.listener.as_ref().is_some_and(Connection::is_connected)
+        };
+        for _ in 0..100 {
+            if !is_connected(&ends) {
+                ends.turn(&config);
+            }
         }
+        assert!(is_connected(&ends));
         ends
     }
 
@@ -53,6 +66,7 @@ impl Ends {
         let now = self.clock.now();
         let from = "127.0.0.1:9".parse().unwrap();
         for datagram in drain(&mut self.caller, now) {
+            let datagram = slowed(&datagram, self.slow_us);
             let mut reply = Vec::new();
             match self.port.route(now, from, &datagram, &mut reply) {
                 Route::Session(()) if self.random.chance(self.loss) => {}
@@ -97,6 +111,70 @@ fn drain(connection: &mut Connection, now: Instant) -> Vec<Bytes> {
         out.clear();
     }
     all
+}
+
+/// A datagram of a clock that is so much behind.
+fn slowed(datagram: &[u8], slow_us: u32) -> Bytes {
+    let mut datagram = datagram.to_vec();
+    let timestamp: &mut [u8; 4] = (&mut datagram[8..12]).try_into().unwrap();
+    *timestamp = u32::from_be_bytes(*timestamp).wrapping_sub(slow_us).to_be_bytes();
+    datagram.into()
+}
+
+fn payloads(datagrams: &[Bytes]) -> usize {
+    datagrams.iter().filter(|datagram| datagram[0] & 0x80 == 0).count()
+}
+
+#[test]
+fn no_more_waits_than_our_window_and_no_more_is_on_its_way_than_the_peer_has_room_for() {
+    let narrow = Config { flow_window: crate::config::FLOW_WINDOW_MIN, ..Config::default() };
+    let send = |connection: &mut Connection, now| {
+        (0..100).filter(|n: &u8| connection.send(now, vec![*n].into()).is_ok()).count()
+    };
+    let mut ends = Ends::between(Seq::new(7), narrow.clone(), Config::default());
+    assert_eq!(send(&mut ends.caller, ends.clock.now()), 32);
+    let mut ends = Ends::between(Seq::new(7), Config::default(), narrow);
+    let now = ends.clock.now();
+    assert_eq!(send(&mut ends.caller, now), 100);
+    assert_eq!(payloads(&drain(&mut ends.caller, now)), 32);
+    let mut acknowledge = |next: u32, room_packets| {
+        let State::Connected(link) = &mut ends.caller.state else { panic!("not connected") };
+        let figures = crate::packet::AckFigures {
+            rtt_us: 1000,
+            rtt_var_us: 100,
+            room_packets,
+            rate_packets: 0,
+            bandwidth_packets: 0,
+            rate_bytes: 0,
+        };
+        let ack = crate::packet::Ack { next: Seq::new(next), figures: Some(figures) };
+        let control = Control::Ack(next, ack);
+        link.handle_packet(now, Packet::Control { timestamp: 0, to: SocketId(1), control }, 44);
+        payloads(&drain(&mut ends.caller, now))
+    };
+    assert_eq!(acknowledge(7 + 32, 5), 5, "the peer holds the others");
+    assert_eq!(acknowledge(7 + 37, 0), 2, "something goes on, so that an acknowledgement comes");
+    assert_eq!(acknowledge(7 + 39, 1000), 32, "more than it said at first is no more room");
+}
+
+#[test]
+fn a_peer_whose_clock_goes_apart_from_ours_is_held_as_long_as_before() {
+    let config = Arc::new(Config::default());
+    let mut ends = Ends::new(Seq::new(7), Config::default());
+    let drift_us = [3000, 5000].map(|slow_us| {
+        ends.slow_us = slow_us;
+        // Two estimates: the second one is of this time alone.
+        for n in 0..22_000_u32 {
+            if n % 5 == 0 {
+                let now = ends.clock.now();
+                ends.caller.send(now, n.to_be_bytes().to_vec().into()).unwrap();
+            }
+            (0..10).for_each(|_| ends.turn(&config));
+        }
+        ends.listener.as_ref().unwrap().stats().us_drift
+    });
+    // The handshake took a millisecond.
+    assert_eq!(drift_us, [2000, 4000]);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use crypto::Seed;
-use netsim::{Clock, secs};
-use srt::handshake::{Extensions, Handshake, request};
+use netsim::{Clock, ms, secs};
+use srt::handshake::{Extensions, Handshake, MAGIC, address_field, request};
 use srt::packet::{Ack, Control, ControlWriter, Packet};
 use srt::{Config, Connection, DropReason, Endpoint, Incoming, RejectReason, Route, Seq, SocketId};
 use wire::{Datagrams, Reader};
@@ -80,7 +80,48 @@ fn s_01_truncated_packets_are_dropped() {
     // Heads of 64 bytes, SRT's own extension of 16, and the stream id that is missing.
     assert_eq!(whole, [(80, None)]);
     assert_eq!(verdict(&mut port, &clock, &[0x80; 1501]).unwrap_err(), "TooLong");
+    assert_eq!(verdict(&mut port, &clock, &[0x80; 1500]).unwrap_err(), "UnknownSocket");
     assert!(port.is_empty());
+}
+
+#[test]
+fn an_induction_is_answered_with_our_version_no_cipher_and_the_address_that_it_came_from() {
+    let clock = Clock::new();
+    let (mut port, induction, conclusion) = questions(&clock, Config::default(), "");
+    let question = changed(&induction, |h| (h.encryption, h.peer_ip) = (4, [9; 16]));
+    let mut reply = Vec::new();
+    assert!(matches!(port.route(clock.now(), address(FROM), &question, &mut reply), Route::Reply));
+    let Ok(Packet::Control { to: SocketId(77), control: Control::Handshake(body), .. }) =
+        Packet::read(&reply)
+    else {
+        panic!("no handshake for the caller");
+    };
+    let answer = Handshake::read(&mut Reader::new(body)).unwrap();
+    let cookie = Handshake::read(&mut Reader::new(&conclusion[16..])).unwrap().cookie;
+    assert_eq!((answer.version, answer.encryption, answer.extension), (5, 0, MAGIC));
+    assert_eq!((answer.peer_ip, answer.cookie), (address_field(address(FROM).ip()), cookie));
+    let asked = Handshake::read(&mut Reader::new(&question[16..])).unwrap();
+    assert_eq!((answer.first_seq, answer.mss, answer.request), (asked.first_seq, asked.mss, asked.request));
+}
+
+/// What is kept of a peer is gone with its last connection: another one is not taken for it.
+#[test]
+fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
+    let clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "");
+    let incoming = verdict(&mut port, &clock, &conclusion).unwrap();
+    let (from, peer) = (incoming.from(), incoming.peer_socket());
+    assert!(port.insert(SocketId(5), from, peer, 42));
+    assert_eq!((port.len(), port.is_empty()), (1, false));
+    assert_eq!(port.remove(SocketId(5)), Some(42));
+    assert!(port.insert(SocketId(5), from, SocketId(999), 43), "the id is free");
+    // The same caller's conclusion is a new one, and not a repeated one of the connection that has its id now.
+    assert!(verdict(&mut port, &clock, &conclusion).is_ok());
+    // A second connection under the same peer's name outlives the first.
+    assert!(port.insert(SocketId(6), from, peer, 44) && port.insert(SocketId(7), from, peer, 45));
+    assert_eq!(port.remove(SocketId(6)), Some(44));
+    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 45");
+    assert_eq!(port.len(), 2);
 }
 
 #[test]
@@ -219,9 +260,26 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
     ControlWriter { timestamp: 0, to: SocketId(500) }.write(&Control::KeepAlive, &mut keep_alive);
     assert_eq!(verdict(&mut port, &clock, &keep_alive).unwrap_err(), "session 42");
     let mut reply = Vec::new();
-    let route = port.route(clock.at(secs(60)), address(FROM), &goodbye(500), &mut reply);
-    assert!(matches!(route, Route::Session(42)), "it is over");
+    let mut bye_at = |port: &mut Endpoint<u32>, at| {
+        matches!(port.route(at, address(FROM), &goodbye(500), &mut reply), Route::Session(42))
+    };
+    assert!(!bye_at(&mut port, clock.at(secs(60) - ms(1))));
+    assert!(bye_at(&mut port, clock.at(secs(60))), "it is over");
+    // One more after that time is one, and not one too many.
+    let late = clock.at(secs(61));
+    assert!(matches!(port.route(late, address(FROM), &goodbye(1), &mut Vec::new()), Route::Drop(_)));
+    assert!(bye_at(&mut port, late));
+    // It is remembered for as long as the address has a connection.
+    for to in 1..16 {
+        port.route(late, address(FROM), &goodbye(to), &mut Vec::new());
+    }
+    assert!(!bye_at(&mut port, late));
+    assert!(port.insert(SocketId(501), address(FROM), SocketId(7), 43));
+    assert_eq!(port.remove(SocketId(501)), Some(43));
+    assert!(!bye_at(&mut port, late));
     assert_eq!(port.remove(SocketId(500)), Some(42));
+    assert!(port.insert(SocketId(500), address(FROM), SocketId(8), 42));
+    assert!(bye_at(&mut port, late), "nothing is kept of an address that has none");
 }
 
 #[test]
