@@ -440,12 +440,14 @@ impl Run {
     }
 
     /// What is pushed is live in the other application, and nothing else is.
-    fn judge_copy(&mut self, request: &Request, answer: &Answer) {
+    fn judge_copy(&self, request: &Request, answer: &Answer) {
         let (now, slack) = (self.world.instant(), self.slack);
         let stream = &self.streams[request.stream];
         let is_faulty = self.chaos.connects_fail > 0.0;
         // Longer than the pauses between two attempts that failed because the stream was there for a moment.
-        let is_calm = stream.calm(now) > slack * 4 + ms(8000) && !stream.record.is_changing;
+        let enough = slack * 4 + ms(8000);
+        let is_settled = stream.record.changed_at.is_none_or(|changed| self.ago(changed) > enough);
+        let is_calm = stream.calm(now) > enough && is_settled && !stream.record.is_changing;
         if !is_calm || !stream.is_undisturbed_since(request.asked) {
             return;
         }
@@ -472,7 +474,7 @@ impl Run {
 
 impl Run {
     /// What is pulled is live while its origin is; with a pause between two attempts.
-    fn judge_pull(&mut self, request: &Request, answer: &Answer) {
+    fn judge_pull(&self, request: &Request, answer: &Answer) {
         let (now, slack) = (self.world.instant(), self.slack);
         let stream = &self.streams[request.stream];
         // The longest pause between two attempts is 25 s.

@@ -128,7 +128,7 @@ impl Stream {
     fn retained_max(&self) -> usize {
         let sizes = || self.publishers.iter().flat_map(|publisher| &publisher.sizes);
         let Some(last) = sizes().map(|(at, _)| *at).max() else { return 0 };
-        let young = sizes().filter(|(at, _)| last.saturating_duration_since(*at) < LAG + secs(9));
+        let young = sizes().filter(|(at, _)| last.saturating_duration_since(*at) < LAG + secs(12));
         young.map(|(_, bytes)| bytes + UNIT_BYTES).sum()
     }
 
@@ -184,7 +184,7 @@ impl Stream {
         } else if is_lost && is_live && !is_young && !is_stopped {
             self.lost = Some(now);
             self.may_end(now + GRACE, now + GRACE);
-        } else if is_young {
+        } else if is_young || (is_lost && is_stopped) {
             // Whether it had begun is not known here.
             self.record.may_have_begun();
             self.may_end(now, now + GRACE + slack);
@@ -226,9 +226,10 @@ impl Run {
     pub(super) fn observe_rings(&self) {
         let most = |stream: &Stream| {
             let lives = if stream.was_copied { 3 } else { 1 };
-            stream.retained_max() * lives
+            // What is pulled waits for its source without a deadline, with what it has had.
+            if stream.was_pulled { usize::MAX } else { stream.retained_max() * lives }
         };
-        let most: usize = self.streams.iter().map(most).sum();
+        let most = self.streams.iter().map(most).fold(0, usize::saturating_add);
         for worker in self.world.workers() {
             let bytes = worker.retained_bytes();
             if bytes > most {

@@ -151,7 +151,9 @@ impl Run {
             // What a slow one has missed is sent before the goodbye, for some seconds.
             let slack = if viewer.is_slow { slack + ms(8000) } else { slack };
             if is_cut && !of.had_reason(at, slack) {
-                self.fail(&format!("viewer {index} over {:?} was closed without a reason", viewer.over));
+                let times = [Some(story.asked), story.ready, Some(at)].map(|at| at.map(|at| self.ago(at)));
+                let text = format!("viewer {index} over {:?} was closed without a reason", viewer.over);
+                self.fail(&format!("{text}; it asked, was let in, and was closed {times:?} ago"));
             }
             // Who was refused would have been let in.
             let is_refused = story.rejected.is_some() && story.left.is_none();

@@ -56,7 +56,7 @@ impl Backstage {
     }
 
     /// The next commits and rebuilds of the store fail.
-    pub fn fail_store(&mut self, commits: u32, rebuilds: u32) {
+    pub fn fail_store(&self, commits: u32, rebuilds: u32) {
         self.faults.fail(commits, rebuilds);
     }
 

@@ -334,8 +334,8 @@ impl World {
         self.backstage.exited
     }
 
-    pub fn backstage(&mut self) -> &mut Backstage {
-        &mut self.backstage
+    pub const fn backstage(&self) -> &Backstage {
+        &self.backstage
     }
 
     pub fn workers(&self) -> &[Worker] {
