@@ -1,6 +1,8 @@
 # The commands of this repository. `make run` and `make test` are all that one needs.
 
 SECONDS ?= 60
+SEEDS ?= 1000
+FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-whep bench-registry instructions fuzz kills seeds mutants clean
@@ -72,9 +74,10 @@ kills: ## 200 times kill -9 under concurrent writers; recordings that are cut sh
 	SUITE_RECORDING_KILLS=1000 SUITE_POWER_CUTS=50 \
 		cargo test --release --test suite --locked crash::recordings -- --nocapture
 
-seeds: ## 1000 simulated lives of a stream, and of viewers that select its tracks
-	MILLSTREAM_SEEDS=1000 cargo test --release -p millstream --lib --locked selection_tests
-	MILLSTREAM_SEEDS=1000 cargo test --release --test suite --locked simulation -- --nocapture
+seeds: ## SEEDS simulated lives of the server, and of viewers that select tracks; FIRST is the first of them
+	MILLSTREAM_SEEDS=$(SEEDS) cargo test --release -p millstream --lib --locked selection_tests
+	MILLSTREAM_SEEDS=$(SEEDS) MILLSTREAM_FIRST_SEED=$(FIRST) \
+		cargo test --release --test suite --locked simulation -- --nocapture
 
 mutants: ## Small mistakes in chosen files, each of which some test must notice; FILES="src/hub/ring.rs" for some
 	sh tests/mutants.sh $(FILES)

@@ -46,6 +46,13 @@ pub(super) struct Audit {
     open: BTreeMap<SessionRef, Entry>,
 }
 
+impl Audit {
+    /// Requests without an answer.
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+}
+
 impl Control {
     /// Who makes the request that is handled now.
     pub(super) fn audit_actor(&mut self, who: &str, from: Option<IpAddr>) {

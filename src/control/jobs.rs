@@ -46,6 +46,13 @@ pub(super) struct Outbox {
     jobs: Jobs,
 }
 
+impl Outbox {
+    /// Jobs that are not answered.
+    pub(super) fn jobs_waiting(&self) -> usize {
+        self.jobs.waiting.len()
+    }
+}
+
 /// The jobs under way.
 #[derive(Default)]
 struct Jobs {

@@ -278,6 +278,13 @@ impl Registry {
         self.live.len()
     }
 
+    /// Entries of all indexes.
+    pub(super) fn indexed(&self) -> usize {
+        let Indexes { keys, apps, publishers, networks, workers, watched, graces } = &self.indexes;
+        let maps = keys.len() + apps.len() + publishers.len() + networks.len();
+        maps + workers.len() + watched.len() + graces.len()
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Live> {
         self.live.values()
     }

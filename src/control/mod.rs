@@ -18,6 +18,7 @@ mod doors;
 mod endpoints;
 mod folders;
 mod from_json;
+mod held;
 pub mod hooks;
 mod jobs;
 mod live;

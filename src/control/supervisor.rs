@@ -131,6 +131,11 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
+    /// Entries of all tables.
+    pub(super) fn held(&self) -> usize {
+        self.tasks.len() + self.due.len() + self.resolving.len()
+    }
+
     /// Takes a job over; nothing happens before its first [`Supervisor::attempt`].
     pub(super) fn add(&mut self, job: Job, remote: RemoteHost) {
         self.remove(job);

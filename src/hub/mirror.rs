@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use media::{TrackKind, TrackSet};
+use media::{TrackId, TrackKind, TrackSet};
 
 use super::{Cursor, Entry, Ring};
 use crate::types::{StreamId, WorkerId};
@@ -16,6 +16,8 @@ const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct MirroredUnit {
     /// The stream.
     pub stream: StreamId,
+    /// The request that it answers: what is on its way for an earlier one is nobody's.
+    pub request: u64,
     /// The unit, as the source has it.
     pub entry: Entry,
     /// Given back when the unit has entered the mirror's ring.
@@ -27,15 +29,45 @@ pub struct MirroredUnit {
 pub struct Mirror {
     /// The worker that receives.
     pub to: WorkerId,
+    /// The number of its request.
+    pub(super) request: u64,
     /// The tracks that somebody there is sent.
     pub wanted: TrackSet,
     /// Of these, the video tracks that it is sent from their next key frame on: it has not had what lies before.
     waits: TrackSet,
+    /// What it has of a former source.
+    had: Had,
     cursor: Cursor,
     knows: Knows,
     lane: Lane,
     /// Units that it missed since they were asked for.
     missed: u64,
+}
+
+/// How far a worker has a stream: the last unit of each track. Tracks do not lie in the order of their times, so there
+/// is no one time that divides what it has from what it lacks.
+#[derive(Debug, Default)]
+pub(super) struct Had {
+    tracks: Vec<(TrackId, i64)>,
+    /// Units from this number on were not there yet.
+    until: u64,
+}
+
+impl Had {
+    /// Of the units before `until`, those up to these times.
+    pub(super) const fn new(tracks: Vec<(TrackId, i64)>, until: u64) -> Self {
+        Self { tracks, until }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.tracks.is_empty()
+    }
+
+    pub(super) fn contains(&self, number: u64, entry: &Entry) -> bool {
+        let is_had =
+            |(track, until_ms): &(TrackId, i64)| *track == entry.unit.track && entry.dts_ms <= *until_ms;
+        number < self.until && self.tracks.iter().any(is_had)
+    }
 }
 
 /// Whether a mirror knows the stream's tracks.
@@ -52,10 +84,17 @@ enum Knows {
 
 impl Mirror {
     /// Begins at an entry (`None`: at the next key frame). A mirror that wants nothing knows no tracks yet.
-    pub(super) fn new(to: WorkerId, wanted: TrackSet, at: Option<u64>, head: u64) -> Self {
+    pub(super) fn new(
+        (to, request): (WorkerId, u64),
+        wanted: TrackSet,
+        had: Had,
+        at: Option<u64>,
+        head: u64,
+    ) -> Self {
         let cursor = at.map_or_else(|| Cursor::waiting_at(head), Cursor::at);
         let knows = if wanted.is_empty() { Knows::Nothing } else { Knows::Tracks };
-        Self { to, wanted, waits: TrackSet::EMPTY, cursor, knows, lane: Lane::default(), missed: 0 }
+        let (waits, lane) = (TrackSet::EMPTY, Lane::default());
+        Self { to, request, wanted, waits, had, cursor, knows, lane, missed: 0 }
     }
 
     /// Sets the tracks that it is sent from now on.
@@ -72,6 +111,10 @@ impl Mirror {
     fn peek_wanted<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
         loop {
             let entry = self.cursor.peek_entry(ring, self.wanted)?;
+            if self.had.contains(self.cursor.next(), entry) {
+                self.cursor.pass();
+                continue;
+            }
             let is_video = entry.tracks.get(entry.unit.track).is_some_and(|t| t.kind() == TrackKind::Video);
             if !is_video || entry.unit.key_frame || !self.waits.contains(entry.unit.track) {
                 return Some(entry);
@@ -153,9 +196,9 @@ mod tests {
     use super::super::RingLimits;
     use super::super::ring::tests::entry;
     use super::*;
-    use media::TrackId;
 
     const VIDEO: TrackSet = TrackSet::of(TrackId::VIDEO);
+    const ASKER: (WorkerId, u64) = (WorkerId(1), 1);
 
     #[test]
     fn a_full_lane_refuses_and_an_empty_one_takes_anything() {
@@ -170,7 +213,7 @@ mod tests {
     #[test]
     fn a_worker_that_takes_nothing_goes_on_at_a_key_frame() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
-        let mut mirror = Mirror::new(WorkerId(1), VIDEO, Some(0), 0);
+        let mut mirror = Mirror::new(ASKER, VIDEO, Had::default(), Some(0), 0);
         let mut held = Vec::new();
         for n in 0..12 {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
@@ -187,7 +230,7 @@ mod tests {
     #[test]
     fn one_that_knows_no_tracks_is_sent_one_unit_and_then_what_it_wants() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
-        let mut mirror = Mirror::new(WorkerId(1), TrackSet::EMPTY, Some(0), 0);
+        let mut mirror = Mirror::new(ASKER, TrackSet::EMPTY, Had::default(), Some(0), 0);
         assert!(mirror.next(&ring, 5000).is_none());
         for n in 0..3 {
             ring.push(entry(n * 33, n == 0, 10));
@@ -200,10 +243,30 @@ mod tests {
         assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
+    /// Audio comes behind the video of its time, as over MPEG-TS.
+    #[test]
+    fn what_is_had_of_a_former_source_is_told_by_track() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let mut push = |track, dts_ms, key_frame| {
+            let mut entry = entry(dts_ms, key_frame, 10);
+            entry.unit.track = track;
+            ring.push(entry);
+        };
+        push(TrackId::VIDEO, 1000, true);
+        push(TrackId::VIDEO, 1625, false);
+        (0..4).for_each(|n| push(TrackId::AUDIO, 1000 + n * 20, false));
+        let had = Had::new(vec![(TrackId::VIDEO, 1625), (TrackId::AUDIO, 1020)], ring.head());
+        let wanted = TrackSet::of(TrackId::VIDEO).with(TrackId::AUDIO);
+        let mut mirror = Mirror::new(ASKER, wanted, had, Some(0), 0);
+        let sent: Vec<_> =
+            std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(entry, _)| entry.dts_ms).collect();
+        assert_eq!(sent, [1040, 1060]);
+    }
+
     #[test]
     fn only_what_somebody_there_is_sent_is_mirrored() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
-        let mut mirror = Mirror::new(WorkerId(1), TrackSet::of(TrackId::AUDIO), Some(0), 0);
+        let mut mirror = Mirror::new(ASKER, TrackSet::of(TrackId::AUDIO), Had::default(), Some(0), 0);
         ring.push(entry(0, true, 10));
         assert!(mirror.next(&ring, 5000).is_none());
         // A track that is wanted in mid-stream begins with a key frame.
@@ -215,7 +278,7 @@ mod tests {
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 50);
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 60);
         // One that begins without a key frame waits for it.
-        let mut late = Mirror::new(WorkerId(1), VIDEO, None, ring.head());
+        let mut late = Mirror::new(ASKER, VIDEO, Had::default(), None, ring.head());
         ring.push(entry(66, false, 10));
         assert!(late.next(&ring, 5000).is_none());
         ring.push(entry(99, true, 10));

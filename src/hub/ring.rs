@@ -200,6 +200,18 @@ impl Ring {
         self.entries.back().map(|entry| entry.dts_ms)
     }
 
+    /// The DTS of the last entry of each track in milliseconds, of the entries that are retained.
+    #[must_use]
+    pub fn last_of_tracks(&self) -> Vec<(TrackId, i64)> {
+        let mut last: Vec<(TrackId, i64)> = Vec::new();
+        for entry in self.entries.iter().rev() {
+            if last.iter().all(|(track, _)| *track != entry.unit.track) {
+                last.push((entry.unit.track, entry.dts_ms));
+            }
+        }
+        last
+    }
+
     /// Bytes of payload and parameter sets retained.
     #[must_use]
     pub const fn bytes(&self) -> usize {

@@ -8,7 +8,7 @@ use media::{TrackId, TrackSet, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
-use super::mirror::{Credit, Mirror};
+use super::mirror::{Credit, Had, Mirror};
 use super::{
     Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager, Ring,
     RingLimits,
@@ -91,8 +91,8 @@ pub struct Stream {
     pub subscribers: Vec<SubscriptionId>,
     /// The workers that receive it from here.
     mirrors: Vec<Mirror>,
-    /// Whether this worker asked the source for it.
-    pub mirrored_here: bool,
+    /// What this worker has asked its source for.
+    asked: Asked,
     tracks: Arc<Tracks>,
     ring: Ring,
     formats: Vec<Option<Packager>>,
@@ -110,6 +110,15 @@ struct Offer {
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
     /// Derived tracks that are not offered, and until when.
     left_out: Option<(TrackSet, Instant)>,
+}
+
+/// The requests for it to its sources.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The number of the last one.
+    request: u64,
+    /// It holds.
+    holds: bool,
 }
 
 /// What its source was told of.
@@ -140,7 +149,7 @@ impl Stream {
             settings,
             subscribers: Vec::new(),
             mirrors: Vec::new(),
-            mirrored_here: false,
+            asked: Asked::default(),
             tracks: Arc::default(),
             ring: Ring::new(RingLimits::with_lag_ms(lag_ms)),
             formats: Vec::new(),
@@ -211,20 +220,40 @@ impl Stream {
 
     // ---- mirrors
 
-    /// Has another worker receive the stream: from its newest key frames on, or behind `after_ms`, up to which it has the
-    /// stream from a former source.
-    pub fn add_mirror(&mut self, to: WorkerId, wanted: TrackSet, after_ms: Option<i64>) {
-        self.remove_mirror(to);
+    /// Asks its source for it: the number of the request, and how far the stream is here from a former source.
+    pub fn ask_source(&mut self) -> (u64, Vec<(TrackId, i64)>) {
+        let request = self.asked.request.saturating_add(1);
+        self.asked = Asked { request, holds: true };
+        (request, self.ring.last_of_tracks())
+    }
+
+    /// Nothing is asked of the source any more.
+    pub const fn leave_source(&mut self) {
+        self.asked.holds = false;
+    }
+
+    /// Whether this worker has asked the source for it.
+    #[must_use]
+    pub const fn is_mirrored_here(&self) -> bool {
+        self.asked.holds
+    }
+
+    /// Has another worker receive the stream, by a request of this number: from its newest key frames on, or what it has not
+    /// had of a former source (`after`).
+    pub fn add_mirror(&mut self, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
+        self.remove_mirror(asker.0);
         let (start, head) = (self.ring.start(), self.ring.head());
-        let at = match after_ms {
-            None if self.has_video() => start,
-            None => Some(head),
-            Some(after_ms) => {
-                let is_new = |sequence: &u64| self.ring.get(*sequence).is_some_and(|e| e.dts_ms > after_ms);
-                Some((start.unwrap_or(head)..head).find(is_new).unwrap_or(head))
-            }
+        let had = Had::new(after, head);
+        let at = if !had.is_nothing() {
+            let is_new =
+                |number: &u64| self.ring.get(*number).is_some_and(|entry| !had.contains(*number, entry));
+            Some((start.unwrap_or(head)..head).find(is_new).unwrap_or(head))
+        } else if self.has_video() {
+            start
+        } else {
+            Some(head)
         };
-        self.mirrors.push(Mirror::new(to, wanted, at, head));
+        self.mirrors.push(Mirror::new(asker, wanted, had, at, head));
     }
 
     /// Another worker wants other tracks than before.
@@ -246,12 +275,12 @@ impl Stream {
 
     /// The next unit for each mirror that has room, until there is none. Then the units that mirrors missed since this was
     /// asked before.
-    pub fn feed_mirrors(&mut self, mut send: impl FnMut(WorkerId, Entry, Credit)) -> u64 {
+    pub fn feed_mirrors(&mut self, mut send: impl FnMut((WorkerId, u64), Entry, Credit)) -> u64 {
         let lag_ms = self.lag_ms();
         let mut missed = 0_u64;
         for mirror in &mut self.mirrors {
             while let Some((entry, credit)) = mirror.next(&self.ring, lag_ms) {
-                send(mirror.to, entry, credit);
+                send((mirror.to, mirror.request), entry, credit);
             }
             missed = missed.saturating_add(mirror.take_missed());
         }
@@ -263,7 +292,7 @@ impl Stream {
     /// The tracks that somebody is sent, when these are others than when this was asked before.
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
         let wanted = self.wanted();
-        if self.mirrored_here {
+        if self.asked.holds {
             self.ring.keep_keys(wanted);
         }
         (std::mem::replace(&mut self.demand.wanted, wanted) != wanted).then_some(wanted)
@@ -295,10 +324,11 @@ impl Stream {
     }
 
     /// Whether a mirror takes a unit of this track: of any until it knows the tracks, then of those that it has asked for.
-    /// What is still on its way of another would be followed by a gap.
+    /// What is still on its way of another would be followed by a gap; what answers an earlier request may come again.
     #[must_use]
-    pub fn takes_mirrored(&self, track: TrackId) -> bool {
-        self.mirrored_here && (!self.demand_is_known() || self.demand.wanted.contains(track))
+    pub fn takes_mirrored(&self, request: u64, track: TrackId) -> bool {
+        let is_current = self.asked.holds && self.asked.request == request;
+        is_current && (!self.demand_is_known() || self.demand.wanted.contains(track))
     }
 
     /// What was told of the demand before means nothing to who has to hear of it now.
@@ -558,12 +588,6 @@ impl Stream {
         self.ring.clear();
         self.trim(None);
         self.flush();
-    }
-
-    /// DTS of the newest unit in milliseconds.
-    #[must_use]
-    pub fn head_ms(&self) -> Option<i64> {
-        self.ring.head_ms()
     }
 
     /// Bytes of one second, out of what is retained; 0 when nothing is.

@@ -306,10 +306,12 @@ pub enum ToWorker {
         stream: StreamId,
         /// The worker that asks.
         to: WorkerId,
+        /// Its number among the requests of that worker for this stream; what answers it carries it.
+        request: u64,
         /// The tracks that somebody there is sent.
         wanted: TrackSet,
-        /// Units up to this DTS (milliseconds) are there already, from a former source.
-        after_ms: Option<i64>,
+        /// Units up to these DTS (milliseconds) are there already, from a former source.
+        after: Vec<(TrackId, i64)>,
     },
     /// From a worker: somebody there waits for a key frame of a video track.
     KeyFrameNeeded {

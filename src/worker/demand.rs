@@ -44,7 +44,7 @@ impl Worker {
         }
         let Some(wanted) = stream.wanted_anew() else { return };
         if is_mirror {
-            if stream.mirrored_here {
+            if stream.is_mirrored_here() {
                 let mail = ToWorker::MirrorWants { stream: id, to: self.id, wanted };
                 self.agenda.outputs.push_back(Output::Worker(stream.source, mail));
             }

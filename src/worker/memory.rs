@@ -140,9 +140,9 @@ mod tests {
         let mut rig = Rig::new(1024 * KIB);
         rig.fill(1, 40);
         rig.worker.live.streams.get_mut(&StreamId(1)).unwrap().add_mirror(
-            WorkerId(1),
+            (WorkerId(1), 1),
             media::TrackSet::EMPTY,
-            None,
+            Vec::new(),
         );
         rig.fill(2, 30);
         rig.fill(3, 10);
@@ -157,9 +157,9 @@ mod tests {
         let mut rig = Rig::new(1024 * KIB);
         rig.fill(1, 1);
         rig.worker.live.streams.get_mut(&StreamId(1)).unwrap().add_mirror(
-            WorkerId(1),
+            (WorkerId(1), 1),
             media::TrackSet::EMPTY,
-            None,
+            Vec::new(),
         );
         for _ in 0..30 {
             rig.fill(1, 60);

@@ -31,6 +31,7 @@ mod demand;
 mod dispatch;
 mod family;
 mod figures;
+mod held;
 pub mod leases;
 mod memory;
 mod orders;

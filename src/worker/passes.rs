@@ -28,6 +28,11 @@ pub(super) struct Passes {
 }
 
 impl Passes {
+    /// Connections that wait for an answer.
+    pub(super) fn waiting(&self) -> usize {
+        self.asked.len()
+    }
+
     fn is_known(&mut self, now: Instant, holder: &Holder) -> bool {
         while let Some((_, old)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
             if let Some(until) = self.known.remove(&old) {

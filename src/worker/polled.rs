@@ -45,6 +45,11 @@ pub(super) struct Polled {
 }
 
 impl Polled {
+    /// Entries about requests that wait.
+    pub(super) fn waiting_requests(&self) -> usize {
+        self.waiting.len() + self.waits.len() + self.due.len()
+    }
+
     /// A connection waits no more. False when it did not.
     pub(super) fn end_wait(&mut self, conn: ConnId) -> bool {
         let Some((until, name, progress)) = self.waits.remove(&conn) else { return false };

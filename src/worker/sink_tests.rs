@@ -492,7 +492,8 @@ fn demand_crosses_to_the_worker_of_the_publisher() {
         crate::hub::Entry::new(Instant::now(), 0, unit, Arc::clone(tracks))
     };
     let tracks = Arc::new(Tracks::new(1, [video(0), video(1)]));
-    let mirrored = |entry| MirroredUnit { stream: STREAM, entry, credit: crate::hub::Credit::default() };
+    let mirrored =
+        |entry| MirroredUnit { stream: STREAM, request: 1, entry, credit: crate::hub::Credit::default() };
     rig.worker.handle_mirrored(rig.now, mirrored(entry(TrackId::VIDEO, true, &tracks)));
     rig.turn();
     let second = TrackId::nth(TrackKind::Video, 1).unwrap();

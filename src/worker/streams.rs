@@ -55,6 +55,12 @@ pub(super) struct SourceCount {
     pub(super) publisher: Option<SessionRef>,
 }
 
+/// Asks the source of a stream for it.
+pub(super) fn mirror_request(stream: &mut Stream, to: WorkerId) -> ToWorker {
+    let ((request, after), wanted) = (stream.ask_source(), stream.wanted_of_source());
+    ToWorker::Mirror { stream: stream.id, to, request, wanted, after }
+}
+
 impl Worker {
     /// A message of the control lane.
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
@@ -97,7 +103,9 @@ impl Worker {
             ToWorker::Connections(stream) => self.tell_connections(stream),
             ToWorker::Blob(mail) => self.take_blob(&mail),
             ToWorker::Drain => self.drain(),
-            ToWorker::Mirror { stream, to, wanted, after_ms } => self.mirror(stream, to, wanted, after_ms),
+            ToWorker::Mirror { stream, to, request, wanted, after } => {
+                self.mirror(stream, (to, request), wanted, after);
+            }
             ToWorker::MirrorWants { stream, to, wanted } => {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
@@ -124,9 +132,9 @@ impl Worker {
     /// A unit of the media lane.
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
-        let MirroredUnit { stream, entry, credit } = mirrored;
-        let is_wanted =
-            self.live.streams.get(&stream).is_some_and(|stream| stream.takes_mirrored(entry.unit.track));
+        let MirroredUnit { stream, request, entry, credit } = mirrored;
+        let of = self.live.streams.get(&stream);
+        let is_wanted = of.is_some_and(|stream| stream.takes_mirrored(request, entry.unit.track));
         if is_wanted && self.append(stream, entry).is_err() {
             // Its publisher is another worker's.
             self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
@@ -148,17 +156,13 @@ impl Worker {
             stream.remove_mirrors();
             stream.forget_demand();
             if source == self.id {
-                stream.mirrored_here = false;
-            } else {
-                stream.mirrored_here = !stream.subscribers.is_empty();
-            }
-            if source != self.id && !stream.mirrored_here {
+                stream.leave_source();
+            } else if stream.subscribers.is_empty() {
+                stream.leave_source();
                 // The retained units are old when the next viewer comes.
                 stream.clear();
-            }
-            if stream.mirrored_here {
-                let (after_ms, wanted) = (stream.head_ms(), stream.wanted_of_source());
-                let mail = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
+            } else {
+                let mail = mirror_request(stream, self.id);
                 self.agenda.outputs.push_back(Output::Worker(source, mail));
             }
         }
@@ -227,13 +231,13 @@ impl Worker {
         }
     }
 
-    fn mirror(&mut self, id: StreamId, to: WorkerId, wanted: TrackSet, after_ms: Option<i64>) {
+    fn mirror(&mut self, id: StreamId, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
         let Some(stream) = self.live.streams.get_mut(&id) else { return };
         if stream.source != self.id {
             // Asked of a former source: who asks has heard, or will hear, of the new one.
             return;
         }
-        stream.add_mirror(to, wanted, after_ms);
+        stream.add_mirror(asker, wanted, after);
         self.feed_mirrors(id);
         self.settle_demand(id);
     }

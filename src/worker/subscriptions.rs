@@ -9,6 +9,7 @@ use media::TrackId;
 
 use super::conn::{Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
 use super::dispatch::UNSENT_BYTES_MIN;
+use super::streams::mirror_request;
 use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
 use crate::hub::Selection;
@@ -186,11 +187,8 @@ impl Worker {
     /// Asks the source for a stream that it has and somebody here wants.
     fn mirror_here(&mut self, id: StreamId) {
         let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        if stream.source != self.id && !stream.mirrored_here {
-            stream.mirrored_here = true;
-            stream.forget_demand();
-            let (after_ms, wanted) = (stream.head_ms(), stream.wanted_of_source());
-            let mirror = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
+        if stream.source != self.id && !stream.is_mirrored_here() {
+            let mirror = mirror_request(stream, self.id);
             self.agenda.outputs.push_back(Output::Worker(stream.source, mirror));
         }
     }
@@ -324,8 +322,8 @@ impl Worker {
         let stream_id = subscriber.stream;
         let Some(stream) = self.live.streams.get_mut(&stream_id) else { return };
         stream.unsubscribe(SubscriptionId { conn: id, handle }, &subscriber);
-        if stream.subscribers.is_empty() && stream.mirrored_here {
-            stream.mirrored_here = false;
+        if stream.subscribers.is_empty() && stream.is_mirrored_here() {
+            stream.leave_source();
             stream.clear();
             let source = stream.source;
             let unmirror = ToWorker::Unmirror { stream: stream_id, to: self.id };

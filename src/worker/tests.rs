@@ -304,7 +304,8 @@ fn a_stream_stands_where_its_units_do_whatever_they_count() {
 
 fn mirror(after_ms: Option<i64>) -> ToWorker {
     let wanted = TrackSet::of(TrackId::VIDEO);
-    ToWorker::Mirror { stream: STREAM, to: WorkerId(1), wanted, after_ms }
+    let after = after_ms.into_iter().map(|after_ms| (TrackId::VIDEO, after_ms)).collect();
+    ToWorker::Mirror { stream: STREAM, to: WorkerId(1), request: 1, wanted, after }
 }
 
 #[test]
@@ -445,15 +446,31 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
 fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     let mut rig = Rig::new();
     let viewer = rig.fragile_viewer("one", 33);
-    rig.worker.live.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
+    rig.worker.live.streams.get_mut(&STREAM).unwrap().ask_source();
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
         let Event::Unit { unit, tracks, .. } = video_frame(dts, key_frame) else { panic!() };
         let entry = Entry::new(rig.now.mono, 0, unit, tracks);
-        let mirrored = MirroredUnit { stream: STREAM, entry, credit: Credit::default() };
+        let mirrored = MirroredUnit { stream: STREAM, request: 1, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);
     }
     assert_eq!(rig.worker.meter.stats.panics, 1);
     assert_eq!(rig.sent(), [(viewer, "[0][66]".to_owned())].into());
+}
+
+#[test]
+fn what_answers_an_earlier_request_for_a_stream_is_not_taken() {
+    let mut rig = Rig::new();
+    let viewer = rig.fragile_viewer("one", 999);
+    // The source has moved, or the last viewer has gone and another one has come.
+    let stream = rig.worker.live.streams.get_mut(&STREAM).unwrap();
+    assert_eq!((stream.ask_source().0, stream.ask_source().0), (1, 2));
+    for (request, dts, key_frame) in [(1, 33, true), (2, 0, true), (1, 66, true), (2, 33, false)] {
+        let Event::Unit { unit, tracks, .. } = video_frame(dts, key_frame) else { panic!() };
+        let entry = Entry::new(rig.now.mono, 0, unit, tracks);
+        let mirrored = MirroredUnit { stream: STREAM, request, entry, credit: Credit::default() };
+        rig.worker.handle_mirrored(rig.now, mirrored);
+    }
+    assert_eq!(rig.sent(), [(viewer, "[0][33]".to_owned())].into());
 }
 
 /// A port that does as it is told.

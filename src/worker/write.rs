@@ -203,8 +203,8 @@ impl Worker {
     pub(super) fn feed_mirrors(&mut self, id: StreamId) {
         let Some(stream) = self.live.streams.get_mut(&id) else { return };
         let outputs = &mut self.agenda.outputs;
-        let missed = stream.feed_mirrors(|to, entry, credit| {
-            outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, entry, credit }));
+        let missed = stream.feed_mirrors(|(to, request), entry, credit| {
+            outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, request, entry, credit }));
         });
         self.meter.stats.units_unmirrored = self.meter.stats.units_unmirrored.saturating_add(missed);
     }

@@ -3,6 +3,11 @@
 //!
 //! `MILLSTREAM_SEEDS=1000` runs more of them.
 
+mod random;
+mod records;
+mod streams;
+mod viewers;
+
 use netsim::{MediaSource, Trace, ms, secs};
 
 use crate::support::World;

@@ -49,6 +49,7 @@ pub struct MediaSource {
     reordering: bool,
     frames: u64,
     audio_frames: u64,
+    first_number: u64,
 }
 
 impl MediaSource {
@@ -65,7 +66,15 @@ impl MediaSource {
             reordering: false,
             frames: 0,
             audio_frames: 0,
+            first_number: 0,
         }
+    }
+
+    /// The number in the stamp of the first unit of each kind: sources of one simulation are told apart by it.
+    #[must_use]
+    pub const fn numbered_from(mut self, number: u64) -> Self {
+        self.first_number = number;
+        self
     }
 
     /// Frames a second.
@@ -89,6 +98,12 @@ impl MediaSource {
         self.video_bytes = video_bytes;
         self.audio_bytes = audio_bytes;
         self
+    }
+
+    /// Whether there is audio in it.
+    #[must_use]
+    pub const fn has_audio(&self) -> bool {
+        self.audio_bytes > 0
     }
 
     /// Present times as with two B-frames between references.
@@ -138,7 +153,7 @@ impl MediaSource {
         let kind = if key_frame { KIND_KEY } else { KIND_INTER };
         // nal_ref_idc 3, type 5 or 1; first_mb_in_slice 0, slice_type 7 (I) or 5 (P), pic_parameter_set_id 0.
         let start: [u8; 2] = if key_frame { [0x65, 0x88] } else { [0x61, 0x9a] };
-        let nal = self.stamped(&start, kind, number, dts_ms, mean);
+        let nal = self.stamped(&start, kind, self.first_number + number, dts_ms, mean);
         let mut payload = BytesMut::with_capacity(nal.len().saturating_add(4));
         payload.extend_from_slice(&u32::try_from(nal.len()).unwrap_or(0).to_be_bytes());
         payload.extend_from_slice(&nal);
@@ -155,7 +170,7 @@ impl MediaSource {
         let number = self.audio_frames;
         self.audio_frames += 1;
         // id_syn_ele 1: a channel pair.
-        let payload = self.stamped(&[0x21], KIND_AUDIO, number, dts_ms, self.audio_bytes);
+        let payload = self.stamped(&[0x21], KIND_AUDIO, self.first_number + number, dts_ms, self.audio_bytes);
         SyntheticUnit { is_video: false, key_frame: true, dts_ms, cts_ms: 0, payload: payload.into() }
     }
 

@@ -33,6 +33,13 @@ pub struct Seen {
     pub dts_ms: u64,
 }
 
+impl Seen {
+    /// Reads the stamp of an access unit, and checks that all of the unit is there.
+    pub fn read(payload: &[u8]) -> Result<Self, Corrupt> {
+        read_stamp(payload)
+    }
+}
+
 /// Counters of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {

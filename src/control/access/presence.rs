@@ -55,6 +55,11 @@ pub(in crate::control) struct Presences {
 }
 
 impl Presences {
+    /// Who is there.
+    pub(in crate::control) fn held(&self) -> usize {
+        self.sessions.len() + self.subscribers.len()
+    }
+
     /// Connections of a subscriber.
     pub(super) fn count(&self, key: &StreamKey, id: &str) -> usize {
         self.subscribers.get(&(key.clone(), id.to_owned())).map_or(0, BTreeSet::len)

@@ -229,6 +229,11 @@ impl Admissions {
         self.waiting.len()
     }
 
+    /// Entries of all tables.
+    pub(super) fn held(&self) -> usize {
+        self.waiting.len() + self.by_session.len() + self.due.len() + self.held.len()
+    }
+
     fn new_ticket(&mut self) -> Ticket {
         self.count = self.count.saturating_add(1);
         Ticket(self.count)

@@ -14,7 +14,7 @@ mod rtmp_peer;
 mod server;
 mod srt;
 mod srt_knock;
-mod world;
+pub mod world;
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

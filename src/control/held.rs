@@ -1,0 +1,25 @@
+//! What control holds, table by table: of a server without peers and streams nothing may be left. For simulations.
+
+use super::Control;
+
+impl Control {
+    /// The tables whose entries go with connections, streams and requests, and how many each has.
+    #[must_use]
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("streams", self.registry.len()),
+            ("indexes of streams", self.registry.indexed()),
+            ("supervised attempts", self.outbound.supervisor.held()),
+            ("pushes", self.outbound.pushes.len()),
+            ("sources", self.outbound.sources.len()),
+            ("admissions", self.access.admissions.held()),
+            ("presences", self.access.presences.held()),
+            ("recordings", self.files.recordings.len()),
+            ("hooks", self.hooks.waiting()),
+            ("writes", self.records.waiting_writes()),
+            ("open requests", self.audit.open()),
+            ("jobs", self.outbox.jobs_waiting()),
+            ("outputs", self.outbox.outputs.len()),
+        ]
+    }
+}

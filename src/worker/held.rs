@@ -1,0 +1,29 @@
+//! What a worker holds, table by table: of a server without peers and streams nothing may be left. For simulations.
+
+use super::Worker;
+
+impl Worker {
+    /// The tables whose entries go with connections and streams, and how many each has.
+    #[must_use]
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("connections", self.conns.len()),
+            ("streams", self.live.streams.len()),
+            ("names of streams", self.live.directory.len()),
+            ("sources", self.live.sources.len()),
+            ("details of streams", self.live.details.len()),
+            ("viewers that wait", self.live.waiting.len()),
+            ("awaited streams", self.live.awaited.len()),
+            ("producers", self.live.producers.len()),
+            ("pushes", self.orders.pushes.len()),
+            ("pulls", self.orders.pulls.len()),
+            ("recordings", self.orders.recordings.len()),
+            ("requests for blobs", self.polled.waiting_requests()),
+            ("requests for passes", self.polled.passes.waiting()),
+            ("sessions to drain", self.agenda.dirty.len()),
+            ("streams to flush", self.agenda.flushing.len()),
+            ("writes", self.agenda.writes.len()),
+            ("outputs", self.agenda.outputs.len()),
+        ]
+    }
+}

@@ -1,0 +1,312 @@
+//! What a stream must be, by what was done to it; and its publishers.
+
+use std::time::{Duration, Instant};
+
+use netsim::secs;
+
+use super::random::{GRACE, LAG, Run};
+use super::records::Record;
+use crate::support::world::{Id, Over, World};
+
+/// An RTMP publisher that says nothing is lost after so long; an SRT one earlier.
+const SILENT_MAX: Duration = secs(12);
+
+/// What a unit may have beside its payload: parameter sets.
+const UNIT_BYTES: usize = 64;
+
+/// What a stream must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// Something has happened that is still on its way.
+    Unsure,
+    /// Of this publisher.
+    Live(usize),
+    /// It waits for one.
+    Grace,
+    Idle,
+}
+
+/// A publisher, and what it has sent.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    pub(super) id: Id,
+    pub(super) over: Over,
+    /// Whether it must be accepted.
+    expected: Option<bool>,
+    /// Its departure was ordered here.
+    is_over: bool,
+    was_ready: bool,
+    was_closed: bool,
+    seen: usize,
+    /// When its units were sent, by their numbers; whether they are key frames.
+    pub(super) video: Vec<(Instant, bool)>,
+    pub(super) audio: Vec<Instant>,
+    /// The bytes of all of them.
+    sizes: Vec<(Instant, usize)>,
+}
+
+impl Publisher {
+    pub(super) fn new(id: Id, over: Over, expected: Option<bool>) -> Self {
+        let (video, audio) = (Vec::new(), Vec::new());
+        Self {
+            id,
+            over,
+            expected,
+            is_over: false,
+            was_ready: false,
+            was_closed: false,
+            seen: 0,
+            video,
+            audio,
+            sizes: Vec::new(),
+        }
+    }
+}
+
+/// The model of a stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) id: String,
+    pub(super) publishers: Vec<Publisher>,
+    /// The last event.
+    disturbed: Instant,
+    unsure_until: Instant,
+    /// When it may have ended; in the order of their beginnings or not.
+    ends: Vec<(Instant, Instant)>,
+    /// Its last publisher was lost then.
+    lost: Option<Instant>,
+    /// An operator, or the end of the server, ended it then.
+    stopped: Option<Instant>,
+    pub(super) record: Record,
+    /// The other application pulls it since then.
+    pub(super) pull: Option<Instant>,
+    /// It has done so at some time.
+    pub(super) was_pulled: bool,
+    /// It was in the other application, one way or the other.
+    pub(super) was_copied: bool,
+    /// Whether it still does so is not known.
+    pub(super) is_pull_lost: bool,
+}
+
+impl Stream {
+    pub(super) fn new(now: Instant, index: u64) -> Self {
+        Self {
+            id: format!("s{index}"),
+            publishers: Vec::new(),
+            disturbed: now,
+            unsure_until: now,
+            ends: Vec::new(),
+            lost: None,
+            stopped: None,
+            record: Record::default(),
+            pull: None,
+            was_pulled: false,
+            was_copied: false,
+            is_pull_lost: false,
+        }
+    }
+
+    /// What it must be now.
+    pub(super) fn expect(&self, now: Instant, slack: Duration) -> Expect {
+        if now < self.disturbed + slack || now < self.unsure_until {
+            return Expect::Unsure;
+        }
+        let is_live =
+            |publisher: &Publisher| publisher.was_ready && !publisher.is_over && !publisher.was_closed;
+        if let Some(index) = self.publishers.iter().position(is_live) {
+            return Expect::Live(index);
+        }
+        match self.lost {
+            // The server hears of the loss somewhat later.
+            Some(lost) if now < lost + GRACE => Expect::Grace,
+            Some(lost) if now < lost + GRACE + slack => Expect::Unsure,
+            Some(_) | None => Expect::Idle,
+        }
+    }
+
+    /// The bytes of what its rings may still have: of the lag, of two GOPs, and of what is on its way.
+    fn retained_max(&self) -> usize {
+        let sizes = || self.publishers.iter().flat_map(|publisher| &publisher.sizes);
+        let Some(last) = sizes().map(|(at, _)| *at).max() else { return 0 };
+        let young = sizes().filter(|(at, _)| last.saturating_duration_since(*at) < LAG + secs(12));
+        young.map(|(_, bytes)| bytes + UNIT_BYTES).sum()
+    }
+
+    /// For how long nothing has happened to it.
+    pub(super) fn calm(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.disturbed.max(self.unsure_until))
+    }
+
+    /// Whether nothing has happened to it since then.
+    pub(super) fn is_undisturbed_since(&self, at: Instant) -> bool {
+        self.disturbed <= at && self.unsure_until <= at
+    }
+
+    /// Something happens to it. What was expected of others that have just asked is unsure.
+    pub(super) fn event(&mut self, at: Instant, number: Option<u64>) {
+        self.disturbed = self.disturbed.max(at);
+        for (index, publisher) in self.publishers.iter_mut().enumerate() {
+            if number != Some(index as u64 + 1) && !publisher.was_ready {
+                publisher.expected = None;
+            }
+        }
+    }
+
+    /// It may end at that time, for a reason.
+    pub(super) fn may_end(&mut self, from: Instant, to: Instant) {
+        self.ends.push((from, to));
+    }
+
+    /// Whether there was a reason to end then.
+    pub(super) fn had_reason(&self, at: Instant, slack: Duration) -> bool {
+        self.ends.iter().any(|(from, to)| *from <= at && at <= *to + slack)
+    }
+
+    /// A publisher goes, by its own will or not.
+    pub(super) fn departs(&mut self, world: &World, id: Id, is_lost: bool, is_dark: bool, slack: Duration) {
+        let now = world.instant();
+        self.event(now, None);
+        let Some(publisher) = self.publishers.iter_mut().find(|publisher| publisher.id == id) else { return };
+        publisher.is_over = true;
+        let is_young = world.story(id).ready.is_none_or(|ready| now < ready + slack);
+        // An SRT caller that is not known yet says no goodbye that is heard.
+        let is_dark = is_dark || (publisher.over == Over::Srt && (is_lost || is_young));
+        // Its stream may have ended before.
+        let is_stopped = self.stopped.is_some_and(|stopped| now <= stopped + slack);
+        let is_live = publisher.was_ready && !publisher.was_closed;
+        if is_dark {
+            self.unsure_until = self.unsure_until.max(now + SILENT_MAX + GRACE + slack);
+            self.may_end(now + GRACE, now + SILENT_MAX + GRACE);
+            if is_young {
+                self.record.may_have_begun();
+                self.may_end(now, now + SILENT_MAX + GRACE);
+            }
+        } else if is_lost && is_live && !is_young && !is_stopped {
+            self.lost = Some(now);
+            self.may_end(now + GRACE, now + GRACE);
+        } else if is_young || (is_lost && is_stopped) {
+            // Whether it had begun is not known here.
+            self.record.may_have_begun();
+            self.may_end(now, now + GRACE + slack);
+            self.unsure_until = self.unsure_until.max(now + GRACE + slack * 2);
+        } else {
+            self.lost = None;
+            self.may_end(now, now);
+        }
+    }
+
+    pub(super) fn crashed(&mut self, now: Instant, slack: Duration) {
+        self.drained(now, slack);
+        self.record.crashed();
+        // The record is there, or not; nobody begins to pull it again.
+        if self.was_pulled {
+            self.pull = Some(now);
+            self.is_pull_lost = true;
+        }
+    }
+
+    pub(super) fn drained(&mut self, now: Instant, slack: Duration) {
+        self.event(now, None);
+        self.may_end(now, now + slack);
+        self.lost = None;
+        self.unsure_until = now;
+        self.publishers.iter_mut().for_each(|publisher| publisher.is_over = true);
+    }
+
+    /// An operator ends it between these times.
+    pub(super) fn stopped(&mut self, asked: Instant, answered: Instant) {
+        self.event(answered, None);
+        self.may_end(asked, answered);
+        (self.lost, self.stopped) = (None, Some(answered));
+    }
+}
+
+impl Run {
+    /// A worker has no more of the streams than somebody may still need.
+    pub(super) fn observe_rings(&self) {
+        let most = |stream: &Stream| {
+            let lives = if stream.was_copied { 3 } else { 1 };
+            // What is pulled waits for its source without a deadline, with what it has had.
+            if stream.was_pulled { usize::MAX } else { stream.retained_max() * lives }
+        };
+        let most = self.streams.iter().map(most).fold(0, usize::saturating_add);
+        for worker in self.world.workers() {
+            let bytes = worker.retained_bytes();
+            if bytes > most {
+                self.fail(&format!("{bytes} bytes are retained, and {most} may be needed"));
+            }
+        }
+    }
+
+    pub(super) fn observe_publishers(&mut self) {
+        for stream in 0..self.streams.len() {
+            for index in 0..self.streams[stream].publishers.len() {
+                self.observe_publisher(stream, index);
+            }
+        }
+    }
+
+    fn observe_publisher(&mut self, stream: usize, index: usize) {
+        let slack = self.slack;
+        let of = &mut self.streams[stream];
+        let publisher = &mut of.publishers[index];
+        if publisher.was_closed {
+            return;
+        }
+        for sent in &self.world.sent(publisher.id)[publisher.seen..] {
+            if sent.seen.is_video {
+                publisher.video.push((sent.at, sent.seen.key_frame));
+            } else {
+                publisher.audio.push(sent.at);
+            }
+            publisher.sizes.push((sent.at, sent.bytes));
+            publisher.seen += 1;
+        }
+        let story = self.world.story(publisher.id).clone();
+        let name = format!("publisher {} of {} over {:?}", index + 1, of.id, publisher.over);
+        if let Some(ready) = story.ready.filter(|_| !publisher.was_ready) {
+            publisher.was_ready = true;
+            let (is_expected, is_over) = (publisher.expected, publisher.is_over);
+            of.event(ready, Some(index as u64 + 1));
+            of.began(ready, is_over);
+            if is_expected == Some(false) {
+                self.fail(&format!("{name} was let in beside another one"));
+            }
+            return;
+        }
+        if story.rejected.is_some() || story.closed.is_some() {
+            let at = story.closed.unwrap_or_else(|| self.world.instant());
+            publisher.was_closed = story.closed.is_some();
+            let (expected, was_ready, is_over) =
+                (publisher.expected.take(), publisher.was_ready, publisher.is_over);
+            if expected == Some(true) && !was_ready && !is_over {
+                self.fail(&format!("{name} was refused: {:?}", story.rejected));
+            }
+            if was_ready && !is_over {
+                let of = &mut self.streams[stream];
+                if !of.had_reason(at, slack) {
+                    self.fail(&format!("{name} was closed without a reason"));
+                }
+                of.event(at, None);
+            }
+            return;
+        }
+        let waited = self.world.instant().saturating_duration_since(story.asked);
+        let is_late = waited > slack && story.ready.is_none() && !publisher.is_over;
+        if let Some(expected) = publisher.expected.filter(|_| is_late) {
+            self.fail(&format!("{name} was not answered; expected: {expected}"));
+        }
+    }
+}
+
+impl Stream {
+    /// A publisher is there: nobody is waited for any more.
+    fn began(&mut self, at: Instant, is_over: bool) {
+        if is_over {
+            return;
+        }
+        self.ends.retain(|(from, _)| *from <= at);
+        self.lost = None;
+        self.record.began();
+    }
+}

@@ -1,0 +1,106 @@
+//! What may go wrong around the machines of a server, and what their threads suffer.
+
+use std::time::{Duration, Instant};
+
+use crypto::{Random, Seed};
+
+/// What a world does to the server, by chance.
+#[derive(Debug, Clone, Copy)]
+pub struct Chaos {
+    /// Machines are driven in random order, and take some of their mail at a time.
+    pub shuffles: bool,
+    /// The chance that a thread pauses before it takes or sends a message.
+    pub pauses: f64,
+    /// For how long at most.
+    pub pause_max: Duration,
+    /// How long the disk takes at most.
+    pub disk_max: Duration,
+    /// The chance that an outgoing connection fails.
+    pub connects_fail: f64,
+    /// The chance that a name is not found, and that its server is silent for long.
+    pub names_fail: f64,
+    pub names_silent: f64,
+    /// The chance that a receiver of hooks fails.
+    pub posts_fail: f64,
+}
+
+impl Chaos {
+    /// Everything happens at once, in one order, and well.
+    pub const NONE: Self = Self {
+        shuffles: false,
+        pauses: 0.0,
+        pause_max: Duration::ZERO,
+        disk_max: Duration::ZERO,
+        connects_fail: 0.0,
+        names_fail: 0.0,
+        names_silent: 0.0,
+        posts_fail: 0.0,
+    };
+}
+
+/// The threads of the server: its workers', then control's.
+#[derive(Debug)]
+pub(super) struct Threads {
+    pub(super) chaos: Chaos,
+    pub(super) random: Random,
+    asleep: Vec<Option<Instant>>,
+}
+
+impl Threads {
+    pub(super) fn new(seed: &Seed, workers: u16, chaos: Chaos) -> Self {
+        let random = seed.derive("chaos", 0).random();
+        Self { chaos, random, asleep: vec![None; usize::from(workers) + 1] }
+    }
+
+    pub(super) fn runs(&self, thread: usize) -> bool {
+        self.asleep[thread].is_none()
+    }
+
+    /// When a thread that pauses goes on.
+    pub(super) fn wakes(&self, thread: usize) -> Option<Instant> {
+        self.asleep[thread]
+    }
+
+    pub(super) fn wake(&mut self, now: Instant) {
+        self.asleep.iter_mut().for_each(|until| *until = until.filter(|until| *until > now));
+    }
+
+    pub(super) fn wake_all(&mut self) {
+        self.asleep.fill(None);
+    }
+
+    pub(super) fn pause(&mut self, thread: usize, until: Instant) {
+        let thread = &mut self.asleep[thread];
+        *thread = Some(thread.map_or(until, |before| before.max(until)));
+    }
+
+    /// Whether a thread pauses now, before its next message.
+    pub(super) fn may_pause(&mut self, now: Instant, thread: usize) -> bool {
+        if self.chaos.pauses == 0.0 || !self.random.chance(self.chaos.pauses) {
+            return false;
+        }
+        let time = self.up_to(self.chaos.pause_max);
+        self.pause(thread, now + time);
+        true
+    }
+
+    /// How many of its messages a machine takes in a turn.
+    pub(super) fn batch(&mut self) -> usize {
+        if self.chaos.shuffles { 1 + usize::try_from(self.random.below(8)).unwrap() } else { usize::MAX }
+    }
+
+    pub(super) fn up_to(&mut self, most: Duration) -> Duration {
+        let micros = u64::try_from(most.as_micros()).unwrap();
+        Duration::from_micros(self.random.below(micros + 1))
+    }
+
+    pub(super) fn shuffle(&mut self, steps: &mut [usize]) {
+        if !self.chaos.shuffles {
+            return;
+        }
+        for index in (1..steps.len()).rev() {
+            let other = usize::try_from(self.random.below(index as u64 + 1)).unwrap();
+            steps.swap(index, other);
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The clients: machines of every protocol, what they are for, and what they have seen.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use bytes::Bytes;
+use flv::file::TagKind;
+use flv::tag::{AudioPacket, FrameType, VideoPacket};
+use flv::{AudioTag, VideoTag};
+use millstream::protocol::PathId;
+use millstream::protocol::load::{ClientStream, LoadEvent, LoadPlayer, LoadPublisher, PublisherEvent};
+use netsim::{MediaSource, Seen, SyntheticUnit, Verifier, ms};
+use rtmp::{Client, ClientEvent, CloseReason, MediaKind, MediaMessage};
+use wire::{Datagrams, Gather, SendQueue};
+
+use super::World;
+
+/// What a client goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Wire(usize),
+    Line(usize),
+}
+
+/// What speaks for a client.
+#[derive(Debug)]
+pub(super) enum Machine {
+    Rtmp(Box<Client>),
+    Player(Box<dyn LoadPlayer>),
+    Publisher(Box<dyn LoadPublisher>),
+    /// One request.
+    Http,
+}
+
+/// A unit that a publisher has handed to its machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    pub at: Instant,
+    pub bytes: usize,
+    pub seen: Seen,
+}
+
+/// A unit that a viewer was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Got {
+    pub at: Instant,
+    pub is_video: bool,
+    /// `None`: nobody has made it.
+    pub seen: Result<Seen, netsim::Corrupt>,
+    pub bytes: usize,
+    /// The parameter sets that its track needs were there.
+    pub has_config: bool,
+}
+
+/// When what happened to a client.
+#[derive(Debug, Clone)]
+pub struct Story {
+    pub asked: Instant,
+    pub ready: Option<Instant>,
+    /// It said goodbye, or was cut off.
+    pub left: Option<Instant>,
+    pub closed: Option<Instant>,
+    pub rejected: Option<String>,
+    /// The server said that the stream is over.
+    pub goodbye: bool,
+}
+
+/// What a client is for.
+#[derive(Debug)]
+pub(super) enum Role {
+    Publish {
+        source: Box<MediaSource>,
+        next: Option<SyntheticUnit>,
+        began: Option<Instant>,
+        first_ms: u64,
+        sent: Vec<Sent>,
+    },
+    Play {
+        verifier: Option<Verifier>,
+        got: Vec<Got>,
+        /// Parameter sets of video and audio.
+        configs: [bool; 2],
+        last_timestamp: Option<u32>,
+        falls: u64,
+    },
+    Http {
+        answer: Vec<u8>,
+    },
+}
+
+impl Role {
+    pub(super) fn publish(source: MediaSource) -> Self {
+        Self::Publish { source: Box::new(source), next: None, began: None, first_ms: 0, sent: Vec::new() }
+    }
+
+    pub(super) const fn play(verifier: Option<Verifier>) -> Self {
+        Self::Play { verifier, got: Vec::new(), configs: [false; 2], last_timestamp: None, falls: 0 }
+    }
+
+    /// Parameter sets, or a unit. Containers that have them inside of units say `config` with each.
+    fn take(&mut self, at: Instant, is_video: bool, config: bool, payload: Option<&[u8]>) {
+        let Self::Play { verifier, got, configs, .. } = self else { return };
+        let has_config = &mut configs[usize::from(!is_video)];
+        *has_config |= config;
+        let Some(payload) = payload else { return };
+        match verifier {
+            Some(verifier) => drop(verifier.feed(payload)),
+            None => {
+                let (seen, bytes) = (Seen::read(payload), payload.len());
+                got.push(Got { at, is_video, seen, bytes, has_config: *has_config });
+            }
+        }
+    }
+
+    /// The body of a tag of FLV.
+    fn take_body(&mut self, at: Instant, is_video: bool, body: &Bytes) {
+        if is_video {
+            let Ok(tag) = VideoTag::read(body) else { return self.take(at, true, false, Some(&[])) };
+            match tag.packet {
+                VideoPacket::Frame => self.take(at, true, false, Some(&tag.payload)),
+                VideoPacket::SequenceHeader => self.take(at, true, true, None),
+                _ => {}
+            }
+        } else {
+            let Ok(tag) = AudioTag::read(body) else { return self.take(at, false, false, Some(&[])) };
+            match tag.packet {
+                AudioPacket::Frame => self.take(at, false, false, Some(&tag.payload)),
+                AudioPacket::SequenceHeader => self.take(at, false, true, None),
+                _ => {}
+            }
+        }
+    }
+
+    /// Tracks interleave: only a step back of more than their distance counts.
+    fn note_timestamp(&mut self, timestamp: u32) {
+        if let Self::Play { last_timestamp, falls, .. } = self {
+            *falls += u64::from(last_timestamp.is_some_and(|last| timestamp + 200 < last));
+            *last_timestamp = Some(timestamp);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SimClient {
+    pub(super) way: Way,
+    machine: Machine,
+    pub(super) queue: SendQueue,
+    pub(super) role: Role,
+    pub(super) story: Story,
+    message_stream: u32,
+    /// Its machine has said its last word.
+    ended: bool,
+}
+
+impl SimClient {
+    pub(super) fn new(now: Instant, way: Way, machine: Machine, role: Role) -> Self {
+        let story =
+            Story { asked: now, ready: None, left: None, closed: None, rejected: None, goodbye: false };
+        Self { way, machine, queue: SendQueue::new(), role, story, message_stream: 0, ended: false }
+    }
+
+    pub(super) const fn leave(&mut self, now: Instant) {
+        if self.story.left.is_none() {
+            self.story.left = Some(now);
+        }
+    }
+
+    pub(super) const fn gone(&mut self, now: Instant) {
+        if self.story.closed.is_none() {
+            self.story.closed = Some(now);
+        }
+    }
+
+    pub(super) fn close(&mut self, now: Instant) {
+        match &mut self.machine {
+            Machine::Rtmp(machine) => machine.close(now, CloseReason::Requested),
+            Machine::Player(machine) => machine.close(now),
+            Machine::Publisher(machine) => machine.close(now),
+            Machine::Http => self.ended = true,
+        }
+        // A player of HTTP has nothing to say; it only closes.
+        if matches!(self.machine, Machine::Player(_)) && matches!(self.way, Way::Wire(_)) {
+            self.ended = true;
+        }
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        match &mut self.machine {
+            Machine::Player(machine) => machine.byte_stream(),
+            Machine::Publisher(machine) => machine.byte_stream(),
+            Machine::Rtmp(_) | Machine::Http => None,
+        }
+    }
+
+    pub(super) fn bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if self.story.closed.is_some() {
+            return;
+        }
+        if let Machine::Rtmp(machine) = &mut self.machine {
+            let _ = machine.handle_bytes(now, bytes);
+        } else if let Some(stream) = self.byte_stream() {
+            stream.handle_bytes(now, bytes);
+        } else if let Role::Http { answer } = &mut self.role {
+            answer.extend_from_slice(bytes);
+        }
+    }
+
+    pub(super) fn datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        let datagrams = match &mut self.machine {
+            Machine::Player(machine) => machine.datagrams(),
+            Machine::Publisher(machine) => machine.datagrams(),
+            Machine::Rtmp(_) | Machine::Http => None,
+        };
+        if let Some(datagrams) = datagrams {
+            datagrams.handle_datagram(now, PathId::default(), from, datagram);
+        }
+    }
+
+    pub(super) fn hangup(&mut self, now: Instant) {
+        if self.story.closed.is_some() {
+            return;
+        }
+        let told = self.ended;
+        match &mut self.machine {
+            Machine::Rtmp(machine) => machine.close(now, CloseReason::PeerClosed),
+            Machine::Player(machine) => machine.handle_end(now),
+            Machine::Publisher(machine) => machine.handle_end(now),
+            Machine::Http => {}
+        }
+        self.turn(now);
+        self.story.goodbye &= told;
+        self.gone(now);
+    }
+
+    /// When the publisher's next unit is due.
+    fn due(&self) -> Option<Instant> {
+        match &self.role {
+            Role::Publish { next: Some(unit), began: Some(began), first_ms, .. } => {
+                Some(*began + ms(unit.dts_ms - first_ms))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let machine = match &self.machine {
+            Machine::Rtmp(machine) => machine.poll_timeout(),
+            Machine::Player(machine) => machine.poll_timeout(),
+            Machine::Publisher(machine) => machine.poll_timeout(),
+            Machine::Http => None,
+        };
+        [machine.filter(|_| !self.ended), self.due()].into_iter().flatten().min()
+    }
+
+    fn turn(&mut self, now: Instant) {
+        match self.machine {
+            Machine::Rtmp(_) => self.turn_rtmp(now),
+            Machine::Player(_) => self.turn_player(now),
+            Machine::Publisher(_) => self.turn_publisher(now),
+            Machine::Http => {}
+        }
+        while self.due().is_some_and(|due| due <= now) {
+            let Role::Publish { source, next, sent, .. } = &mut self.role else { break };
+            let Some(unit) = next.replace(source.next_unit()) else { break };
+            let (seen, bytes) = (Seen::read(&unit.payload).unwrap(), unit.payload.len());
+            sent.push(Sent { at: now, bytes, seen });
+            self.send_unit(now, &unit);
+        }
+        if let Machine::Rtmp(machine) = &mut self.machine {
+            machine.poll_transmit(&mut self.queue);
+            return;
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        if let Some(stream) = self.byte_stream() {
+            stream.poll_transmit(&mut queue);
+        }
+        self.queue = queue;
+    }
+
+    /// The server consents.
+    fn ready(&mut self, now: Instant) {
+        self.story.ready.get_or_insert(now);
+        let Role::Publish { source, next, began, first_ms, .. } = &mut self.role else { return };
+        let unit = source.next_unit();
+        (*began, *first_ms) = (Some(now), unit.dts_ms);
+        *next = Some(unit);
+        let has_audio = source.has_audio();
+        for (kind, body) in heads() {
+            if kind == TagKind::Video || has_audio {
+                self.send(now, kind == TagKind::Video, 0, body);
+            }
+        }
+    }
+
+    fn end(&mut self, now: Instant, goodbye: bool) {
+        self.ended = true;
+        self.story.goodbye = goodbye;
+        if let Role::Publish { next, .. } = &mut self.role {
+            *next = None;
+        }
+        // Over datagrams there is no end but what the machine says.
+        if matches!(self.way, Way::Line(_)) {
+            self.gone(now);
+        }
+    }
+
+    fn turn_rtmp(&mut self, now: Instant) {
+        let Machine::Rtmp(machine) = &mut self.machine else { return };
+        if machine.poll_timeout().is_some_and(|due| due <= now) {
+            let _ = machine.handle_timeout(now);
+        }
+        loop {
+            let Machine::Rtmp(machine) = &mut self.machine else { return };
+            let Some(event) = machine.poll_event() else { return };
+            match event {
+                ClientEvent::Ready { message_stream } => {
+                    self.message_stream = message_stream;
+                    self.ready(now);
+                }
+                ClientEvent::Rejected { code, .. } => self.story.rejected = Some(code),
+                ClientEvent::Closed(reason) => self.end(now, !matches!(reason, CloseReason::Failed(_))),
+                ClientEvent::Media(message) => {
+                    if message.kind != MediaKind::Data {
+                        self.role.take_body(now, message.kind == MediaKind::Video, &message.payload);
+                    }
+                    if super::super::unit_payload(&message).is_some() {
+                        self.role.note_timestamp(message.timestamp);
+                    }
+                }
+            }
+        }
+    }
+
+    fn turn_player(&mut self, now: Instant) {
+        let Machine::Player(machine) = &mut self.machine else { return };
+        if machine.poll_timeout().is_some_and(|due| due <= now) {
+            machine.handle_timeout(now);
+        }
+        loop {
+            let Machine::Player(machine) = &mut self.machine else { return };
+            let Some(event) = machine.poll_event() else { return };
+            match event {
+                LoadEvent::Ready => self.ready(now),
+                LoadEvent::Tag { kind, body } => match kind {
+                    TagKind::Video => self.role.take_body(now, true, &body),
+                    TagKind::Audio => self.role.take_body(now, false, &body),
+                    TagKind::Data | TagKind::Other(_) => {}
+                },
+                LoadEvent::Unit { is_video, payload } => {
+                    self.role.take(now, is_video, true, Some(&payload));
+                }
+                LoadEvent::Closed(reason) => {
+                    if self.story.ready.is_none() {
+                        self.story.rejected = Some(reason);
+                    }
+                    self.end(now, true);
+                }
+                LoadEvent::Reconnect
+                | LoadEvent::OpenPath(_)
+                | LoadEvent::ClosePath(_)
+                | LoadEvent::Piece { .. }
+                | LoadEvent::Playlist { .. } => panic!("no player of this world does that"),
+            }
+        }
+    }
+
+    fn turn_publisher(&mut self, now: Instant) {
+        let Machine::Publisher(machine) = &mut self.machine else { return };
+        if machine.poll_timeout().is_some_and(|due| due <= now) {
+            machine.handle_timeout(now);
+        }
+        loop {
+            let Machine::Publisher(machine) = &mut self.machine else { return };
+            let Some(event) = machine.poll_event() else { return };
+            match event {
+                PublisherEvent::Ready => self.ready(now),
+                PublisherEvent::Closed(reason) => {
+                    if self.story.ready.is_none() {
+                        self.story.rejected = Some(reason);
+                    }
+                    self.end(now, true);
+                }
+                PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {
+                    panic!("no publisher of this world does that")
+                }
+            }
+        }
+    }
+
+    fn send_unit(&mut self, now: Instant, unit: &SyntheticUnit) {
+        let body = if unit.is_video {
+            let frame = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
+            let cts = i32::try_from(unit.cts_ms).unwrap();
+            [&VideoTag::write_header(frame, VideoPacket::Frame, cts)[..], &unit.payload].concat()
+        } else {
+            [&AudioTag::write_header(AudioPacket::Frame)[..], &unit.payload].concat()
+        };
+        self.send(now, unit.is_video, unit.dts_ms, body.into());
+    }
+
+    fn send(&mut self, now: Instant, is_video: bool, dts_ms: u64, payload: Bytes) {
+        let timestamp = u32::try_from(dts_ms).unwrap();
+        match &mut self.machine {
+            Machine::Rtmp(machine) => {
+                let kind = if is_video { MediaKind::Video } else { MediaKind::Audio };
+                let message_stream = self.message_stream;
+                machine.send(now, &MediaMessage { message_stream, kind, timestamp, payload });
+            }
+            Machine::Publisher(machine) => {
+                let kind = if is_video { TagKind::Video } else { TagKind::Audio };
+                machine.send(now, kind, timestamp, payload);
+            }
+            Machine::Player(_) | Machine::Http => {}
+        }
+    }
+
+    /// Whether it has said all it wants to say.
+    fn has_sent_all(&self) -> bool {
+        self.queue.is_empty() && self.ended
+    }
+}
+
+/// Parameter sets as bodies of FLV.
+pub(super) fn heads() -> Vec<(TagKind, Bytes)> {
+    let video = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
+    let audio = AudioTag::write_header(AudioPacket::SequenceHeader);
+    vec![
+        (TagKind::Video, [&video[..], &MediaSource::video_config()].concat().into()),
+        (TagKind::Audio, [&audio[..], &MediaSource::audio_config()].concat().into()),
+    ]
+}
+
+impl World {
+    pub(super) fn drive_client(&mut self, index: usize) -> bool {
+        let now = self.clock.now();
+        let client = &mut self.clients[index];
+        if client.story.closed.is_some() {
+            return false;
+        }
+        client.turn(now);
+        match client.way {
+            Way::Wire(wire) => {
+                let mut bytes = Vec::new();
+                let mut gather = Gather::new(64 * 1024);
+                client.queue.gather(&mut gather);
+                gather.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+                let sent = self.send(wire, 0, &bytes);
+                self.clients[index].queue.advance(sent);
+                if self.clients[index].has_sent_all() {
+                    self.network.wires[wire].links[0].finish(now);
+                }
+                sent > 0
+            }
+            Way::Line(line) => {
+                let mut progress = false;
+                loop {
+                    let mut out = Datagrams::new();
+                    let datagrams = match &mut self.clients[index].machine {
+                        Machine::Player(machine) => machine.datagrams(),
+                        Machine::Publisher(machine) => machine.datagrams(),
+                        Machine::Rtmp(_) | Machine::Http => None,
+                    };
+                    let Some(datagrams) = datagrams else { return progress };
+                    let _ = datagrams.poll_datagrams(now, &mut out);
+                    if out.is_empty() {
+                        return progress;
+                    }
+                    for datagram in 0..out.len() {
+                        let bytes = Bytes::copy_from_slice(out.get(datagram));
+                        self.network.lines[line].links[0].send(now, bytes);
+                    }
+                    progress = true;
+                }
+            }
+        }
+    }
+}

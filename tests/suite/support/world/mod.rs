@@ -1,0 +1,549 @@
+//! The whole server in virtual time: workers, control, hub and store as they are, wires from `netsim`, clients made
+//! of the client machines. One thread, one clock, one seed: the same seed gives the same bytes.
+//!
+//! What a system does to the threads of a server is done to the machines ([`Chaos`]): one pauses while the others go on,
+//! between two messages that it takes or sends, too. Mail enters the queue of its receiver when it is sent, as
+//! in the server; so nothing overtakes what was sent before, and yet everything may be late.
+
+mod backstage;
+mod chaos;
+mod clients;
+mod network;
+mod workers;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::{Random, Seed};
+use millstream::auth::OutboundPolicy;
+use millstream::config::{AppSettings, ServerSettings};
+use millstream::control::ControlConfig;
+use millstream::protocol::load::{LoadTarget, patience};
+use millstream::protocol::{Addresses, Listener};
+use millstream::types::{Now, WorkerId};
+use millstream::worker::Worker;
+use netsim::{Clock, Cut, MediaSource, StreamLink, Trace, Verifier, ms, secs};
+use rtmp::{Client, ClientConfig};
+
+pub use backstage::Backstage;
+pub use chaos::Chaos;
+use chaos::Threads;
+pub use clients::{Got, Sent, Story};
+use clients::{Machine, Role, SimClient, Way};
+use network::{End, LineEnd, Network};
+use workers::WorkerMail;
+
+/// Rounds at one instant before the world counts as stuck.
+const ROUNDS_MAX: usize = 100_000;
+/// Where the simulated server listens; pushes and pulls come back.
+const RTMP: &str = "127.0.0.1:1935";
+const HTTP: &str = "127.0.0.1:5080";
+const SRT: &str = "127.0.0.1:8890";
+
+/// The world.
+pub struct World {
+    clock: Clock,
+    /// How far the wall clock was set.
+    wall_shift_ms: i64,
+    random: Random,
+    seed: Seed,
+    workers: Vec<Worker>,
+    inboxes: Vec<VecDeque<WorkerMail>>,
+    backstage: Backstage,
+    threads: Threads,
+    network: Network,
+    clients: Vec<SimClient>,
+    /// Clients that are not closed.
+    present: Vec<usize>,
+    trace: Trace,
+    /// Lives of the server.
+    lives: u64,
+}
+
+/// A client of the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id(usize);
+
+/// How a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    Rtmp,
+    Flv,
+    WsFlv,
+    Srt,
+}
+
+impl World {
+    pub fn new(seed: u64, workers: u16, settings: &[(&str, &str)]) -> Self {
+        Self::with_chaos(seed, workers, settings, Chaos::NONE)
+    }
+
+    /// A server whose threads and neighbours are not as good as they could be.
+    pub fn with_chaos(seed: u64, workers: u16, settings: &[(&str, &str)], chaos: Chaos) -> Self {
+        let clock = Clock::new();
+        let trace = Trace::new(seed);
+        let seed = Seed::from_number(seed);
+        let now = Now { mono: clock.now(), wall_ms: clock.wall_ms() };
+        let app = |name| Arc::new(AppSettings::with(name, settings).unwrap());
+        let config = ControlConfig {
+            server: Arc::new(ServerSettings::with(&[]).unwrap()),
+            apps: vec![app("live"), app("copies")],
+            workers,
+            node: "simulated".into(),
+            host_address: "127.0.0.1".into(),
+            outbound: OutboundPolicy {
+                deny: millstream::auth::CidrList::default(),
+                public_only: false,
+                own_addresses: vec!["127.0.0.1".parse().unwrap()],
+                own_ports: vec![5080],
+            },
+            addresses: Addresses::of(&[("rtmp", 1935)]),
+        };
+        let backstage = Backstage::new(now, config, &seed);
+        Self {
+            random: seed.derive("world", 0).random(),
+            workers: workers_of(now, workers, &seed),
+            inboxes: (0..workers).map(|_| VecDeque::new()).collect(),
+            backstage,
+            threads: Threads::new(&seed, workers, chaos),
+            network: Network::default(),
+            clients: Vec::new(),
+            present: Vec::new(),
+            trace,
+            clock,
+            wall_shift_ms: 0,
+            seed,
+            lives: 1,
+        }
+    }
+
+    // ---- what happens in it
+
+    /// A publisher on a worker of the seed's choice.
+    pub fn publish(&mut self, app: &str, id: &str, source: MediaSource) -> Id {
+        let role = Role::publish(source);
+        self.rtmp_client(app, id, role, Client::publish)
+    }
+
+    /// A viewer on a worker of the seed's choice.
+    pub fn play(&mut self, app: &str, id: &str) -> Id {
+        let role = Role::play(Some(Verifier::new()));
+        self.rtmp_client(app, id, role, Client::play)
+    }
+
+    /// A publisher over a protocol that has one.
+    pub fn publish_over(&mut self, over: Over, app: &str, id: &str, source: MediaSource) -> Id {
+        match over {
+            Over::Rtmp => self.publish(app, id, source),
+            Over::Srt => {
+                let (now, seed) = (self.clock.now(), self.client_seed());
+                let target = target(over, app, id, "publish");
+                let heads = clients::heads();
+                let machine = target.publish(now, patience(secs(10), secs(30)), seed, &heads).unwrap();
+                self.call(Machine::Publisher(machine), Role::publish(source))
+            }
+            Over::Flv | Over::WsFlv => panic!("nobody publishes over {over:?}"),
+        }
+    }
+
+    /// A viewer whose units are kept for a judge ([`World::got`]).
+    pub fn watch_over(&mut self, over: Over, app: &str, id: &str) -> Id {
+        let role = Role::play(None);
+        if over == Over::Rtmp {
+            return self.rtmp_client(app, id, role, Client::play);
+        }
+        let (now, seed) = (self.clock.now(), self.client_seed());
+        // Who has nothing to see is told by the server, not by a timer of its own.
+        let patience = patience(secs(600), secs(600));
+        let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());
+        if over == Over::Srt { self.call(machine, role) } else { self.connect("http", machine, role) }
+    }
+
+    /// A viewer behind a line of so many bits a second that holds so many bytes.
+    pub fn play_slowly(&mut self, app: &str, id: &str, rate: u64, window: usize) -> Id {
+        let viewer = self.play(app, id);
+        self.slow_down(viewer, rate, window);
+        viewer
+    }
+
+    /// From now on what is sent to a client over TCP is in a line of so many bits a second that holds so many bytes.
+    pub fn slow_down(&mut self, id: Id, rate: u64, window: usize) {
+        let Way::Wire(wire) = self.clients[id.0].way else { return };
+        let link = StreamLink::new(&self.seed.derive("slow link", wire as u64));
+        self.network.wires[wire].links[1] = link.latency(ms(10)).rate(rate).window(window);
+    }
+
+    /// Whether a viewer was told that its stream is over, and not only cut off.
+    pub fn said_goodbye(&self, id: Id) -> bool {
+        self.clients[id.0].story.goodbye
+    }
+
+    /// One request of the API; its answer with [`World::answer`].
+    pub fn request(&mut self, head: &str, body: &str) -> Id {
+        let text = format!(
+            "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let id = self.connect("http", Machine::Http, Role::Http { answer: Vec::new() });
+        self.clients[id.0].queue.push(Bytes::from(text));
+        id
+    }
+
+    /// Cuts a client's connection without a word; what is on its way is lost.
+    pub fn reset(&mut self, id: Id) {
+        let now = self.clock.now();
+        match self.clients[id.0].way {
+            Way::Wire(wire) => self.network.wires[wire].links.iter_mut().for_each(|link| link.reset_at(now)),
+            Way::Line(line) => self.network.lines[line].is_dark = true,
+        }
+        self.clients[id.0].leave(now);
+        self.clients[id.0].gone(now);
+    }
+
+    /// Nothing of a client arrives any more, and nobody is told.
+    pub fn go_dark(&mut self, id: Id) {
+        let now = self.clock.now();
+        match self.clients[id.0].way {
+            Way::Wire(wire) => self.network.wires[wire].links.iter_mut().for_each(|link| link.dark_from(now)),
+            Way::Line(line) => self.network.lines[line].is_dark = true,
+        }
+        self.clients[id.0].leave(now);
+    }
+
+    /// A client says goodbye.
+    pub fn close(&mut self, id: Id) {
+        let now = self.clock.now();
+        self.clients[id.0].leave(now);
+        self.clients[id.0].close(now);
+    }
+
+    /// The media that a publisher has not sent, to go on with.
+    pub fn source_of(&mut self, id: Id) -> MediaSource {
+        match &mut self.clients[id.0].role {
+            Role::Publish { source, .. } => {
+                *std::mem::replace(source, Box::new(MediaSource::new(&Seed::from_number(0))))
+            }
+            _ => panic!("not a publisher"),
+        }
+    }
+
+    pub fn drain(&mut self) {
+        let now = self.now();
+        self.backstage.control.drain(now);
+    }
+
+    /// The machine's clock is set.
+    pub fn shift_wall(&mut self, by_ms: i64) {
+        self.wall_shift_ms += by_ms;
+    }
+
+    /// A thread of the server does not run for so long. The last one is control's.
+    pub fn pause(&mut self, thread: usize, time: Duration) {
+        let until = self.clock.now() + time;
+        self.threads.pause(thread, until);
+    }
+
+    /// Power is lost and back: connections end, nothing of the server is left but what the store has committed.
+    pub fn crash(&mut self) {
+        let now = self.now();
+        self.network.cut_all(now.mono);
+        let seed = self.seed.derive("life", self.lives);
+        self.lives += 1;
+        let count = u16::try_from(self.workers.len()).unwrap();
+        self.workers = workers_of(now, count, &seed);
+        self.inboxes.iter_mut().for_each(VecDeque::clear);
+        self.threads.wake_all();
+        // The disk may have done, or not, what it was asked last.
+        let is_done = self.random.chance(0.5);
+        self.backstage.restart(now, &seed, is_done);
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.clock.now() + time;
+        self.run(end, |_| false);
+    }
+
+    /// Lets time pass until `condition` holds.
+    ///
+    /// # Panics
+    /// When it does not within `limit`.
+    pub fn run_until(&mut self, what: &str, limit: Duration, condition: impl FnMut(&mut Self) -> bool) {
+        let end = self.clock.now() + limit;
+        assert!(self.run(end, condition), "{}: not within {limit:?}: {what}", self.trace);
+    }
+
+    // ---- what can be seen of it
+
+    pub fn is_ready(&self, id: Id) -> bool {
+        self.clients[id.0].story.ready.is_some()
+    }
+
+    pub fn is_closed(&self, id: Id) -> bool {
+        self.clients[id.0].story.closed.is_some()
+    }
+
+    pub fn rejection(&self, id: Id) -> Option<&str> {
+        self.clients[id.0].story.rejected.as_deref()
+    }
+
+    /// When what happened to a client.
+    pub fn story(&self, id: Id) -> &Story {
+        &self.clients[id.0].story
+    }
+
+    /// What a viewer saw, and how often its timestamps fell.
+    pub fn seen(&self, id: Id) -> (&Verifier, u64) {
+        match &self.clients[id.0].role {
+            Role::Play { verifier: Some(verifier), falls, .. } => (verifier, *falls),
+            _ => panic!("not a viewer"),
+        }
+    }
+
+    /// What a viewer was sent.
+    pub fn got(&self, id: Id) -> &[Got] {
+        match &self.clients[id.0].role {
+            Role::Play { got, .. } => got,
+            _ => panic!("not a viewer"),
+        }
+    }
+
+    /// What a publisher has sent.
+    pub fn sent(&self, id: Id) -> &[Sent] {
+        match &self.clients[id.0].role {
+            Role::Publish { sent, .. } => sent,
+            _ => panic!("not a publisher"),
+        }
+    }
+
+    pub fn answer(&self, id: Id) -> Option<String> {
+        match &self.clients[id.0].role {
+            Role::Http { answer } if self.is_closed(id) => Some(String::from_utf8_lossy(answer).into_owned()),
+            _ => None,
+        }
+    }
+
+    pub fn trace(&self) -> Trace {
+        self.trace
+    }
+
+    pub fn has_exited(&self) -> bool {
+        self.backstage.exited
+    }
+
+    pub const fn backstage(&self) -> &Backstage {
+        &self.backstage
+    }
+
+    pub fn workers(&self) -> &[Worker] {
+        &self.workers
+    }
+
+    pub fn connections(&self) -> usize {
+        self.workers.iter().map(Worker::connections).sum()
+    }
+
+    pub fn retained_bytes(&self) -> usize {
+        self.workers.iter().map(Worker::retained_bytes).sum()
+    }
+
+    /// What is left in tables of workers and of control.
+    pub fn held(&self) -> Vec<(String, usize)> {
+        let of_worker = |(index, worker): (usize, &Worker)| {
+            worker.held().into_iter().map(move |(name, count)| (format!("worker {index}: {name}"), count))
+        };
+        let of_control = self.backstage.control.held().into_iter();
+        let of_control = of_control.map(|(name, count)| (format!("control: {name}"), count));
+        let all = self.workers.iter().enumerate().flat_map(of_worker).chain(of_control);
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    pub fn instant(&self) -> Instant {
+        self.clock.now()
+    }
+
+    // ---- connections
+
+    fn client_seed(&self) -> Seed {
+        self.seed.derive("client", self.clients.len() as u64)
+    }
+
+    fn rtmp_client(
+        &mut self,
+        app: &str,
+        id: &str,
+        role: Role,
+        begin: impl FnOnce(Instant, Arc<ClientConfig>, Seed) -> Client,
+    ) -> Id {
+        let config = ClientConfig {
+            app: app.to_owned(),
+            tc_url: format!("rtmp://{RTMP}/{app}"),
+            stream: id.to_owned(),
+            digest: self.random.chance(0.5),
+            ..ClientConfig::default()
+        };
+        let machine = begin(self.clock.now(), Arc::new(config), self.client_seed());
+        self.connect("rtmp", Machine::Rtmp(Box::new(machine)), role)
+    }
+
+    fn any_worker(&mut self) -> usize {
+        usize::try_from(self.random.below(self.workers.len() as u64)).unwrap()
+    }
+
+    /// A client over TCP.
+    fn connect(&mut self, listener: &str, machine: Machine, role: Role) -> Id {
+        let client = self.clients.len();
+        let worker = self.any_worker();
+        let peer = SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()));
+        let now = self.now();
+        let conn = self.workers[worker].accept(now, Listener::named(listener).unwrap(), peer);
+        let end = conn.map_or(End::Gone, |conn| End::Worker(worker, conn));
+        let links = self.links();
+        let wire = self.network.add_wire([End::Client(client), end], links);
+        if conn.is_none() {
+            // Nobody listens any more.
+            self.network.wires[wire].links[1].reset_at(now.mono);
+        }
+        self.enter(Way::Wire(wire), machine, role)
+    }
+
+    /// A client over datagrams.
+    fn call(&mut self, machine: Machine, role: Role) -> Id {
+        let client = self.clients.len();
+        let worker = self.any_worker();
+        let peer = SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()));
+        let latency = ms(self.random.below(40));
+        let ends = [LineEnd::Client(client), LineEnd::Port(worker)];
+        let line = self.network.add_line(&self.seed, ends, peer, latency);
+        self.enter(Way::Line(line), machine, role)
+    }
+
+    fn enter(&mut self, way: Way, machine: Machine, role: Role) -> Id {
+        let id = self.clients.len();
+        self.clients.push(SimClient::new(self.clock.now(), way, machine, role));
+        self.present.push(id);
+        Id(id)
+    }
+
+    /// Both directions, with a delay and a cut of the seed's choice.
+    fn links(&mut self) -> [StreamLink; 2] {
+        let number = self.network.wires.len() as u64;
+        let latency = ms(self.random.below(40));
+        let cut = match self.random.below(3) {
+            0 => Cut::Never,
+            1 => Cut::Random(1400),
+            _ => Cut::Random(50),
+        };
+        [0, 1].map(|side| {
+            let link = StreamLink::new(&self.seed.derive("link", number * 2 + side));
+            link.latency(latency).cut(cut).window(256 * 1024)
+        })
+    }
+
+    // ---- time
+
+    fn now(&self) -> Now {
+        let wall_ms = self.clock.wall_ms().saturating_add_signed(self.wall_shift_ms);
+        Now { mono: self.clock.now(), wall_ms }
+    }
+
+    fn run(&mut self, end: Instant, mut condition: impl FnMut(&mut Self) -> bool) -> bool {
+        loop {
+            self.settle();
+            if condition(self) {
+                return true;
+            }
+            let Some(next) = self.next_at().filter(|next| *next <= end) else {
+                self.clock.advance_to(end);
+                return false;
+            };
+            self.clock.advance_to(next.max(self.clock.now()));
+        }
+    }
+
+    fn next_at(&mut self) -> Option<Instant> {
+        let control = self.workers.len();
+        let mut next: Vec<Instant> = Vec::new();
+        for (index, worker) in self.workers.iter().enumerate() {
+            next.extend(self.threads.wakes(index).or_else(|| worker.poll_timeout()));
+        }
+        next.extend(self.threads.wakes(control).or_else(|| self.backstage.control.poll_timeout()));
+        next.extend(self.backstage.next_at());
+        next.extend(self.network_next_at());
+        for client in &self.present {
+            next.extend(self.clients[*client].next_at());
+        }
+        next.into_iter().min()
+    }
+
+    /// Everything that happens at this instant, until nothing does any more.
+    fn settle(&mut self) {
+        self.threads.wake(self.clock.now());
+        let mut steps: Vec<usize> = (0..self.workers.len() + 3).collect();
+        for _ in 0..ROUNDS_MAX {
+            self.threads.shuffle(&mut steps);
+            let mut progress = false;
+            for step in &steps {
+                progress |= self.step(*step);
+            }
+            if !progress {
+                self.network.tidy();
+                let clients = &self.clients;
+                self.present.retain(|index| clients[*index].story.closed.is_none());
+                return;
+            }
+        }
+        panic!("{}: the world does not come to rest", self.trace);
+    }
+
+    /// Clients, the network, a worker, or control.
+    fn step(&mut self, step: usize) -> bool {
+        let mut progress = false;
+        match step {
+            0 => {
+                for index in 0..self.present.len() {
+                    progress |= self.drive_client(self.present[index]);
+                }
+            }
+            1 => {
+                for index in 0..self.network.open_wires.len() {
+                    let wire = self.network.open_wires[index];
+                    progress |= self.deliver(wire, 0) | self.deliver(wire, 1);
+                }
+                for index in 0..self.network.open_lines.len() {
+                    let line = self.network.open_lines[index];
+                    progress |= self.deliver_datagram(line, 0) | self.deliver_datagram(line, 1);
+                }
+            }
+            2 => progress |= self.drive_control(),
+            worker => progress |= self.drive_worker(worker - 3),
+        }
+        progress
+    }
+}
+
+fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
+    let worker = |index| Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), seed);
+    (0..count).map(worker).collect()
+}
+
+fn target(over: Over, app: &str, id: &str, mode: &str) -> LoadTarget {
+    let url = match over {
+        Over::Rtmp => format!("rtmp://{RTMP}/{app}/{id}"),
+        Over::Flv => format!("http://{HTTP}/{app}/{id}.flv"),
+        Over::WsFlv => format!("ws://{HTTP}/{app}/{id}.flv"),
+        Over::Srt => format!("srt://{SRT}?streamid=%23!::r={app}/{id},m={mode}"),
+    };
+    LoadTarget::read(&url).unwrap()
+}

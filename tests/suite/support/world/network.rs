@@ -1,0 +1,307 @@
+//! Wires and lines: TCP connections, and what datagrams of two peers go through.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::Seed;
+use millstream::protocol::{PathEvent, PathId, Port, Remote};
+use millstream::types::ConnId;
+use millstream::worker::{Destination, Routed};
+use netsim::{Link, StreamDelivery, StreamLink};
+
+use super::{SRT, World};
+
+/// One end of a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Client(usize),
+    Worker(usize, ConnId),
+    Gone,
+}
+
+/// A TCP connection: `links[n]` carries what `ends[n]` sends.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) ends: [End; 2],
+    pub(super) links: [StreamLink; 2],
+}
+
+/// One end of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineEnd {
+    Client(usize),
+    /// The shared port of a worker.
+    Port(usize),
+    /// A socket of a session's own.
+    Own(usize, ConnId, PathId),
+    Gone,
+}
+
+/// Datagrams between two peers: `links[n]` carries what `ends[n]` sends.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) ends: [LineEnd; 2],
+    pub(super) links: [Link; 2],
+    /// The address of the first end.
+    pub(super) caller: SocketAddr,
+    /// Nothing arrives any more.
+    pub(super) is_dark: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Network {
+    pub(super) wires: Vec<Wire>,
+    pub(super) lines: Vec<Line>,
+    pub(super) open_wires: Vec<usize>,
+    pub(super) open_lines: Vec<usize>,
+    /// The wires of connections of workers, and which end they are.
+    pub(super) places: BTreeMap<(usize, ConnId), (usize, usize)>,
+    /// The lines of ports' peers.
+    callers: BTreeMap<SocketAddr, usize>,
+    /// The lines of sessions' own sockets.
+    own: Vec<((usize, ConnId, PathId), usize)>,
+}
+
+impl Network {
+    pub(super) fn add_wire(&mut self, ends: [End; 2], links: [StreamLink; 2]) -> usize {
+        let wire = self.wires.len();
+        for (side, end) in ends.iter().enumerate() {
+            if let End::Worker(worker, conn) = *end {
+                self.places.insert((worker, conn), (wire, side));
+            }
+        }
+        self.wires.push(Wire { ends, links });
+        self.open_wires.push(wire);
+        wire
+    }
+
+    pub(super) fn add_line(
+        &mut self,
+        seed: &Seed,
+        ends: [LineEnd; 2],
+        caller: SocketAddr,
+        latency: Duration,
+    ) -> usize {
+        let line = self.lines.len();
+        let number = line as u64 * 2;
+        let links = [0, 1].map(|side| Link::new(&seed.derive("line", number + side)).latency(latency));
+        self.callers.insert(caller, line);
+        if let LineEnd::Own(worker, conn, path) = ends[0] {
+            self.own.push(((worker, conn, path), line));
+        }
+        self.lines.push(Line { ends, links, caller, is_dark: false });
+        self.open_lines.push(line);
+        line
+    }
+
+    fn own_line(&self, worker: usize, conn: ConnId, path: PathId) -> Option<usize> {
+        self.own.iter().find(|(key, _)| *key == (worker, conn, path)).map(|(_, line)| *line)
+    }
+
+    pub(super) fn end_own(&mut self, worker: usize, conn: ConnId, path: Option<PathId>) {
+        let is_ended = |(w, c, p): &(usize, ConnId, PathId)| {
+            (*w, *c) == (worker, conn) && path.is_none_or(|path| path == *p)
+        };
+        let lines = &mut self.lines;
+        self.own.retain(|(key, line)| {
+            if is_ended(key) {
+                lines[*line].ends[0] = LineEnd::Gone;
+            }
+            !is_ended(key)
+        });
+    }
+
+    /// Every connection of the server is reset.
+    pub(super) fn cut_all(&mut self, now: Instant) {
+        for wire in &self.open_wires {
+            let wire = &mut self.wires[*wire];
+            for side in 0..2 {
+                if matches!(wire.ends[side], End::Worker(..)) {
+                    wire.ends[side] = End::Gone;
+                    wire.links.iter_mut().for_each(|link| link.reset_at(now));
+                }
+            }
+        }
+        self.places.clear();
+        for line in &self.open_lines {
+            if matches!(self.lines[*line].ends[0], LineEnd::Own(..)) {
+                self.lines[*line].ends[0] = LineEnd::Gone;
+            }
+        }
+        self.own.clear();
+    }
+
+    /// Wires that nothing comes out of any more, and lines without a caller, are looked at no more.
+    pub(super) fn tidy(&mut self) {
+        let wires = &self.wires;
+        self.open_wires.retain(|wire| {
+            let Wire { ends, links } = &wires[*wire];
+            let is_over = |side: usize| ends[side] == End::Gone || links[1 - side].has_ended();
+            !(is_over(0) && is_over(1))
+        });
+        let lines = &self.lines;
+        self.open_lines.retain(|line| !lines[*line].is_dark && lines[*line].ends[0] != LineEnd::Gone);
+    }
+}
+
+impl World {
+    /// The connections of workers, for who looks for one that is left.
+    pub fn connections_left(&self) -> Vec<String> {
+        let of_worker = |end: &End| matches!(end, End::Worker(..));
+        let wires = self.network.open_wires.iter().map(|wire| self.network.wires[*wire].ends);
+        let left = wires.filter(|ends| ends.iter().any(of_worker));
+        left.map(|ends| match ends[0] {
+            End::Client(client) => format!("{:?} of {:?}", ends[1], self.clients[client].story),
+            End::Worker(..) | End::Gone => format!("{ends:?}"),
+        })
+        .collect()
+    }
+
+    pub(super) fn network_next_at(&mut self) -> Option<Instant> {
+        let mut next: Vec<Instant> = Vec::new();
+        for index in 0..self.network.open_wires.len() {
+            let wire = self.network.open_wires[index];
+            for side in 0..2 {
+                if self.hears(self.network.wires[wire].ends[side]) {
+                    let wants = self.wants_bytes(wire, side);
+                    next.extend(self.network.wires[wire].links[1 - side].next_wanted(wants));
+                }
+            }
+        }
+        for line in &self.network.open_lines {
+            let line = &self.network.lines[*line];
+            for side in 0..2 {
+                let is_heard = match line.ends[side] {
+                    LineEnd::Port(worker) | LineEnd::Own(worker, ..) => self.threads.runs(worker),
+                    LineEnd::Client(_) | LineEnd::Gone => true,
+                };
+                next.extend(line.links[1 - side].next_at().filter(|_| is_heard));
+            }
+        }
+        next.into_iter().min()
+    }
+
+    /// Whether who is at that end looks at its connections.
+    fn hears(&self, end: End) -> bool {
+        match end {
+            End::Worker(worker, _) => self.threads.runs(worker),
+            End::Client(_) | End::Gone => true,
+        }
+    }
+
+    fn wants_bytes(&mut self, wire: usize, side: usize) -> bool {
+        match self.network.wires[wire].ends[side] {
+            End::Worker(worker, conn) => self.workers[worker].wants_bytes(conn),
+            End::Client(_) | End::Gone => true,
+        }
+    }
+
+    /// One delivery to an end of a wire.
+    pub(super) fn deliver(&mut self, wire: usize, side: usize) -> bool {
+        let now = self.now();
+        let end = self.network.wires[wire].ends[side];
+        // Most of the time there is nothing.
+        if self.network.wires[wire].links[1 - side].next_at().is_none_or(|at| at > now.mono)
+            || !self.hears(end)
+        {
+            return false;
+        }
+        let is_reset = self.network.wires[wire].links[1 - side].is_reset_by(now.mono);
+        if !is_reset && !self.wants_bytes(wire, side) {
+            return false;
+        }
+        let delivery = self.network.wires[wire].links[1 - side].poll_delivery(now.mono);
+        let Some(delivery) = delivery else { return false };
+        let lane = u32::try_from(wire * 2 + side).unwrap();
+        if let StreamDelivery::Bytes(bytes) = &delivery {
+            self.trace.record(self.clock.elapsed(), lane, bytes);
+        }
+        match (end, delivery) {
+            (End::Worker(worker, conn), StreamDelivery::Bytes(bytes)) => {
+                self.workers[worker].handle_bytes(now, conn, &bytes);
+            }
+            (End::Worker(worker, conn), StreamDelivery::Fin) => {
+                self.workers[worker].handle_path(now, conn, PathId::default(), PathEvent::PeerClosed);
+            }
+            (End::Worker(worker, conn), StreamDelivery::Reset) => {
+                self.workers[worker].handle_path(now, conn, PathId::default(), PathEvent::Broken("reset"));
+            }
+            (End::Client(client), StreamDelivery::Bytes(bytes)) => {
+                self.clients[client].bytes(now.mono, &bytes);
+            }
+            (End::Client(client), StreamDelivery::Fin | StreamDelivery::Reset) => {
+                self.clients[client].hangup(now.mono);
+            }
+            (End::Gone, _) => {}
+        }
+        true
+    }
+
+    /// One datagram to an end of a line.
+    pub(super) fn deliver_datagram(&mut self, line: usize, side: usize) -> bool {
+        let now = self.now();
+        let end = self.network.lines[line].ends[side];
+        if let LineEnd::Port(worker) | LineEnd::Own(worker, ..) = end
+            && !self.threads.runs(worker)
+        {
+            return false;
+        }
+        let Some(datagram) = self.network.lines[line].links[1 - side].poll_delivery(now.mono) else {
+            return false;
+        };
+        if self.network.lines[line].is_dark {
+            return true;
+        }
+        let lane = u32::MAX - u32::try_from(line * 2 + side).unwrap();
+        self.trace.record(self.clock.elapsed(), lane, &datagram);
+        let mut datagram = datagram.to_vec();
+        let from = Remote::of(self.network.lines[line].caller);
+        match end {
+            LineEnd::Client(client) => {
+                self.clients[client].datagram(now.mono, SRT.parse().unwrap(), &mut datagram)
+            }
+            LineEnd::Port(worker) => self.route(worker, line, from, &mut datagram),
+            LineEnd::Own(worker, conn, path) => {
+                let from = Remote::of(SRT.parse().unwrap());
+                self.workers[worker].handle_own_datagram(now, conn, path, from, &mut datagram);
+            }
+            LineEnd::Gone => {}
+        }
+        true
+    }
+
+    fn route(&mut self, worker: usize, line: usize, from: Remote, datagram: &mut [u8]) {
+        let now = self.now();
+        let port = Port::all().find(|port| port.name == "srt").unwrap();
+        match self.workers[worker].handle_datagram(now, port, from, datagram) {
+            Routed::Done => {}
+            Routed::Reply => {
+                let reply = Bytes::copy_from_slice(self.workers[worker].reply_datagram());
+                self.network.lines[line].links[1].send(now.mono, reply);
+            }
+            Routed::New => drop(self.workers[worker].accept_peer(now, port, from)),
+        }
+    }
+
+    /// Bytes of an end of a wire; how many it took.
+    pub(super) fn send(&mut self, wire: usize, side: usize, bytes: &[u8]) -> usize {
+        let now = self.clock.now();
+        self.network.wires[wire].links[side].send(now, bytes)
+    }
+
+    /// A datagram of a worker.
+    pub(super) fn send_datagram(&mut self, worker: usize, conn: ConnId, to: Destination, datagram: &[u8]) {
+        let now = self.clock.now();
+        let (line, side) = match to {
+            Destination::Port(_, remote) => (self.network.callers.get(&remote.peer).copied(), 1),
+            Destination::Own(path, _) => (self.network.own_line(worker, conn, path), 0),
+            Destination::Carried => (None, 0),
+        };
+        if let Some(line) = line {
+            self.network.lines[line].links[side].send(now, Bytes::copy_from_slice(datagram));
+        }
+    }
+}
