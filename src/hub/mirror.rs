@@ -289,7 +289,7 @@ mod tests {
     fn the_unit_that_brings_the_tracks_counts_as_a_start_when_it_is_a_key_frame() {
         for first_is_key in [true, false] {
             let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
-            let mut mirror = Mirror::new(WorkerId(1), TrackSet::EMPTY, None, 0);
+            let mut mirror = Mirror::new(ASKER, TrackSet::EMPTY, Had::default(), None, 0);
             for n in 0..3 {
                 ring.push(entry(n * 10, n == 0 && first_is_key, 10));
             }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_mirror_that_has_lost_nothing_is_sent_everything() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
-        let mut mirror = Mirror::new(WorkerId(1), VIDEO, Some(0), 0);
+        let mut mirror = Mirror::new(ASKER, VIDEO, Had::default(), Some(0), 0);
         (0..4).for_each(|n| ring.push(entry(n * 10, n % 2 == 0, 10)));
         let sent: Vec<_> =
             std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(one, _)| one.dts_ms).collect();

@@ -316,11 +316,15 @@ fn a_mirror_begins_at_the_newest_gop_or_behind_what_it_has() {
     for n in 0..6 {
         scene.push(V0, n * 10, n == 0 || n == 3);
     }
-    let fed = |stream: &mut Stream, after_ms| {
-        stream.add_mirror(WorkerId(1), TrackSet::of(V0), after_ms);
+    let mut requests = 0;
+    let mut fed = |stream: &mut Stream, after_ms: Option<i64>| {
+        requests += 1;
+        let after = after_ms.map(|ms| (V0, ms)).into_iter().collect();
+        stream.add_mirror((WorkerId(1), requests), TrackSet::of(V0), after);
         let mut sent = Vec::new();
-        stream.feed_mirrors(|to, entry, _| sent.push((to.0, entry.dts_ms)));
-        sent.into_iter().map(|(to, dts_ms)| (to == 1).then_some(dts_ms).unwrap()).collect::<Vec<_>>()
+        stream.feed_mirrors(|asker, entry, _| sent.push((asker, entry.dts_ms)));
+        assert!(sent.iter().all(|(asker, _)| *asker == (WorkerId(1), requests)), "{sent:?}");
+        sent.into_iter().map(|(_, dts_ms)| dts_ms).collect::<Vec<_>>()
     };
     assert_eq!(fed(&mut scene.stream, None), [30, 40, 50]);
     assert_eq!(fed(&mut scene.stream, Some(40)), [50], "it has the others from a former source");
@@ -330,7 +334,7 @@ fn a_mirror_begins_at_the_newest_gop_or_behind_what_it_has() {
     // Without video it begins at the head.
     let mut scene = Scene::new(tracks(0, 1));
     scene.push(A0, 0, true);
-    scene.stream.add_mirror(WorkerId(1), TrackSet::of(A0), None);
+    scene.stream.add_mirror((WorkerId(1), 1), TrackSet::of(A0), Vec::new());
     scene.push(A0, 20, false);
     let mut sent = Vec::new();
     scene.stream.feed_mirrors(|_, entry, _| sent.push(entry.dts_ms));
@@ -341,7 +345,7 @@ fn a_mirror_begins_at_the_newest_gop_or_behind_what_it_has() {
 fn a_mirror_holds_what_it_was_not_sent_and_missed_units_are_told_once() {
     let mut scene = Scene::new(tracks(1, 0));
     scene.push(V0, 0, true);
-    scene.stream.add_mirror(WorkerId(1), TrackSet::of(V0), None);
+    scene.stream.add_mirror((WorkerId(1), 1), TrackSet::of(V0), Vec::new());
     for n in 1..10 {
         scene.push(V0, n * 10, n == 5);
     }
@@ -370,7 +374,7 @@ fn what_somebody_is_sent_is_wanted_here_or_by_way_of_another_worker() {
     scene.stream.forget_demand();
     assert_eq!(scene.stream.wanted_anew(), Some(both.or(data)));
     assert_eq!(scene.stream.wanted_of_source(), both.or(data), "to another source, whatever was told before");
-    scene.stream.add_mirror(WorkerId(3), TrackSet::of(a1()), None);
+    scene.stream.add_mirror((WorkerId(3), 1), TrackSet::of(a1()), Vec::new());
     assert_eq!(scene.stream.wanted_anew(), Some(both.or(data).with(a1())));
     scene.stream.mirror_wants(WorkerId(3), TrackSet::of(v1()));
     scene.stream.mirror_wants(WorkerId(4), TrackSet::of(a1()));
@@ -386,15 +390,16 @@ fn what_somebody_is_sent_is_wanted_here_or_by_way_of_another_worker() {
 #[test]
 fn a_mirror_takes_what_it_asked_for_and_begins_nobody_at_other_key_frames() {
     let mut scene = Scene::new(tracks(2, 0));
-    assert!(!scene.stream.takes_mirrored(V0), "it is no mirror");
-    scene.stream.mirrored_here = true;
-    assert!(scene.stream.takes_mirrored(v1()), "whatever brings the tracks");
+    assert!(!scene.stream.takes_mirrored(0, V0), "it is no mirror");
+    let (request, _) = scene.stream.ask_source();
+    assert!(scene.stream.takes_mirrored(request, v1()), "whatever brings the tracks");
+    assert!(!scene.stream.takes_mirrored(request - 1, v1()), "what answers an earlier request");
     scene.push(V0, 0, true);
     scene.push(v1(), 1, true);
     scene.push(V0, 10, false);
     let (_, _viewer) = scene.join(only(v1()));
     assert_eq!(scene.stream.wanted_of_source(), TrackSet::of(v1()));
-    assert!(scene.stream.takes_mirrored(v1()) && !scene.stream.takes_mirrored(V0));
+    assert!(scene.stream.takes_mirrored(request, v1()) && !scene.stream.takes_mirrored(request, V0));
     // More of the first track does not come here.
     let (_, mut other) = scene.join(only(V0));
     assert_eq!((scene.read(&mut other), scene.stream.key_needed(&other)), (String::new(), Some(V0)));
@@ -506,7 +511,7 @@ fn a_ring_that_is_shrunk_keeps_what_somebody_is_being_sent_and_else_nothing_with
     for n in 0..10 {
         scene.push(V0, n * 100, n == 0);
     }
-    assert_eq!((scene.stream.head_ms(), scene.stream.bytes_per_second() > 100), (Some(900), true));
+    assert_eq!((scene.stream.ring.head_ms(), scene.stream.bytes_per_second() > 100), (Some(900), true));
     scene.stream.shrink(usize::MAX);
     assert_eq!(scene.stream.ring.base(), 0, "it holds no more than that");
     let (id, mut viewer) = scene.join(Selection::DEFAULT);
@@ -530,7 +535,7 @@ fn a_stream_that_is_cleared_sends_nothing_old_and_goes_on_with_the_next_key_fram
     scene.push(V0, 0, true);
     let (_, mut viewer) = scene.join(Selection::DEFAULT);
     scene.stream.clear();
-    assert_eq!((scene.stream.head_ms(), scene.stream.retained_bytes()), (None, 0));
+    assert_eq!((scene.stream.ring.head_ms(), scene.stream.retained_bytes()), (None, 0));
     assert_eq!((scene.stream.bytes_per_second(), scene.read(&mut viewer)), (0, String::new()));
     scene.push(V0, 10, false);
     scene.push(V0, 20, true);
