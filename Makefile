@@ -1,6 +1,8 @@
 # The commands of this repository. `make run` and `make test` are all that one needs.
 
 SECONDS ?= 60
+# Most of a test of the whole server is waiting: three at a time for two cores.
+SUITE_THREADS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
@@ -44,7 +46,7 @@ unit:
 	cargo test --workspace --exclude millstream --doc --locked
 
 suite: ## The whole server with real clients, hostile peers, crashes, and in virtual time
-	cargo test --workspace --test '*' --locked
+	cargo test --workspace --test '*' --locked -- --test-threads=$(SUITE_THREADS)
 
 replay: ## Every fuzz corpus, without a fuzzer
 	cd fuzz && cargo test --locked --target-dir ../target
