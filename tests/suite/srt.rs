@@ -276,27 +276,22 @@ fn s_02_a_hundred_thousand_inductions_leave_nothing() {
     let before = server.rss_kb();
     let question = induction();
     let (mut asked, mut answered) = (0, 0);
-    for _ in 0..100 {
-        for from in 0..PORTS / 100 {
-            // A hundred ports at a time; each asks a hundred times.
-            let socket = UdpSocket::bind(("127.0.6.1", 0)).unwrap();
-            socket.connect(srt(&server)).unwrap();
+    for from in 0..PORTS {
+        let socket = UdpSocket::bind(("127.0.6.1", 0)).unwrap();
+        socket.connect(srt(&server)).unwrap();
+        for _ in 0..100 {
+            asked += usize::from(socket.send(&question).is_ok());
+        }
+        // What finds the server's socket full is lost: the next port asks when this one was heard.
+        socket.set_read_timeout(Some(ms(500))).unwrap();
+        let mut answer = [0; 1500];
+        while let Ok(bytes) = socket.recv(&mut answer) {
+            assert!(bytes <= question.len(), "an answer of {bytes} to {} bytes, port {from}", question.len());
+            answered += 1;
             socket.set_nonblocking(true).unwrap();
-            for _ in 0..100 {
-                asked += usize::from(socket.send(&question).is_ok());
-                let mut answer = [0; 1500];
-                while let Ok(bytes) = socket.recv(&mut answer) {
-                    assert!(
-                        bytes <= question.len(),
-                        "an answer of {bytes} to {} bytes, port {from}",
-                        question.len()
-                    );
-                    answered += 1;
-                }
-            }
         }
     }
-    assert!(asked > 90_000 && answered > asked / 100, "{answered} of {asked} answered");
+    assert!(asked > 90_000 && answered >= PORTS * 9 / 10, "{answered} of {asked} answered");
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < 8 * 1024 && sessions(&server) == 0.0, "{grown} KB more");
     assert_eq!(Knock::new("live/real").connect(srt(&server)), Ok(()), "a real caller");
