@@ -12,7 +12,7 @@ use crate::ebml::{
     VOID_HEAD_BYTES, WIDE_SIZE_BYTES, put_binary, put_float, put_id, put_master, put_size, put_uint, put_void,
 };
 use crate::indexer::{Cue, Indexed};
-use crate::writer::DURATION_BYTES;
+use crate::writer::{DURATION_BYTES, SEEK_HEAD_BYTES};
 use crate::{Error, id};
 
 /// Bytes that are written over those of a file.
@@ -93,25 +93,19 @@ fn cues(indexed: &Indexed) -> Bytes {
 fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<BytesMut>, Error> {
     let room = indexed.info_at.saturating_sub(indexed.segment_at);
     let room = usize::try_from(room).map_err(|_| Error::Invalid("room"))?;
-    let seek_head_bytes = seek_head_bytes();
     let cues_at =
-        if with_cues { indexed.segment_at.saturating_add(seek_head_bytes as u64) } else { indexed.end };
+        if with_cues { indexed.segment_at.saturating_add(SEEK_HEAD_BYTES as u64) } else { indexed.end };
     let within = |at: u64| at.saturating_sub(indexed.segment_at);
     let mut out = seek_head([indexed.info_at, indexed.tracks_at, cues_at].map(within));
     let in_front = if with_cues { cues.len() } else { 0 };
     // What is left is a `Void`, which has a head.
-    let left = room.checked_sub(seek_head_bytes).and_then(|room| room.checked_sub(in_front));
+    let left = room.checked_sub(SEEK_HEAD_BYTES).and_then(|room| room.checked_sub(in_front));
     let Some(left) = left.filter(|left| *left >= VOID_HEAD_BYTES) else { return Ok(None) };
     if with_cues {
         out.put_slice(cues);
     }
     put_void(&mut out, left);
     Ok(Some(out))
-}
-
-/// Bytes of what [`seek_head`] makes.
-pub(crate) fn seek_head_bytes() -> usize {
-    seek_head([0; 3]).len()
 }
 
 /// Where `Info`, `Tracks` and `Cues` are (RFC 9559 §5.1.1); always of one length.
@@ -128,4 +122,15 @@ fn seek_head(positions: [u64; 3]) -> BytesMut {
     put_size(&mut out, body.len() as u64, SEEK_HEAD_SIZE_BYTES);
     out.put_slice(&body);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seek_head_has_one_length_wherever_it_leads() {
+        assert_eq!(seek_head([0; 3]).len(), SEEK_HEAD_BYTES);
+        assert_eq!(seek_head([1, 1 << 40, u64::MAX]).len(), SEEK_HEAD_BYTES);
+    }
 }

@@ -13,9 +13,8 @@ use bytes::Bytes;
 use wire::Reader;
 
 use crate::ebml::{Head, VOID_HEAD_BYTES, WIDE_SIZE_BYTES, read_element, read_uint, read_vint};
-use crate::finish::seek_head_bytes;
 use crate::reading::segment_at;
-use crate::writer::{BLOCK_HEAD_BYTES, DURATION_BYTES, KEY_FRAME};
+use crate::writer::{BLOCK_HEAD_BYTES, DURATION_BYTES, KEY_FRAME, SEEK_HEAD_BYTES};
 use crate::{Error, HEAD_BYTES_MAX, INFO_BYTES_MAX, id};
 
 /// So much of the end of a file is looked at block by block: more than a recorder appends before it has synced.
@@ -246,7 +245,7 @@ impl Indexer {
             id::SEEK_HEAD if is_first => {
                 self.has_seek_head = true;
                 head.bytes == VOID_HEAD_BYTES
-                    && usize::try_from(bytes).is_ok_and(|bytes| bytes == seek_head_bytes())
+                    && usize::try_from(bytes).is_ok_and(|bytes| bytes == SEEK_HEAD_BYTES)
             }
             _ => self.has_seek_head,
         };

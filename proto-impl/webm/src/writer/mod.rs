@@ -15,6 +15,8 @@ use crate::id;
 pub(crate) const TIMESTAMP_SCALE: u64 = 1_000_000;
 /// Bytes of a `Duration`, and of the `Void` in its place.
 pub(crate) const DURATION_BYTES: usize = 2 + 1 + 8;
+/// Bytes of the `SeekHead` of a finished file: its head, and three times a `Seek` with an ID of four bytes and a place of eight.
+pub(crate) const SEEK_HEAD_BYTES: usize = VOID_HEAD_BYTES + 3 * (3 + (3 + 4) + (3 + 8));
 /// The program that a file names.
 const APP: &[u8] = b"millstream";
 /// The version of Matroska that has `CodecDelay`; that which a reader of `SimpleBlock` needs.
