@@ -50,6 +50,8 @@ pub fn segmenter(data: &[u8]) {
 struct Rig {
     worker: Worker,
     now: Now,
+    /// The number of the worker's request for the stream, which its units answer.
+    request: u64,
     tracks: Arc<Tracks>,
     at_ms: i64,
     /// The longest time between two units of a track, and when its last one was.
@@ -96,7 +98,17 @@ impl Rig {
         let (there, playlists) = Default::default();
         let (tracks, longest_step) = (tracks(1, 3), Duration::ZERO);
         let last_ms = BTreeMap::new();
-        let mut rig = Self { worker, now, tracks, at_ms: begin_ms, longest_step, last_ms, there, playlists };
+        let mut rig = Self {
+            worker,
+            now,
+            request: 0,
+            tracks,
+            at_ms: begin_ms,
+            longest_step,
+            last_ms,
+            there,
+            playlists,
+        };
         rig.drain();
         rig
     }
@@ -128,7 +140,8 @@ impl Rig {
         let (dts, pts) = (self.at_ms, self.at_ms + i64::from(!key_frame));
         let unit = AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload };
         let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, Arc::clone(&self.tracks));
-        let mirrored = MirroredUnit { stream: STREAM, entry, credit: Credit::default() };
+        let mirrored =
+            MirroredUnit { stream: STREAM, request: self.request, entry, credit: Credit::default() };
         self.worker.handle_mirrored(self.now, mirrored);
     }
 
@@ -152,8 +165,10 @@ impl Rig {
             let mut any = false;
             while let Some(output) = self.worker.poll_output() {
                 any = true;
-                if let Output::Others(ToWorker::Blob(mail)) = output {
-                    self.blob(&mail.blob);
+                match output {
+                    Output::Others(ToWorker::Blob(mail)) => self.blob(&mail.blob),
+                    Output::Worker(_, ToWorker::Mirror { request, .. }) => self.request = request,
+                    _ => {}
                 }
             }
             if self.worker.next_write().is_none() && !any {
