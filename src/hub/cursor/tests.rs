@@ -130,14 +130,16 @@ fn without_a_key_frame_it_waits_for_one() {
     assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@66>[66]");
 }
 
+/// A unit of a stream that has no video.
+fn sound(dts_ms: i64) -> Entry {
+    let mut entry = Entry { tracks: Arc::default(), ..entry(dts_ms, false, 1) };
+    entry.unit.track = TrackId::DATA;
+    entry
+}
+
 #[test]
 fn sound_alone_starts_at_once() {
     let mut line = Line::of(Selection { video: Pick::None, ..Selection::DEFAULT }, Arc::default());
-    let sound = |dts_ms| {
-        let mut entry = Entry { tracks: Arc::default(), ..entry(dts_ms, false, 1) };
-        entry.unit.track = TrackId::DATA;
-        entry
-    };
     line.push_entry(sound(0));
     let mut cursor = line.cursor();
     line.push_entry(sound(23));
@@ -330,11 +332,6 @@ fn a_viewer_may_be_behind_by_the_whole_lag_and_stays_where_no_newer_key_frame_is
 #[test]
 fn sound_that_is_late_goes_on_at_the_head() {
     let mut line = Line::of(Selection { video: Pick::None, ..Selection::DEFAULT }, Arc::default());
-    let sound = |dts_ms| {
-        let mut entry = Entry { tracks: Arc::default(), ..entry(dts_ms, false, 1) };
-        entry.unit.track = TrackId::DATA;
-        entry
-    };
     line.push_entry(sound(0));
     let mut cursor = line.cursor();
     (0..4).for_each(|n| line.push_entry(sound(n * 1000)));
