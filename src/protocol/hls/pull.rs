@@ -182,13 +182,13 @@ impl UnitClient for HlsPull {
     fn supply(&self) -> Supply {
         self.units.as_ref().map_or(Supply::Nothing, |units| units.supply())
     }
-
-    fn ahead(&self) -> Duration {
-        AHEAD
-    }
 }
 
 impl Client for HlsPull {
+    fn ahead(&self) -> Duration {
+        AHEAD
+    }
+
     fn begin(&mut self, start: &Start<'_>) {
         self.has_socket = true;
         if self.machine.is_none() {

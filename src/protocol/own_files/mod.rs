@@ -21,6 +21,9 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 pub(super) use path::OwnPath;
 
+/// How far the file goes out before it is to be seen: longer than a slow disk takes, and than the pause before a file begins anew.
+/// Viewers are sent all of it at once.
+const AHEAD: Duration = Duration::from_secs(2);
 /// Bytes that are read ahead of what has gone out.
 const BLOCK_BYTES: usize = 128 * 1024;
 /// The job service may be busy for some time; the session's own deadlines bound it.
@@ -191,6 +194,10 @@ impl Client for FilePull {
 
     fn jobs(&mut self) -> Option<&mut dyn ClientJobs> {
         Some(self)
+    }
+
+    fn ahead(&self) -> Duration {
+        AHEAD
     }
 
     fn name(&self) -> &'static str {

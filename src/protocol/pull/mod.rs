@@ -195,6 +195,10 @@ pub(super) trait Client: Debug + Send {
     fn units(&mut self) -> Option<&mut dyn UnitClient> {
         None
     }
+    /// How far its media may be ahead of real time.
+    fn ahead(&self) -> Duration {
+        AHEAD_MAX
+    }
     /// Whether it may take as long as it likes until the first media: it waits to be called.
     fn waits(&self) -> bool {
         false
@@ -213,8 +217,6 @@ pub(super) trait UnitClient {
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
     /// What has come of the stream so far.
     fn supply(&self) -> Supply;
-    /// How far its units may be ahead of real time.
-    fn ahead(&self) -> Duration;
 }
 
 /// A client over a byte stream.
@@ -482,14 +484,14 @@ impl PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
-                let (depackager, ahead) = match self.client.units() {
+                let depackager = match self.client.units() {
                     Some(units) => {
                         units.handle_grant(now, &grant);
-                        (None, units.ahead())
+                        None
                     }
-                    None => (Some(Depackager::new(&grant, held.front(), self.skip)), AHEAD_MAX),
+                    None => Some(Depackager::new(&grant, held.front(), self.skip)),
                 };
-                let (usable, pace) = (Usable::default(), Pace::new(ahead, self.lead));
+                let (usable, pace) = (Usable::default(), Pace::new(self.client.ahead(), self.lead));
                 self.stage = Stage::Live { depackager, usable, stall: now + STALL_TIMEOUT, pace };
                 for media in held {
                     self.take_piece(now, &media);

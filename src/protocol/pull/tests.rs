@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::Blobs;
+use crate::jobs::{BlockSource, Job, JobDone, OpenedFile, Outcome, Work};
 use crate::mail::SessionSettings;
 use crate::protocol::{Apps, outbound};
 use crate::types::{PullId, StreamId};
@@ -35,7 +36,8 @@ impl Rig {
     fn new(url: &str) -> Self {
         let began = Instant::now();
         let now = Now { mono: began, wall_ms: 0 };
-        let target = outbound::read_source(url).unwrap();
+        let own_path = || outbound::read_own_path(url, "live").unwrap();
+        let target = outbound::read_source(url).unwrap_or_else(|_| own_path());
         let client = outbound::pull_client(&target, Seed::from_number(1)).unwrap();
         let order = PullOrder {
             pull: PullId(1),
@@ -344,6 +346,50 @@ fn a_file_that_comes_at_once_is_read_in_its_own_time() {
         rest[..rest.len() - 3].iter().all(|event| event.starts_with("unit")),
         "no stall while it was held"
     );
+}
+
+/// A file in memory.
+#[derive(Debug)]
+struct Memory(Vec<u8>);
+
+impl BlockSource for Memory {
+    fn read_block(&self, offset: u64, length: usize) -> Bytes {
+        let rest = &self.0[usize::try_from(offset).unwrap()..];
+        Bytes::copy_from_slice(&rest[..length.min(rest.len())])
+    }
+}
+
+#[test]
+fn viewers_of_a_file_of_our_own_are_not_sent_ten_seconds_at_once() {
+    let mut rig = Rig::new("streams/film.flv");
+    let tags: Vec<(&[u8], u32)> = (0..100).map(|n| (KEY, n * 100)).collect();
+    let film = file(&[&[(CONFIG, 0)][..], &tags].concat());
+    let (mut asked, mut units) = (0, 0);
+    rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::Open { local: None }));
+    while let Some(event) = rig.call(|session, ctx| session.poll_event(ctx)) {
+        let Event::Job(Job { id, work }) = event else {
+            units += usize::from(matches!(event, Event::Unit { .. }));
+            if matches!(event, Event::Publish { .. }) {
+                units += rig.grant().iter().filter(|event| event.starts_with("unit")).count();
+            }
+            continue;
+        };
+        let outcome = match work {
+            Work::FileOpen { .. } => {
+                let (length, source) = (film.len() as u64, Arc::new(Memory(film.clone())));
+                let opened = OpenedFile { file: source, length, modified_ms: 0, tag: String::new() };
+                Outcome::Opened(Ok(opened))
+            }
+            Work::FileRead { file, offset, length } => Outcome::Block(file.read_block(offset, length)),
+            other => panic!("{other:?}"),
+        };
+        asked += 1;
+        rig.call(|session, ctx| session.handle_reply(ctx, Reply::Job(JobDone { id, outcome })));
+    }
+    assert_eq!((asked, units), (2, 22), "two seconds of ten, and the frame behind them");
+    let rest = rig.run_to(secs(9));
+    assert_eq!(rest.iter().filter(|event| event.starts_with("unit")).count(), 78);
+    assert!(rest.contains(&"lost: the file is over".to_owned()), "{rest:?}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use super::viewer::after;
 use crate::auth::redact;
 use crate::mail::Grant;
 use crate::protocol::pull::{
-    AHEAD_MAX, Client, ClientDatagrams, ClientEvent, ClientStream, Patience, Start, UnitClient,
+    Client, ClientDatagrams, ClientEvent, ClientStream, Patience, Start, UnitClient,
 };
 use crate::protocol::rtp_mapping::{Depackager, Source};
 use crate::protocol::usable::Supply;
@@ -355,10 +355,6 @@ impl UnitClient for RtspPull {
             Intake::Granted(depackager) => depackager.supply(),
             Intake::None | Intake::Described { .. } => Supply::Nothing,
         }
-    }
-
-    fn ahead(&self) -> Duration {
-        AHEAD_MAX
     }
 }
 
