@@ -16,6 +16,9 @@ use millstream::store::{RedbStore, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Exit codes (design: command line).
 const RUN_TIME: u8 = 1;
 const USAGE: u8 = 2;
