@@ -170,7 +170,7 @@ impl Depackager {
             VideoPacket::SequenceHeader if tag.payload.is_empty() && tag.codec != Codec::Vp8 => {
                 Outcome::Taken
             }
-            VideoPacket::SequenceHeader => self.config(id, tag.codec, tag.payload),
+            VideoPacket::SequenceHeader => self.config(id, tag.codec, &tag.payload),
             VideoPacket::EndOfSequence => Outcome::Taken,
             VideoPacket::Metadata => self.extra(id, tag.codec, tag.payload),
             // No encoder is known to send it, and no player to want it.
@@ -195,7 +195,7 @@ impl Depackager {
     fn audio_packet(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         match tag.packet {
             AudioPacket::Silence | AudioPacket::EndOfSequence => Outcome::Taken,
-            AudioPacket::SequenceHeader => self.config(id, tag.codec, tag.payload),
+            AudioPacket::SequenceHeader => self.config(id, tag.codec, &tag.payload),
             AudioPacket::MultichannelConfig => self.extra(id, tag.codec, tag.payload),
             AudioPacket::Frame if tag.payload.is_empty() => Outcome::Taken,
             AudioPacket::Frame => self.audio_unit(id, timestamp, tag),
@@ -264,8 +264,9 @@ impl Depackager {
     }
 
     /// Parameter sets.
-    fn config(&mut self, id: TrackId, codec: Codec, record: Bytes) -> Outcome {
-        match CodecConfig::read(codec, record) {
+    fn config(&mut self, id: TrackId, codec: Codec, record: &[u8]) -> Outcome {
+        // A copy: what it came in is shared with frames, and is to go with them.
+        match CodecConfig::read(codec, Bytes::copy_from_slice(record)) {
             Ok(Some(config)) => self.configure(id, config),
             Ok(None) => {}
             Err(_) => return self.bad("parameter sets that cannot be read"),
@@ -313,7 +314,7 @@ impl Depackager {
         tracks.epoch = tracks.epoch.wrapping_add(1);
         let epoch = tracks.epoch;
         if let Some(track) = tracks.get_mut(id) {
-            (track.extra, track.epoch) = (Some(body), epoch);
+            (track.extra, track.epoch) = (Some(Bytes::copy_from_slice(&body)), epoch);
         }
         Outcome::Taken
     }
@@ -325,7 +326,7 @@ impl Depackager {
     fn video_unit(&mut self, id: TrackId, timestamp: u32, tag: VideoTag) -> Outcome {
         if tag.codec == Codec::Vp8 && !self.has(id, Codec::Vp8) {
             // It needs no parameter sets, and not all send the empty ones.
-            self.config(id, tag.codec, Bytes::new());
+            self.config(id, tag.codec, &[]);
         }
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;

@@ -1,10 +1,11 @@
 //! The chunk reader: bulk copies into one buffer per unfinished message.
 //!
 //! A header is read straight from the input when it is there whole; otherwise its bytes gather in a small carry
-//! until it is. Data is copied once, into a buffer that grows by what was received and ends at exactly the length
-//! of the message.
+//! until it is. Data is copied once: into a buffer that grows by what was received and ends at exactly the length
+//! of the message, or, when the message has come whole and is small, into a block that it shares with its
+//! neighbours, so that most messages allocate nothing.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::{CHUNK_SIZE_DEFAULT, CHUNK_SIZE_MAX, CONTROL, EXTENDED, Message};
 use crate::error::Fault;
@@ -15,6 +16,10 @@ use crate::{Config, Error, Limit, Violation};
 const HEADER_BYTES_MAX: usize = 18;
 /// How far a buffer grows ahead of a chunk after a publish was accepted: the size of one read from the socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
+/// What small media messages are put into, one behind the other. It is freed with the last of them.
+const BLOCK_BYTES: usize = 32 << 10;
+/// The length of a message that is put into a block. What a block has left when the next one does not fit is lost.
+const BLOCK_MESSAGE_BYTES_MAX: usize = BLOCK_BYTES / 8;
 
 /// Limits on the memory that a peer can make the reader hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +61,16 @@ struct ChunkStream {
     message_stream: u32,
     /// Whether the header of a message was read whose data is not complete.
     open: bool,
-    data: Vec<u8>,
+    data: Data,
+}
+
+/// What the data of an unfinished message gather in.
+#[derive(Debug)]
+enum Data {
+    /// A buffer of its own.
+    Own(Vec<u8>),
+    /// Its place in a block, as large as the message.
+    Place(BytesMut),
 }
 
 /// A chunk header.
@@ -111,12 +125,14 @@ pub struct Reader {
     open: Option<Open>,
     pending_bytes: usize,
     bytes_read: u64,
+    /// The free rest of the latest block.
+    block: BytesMut,
 }
 
 impl Reader {
     /// A connection's reader before its first chunk.
     #[must_use]
-    pub const fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits) -> Self {
         Self {
             limits,
             granted: false,
@@ -128,6 +144,7 @@ impl Reader {
             open: None,
             pending_bytes: 0,
             bytes_read: 0,
+            block: BytesMut::new(),
         }
     }
 
@@ -155,7 +172,7 @@ impl Reader {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == chunk_stream) {
             stream.open = false;
             self.pending_bytes = self.pending_bytes.saturating_sub(stream.data.capacity());
-            stream.data = Vec::new();
+            stream.data = Data::default();
         }
     }
 
@@ -351,12 +368,16 @@ impl Reader {
 
     /// Copies what the input has of the chunk; returns the message when that was its last.
     fn read_data(&mut self, open: Open, input: &mut &[u8]) -> Result<Option<Message>, Fault> {
-        let ahead = if self.granted { input.len().min(GROW_AHEAD_BYTES) } else { 0 };
+        let available = input.len();
+        let ahead = if self.granted { available.min(GROW_AHEAD_BYTES) } else { 0 };
         let data = consume(input, open.left);
         let left = open.left.saturating_sub(data.len());
         let Some(stream) = self.streams.get_mut(open.index) else {
             return Err(Limit::ChunkStreams.into());
         };
+        if self.granted && stream.fits_a_block(available) {
+            stream.data = Data::Place(take_place(&mut self.block, stream.length));
+        }
         let before = stream.data.capacity();
         // The one copy between the receive buffer and the message.
         stream.append(data, ahead);
@@ -394,16 +415,29 @@ impl ChunkStream {
         self.open = true;
     }
 
+    /// Whether it begins a message that belongs into a block: a frame, not longer than what has come. Who announces
+    /// and does not send gets no memory.
+    fn fits_a_block(&self, available: usize) -> bool {
+        matches!(self.kind, kind::AUDIO | kind::VIDEO)
+            && (1..=BLOCK_MESSAGE_BYTES_MAX.min(available)).contains(&self.length)
+            && self.data.capacity() == 0
+    }
+
     /// Capacity follows what was received: at most twice that, or one socket read ahead, and never beyond the
     /// length, so that a finished message has none to spare.
     fn append(&mut self, data: &[u8], ahead: usize) {
-        let needed = self.data.len().saturating_add(data.len());
-        if needed > self.data.capacity() {
-            let ahead = self.data.len().saturating_add(ahead);
-            let target = needed.max(ahead).max(self.data.len().saturating_mul(2)).min(self.length);
-            self.data.reserve_exact(target.saturating_sub(self.data.len()));
+        match &mut self.data {
+            Data::Own(buffer) => {
+                let needed = buffer.len().saturating_add(data.len());
+                if needed > buffer.capacity() {
+                    let ahead = buffer.len().saturating_add(ahead);
+                    let target = needed.max(ahead).max(buffer.len().saturating_mul(2)).min(self.length);
+                    buffer.reserve_exact(target.saturating_sub(buffer.len()));
+                }
+                buffer.extend_from_slice(data);
+            }
+            Data::Place(place) => place.extend_from_slice(data),
         }
-        self.data.extend_from_slice(data);
     }
 
     fn finish(&mut self) -> Message {
@@ -413,9 +447,47 @@ impl ChunkStream {
             timestamp: self.timestamp,
             kind: self.kind,
             message_stream: self.message_stream,
-            payload: Bytes::from(std::mem::take(&mut self.data)),
+            payload: std::mem::take(&mut self.data).into_bytes(),
         }
     }
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Own(buffer) => buffer.len(),
+            Self::Place(place) => place.len(),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Own(buffer) => buffer.capacity(),
+            Self::Place(place) => place.capacity(),
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Own(buffer) => Bytes::from(buffer),
+            Self::Place(place) => place.freeze(),
+        }
+    }
+}
+
+/// Takes a place of `length` bytes off the front of a block, or of the next one.
+fn take_place(block: &mut BytesMut, length: usize) -> BytesMut {
+    if block.capacity() < length {
+        *block = BytesMut::with_capacity(BLOCK_BYTES.max(length));
+    }
+    let rest = block.split_off(length);
+    std::mem::replace(block, rest)
 }
 
 impl Replay {

@@ -106,6 +106,41 @@ fn a_finished_message_has_no_spare_memory() {
 }
 
 #[test]
+fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_own() {
+    let frames = |lengths: &[usize]| -> Vec<u8> {
+        lengths.iter().flat_map(|length| written(&head(6, 0), &vec![5; *length], 128)).collect()
+    };
+    let is_behind = |pair: &[Message]| {
+        pair[0].payload.as_ptr_range().end == pair[1].payload.as_ptr() && pair[0].payload != pair[1].payload
+    };
+    let mut reader = reader();
+    let bytes = frames(&[300, 4096, 5, 7]);
+    let got = read_cut(&mut reader, &bytes, bytes.len()).unwrap();
+    assert!(got.windows(2).all(is_behind), "one behind the other");
+    assert_eq!(got.iter().map(|message| message.payload.len()).collect::<Vec<_>>(), [300, 4096, 5, 7]);
+    // A full block is followed by another one; nothing that was read changes.
+    let bytes = frames(&[4000; 20]);
+    let more = read_cut(&mut reader, &bytes, bytes.len()).unwrap();
+    assert!(
+        more.windows(2).filter(|pair| pair[0].payload.as_ptr_range().end == pair[1].payload.as_ptr()).count()
+            == 17
+    );
+    assert!(got.iter().chain(&more).all(|message| message.payload.iter().all(|byte| *byte == 5)));
+    assert_eq!(reader.pending_bytes(), 0);
+    // Too long, or not there yet.
+    for (length, cut) in [(4097, 1 << 20), (1000, 500)] {
+        let bytes = frames(&[length; 2]);
+        let got = read_cut(&mut reader, &bytes, cut).unwrap();
+        let lengths = got.into_iter().map(|message| Vec::from(message.payload).capacity());
+        assert_eq!(lengths.collect::<Vec<_>>(), [length; 2], "exactly its own");
+    }
+    // Nor does a peer that may not publish get any.
+    let mut stranger = Reader::new((&Config::default()).into());
+    let bytes = frames(&[300, 5]);
+    assert!(!read_cut(&mut stranger, &bytes, bytes.len()).unwrap().windows(2).any(is_behind));
+}
+
+#[test]
 fn shorter_headers_inherit_what_they_leave_out() {
     let mut bytes = written(&head(6, 1000), b"ab", 128);
     bytes.extend(b"\x46\0\0\x28\0\0\x03\x09xyz"); // type 1: 40 ms, length 3
