@@ -110,6 +110,8 @@ impl Worker {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
+                // It waits for what is there; the next unit may be far off.
+                self.feed_mirrors(stream);
                 self.settle_demand(stream);
             }
             ToWorker::Unmirror { stream, to } => {

@@ -308,17 +308,33 @@ fn mirror(after_ms: Option<i64>) -> ToWorker {
     ToWorker::Mirror { stream: STREAM, to: WorkerId(1), request: 1, wanted, after }
 }
 
+/// The times of the units that worker 1 is sent.
+fn mirrored(rig: &mut Rig) -> Vec<i64> {
+    let units = rig.outputs().into_iter().filter_map(|output| match output {
+        Output::Mirrored(WorkerId(1), unit) => Some(unit.entry.unit.dts),
+        _ => None,
+    });
+    units.collect()
+}
+
+#[test]
+fn a_mirror_that_says_what_it_wants_is_sent_it_without_waiting_for_another_unit() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.publisher();
+    rig.say(id, &actor, [video_frame(0, true), video_frame(33, false), video_frame(66, false)]);
+    let (to, wanted) = (WorkerId(1), TrackSet::EMPTY);
+    rig.worker
+        .handle_mail(rig.now, ToWorker::Mirror { stream: STREAM, to, request: 1, wanted, after: Vec::new() });
+    assert_eq!(mirrored(&mut rig), [0], "which brings the tracks");
+    let wanted = TrackSet::of(TrackId::VIDEO);
+    rig.worker.handle_mail(rig.now, ToWorker::MirrorWants { stream: STREAM, to, wanted });
+    assert_eq!(mirrored(&mut rig), [33, 66]);
+}
+
 #[test]
 fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
-    let mirrored = |rig: &mut Rig| -> Vec<i64> {
-        let units = rig.outputs().into_iter().filter_map(|output| match output {
-            Output::Mirrored(WorkerId(1), unit) => Some(unit.entry.unit.dts),
-            _ => None,
-        });
-        units.collect()
-    };
     rig.say(id, &actor, [video_frame(0, true), video_frame(33, false)]);
     // As without a GOP cache, or behind a GOP longer than the ring.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
