@@ -41,15 +41,14 @@ impl Worker {
                 None => return,
             }
         }
-        let drained = self.guard(id, |conn, _| {
+        let drained = self.guard(id, |conn, ctx| {
             if let Some(link) = &mut conn.bytes
                 && let Some(stream) = conn.session.byte_stream()
             {
                 stream.poll_transmit(&mut link.queue);
             }
             if let Some(link) = &mut conn.datagrams {
-                // Whether it has some is known when it is asked for them.
-                link.unsent = true;
+                link.unsent = conn.session.datagrams().is_none_or(|peer| peer.has_datagrams(ctx));
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;

@@ -18,8 +18,14 @@ pub(super) use auxiliary::{Auxiliary, AuxiliaryWrite};
 pub(super) use change::{Answer, Change, Write};
 pub(super) use writes::Event;
 
-/// Records of one application; boxed, so that skipping over many touches little memory.
-type App = BTreeMap<Arc<str>, Box<Broadcast>>;
+/// Records of one application.
+#[derive(Debug, Default)]
+struct App {
+    /// Boxed, so that looking for one touches little memory.
+    records: BTreeMap<Arc<str>, Box<Broadcast>>,
+    /// Their ids, which know their places: a page of a list is found at once wherever it is.
+    places: indexset::BTreeSet<Arc<str>>,
+}
 
 /// Subtracks that a main track's record names; lists of subtracks have them all.
 const SUBTRACKS_SHOWN_MAX: usize = 500;
@@ -45,31 +51,34 @@ fn main_track(key: &StreamKey, record: &Broadcast) -> Option<StreamKey> {
 
 impl Records {
     pub(super) fn get(&self, key: &StreamKey) -> Option<&Broadcast> {
-        self.apps.get(&key.app)?.get(&key.id).map(AsRef::as_ref)
+        self.find(&key.app, &key.id)
     }
 
     /// Finds a record without building a key.
     pub(super) fn find(&self, app: &str, id: &str) -> Option<&Broadcast> {
-        self.apps.get(app)?.get(id).map(AsRef::as_ref)
+        self.apps.get(app)?.records.get(id).map(AsRef::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, key: &StreamKey) -> Option<&mut Broadcast> {
-        self.apps.get_mut(&key.app)?.get_mut(&key.id).map(AsMut::as_mut)
+        self.apps.get_mut(&key.app)?.records.get_mut(&key.id).map(AsMut::as_mut)
     }
 
     pub(super) fn insert(&mut self, key: StreamKey, mut record: Broadcast) {
         record.sub_track_stream_ids = self.shown_subtracks(&key);
         let main = main_track(&key, &record);
         let app = self.apps.entry(key.app.clone()).or_default();
-        let before = app.insert(key.id.clone(), Box::new(record));
+        let before = app.records.insert(key.id.clone(), Box::new(record));
         if before.is_none() {
+            app.places.insert(key.id.clone());
             self.total += 1;
         }
         self.move_subtrack(&key, before.and_then(|before| main_track(&key, &before)), main);
     }
 
     pub(super) fn remove(&mut self, key: &StreamKey) -> Option<Broadcast> {
-        let record = self.apps.get_mut(&key.app)?.remove(&key.id)?;
+        let app = self.apps.get_mut(&key.app)?;
+        let record = app.records.remove(&key.id)?;
+        app.places.remove(&key.id);
         self.total = self.total.saturating_sub(1);
         self.move_subtrack(key, main_track(key, &record), None);
         Some(*record)
@@ -117,12 +126,22 @@ impl Records {
 
     /// Records of one application.
     pub(super) fn count(&self, app: &str) -> usize {
-        self.apps.get(app).map_or(0, BTreeMap::len)
+        self.apps.get(app).map_or(0, |app| app.records.len())
     }
 
     /// The records of an application, by id.
     pub(super) fn of(&self, app: &str) -> impl Iterator<Item = &Broadcast> {
-        self.apps.get(app).into_iter().flat_map(|app| app.values().map(AsRef::as_ref))
+        self.apps.get(app).into_iter().flat_map(|app| app.records.values().map(AsRef::as_ref))
+    }
+
+    /// The records of an application from a place in their order on, by id.
+    pub(super) fn from_place(&self, app: &str, place: usize) -> impl Iterator<Item = &Broadcast> {
+        let app = self.apps.get(app).filter(|app| place < app.places.len());
+        let first = app.and_then(|app| Some((app, app.places.get_index(place)?)));
+        first.into_iter().flat_map(|(app, first)| {
+            let from = (Bound::Included(&**first), Bound::Unbounded);
+            app.records.range::<str, _>(from).map(|(_, record)| record.as_ref())
+        })
     }
 
     /// The records of an application behind an id (from the first when there is none), by id.
@@ -133,14 +152,17 @@ impl Records {
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Broadcast)> {
         let from = id.map_or(Bound::Unbounded, Bound::Excluded);
         let app = self.apps.get(app).into_iter();
-        app.flat_map(move |app| app.range::<str, _>((from, Bound::Unbounded)).map(|(id, r)| (id, r.as_ref())))
+        app.flat_map(move |app| app.records.range::<str, _>((from, Bound::Unbounded)).map(|(id, r)| (id, r.as_ref())))
     }
 
     /// All records, by key.
     pub(super) fn all(&self) -> impl Iterator<Item = (StreamKey, &Broadcast)> {
-        self.apps.iter().flat_map(|(app, records)| {
-            let key = |id: &Arc<str>| StreamKey { app: app.clone(), id: id.clone() };
-            records.iter().map(move |(id, record)| (key(id), record.as_ref()))
+        self.apps.iter().flat_map(|(name, app)| {
+            let key = |id: &Arc<str>| StreamKey { app: name.clone(), id: id.clone() };
+            app.records.iter().map(move |(id, record)| (key(id), record.as_ref()))
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -255,6 +255,10 @@ impl DatagramPeer for SrtSession {
         self.connection.handle_datagram(now, datagram);
     }
 
+    fn has_datagrams(&self, ctx: &Context<'_>) -> bool {
+        self.connection.has_transmit(ctx.now.mono)
+    }
+
     fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
         self.connection.poll_transmit(ctx.now.mono, out);
         To::PEER

@@ -271,10 +271,19 @@ impl Connection {
         Some(Event::Closed(reason))
     }
 
+    /// Whether something may be to be sent now: without it [`Connection::poll_transmit`] has nothing. Most acknowledgements leave
+    /// nothing to say.
+    #[must_use]
+    pub fn has_transmit(&self, now: Instant) -> bool {
+        let may_send = |link: &Link| self.closed.is_none() && link.has_transmit(now);
+        !self.out.is_empty() || self.link().is_some_and(may_send)
+    }
+
     /// Fills `out` with what is to be sent now, as long as it has room. True when it put something in; after the end
     /// there may still be a goodbye.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         let before = out.len();
+        let had = self.has_transmit(now);
         while let Some(datagram) = self.out.pop_front() {
             if !out.has_room(datagram.len()) {
                 self.out.push_front(datagram);
@@ -287,6 +296,7 @@ impl Connection {
         {
             link.poll_transmit(now, out);
         }
+        debug_assert!(had || out.len() == before, "something was to be sent that nobody would have asked for");
         out.len() > before
     }
 

@@ -76,6 +76,24 @@ impl Link {
         count(&mut self.stats.pkt_snd_drop, dropped);
     }
 
+    /// Whether there may be something for [`Link::poll_transmit`].
+    pub(super) fn has_transmit(&self, now: Instant) -> bool {
+        let now_us = self.micros(now);
+        let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
+        // What the pace holds back has its deadline.
+        let has_data = (self.sender.has_lost() || self.sender.unsent() > 0)
+            && (self.pace_at.is_none() || self.pacer.wait(now).is_none());
+        has_data
+            || self.ackack.is_some()
+            || self.acks.light
+            || is_due(self.acks.due_us)
+            || is_due(self.losses.next_at())
+            || self.keep_alive
+            || self.reply.is_some()
+            || self.tell.is_some()
+            || !self.drops.is_empty()
+    }
+
     pub(super) fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) {
         let now_us = self.micros(now);
         self.horizon_us = self.horizon_us.max(now_us);

@@ -106,7 +106,7 @@ fn drain(connection: &mut Connection, now: Instant) -> Vec<Bytes> {
         connection.handle_timeout(now);
     }
     let (mut out, mut all) = (Datagrams::new(), Vec::new());
-    while connection.poll_transmit(now, &mut out) {
+    while connection.has_transmit(now) && connection.poll_transmit(now, &mut out) {
         all.extend((0..out.len()).map(|n| Bytes::copy_from_slice(out.get(n))));
         out.clear();
     }
@@ -212,6 +212,29 @@ fn s_06_a_connection_before_media_is_small() {
     }
     (0..1500).for_each(|_| ends.turn(&config));
     assert_eq!((ends.received.len(), ends.caller.queued_bytes()), (2000, 0));
+}
+
+#[test]
+fn most_acknowledgements_leave_nothing_to_say() {
+    let config = Arc::new(Config::default());
+    let mut ends = Ends::new(Seq::new(7), Config::default());
+    let (mut acks, mut answered) = (0, 0);
+    for n in 0..3000_u32 {
+        let now = ends.clock.now();
+        if n % 5 == 0 {
+            ends.caller.send(now, n.to_be_bytes().to_vec().into()).unwrap();
+            assert!(ends.caller.has_transmit(now), "a packet");
+        }
+        let before = ends.caller.stats().pkt_recv_ack;
+        ends.turn(&config);
+        if ends.caller.stats().pkt_recv_ack > before {
+            acks += 1;
+            answered += u32::from(ends.caller.has_transmit(ends.clock.now()));
+        }
+    }
+    assert!(acks > 200, "{acks}");
+    assert!(answered * 4 < acks, "{answered} of {acks}");
+    assert_eq!(ends.received.len(), 600 - 24, "the last ones are held for the latency");
 }
 
 #[test]

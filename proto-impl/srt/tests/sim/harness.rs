@@ -197,7 +197,7 @@ impl End {
         if let Some(at) = connection.poll_timeout() {
             assert!(at > now - Duration::from_secs(1), "a deadline stays in the past");
         }
-        while connection.poll_transmit(now, &mut self.out) {
+        while connection.has_transmit(now) && connection.poll_transmit(now, &mut self.out) {
             self.queue.extend((0..self.out.len()).map(|n| Bytes::copy_from_slice(self.out.get(n))));
             self.out.clear();
         }
