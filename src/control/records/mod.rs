@@ -135,7 +135,7 @@ impl Records {
     }
 
     /// The records of an application from a place in their order on, by id.
-    pub(super) fn from_place(&self, app: &str, place: usize) -> impl Iterator<Item = &Broadcast> {
+    pub(super) fn at_place(&self, app: &str, place: usize) -> impl Iterator<Item = &Broadcast> {
         let app = self.apps.get(app).filter(|app| place < app.places.len());
         let first = app.and_then(|app| Some((app, app.places.get_index(place)?)));
         first.into_iter().flat_map(|(app, first)| {
@@ -152,7 +152,9 @@ impl Records {
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Broadcast)> {
         let from = id.map_or(Bound::Unbounded, Bound::Excluded);
         let app = self.apps.get(app).into_iter();
-        app.flat_map(move |app| app.records.range::<str, _>((from, Bound::Unbounded)).map(|(id, r)| (id, r.as_ref())))
+        app.flat_map(move |app| {
+            app.records.range::<str, _>((from, Bound::Unbounded)).map(|(id, r)| (id, r.as_ref()))
+        })
     }
 
     /// All records, by key.

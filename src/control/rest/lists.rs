@@ -29,7 +29,7 @@ pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let (search, kind) = (call.query("search").to_lowercase(), call.query("type_by").to_owned());
     let order = Order::from_call(call);
     if order.is_none() && search.is_empty() && kind.is_empty() {
-        let page = control.records.from_place(&call.app.name, offset).take(size);
+        let page = control.records.at_place(&call.app.name, offset).take(size);
         return Reply::Now(array(page, now));
     }
     let wanted = Wanted::Page { order, offset, size };
