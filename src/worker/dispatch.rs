@@ -54,9 +54,9 @@ impl Worker {
             conn.figures.is_media = about.is_media;
             // A peer of a byte stream may agree on datagrams later on.
             conn.takes_units = conn.session.unit_sink().is_some();
-            // A sink that has room again goes on with what lies behind its cursors.
-            let is_sink = conn.takes_units && !conn.subscriptions.is_empty();
-            (about.protocol, is_sink || conn.has_own_bytes())
+            // A sink that may have room again goes on with what lies behind its cursors.
+            let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();
+            (about.protocol, goes_on || conn.has_own_bytes())
         });
         let Some((protocol, writes)) = drained else { return };
         self.rename(id, protocol);

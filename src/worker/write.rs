@@ -246,6 +246,7 @@ fn feed_units(
 ) -> bool {
     let Some(sink) = conn.session.unit_sink() else { return false };
     let mut any = false;
+    conn.schedule.sated = true;
     for subscription in &mut conn.subscriptions {
         let handle = subscription.handle;
         let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
@@ -260,6 +261,7 @@ fn feed_units(
                 forwarded.extend(delivery.forwarded.map(|unit| (subscriber.forwarding, unit)));
                 any = true;
             }
+            conn.schedule.sated &= sink.has_room();
             // A selection may have changed at the next unit.
             if !stream.switches_at(subscriber) || subscriber.cursor.next() == before {
                 break;

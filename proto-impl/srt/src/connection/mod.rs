@@ -296,7 +296,10 @@ impl Connection {
         {
             link.poll_transmit(now, out);
         }
-        debug_assert!(had || out.len() == before, "something was to be sent that nobody would have asked for");
+        debug_assert!(
+            had || out.len() == before,
+            "something was to be sent that nobody would have asked for"
+        );
         out.len() > before
     }
 
