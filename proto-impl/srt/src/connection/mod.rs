@@ -149,7 +149,8 @@ impl Connection {
     /// millisecond: an owner of many connections may want to drop it. The peer sends it again.
     #[must_use]
     pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
-        if datagram.first().is_none_or(|first| first & 0x80 == 0) {
+        // Nearly all are others, and are read once.
+        if datagram.first_chunk() != Some(&KEY_MESSAGE) {
             return false;
         }
         let State::Connected(link) = &self.state else { return false };
@@ -387,6 +388,9 @@ impl Connection {
         crate::incoming::micros(self.start, now)
     }
 }
+
+/// How a datagram with an extension message begins: the control bit and its type.
+const KEY_MESSAGE: [u8; 2] = (0x8000 | crate::packet::kind::USER).to_be_bytes();
 
 /// A handshake as a datagram.
 fn handshake_datagram(timestamp: u32, to: SocketId, handshake: &Handshake, extensions: &[u8]) -> Bytes {

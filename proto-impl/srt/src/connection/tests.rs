@@ -215,6 +215,24 @@ fn s_06_a_connection_before_media_is_small() {
 }
 
 #[test]
+fn a_datagram_that_would_have_a_key_derived_is_known_before() {
+    let passphrase = crate::Passphrase::new("0123456789").unwrap();
+    let config = Config { passphrase: Some(passphrase.clone()), ..Config::default() };
+    let ends = Ends::new(Seq::new(7), config);
+    let foreign = SessionKeys::draw(&passphrase, crate::KeyLength::Bytes16, Seed::from_number(9).random());
+    let listener = ends.listener.as_ref().unwrap();
+    let derives = |control: &Control<'_>| {
+        let mut datagram = Vec::new();
+        ControlWriter { timestamp: 0, to: SocketId(2) }.write(control, &mut datagram);
+        listener.derives(ends.clock.now() + ms(5000), &datagram)
+    };
+    assert!(derives(&Control::User(extension::KM_REQUEST, &foreign.message())));
+    assert!(!derives(&Control::User(extension::KM_RESPONSE, &foreign.message())));
+    assert!(!derives(&Control::KeepAlive));
+    assert!(!listener.derives(ends.clock.now() + ms(5000), &[0xff]));
+}
+
+#[test]
 fn most_acknowledgements_leave_nothing_to_say() {
     let config = Arc::new(Config::default());
     let mut ends = Ends::new(Seq::new(7), Config::default());
