@@ -526,7 +526,7 @@ pub type Shared<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn Any>;
 pub trait DatagramPeer {
     /// A datagram that came over one of its paths; it may be decrypted in place.
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);
-    /// Whether it may have some to send now. A peer that mostly hears of what has arrived is asked for nothing most of the time.
+    /// Whether there may be datagrams to send now. If not, [`DatagramPeer::poll_datagrams`] is not called.
     fn has_datagrams(&self, _ctx: &Context<'_>) -> bool {
         true
     }

@@ -176,7 +176,7 @@ pub(super) struct Schedule {
     pub(super) dirty: bool,
     /// In the write queue.
     pub(super) writing: bool,
-    /// It was handed all units that there were: until there are more it need not be listed to be handed them.
+    /// Its sink has taken every unit there was: it is not queued to be fed again until there are more.
     pub(super) sated: bool,
     /// The earliest entry in the deadline table.
     pub(super) armed: Option<Instant>,

@@ -110,7 +110,7 @@ impl Worker {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
-                // It waits for what is there; the next unit may be far off.
+                // It is sent what the ring already holds: the next unit may be seconds away.
                 self.feed_mirrors(stream);
                 self.settle_demand(stream);
             }

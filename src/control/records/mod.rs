@@ -23,7 +23,7 @@ pub(super) use writes::Event;
 struct App {
     /// Boxed, so that looking for one touches little memory.
     records: BTreeMap<Arc<str>, Box<Broadcast>>,
-    /// Their ids, which know their places: a page of a list is found at once wherever it is.
+    /// Their ids in order, indexed by position: any page of a list is found at once.
     places: indexset::BTreeSet<Arc<str>>,
 }
 
@@ -134,7 +134,7 @@ impl Records {
         self.apps.get(app).into_iter().flat_map(|app| app.records.values().map(AsRef::as_ref))
     }
 
-    /// The records of an application from a place in their order on, by id.
+    /// The records of an application, by id, starting at a position in the list.
     pub(super) fn at_place(&self, app: &str, place: usize) -> impl Iterator<Item = &Broadcast> {
         let app = self.apps.get(app).filter(|app| place < app.places.len());
         let first = app.and_then(|app| Some((app, app.places.get_index(place)?)));

@@ -265,7 +265,7 @@ impl Depackager {
 
     /// Parameter sets.
     fn config(&mut self, id: TrackId, codec: Codec, record: &[u8]) -> Outcome {
-        // A copy: what it came in is shared with frames, and is to go with them.
+        // A copy: the buffer it came in is shared with frames, and would stay as long as the stream.
         match CodecConfig::read(codec, Bytes::copy_from_slice(record)) {
             Ok(Some(config)) => self.configure(id, config),
             Ok(None) => {}

@@ -21,8 +21,8 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 pub(super) use path::OwnPath;
 
-/// How far the file goes out before it is to be seen: longer than a slow disk takes, and than the pause before a file begins anew.
-/// Viewers are sent all of it at once.
+/// How far a file runs ahead of real time: longer than a slow disk takes, and than the pause before a file starts over. A viewer
+/// that joins is sent all of it at once.
 const AHEAD: Duration = Duration::from_secs(2);
 /// Bytes that are read ahead of what has gone out.
 const BLOCK_BYTES: usize = 128 * 1024;

@@ -16,9 +16,9 @@ use crate::{Config, Error, Limit, Violation};
 const HEADER_BYTES_MAX: usize = 18;
 /// How far a buffer grows ahead of a chunk after a publish was accepted: the size of one read from the socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
-/// What small media messages are put into, one behind the other. It is freed with the last of them.
+/// A buffer that small media messages share, one behind the other. It is freed with the last of them.
 const BLOCK_BYTES: usize = 32 << 10;
-/// The length of a message that is put into a block. What a block has left when the next one does not fit is lost.
+/// The longest message that goes into a block. When the next one does not fit, the rest of the block stays unused.
 const BLOCK_MESSAGE_BYTES_MAX: usize = BLOCK_BYTES / 8;
 
 /// Limits on the memory that a peer can make the reader hold.
@@ -415,8 +415,8 @@ impl ChunkStream {
         self.open = true;
     }
 
-    /// Whether it begins a message that belongs into a block: a frame, not longer than what has come. Who announces
-    /// and does not send gets no memory.
+    /// Whether this starts a message that goes into a block: a frame no longer than what has arrived. A peer that
+    /// announces a length and sends nothing gets no memory.
     fn fits_a_block(&self, available: usize) -> bool {
         matches!(self.kind, kind::AUDIO | kind::VIDEO)
             && (1..=BLOCK_MESSAGE_BYTES_MAX.min(available)).contains(&self.length)
@@ -481,7 +481,8 @@ impl Data {
     }
 }
 
-/// Takes a place of `length` bytes off the front of a block, or of the next one.
+/// Splits a place of `length` bytes off the front of a block, or of a new one: there is always room, so the split cannot
+/// panic.
 fn take_place(block: &mut BytesMut, length: usize) -> BytesMut {
     if block.capacity() < length {
         *block = BytesMut::with_capacity(BLOCK_BYTES.max(length));

@@ -134,10 +134,10 @@ fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_o
         let lengths = got.into_iter().map(|message| Vec::from(message.payload).capacity());
         assert_eq!(lengths.collect::<Vec<_>>(), [length; 2], "exactly its own");
     }
-    // Nor does a peer that may not publish get any.
-    let mut stranger = Reader::new((&Config::default()).into());
+    // Before the grant there are no blocks.
+    let mut ungranted = Reader::new((&Config::default()).into());
     let bytes = frames(&[300, 5]);
-    assert!(!read_cut(&mut stranger, &bytes, bytes.len()).unwrap().windows(2).any(is_behind));
+    assert!(!read_cut(&mut ungranted, &bytes, bytes.len()).unwrap().windows(2).any(is_behind));
 }
 
 #[test]
