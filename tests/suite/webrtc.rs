@@ -69,11 +69,10 @@ fn a_browser_publishes_and_browsers_and_files_play() {
     assert_eq!((&facts["falls"]["video"], &facts["falls"]["audio"]), (&0.into(), &0.into()), "{facts}");
     assert_eq!(facts["delete"], 200);
     let url = format!("http://{}/live/a.flv", server.http);
-    let decode = ["-v", "error", "-i", &url, "-t", "2", "-f", "null", "-"];
+    // Without the time base ffmpeg counts frames of the usual rate, and a browser's may come closer together.
+    let decode = ["-v", "error", "-i", &url, "-t", "2", "-enc_time_base:v", "1:1000", "-f", "null", "-"];
     let (status, _, errors) = run(Command::new(ffmpeg9()).args(decode));
-    // Times that are rounded to a frame rate for the output are ffmpeg's own; those that came are looked at below.
-    let errors: Vec<&str> = errors.lines().filter(|line| !line.contains("dts to muxer")).collect();
-    assert!(status.success() && errors.is_empty(), "{errors:?}");
+    assert!(status.success() && errors.is_empty(), "{errors}");
     let packets = frame_md5_by(&ffmpeg9(), &[], &url, Some(2));
     for stream in 0..2 {
         let times: Vec<i64> =
