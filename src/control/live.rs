@@ -236,34 +236,33 @@ impl Registry {
         Some(before)
     }
 
-    /// The viewers that a worker reports, in place of those it reported before. All streams that it had or has some of.
+    /// The viewers that a worker reports, in place of those it reported before. The streams whose count is another now.
     pub(super) fn set_viewers(&mut self, worker: WorkerId, report: &Report) -> BTreeSet<StreamId> {
-        let mut streams: BTreeSet<StreamId> = of_worker(&self.indexes.watched, worker).collect();
-        for stream in &streams {
+        let mut counts = BTreeMap::<StreamId, ViewerCounts>::new();
+        for (stream, viewers) in &report.viewers {
+            counts.entry(*stream).or_default().connected = *viewers;
+        }
+        for (stream, protocol, viewers) in &report.leased {
+            counts.entry(*stream).or_default().leased.insert(protocol, *viewers);
+        }
+        let unwatched = |stream: &StreamId| !counts.contains_key(stream);
+        let mut changed: BTreeSet<StreamId> =
+            of_worker(&self.indexes.watched, worker).filter(unwatched).collect();
+        for stream in &changed {
             self.indexes.watched.remove(&(worker, *stream));
             if let Some(live) = self.live.get_mut(stream) {
                 live.viewers.remove(&worker);
             }
         }
-        for (stream, viewers) in &report.viewers {
-            if let Some(counts) = self.viewers_of(*stream, worker) {
-                counts.connected = *viewers;
-                streams.insert(*stream);
+        for (stream, counts) in counts {
+            let Some(live) = self.live.get_mut(&stream) else { continue };
+            if live.viewers.get(&worker) != Some(&counts) {
+                live.viewers.insert(worker, counts);
+                self.indexes.watched.insert((worker, stream));
+                changed.insert(stream);
             }
         }
-        for (stream, protocol, viewers) in &report.leased {
-            if let Some(counts) = self.viewers_of(*stream, worker) {
-                counts.leased.insert(protocol, *viewers);
-                streams.insert(*stream);
-            }
-        }
-        streams
-    }
-
-    fn viewers_of(&mut self, stream: StreamId, worker: WorkerId) -> Option<&mut ViewerCounts> {
-        let live = self.live.get_mut(&stream)?;
-        self.indexes.watched.insert((worker, stream));
-        Some(live.viewers.entry(worker).or_default())
+        changed
     }
 
     pub(super) fn get(&self, stream: &StreamId) -> Option<&Live> {
@@ -405,18 +404,24 @@ mod tests {
                     let viewers =
                         (0..self.below(6)).map(|n| (self.any(), u32::try_from(n).unwrap())).collect();
                     let leased = (0..self.below(3)).map(|_| (self.any(), "hls", 1)).collect();
-                    let before: Vec<StreamId> = self.watched_by(worker);
+                    let before = self.watched_by(worker);
                     let report = Report { viewers, leased, ..Report::default() };
                     let told = self.registry.set_viewers(worker, &report);
                     let after = self.watched_by(worker);
-                    assert_eq!(told, before.into_iter().chain(after).collect());
+                    let all: BTreeSet<StreamId> = before.keys().chain(after.keys()).copied().collect();
+                    let changed = all.into_iter().filter(|stream| before.get(stream) != after.get(stream));
+                    assert_eq!(told, changed.collect());
+                    let reported = report.viewers.iter().map(|(stream, _)| *stream);
+                    let reported = reported.chain(report.leased.iter().map(|(stream, ..)| *stream));
+                    let is_live = |stream: &StreamId| self.registry.live.contains_key(stream);
+                    assert!(after.keys().copied().eq(reported.filter(is_live).collect::<BTreeSet<_>>()));
                 }
             }
         }
 
-        fn watched_by(&self, worker: WorkerId) -> Vec<StreamId> {
+        fn watched_by(&self, worker: WorkerId) -> BTreeMap<StreamId, ViewerCounts> {
             let all = self.registry.live.iter();
-            all.filter(|(_, live)| live.viewers.contains_key(&worker)).map(|(stream, _)| *stream).collect()
+            all.filter_map(|(stream, live)| Some((*stream, live.viewers.get(&worker)?.clone()))).collect()
         }
 
         /// What a walk over all streams finds.

@@ -60,7 +60,7 @@ impl ViewerCounts {
 pub struct Report {
     /// Streams whose publisher is here.
     pub sources: Vec<SourceFigures>,
-    /// Viewers (pushes do not count) of each stream here.
+    /// Viewers (pushes do not count) of each stream that has any here.
     pub viewers: Vec<(StreamId, u32)>,
     /// Viewers of each stream here that are no connections, by protocol: those who ask request by request.
     pub leased: Vec<(StreamId, &'static str, u32)>,

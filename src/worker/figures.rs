@@ -91,6 +91,7 @@ impl Worker {
                 .streams
                 .values()
                 .map(|stream| (stream.id, self.viewers(stream, None)))
+                .filter(|(_, viewers)| *viewers > 0)
                 .collect(),
             leased: self.polled.leases.counts().chain(counted_apart).collect(),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
