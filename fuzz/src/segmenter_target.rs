@@ -15,7 +15,7 @@ use millstream::hub::{Credit, Entry, MirroredUnit};
 use millstream::mail::{Blob, StreamDetails, StreamEnd, ToWorker};
 use millstream::protocol::{schema, sinks};
 use millstream::types::{Ingest, Now, StreamId, StreamKey, WorkerId};
-use millstream::worker::{Output, Worker};
+use millstream::worker::{Output, Worker, Writers};
 
 use crate::http_targets::epoch;
 
@@ -171,7 +171,7 @@ impl Rig {
                     _ => {}
                 }
             }
-            if self.worker.next_write().is_none() && !any {
+            if self.worker.next_write(Writers::All).is_none() && !any {
                 break;
             }
         }

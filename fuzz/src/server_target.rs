@@ -18,7 +18,7 @@ use millstream::mail::{ToControl, ToWorker};
 use millstream::protocol::{Addresses, Listener, PathEvent, PathId, Port, Remote};
 use millstream::store::{self, Faults, Memory};
 use millstream::types::{ConnId, Now, WorkerId};
-use millstream::worker::{Output, Routed, Way, Worker};
+use millstream::worker::{Output, Routed, Way, Worker, Writers};
 use netsim::MediaSource;
 use rtmp::{Client, ClientConfig, ClientEvent, MediaKind, MediaMessage};
 use wire::{Datagrams, Gather, SendQueue};
@@ -285,7 +285,7 @@ impl Rig {
     fn turn(&mut self) -> bool {
         let mut any = false;
         self.worker.finish_turn();
-        while let Some((conn, way)) = self.worker.next_write() {
+        while let Some((conn, way)) = self.worker.next_write(Writers::All) {
             let moved = match way {
                 Way::Bytes => self.write(conn),
                 Way::Datagrams => self.write_datagrams(conn),

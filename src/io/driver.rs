@@ -33,7 +33,7 @@ use super::udp::{Batch, UdpSocket};
 use crate::protocol::{PathEvent, PathId, Port};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
-use crate::worker::Way;
+use crate::worker::{Way, Writers};
 use datagrams::UdpPeer;
 pub(super) use datagrams::note_receive_error;
 use handshakes::Handshakes;
@@ -54,6 +54,8 @@ pub(super) struct Bounds {
     pub(super) read_turn: usize,
     /// Bytes written in one turn, before sockets are looked at again.
     pub(super) write_turn: usize,
+    /// So many more of sessions that catch up: what comes meanwhile for those that keep up waits no longer than this takes.
+    pub(super) catch_up_turn: usize,
     /// Receive calls on one UDP socket in one turn.
     pub(super) receives_turn: usize,
     /// TLS handshakes that one turn works on.
@@ -144,7 +146,9 @@ impl Driver {
 
     /// Whether there is something to do without an event.
     pub(super) fn has_work<M: Machine>(&self, machine: &M) -> bool {
-        self.ports.iter().any(|(_, port)| port.readable) || !self.ready.is_empty() || machine.has_writes()
+        self.ports.iter().any(|(_, port)| port.readable)
+            || !self.ready.is_empty()
+            || machine.has_writes(Writers::All)
     }
 
     /// Waits for events.
@@ -208,22 +212,31 @@ impl Driver {
     /// Drains sessions, writes, and does what the machine asks, until nothing follows from it any more.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
-        let mut written = 0;
+        let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];
         loop {
-            while written < self.bounds.write_turn {
-                let Some((id, way)) = machine.next_write() else { break };
-                let bytes = match way {
-                    Way::Datagrams => self.write_datagrams(now, machine, id),
-                    Way::Bytes => self.write(now, machine, id),
-                };
-                written = written.saturating_add(bytes);
+            for (who, left) in &mut left {
+                *left = left.saturating_sub(self.write_up_to(now, machine, *who, *left));
             }
             machine.finish_turn();
-            if !self.perform_all(now, machine) && (written >= self.bounds.write_turn || !machine.has_writes())
-            {
+            let goes_on = left.iter().any(|(who, left)| *left > 0 && machine.has_writes(*who));
+            if !self.perform_all(now, machine) && !goes_on {
                 return;
             }
         }
+    }
+
+    /// Has these write until so many bytes are written, or nobody has more. How many they were.
+    fn write_up_to<M: Machine>(&mut self, now: Now, machine: &mut M, who: Writers, bytes: usize) -> usize {
+        let mut written = 0_usize;
+        while written < bytes
+            && let Some((id, way)) = machine.next_write(who)
+        {
+            written = written.saturating_add(match way {
+                Way::Datagrams => self.write_datagrams(now, machine, id),
+                Way::Bytes => self.write(now, machine, id),
+            });
+        }
+        written
     }
 
     /// Does what the machine asks. False: it asked for nothing.

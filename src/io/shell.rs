@@ -37,6 +37,7 @@ const BOUNDS: Bounds = Bounds {
     read: 64 * 1024,
     read_turn: 256 * 1024,
     write_turn: 8 * 1024 * 1024,
+    catch_up_turn: 512 * 1024,
     receives_turn: ports::RECEIVES_TURN,
     // Their arithmetic must not hold up media.
     handshakes_turn: 4,

@@ -176,6 +176,8 @@ pub(super) struct Schedule {
     pub(super) dirty: bool,
     /// In the write queue.
     pub(super) writing: bool,
+    /// What it was sent last was not all there was: it writes when those have that keep up.
+    pub(super) catches_up: bool,
     /// Its sink has taken every unit there was: it is not queued to be fed again until there are more.
     pub(super) sated: bool,
     /// The earliest entry in the deadline table.

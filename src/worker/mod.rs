@@ -57,6 +57,7 @@ use crate::protocol::{Apps, Context, Listener, PathEvent, PathId, Reply, Session
 use crate::stats::{Counters, Refused};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, WorkerId};
 use agenda::Agenda;
+pub use agenda::Writers;
 pub use conn::CLOSE_STALL;
 use conn::{Conn, Flow, Purpose};
 use datagrams::Ports;
@@ -278,10 +279,10 @@ impl Worker {
         self.agenda.deadlines.next()
     }
 
-    /// Whether writes wait for the next turn.
+    /// Whether any of these sessions may have something to send.
     #[must_use]
-    pub fn has_writes(&self) -> bool {
-        !self.agenda.writes.is_empty()
+    pub fn has_writes(&self, who: Writers) -> bool {
+        self.agenda.writes.has(who)
     }
 
     /// A write was interrupted before it took anything.

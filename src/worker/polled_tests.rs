@@ -165,7 +165,7 @@ impl Pair {
                     self.plays.push(*request);
                 }
             }
-            let Some((id, _)) = worker.next_write() else { break };
+            let Some((id, _)) = worker.next_write(Writers::All) else { break };
             let mut gather = wire::Gather::new(1 << 20);
             worker.gather(id, &mut gather);
             let bytes: Vec<u8> = gather.slices().iter().flat_map(|slice| slice.to_vec()).collect();

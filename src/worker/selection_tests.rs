@@ -169,7 +169,7 @@ impl Scene {
         let now = self.now;
         self.workers[index].handle_timeout(now);
         self.workers[index].finish_turn();
-        while let Some((conn, _)) = self.workers[index].next_write() {
+        while let Some((conn, _)) = self.workers[index].next_write(Writers::All) {
             let bytes: Vec<u8> = {
                 let mut scratch = [0; wire::SCRATCH_BYTES];
                 let mut gather = wire::Gather::with_scratch(1 << 16, &mut scratch);

@@ -89,10 +89,10 @@ impl Rig {
         self.worker.handle_timeout(self.now);
         loop {
             self.worker.finish_turn();
-            while self.worker.next_write().is_some() {}
+            while self.worker.next_write(Writers::All).is_some() {}
             // What sinks have taken is dispatched.
             self.worker.finish_turn();
-            let mut any = self.worker.has_writes();
+            let mut any = self.worker.has_writes(Writers::All);
             while let Some(output) = self.worker.poll_output() {
                 any = true;
                 match output {
@@ -570,7 +570,7 @@ fn several_streams_of_one_byte_stream_never_cut_into_each_others_units() {
         let entry = crate::hub::Entry::new(rig.now.mono, 0, unit, Arc::clone(&tracks));
         rig.worker.append(STREAM, entry).unwrap();
         rig.worker.finish_turn();
-        while let Some((id, _)) = rig.worker.next_write() {
+        while let Some((id, _)) = rig.worker.next_write(Writers::All) {
             let mut scratch = [0; wire::SCRATCH_BYTES];
             let bytes: Vec<u8> = {
                 let mut gather = wire::Gather::with_scratch(1 << 16, &mut scratch);

@@ -150,7 +150,8 @@ impl Worker {
         }
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
         let needed = stream.key_needed(&subscriber);
-        if self.conns.get(id).is_some_and(|conn| conn.bytes.is_some()) {
+        if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.bytes.is_some()) {
+            conn.schedule.catches_up = !conn.takes_units;
             self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         }
         self.set_state(

@@ -424,7 +424,7 @@ impl Rig {
     fn sent(&mut self) -> BTreeMap<ConnId, String> {
         self.worker.flush_stream(STREAM);
         let mut sent = BTreeMap::<ConnId, String>::new();
-        while let Some((id, _)) = self.worker.next_write() {
+        while let Some((id, _)) = self.worker.next_write(Writers::All) {
             let mut gather = wire::Gather::new(1 << 20);
             self.worker.gather(id, &mut gather);
             let bytes: Vec<u8> = gather.slices().iter().flat_map(|slice| slice.to_vec()).collect();
@@ -459,6 +459,37 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
 }
 
 #[test]
+fn who_keeps_up_is_sent_a_unit_before_those_that_catch_up() {
+    let mut rig = Rig::new();
+    let [first, second, third] = ["one", "two", "three"].map(|name| rig.fragile_viewer(name, -1));
+    let (id, actor) = rig.publisher();
+    rig.say(id, &actor, [video_frame(0, true)]);
+    rig.sent();
+    let mut write = |rig: &mut Rig, who, taken: usize| {
+        let (id, _) = rig.worker.next_write(who)?;
+        let mut gather = wire::Gather::new(1 << 20);
+        rig.worker.gather(id, &mut gather);
+        rig.worker.sent(rig.now.mono, id, gather.bytes().min(taken), gather.bytes());
+        Some(id)
+    };
+    // The first one's socket takes no more than a byte of two units, and then all.
+    rig.say(id, &actor, [video_frame(33, false)]);
+    assert_eq!(write(&mut rig, Writers::KeepUp, 1), Some(first));
+    assert_eq!(write(&mut rig, Writers::KeepUp, 99), Some(second));
+    rig.worker.handle_writable(rig.now, first);
+    assert_eq!(write(&mut rig, Writers::KeepUp, 99), Some(third));
+    assert_eq!(write(&mut rig, Writers::KeepUp, 99), None);
+    assert!(!rig.worker.has_writes(Writers::KeepUp) && rig.worker.has_writes(Writers::All));
+    rig.say(id, &actor, [video_frame(66, false)]);
+    let order = [(); 3].map(|()| write(&mut rig, Writers::All, 99));
+    assert_eq!(order, [Some(second), Some(third), Some(first)]);
+    // It has caught up.
+    rig.say(id, &actor, [video_frame(99, false)]);
+    let order = [(); 4].map(|()| write(&mut rig, Writers::KeepUp, 99));
+    assert_eq!(order, [Some(first), Some(second), Some(third), None]);
+}
+
+#[test]
 fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     let mut rig = Rig::new();
     let viewer = rig.fragile_viewer("one", 33);
@@ -471,6 +502,27 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     }
     assert_eq!(rig.worker.meter.stats.panics, 1);
     assert_eq!(rig.sent(), [(viewer, "[0][66]".to_owned())].into());
+}
+
+#[test]
+fn a_report_names_streams_that_have_viewers_and_no_others() {
+    let mut rig = Rig::new();
+    let viewers = |rig: &mut Rig| {
+        rig.outputs();
+        rig.worker.report();
+        let reports = rig.outputs().into_iter().filter_map(|output| match output {
+            Output::Control(ToControl::Report(_, report)) => Some(report.viewers),
+            _ => None,
+        });
+        reports.collect::<Vec<_>>()
+    };
+    assert_eq!(viewers(&mut rig), [vec![]]);
+    let viewer = rig.fragile_viewer("one", 999);
+    let stream = rig.worker.live.streams.get_mut(&STREAM).unwrap();
+    assert_eq!(stream.subscribers.len(), 1);
+    assert_eq!(viewers(&mut rig), [vec![(STREAM, 1)]]);
+    rig.worker.remove(viewer, "gone", false);
+    assert_eq!(viewers(&mut rig), [vec![]]);
 }
 
 #[test]

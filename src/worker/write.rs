@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use wire::Gather;
 
+use super::agenda::Writers;
 use super::conn::{Conn, Flow, Playing, Subscription};
 use super::{Output, Worker};
 use crate::hub::{Forwarded, MirroredUnit};
@@ -21,9 +22,9 @@ pub enum Way {
 }
 
 impl Worker {
-    /// The next session that has something to send and a socket that may take it.
-    pub fn next_write(&mut self) -> Option<(ConnId, Way)> {
-        while let Some(id) = self.agenda.writes.pop_front() {
+    /// The next of these sessions that has something to send and a socket that may take it.
+    pub fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)> {
+        while let Some(id) = self.agenda.writes.pop(who) {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             conn.schedule.writing = false;
             if conn.takes_units {
@@ -49,6 +50,7 @@ impl Worker {
                     return Some((id, Way::Bytes));
                 }
                 link.waits_since = None;
+                conn.schedule.catches_up = false;
             }
             if let Some(link) = &conn.datagrams
                 && (link.unsent || has_more)
@@ -121,6 +123,7 @@ impl Worker {
                 link.waits_since = Some(now.mono);
             }
         }
+        conn.schedule.catches_up = more;
         let closes = conn.closing.is_some();
         if more && !blocked {
             self.enqueue_write(id);
@@ -151,7 +154,7 @@ impl Worker {
             && may_write(conn)
         {
             conn.schedule.writing = true;
-            self.agenda.writes.push_back(id);
+            self.agenda.writes.push(id, conn.schedule.catches_up);
         }
     }
 
@@ -164,7 +167,7 @@ impl Worker {
                 && may_write(conn)
             {
                 conn.schedule.writing = true;
-                self.agenda.writes.push_back(subscriber.conn);
+                self.agenda.writes.push(subscriber.conn, conn.schedule.catches_up);
             }
         }
     }

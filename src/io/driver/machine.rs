@@ -11,7 +11,7 @@ use wire::{Datagrams, Gather};
 use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
-use crate::worker::{Destination, Way};
+use crate::worker::{Destination, Way, Writers};
 
 /// Many sessions, each behind a [`ConnId`]: a worker's, or those of the load generator. The driver tells it what happens to
 /// their connections and does what it asks. The driver's code is generic over it, so that a worker's calls stay direct.
@@ -37,10 +37,10 @@ pub(in crate::io) trait Machine {
     fn waits_for_verdict(&self, id: ConnId) -> bool;
     /// Has its sessions say what they have to, before writes and outputs are asked for.
     fn finish_turn(&mut self);
-    /// The next session that has something to send over a connection that may take it.
-    fn next_write(&mut self) -> Option<(ConnId, Way)>;
-    /// Whether there is such a session.
-    fn has_writes(&self) -> bool;
+    /// The next of these sessions that has something to send over a connection that may take it.
+    fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)>;
+    /// Whether there may be one.
+    fn has_writes(&self, who: Writers) -> bool;
     /// A write was interrupted before it took anything.
     fn retry_write(&mut self, id: ConnId);
     /// Names the bytes that go out next.

@@ -16,7 +16,7 @@ use crate::io::driver::{Machine, Output};
 use crate::protocol::{OpenPath, PathEvent, PathId, Remote, To};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
-use crate::worker::{Destination as SendTo, Way};
+use crate::worker::{Destination as SendTo, Way, Writers};
 
 /// A server that lets so much wait is not reading.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
@@ -447,7 +447,7 @@ impl Machine for Generator {
         }
     }
 
-    fn next_write(&mut self) -> Option<(ConnId, Way)> {
+    fn next_write(&mut self, _who: Writers) -> Option<(ConnId, Way)> {
         let (index, way) = self.writes.pop_front()?;
         let conn = self.conns.get_mut(index)?;
         match way {
@@ -461,7 +461,7 @@ impl Machine for Generator {
         Some((id_of(index, generation), way))
     }
 
-    fn has_writes(&self) -> bool {
+    fn has_writes(&self, _who: Writers) -> bool {
         !self.writes.is_empty()
     }
 

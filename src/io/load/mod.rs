@@ -30,6 +30,7 @@ const BOUNDS: Bounds = Bounds {
     read: 256 * 1024,
     read_turn: usize::MAX,
     write_turn: usize::MAX,
+    catch_up_turn: 0,
     receives_turn: 1024,
     handshakes_turn: u32::MAX,
     udp_bursts: true,

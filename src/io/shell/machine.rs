@@ -15,7 +15,7 @@ use crate::mail::{ToControl, ToWorker};
 use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now, SessionRef, WorkerId};
-use crate::worker::{self, Destination, Way, Worker};
+use crate::worker::{self, Destination, Way, Worker, Writers};
 
 /// Other threads that a worker speaks to.
 pub(super) struct Colleagues {
@@ -97,12 +97,12 @@ impl Machine for WorkerMachine {
         self.worker.finish_turn();
     }
 
-    fn next_write(&mut self) -> Option<(ConnId, Way)> {
-        self.worker.next_write()
+    fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)> {
+        self.worker.next_write(who)
     }
 
-    fn has_writes(&self) -> bool {
-        self.worker.has_writes()
+    fn has_writes(&self, who: Writers) -> bool {
+        self.worker.has_writes(who)
     }
 
     fn retry_write(&mut self, id: ConnId) {

@@ -7,7 +7,7 @@ use millstream::jobs::{FileError, JobDone, Outcome};
 use millstream::mail::ToWorker;
 use millstream::protocol::{Listener, PathEvent, PathId};
 use millstream::types::ConnId;
-use millstream::worker::{Output, Way};
+use millstream::worker::{Output, Way, Writers};
 use netsim::ms;
 use wire::{Datagrams, Gather};
 
@@ -48,7 +48,7 @@ impl World {
             self.workers[index].handle_writable(now, conn);
         }
         self.workers[index].finish_turn();
-        while let Some((conn, way)) = self.workers[index].next_write() {
+        while let Some((conn, way)) = self.workers[index].next_write(Writers::All) {
             progress |= match way {
                 Way::Bytes => self.write_bytes(index, conn),
                 Way::Datagrams => self.write_datagrams(index, conn),
