@@ -46,7 +46,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use crypto::{Random, Seed};
 
 use crate::auth::OutboundPolicy;
@@ -70,7 +69,8 @@ use management::Management;
 use objects::Objects;
 use purge::AppChanges;
 use recordings::Recordings;
-use records::{Auxiliary, Records};
+use records::Records;
+use records::restored::StoredRecord;
 use rest::scan::Scans;
 use sources::Sources;
 use stats::Figures;
@@ -81,6 +81,7 @@ pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
 pub use management::is_email;
 pub use records::auxiliary::administrator_record;
+pub use records::restored::{BadRecord, Restored};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
 /// The start parameters of control.
@@ -168,28 +169,11 @@ struct Walks {
     app_changes: AppChanges,
 }
 
-/// A stored record that cannot be read; the start is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the stored {:?} {key}: {reason}", key.kind)]
-pub struct BadRecord {
-    /// The record's key.
-    pub key: store::Key,
-    /// Why it cannot be read.
-    pub reason: String,
-}
-
 impl Control {
     /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
     /// records made by publishing alone are gone. Posts every application to every worker.
-    ///
-    /// # Errors
-    /// A record that cannot be read.
-    pub fn new(
-        now: Now,
-        config: ControlConfig,
-        stored: Vec<(store::Key, Bytes)>,
-        seed: &Seed,
-    ) -> Result<Self, BadRecord> {
+    #[must_use]
+    pub fn new(now: Now, config: ControlConfig, stored: Restored, seed: &Seed) -> Self {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
         let mut control = Self {
             apps,
@@ -208,15 +192,15 @@ impl Control {
             outbox: Outbox::default(),
             config,
         };
-        for (key, bytes) in stored {
-            let bad = |reason| BadRecord { key: key.clone(), reason };
-            if let Some(record) = Auxiliary::decode(key.kind, &bytes) {
-                let record = record.map_err(bad)?;
-                control.arm_sweep(now);
-                control.records.auxiliary.insert(key, record);
-            } else {
-                let record = Broadcast::decode(&bytes).map_err(bad)?;
-                control.take_over(now, StreamKey { app: key.app, id: key.id }, record);
+        for (key, record) in stored.0 {
+            match record {
+                StoredRecord::Auxiliary(record) => {
+                    control.arm_sweep(now);
+                    control.records.auxiliary.insert(key, record);
+                }
+                StoredRecord::Broadcast(record) => {
+                    control.take_over(now, StreamKey { app: key.app, id: key.id }, *record);
+                }
             }
         }
         let settings = SessionSettings::of(&control.config.server);
@@ -228,7 +212,7 @@ impl Control {
         control.boot_sources(now);
         control.boot_recordings(now);
         control.boot_objects(now);
-        Ok(control)
+        control
     }
 
     fn take_over(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {

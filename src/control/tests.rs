@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use media::Position;
 
 use super::*;
@@ -33,6 +34,11 @@ mod uploads;
 
 const WORKERS: u16 = 2;
 const START_MS: u64 = 1_700_000_000_000;
+
+/// What a store has, for control to take over.
+fn restored(store: &mut Memory) -> Restored {
+    Restored::decode(&store.load().unwrap()).unwrap()
+}
 
 /// Control with everything around it.
 struct Rig {
@@ -116,7 +122,7 @@ impl Rig {
     fn start_after(config: ControlConfig, mut store: Memory, leftovers: Option<Vec<Vec<String>>>) -> Self {
         let began = Instant::now();
         let now = Now { mono: began, wall_ms: START_MS };
-        let control = Control::new(now, config, store.load().unwrap(), &Seed::from_number(1)).unwrap();
+        let control = Control::new(now, config, restored(&mut store), &Seed::from_number(1));
         let mut rig = Self {
             control,
             store,

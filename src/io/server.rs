@@ -1,12 +1,14 @@
 //! The whole server as one value: binds everything, starts the threads, and says when it ends.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::{io, iter};
 
+use bytes::Bytes;
 use crypto::Seed;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -22,11 +24,11 @@ use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Limits, Options, ServerSettings};
-use crate::control::{BadRecord, Control, ControlConfig};
+use crate::control::{BadRecord, Control, ControlConfig, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port, derived};
-use crate::store::{self, RedbStore, Store};
+use crate::store::{self, Key, RedbStore, Store};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
 
@@ -41,6 +43,8 @@ const FREE_PORT_ATTEMPTS: u32 = 32;
 const FILES_KEPT: usize = 64;
 /// The share of the descriptors that is kept for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;
+/// So many records are decoded sooner than a thread begins to.
+const DECODED_ALONE: usize = 1000;
 
 /// Why the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +120,7 @@ impl Server {
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         let open_files = raise_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
-        let records = store.load()?;
+        let records = decode(&store.load()?)?;
         let files = certificate_files(config)?;
         let tls = files.load()?;
         let (addresses, sockets) = bind(&config.server)?;
@@ -124,7 +128,7 @@ impl Server {
         let seed = seed_of_the_system()?;
         let control_seed = seed.derive("control", 0);
         let control =
-            Control::new(clock::now(), control_config(config, &addresses, &seed), records, &control_seed)?;
+            Control::new(clock::now(), control_config(config, &addresses, &seed), records, &control_seed);
         let (control_sender, mail) = control_thread::control_channel();
         let mut ends = Vec::with_capacity(sockets.len());
         for _ in 0..sockets.len() {
@@ -393,6 +397,19 @@ fn raise_open_files() -> Option<u64> {
 /// The processor's cores, as far as this process may use them.
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Decodes the records of the store, each core its share of them.
+fn decode(stored: &[(Key, Bytes)]) -> Result<Restored, BadRecord> {
+    let share = stored.len().div_ceil(cores()).max(DECODED_ALONE);
+    let (own, others) = stored.split_at(share.min(stored.len()));
+    thread::scope(|scope| {
+        let others: Vec<_> =
+            others.chunks(share).map(|part| scope.spawn(|| Restored::decode(part))).collect();
+        let own = Restored::decode(own);
+        let others = others.into_iter().map(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        iter::once(own).chain(others).collect()
+    })
 }
 
 /// What all rings may retain together.

@@ -3,6 +3,7 @@
 
 pub(super) mod auxiliary;
 mod change;
+pub(super) mod restored;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use crate::types::StreamKey;
 use auxiliary::AuxiliaryRecords;
 use writes::Writes;
 
-pub(super) use auxiliary::{Auxiliary, AuxiliaryWrite};
+pub(super) use auxiliary::AuxiliaryWrite;
 pub(super) use change::{Answer, Change, Write};
 pub(super) use writes::Event;
 

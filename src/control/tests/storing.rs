@@ -223,14 +223,13 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
 
 #[test]
 fn a_stored_record_that_cannot_be_read_stops_the_start() {
-    let now = Now { mono: Instant::now(), wall_ms: START_MS };
     for bytes in [&b""[..], b"\x09{}", b"\x01{", b"\x01{\"streamId\":5}"] {
         let stored = vec![(StreamKey::new("live", "s").into(), Bytes::copy_from_slice(bytes))];
-        let error = Control::new(now, config(&[], &[]), stored, &Seed::from_number(1)).unwrap_err();
+        let error = Restored::decode(&stored).unwrap_err();
         assert!(error.to_string().starts_with("the stored Broadcast live/s: "));
     }
     let stored = vec![(store::Key::new(Kind::User, "", "a@b"), Bytes::from_static(b"{"))];
-    let error = Control::new(now, config(&[], &[]), stored, &Seed::from_number(1)).unwrap_err();
+    let error = Restored::decode(&stored).unwrap_err();
     assert!(error.to_string().starts_with("the stored User /a@b: "));
 }
 

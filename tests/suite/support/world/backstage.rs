@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
-use millstream::control::{self, Control, ControlConfig};
+use millstream::control::{self, Control, ControlConfig, Restored};
 use millstream::jobs::{Job, JobDone, Outcome, Work};
 use millstream::mail::ToControl;
 use millstream::store::{self, Faults, Memory, Store};
@@ -40,7 +40,7 @@ pub struct Backstage {
 
 impl Backstage {
     pub(super) fn new(now: Now, config: ControlConfig, seed: &Seed) -> Self {
-        let control = Control::new(now, config.clone(), Vec::new(), &seed.derive("control", 0)).unwrap();
+        let control = Control::new(now, config.clone(), Restored::default(), &seed.derive("control", 0));
         let faults = Faults::default();
         Self {
             control,
@@ -75,7 +75,8 @@ impl Backstage {
         store.rebuild(&stored).unwrap();
         self.store = store;
         let seed = seed.derive("control", 0);
-        self.control = Control::new(now, self.config.clone(), stored, &seed).unwrap();
+        let restored = Restored::decode(&stored).unwrap();
+        self.control = Control::new(now, self.config.clone(), restored, &seed);
     }
 
     pub(super) fn post(&mut self, mail: ControlMail) {

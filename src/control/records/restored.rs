@@ -1,0 +1,53 @@
+//! What the store had when the server starts, decoded. It takes most of a start with many records, and parts of it can be decoded at the same
+//! time.
+
+use bytes::Bytes;
+
+use super::auxiliary::Auxiliary;
+use crate::control::Broadcast;
+use crate::store::Key;
+
+/// Records of the store.
+#[derive(Debug, Default)]
+pub struct Restored(pub(in crate::control) Vec<(Key, StoredRecord)>);
+
+/// One of them.
+#[derive(Debug)]
+pub(in crate::control) enum StoredRecord {
+    Broadcast(Box<Broadcast>),
+    Auxiliary(Auxiliary),
+}
+
+/// A stored record that cannot be read; the start is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the stored {:?} {key}: {reason}", key.kind)]
+pub struct BadRecord {
+    /// The record's key.
+    pub key: Key,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+impl Restored {
+    /// Decodes records as the store gives them.
+    ///
+    /// # Errors
+    /// One that cannot be read.
+    pub fn decode(stored: &[(Key, Bytes)]) -> Result<Self, BadRecord> {
+        let decode = |(key, bytes): &(Key, Bytes)| {
+            let record = match Auxiliary::decode(key.kind, bytes) {
+                Some(record) => record.map(StoredRecord::Auxiliary),
+                None => Broadcast::decode(bytes).map(Box::new).map(StoredRecord::Broadcast),
+            };
+            let record = record.map_err(|reason| BadRecord { key: key.clone(), reason })?;
+            Ok((key.clone(), record))
+        };
+        stored.iter().map(decode).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromIterator<Self> for Restored {
+    fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
+        Self(parts.into_iter().flat_map(|part| part.0).collect())
+    }
+}
