@@ -465,7 +465,7 @@ fn who_keeps_up_is_sent_a_unit_before_those_that_catch_up() {
     let (id, actor) = rig.publisher();
     rig.say(id, &actor, [video_frame(0, true)]);
     rig.sent();
-    let mut write = |rig: &mut Rig, who, taken: usize| {
+    let write = |rig: &mut Rig, who, taken: usize| {
         let (id, _) = rig.worker.next_write(who)?;
         let mut gather = wire::Gather::new(1 << 20);
         rig.worker.gather(id, &mut gather);
@@ -487,6 +487,20 @@ fn who_keeps_up_is_sent_a_unit_before_those_that_catch_up() {
     rig.say(id, &actor, [video_frame(99, false)]);
     let order = [(); 4].map(|()| write(&mut rig, Writers::KeepUp, 99));
     assert_eq!(order, [Some(first), Some(second), Some(third), None]);
+}
+
+#[test]
+fn who_joins_waits_for_those_that_are_there() {
+    let mut rig = Rig::new();
+    let there = rig.fragile_viewer("one", -1);
+    let (id, actor) = rig.publisher();
+    rig.say(id, &actor, [video_frame(0, true)]);
+    rig.sent();
+    let (newcomer, viewer) = rig.connect();
+    rig.say(newcomer, &viewer, [subscribe()]);
+    rig.say(id, &actor, [video_frame(33, false)]);
+    let order = [(); 3].map(|()| rig.worker.next_write(Writers::All).map(|(id, _)| id));
+    assert_eq!(order, [Some(there), Some(newcomer), None]);
 }
 
 #[test]
