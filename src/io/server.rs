@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::{io, iter};
+use std::{io, mem};
 
 use bytes::Bytes;
 use crypto::Seed;
@@ -43,8 +43,8 @@ const FREE_PORT_ATTEMPTS: u32 = 32;
 const FILES_KEPT: usize = 64;
 /// The share of the descriptors that is kept for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;
-/// So many records are decoded sooner than a thread begins to.
-const DECODED_ALONE: usize = 1000;
+/// Records of the store that are decoded at a time while the next are read.
+const RESTORED_AT_ONCE: usize = 1024;
 
 /// Why the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ impl Server {
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         let open_files = raise_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
-        let records = decode(&store.load()?)?;
+        let records = restore(&mut *store)?;
         let files = certificate_files(config)?;
         let tls = files.load()?;
         let (addresses, sockets) = bind(&config.server)?;
@@ -399,16 +399,26 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Decodes the records of the store, each core its share of them.
-fn decode(stored: &[(Key, Bytes)]) -> Result<Restored, BadRecord> {
-    let share = stored.len().div_ceil(cores()).max(DECODED_ALONE);
-    let (own, others) = stored.split_at(share.min(stored.len()));
+/// Reads the store and, beside it, decodes what has been read: either takes half of a start with many records.
+fn restore(store: &mut dyn Store) -> Result<Restored, StartError> {
+    let (sender, batches) = sync_channel::<Vec<(Key, Bytes)>>(2);
     thread::scope(|scope| {
-        let others: Vec<_> =
-            others.chunks(share).map(|part| scope.spawn(|| Restored::decode(part))).collect();
-        let own = Restored::decode(own);
-        let others = others.into_iter().map(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        iter::once(own).chain(others).collect()
+        let reader = scope.spawn(move || {
+            let mut batch = Vec::new();
+            // Nobody takes them any more once one could not be decoded.
+            let read = store.read(&mut |key, bytes| {
+                batch.push((key, bytes));
+                if batch.len() == RESTORED_AT_ONCE {
+                    let _ = sender.send(mem::take(&mut batch));
+                }
+            });
+            let _ = sender.send(batch);
+            read
+        });
+        let decoded: Result<Restored, BadRecord> =
+            batches.into_iter().map(|batch| Restored::decode(&batch)).collect();
+        reader.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        Ok(decoded?)
     })
 }
 

@@ -53,8 +53,9 @@ fn injected() -> Error {
 }
 
 impl Store for Memory {
-    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
-        Ok(self.records.iter().map(|(key, bytes)| (key.clone(), bytes.clone())).collect())
+    fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
+        self.records.iter().for_each(|(key, bytes)| give(key.clone(), bytes.clone()));
+        Ok(())
     }
 
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {

@@ -129,11 +129,21 @@ pub enum Op {
 
 /// Durable storage of records.
 pub trait Store: Send {
+    /// Gives everything that was committed, in order of the keys.
+    ///
+    /// # Errors
+    /// When not everything can be read. What was given before is nothing to go on with.
+    fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error>;
+
     /// Everything that was committed, in order of the keys.
     ///
     /// # Errors
     /// When not everything can be read.
-    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error>;
+    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
+        let mut all = Vec::new();
+        self.read(&mut |key, bytes| all.push((key, bytes)))?;
+        Ok(all)
+    }
 
     /// Makes the changes durable, all or none.
     ///

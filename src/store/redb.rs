@@ -9,7 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use ::redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError};
+use ::redb::{
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    TableError,
+};
 use bytes::Bytes;
 
 use super::{Error, Key, Kind, Op, Store};
@@ -56,9 +59,9 @@ impl RedbStore {
 }
 
 impl Store for RedbStore {
-    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
+    fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;
-        guarded(&self.path, || read_all(&self.path, database))
+        guarded(&self.path, || read_all(&self.path, database, give))
     }
 
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
@@ -113,38 +116,46 @@ fn version_of(database: &Database) -> Result<u64, ::redb::Error> {
     Ok(transaction.open_table(META)?.get("version")?.map_or(0, |v| v.value()))
 }
 
-fn read_all(path: &Path, database: &Database) -> Result<Vec<(Key, Bytes)>, Error> {
-    let mut all = Vec::new();
+fn read_all(path: &Path, database: &Database, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
     for kind in Kind::ALL {
-        let (records, told) = read_table(database, kind).map_err(|e| library(path, &e))?;
-        if records.len() as u64 != told {
-            return Err(damaged(path, &format!("{} {} instead of {told}", records.len(), kind.table())));
-        }
-        for (text, bytes) in records {
-            let Some((app, id)) = text.split_once('/') else {
-                return Err(damaged(path, "a record has no application"));
-            };
-            all.push((Key::new(kind, app, id), bytes));
+        let (records, told) = read_table(path, database, kind, give)?;
+        if records != told {
+            return Err(damaged(path, &format!("{records} {} instead of {told}", kind.table())));
         }
     }
-    Ok(all)
+    Ok(())
 }
 
-/// The records of one table in order, and how many there shall be.
-fn read_table(database: &Database, kind: Kind) -> Result<(Vec<(String, Bytes)>, u64), ::redb::Error> {
-    let transaction = database.begin_read()?;
-    let told = transaction.open_table(META)?.get(count_of(kind))?.map_or(0, |v| v.value());
+/// Gives the records of one table in order. How many they were, and how many there shall be.
+fn read_table(
+    path: &Path,
+    database: &Database,
+    kind: Kind,
+    give: &mut dyn FnMut(Key, Bytes),
+) -> Result<(u64, u64), Error> {
+    let failed = |error| library(path, &error);
+    let transaction = database.begin_read().map_err(|e| failed(e.into()))?;
+    let told = count_in(&transaction, kind).map_err(failed)?;
     let table = match transaction.open_table(table(kind)) {
         Ok(table) => table,
-        Err(TableError::TableDoesNotExist(_)) => return Ok((Vec::new(), told)),
-        Err(e) => return Err(e.into()),
+        Err(TableError::TableDoesNotExist(_)) => return Ok((0, told)),
+        Err(e) => return Err(failed(e.into())),
     };
-    let mut all = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or(0).min(1 << 20));
-    for entry in table.iter()? {
-        let (key, value) = entry?;
-        all.push((key.value().to_owned(), Bytes::copy_from_slice(value.value())));
+    let mut records = 0;
+    for entry in table.iter().map_err(|e| failed(e.into()))? {
+        let (key, value) = entry.map_err(|e| failed(e.into()))?;
+        let Some((app, id)) = key.value().split_once('/') else {
+            return Err(damaged(path, "a record has no application"));
+        };
+        give(Key::new(kind, app, id), Bytes::copy_from_slice(value.value()));
+        records += 1;
     }
-    Ok((all, told))
+    Ok((records, told))
+}
+
+/// How many records a table shall have.
+fn count_in(transaction: &ReadTransaction, kind: Kind) -> Result<u64, ::redb::Error> {
+    Ok(transaction.open_table(META)?.get(count_of(kind))?.map_or(0, |v| v.value()))
 }
 
 /// The name of a table's count; that of the first layout's only table was another.

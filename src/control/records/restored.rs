@@ -1,5 +1,4 @@
-//! What the store had when the server starts, decoded. It takes most of a start with many records, and parts of it can be decoded at the same
-//! time.
+//! What the store had when the server starts, decoded, part by part.
 
 use bytes::Bytes;
 
