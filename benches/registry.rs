@@ -17,7 +17,7 @@ use crypto::Seed;
 use media::Position;
 use millstream::auth::{CidrList, OutboundPolicy};
 use millstream::config::{AppSettings, ServerSettings};
-use millstream::control::{Control, ControlConfig, Output, Restored};
+use millstream::control::{Control, ControlConfig, Output};
 use millstream::mail::{Departure, PublishRequest, Report, SourceFigures, ToControl, ToWorker};
 use millstream::protocol::Addresses;
 use millstream::stats::Reception;
@@ -127,7 +127,7 @@ impl Bench {
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
         };
-        let control = Control::new(now, config, Restored::default(), &Seed::from_number(1));
+        let control = Control::new(now, config, [], &Seed::from_number(1)).unwrap();
         Self { control, store: Memory::new(), now, conns: 0 }
     }
 

@@ -12,7 +12,7 @@ use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use millstream::auth::{CidrList, OutboundPolicy};
 use millstream::config::{AppSettings, ServerSettings};
-use millstream::control::{self, Control, ControlConfig, Restored};
+use millstream::control::{self, Control, ControlConfig};
 use millstream::jobs::{FileError, Job, JobDone, Outcome, Work};
 use millstream::mail::{ToControl, ToWorker};
 use millstream::protocol::{Addresses, Listener, PathEvent, PathId, Port, Remote};
@@ -128,7 +128,7 @@ impl Rig {
             addresses: Addresses::of(&[("rtmp", 1935)]),
         };
         let seed = Seed::from_number(1);
-        let control = Control::new(now, config, Restored::default(), &seed);
+        let control = Control::new(now, config, [], &seed).expect("an empty store is good");
         let faults = Faults::default();
         let mut rig = Self {
             now,

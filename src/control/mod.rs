@@ -172,8 +172,15 @@ struct Walks {
 impl Control {
     /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
     /// records made by publishing alone are gone. Posts every application to every worker.
-    #[must_use]
-    pub fn new(now: Now, config: ControlConfig, stored: Restored, seed: &Seed) -> Self {
+    ///
+    /// # Errors
+    /// A record that could not be read.
+    pub fn new(
+        now: Now,
+        config: ControlConfig,
+        stored: impl IntoIterator<Item = Result<Restored, BadRecord>>,
+        seed: &Seed,
+    ) -> Result<Self, BadRecord> {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
         let mut control = Self {
             apps,
@@ -192,16 +199,8 @@ impl Control {
             outbox: Outbox::default(),
             config,
         };
-        for (key, record) in stored.0 {
-            match record {
-                StoredRecord::Auxiliary(record) => {
-                    control.arm_sweep(now);
-                    control.records.auxiliary.insert(key, record);
-                }
-                StoredRecord::Broadcast(record) => {
-                    control.take_over(now, StreamKey { app: key.app, id: key.id }, *record);
-                }
-            }
+        for part in stored {
+            control.take_over(now, part?);
         }
         let settings = SessionSettings::of(&control.config.server);
         control.post_all(&ToWorker::Server(Arc::new(settings)));
@@ -212,10 +211,24 @@ impl Control {
         control.boot_sources(now);
         control.boot_recordings(now);
         control.boot_objects(now);
-        control
+        Ok(control)
     }
 
-    fn take_over(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {
+    fn take_over(&mut self, now: Now, stored: Restored) {
+        for (key, record) in stored.0 {
+            match record {
+                StoredRecord::Auxiliary(record) => {
+                    self.arm_sweep(now);
+                    self.records.auxiliary.insert(key, record);
+                }
+                StoredRecord::Broadcast(record) => {
+                    self.take_over_broadcast(now, StreamKey { app: key.app, id: key.id }, *record);
+                }
+            }
+        }
+    }
+
+    fn take_over_broadcast(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {
         if record.zombi {
             self.mark_dirty(now, key);
             return;

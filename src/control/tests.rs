@@ -36,8 +36,8 @@ const WORKERS: u16 = 2;
 const START_MS: u64 = 1_700_000_000_000;
 
 /// What a store has, for control to take over.
-fn restored(store: &mut Memory) -> Restored {
-    Restored::decode(&store.load().unwrap()).unwrap()
+fn restored(store: &mut Memory) -> Result<Restored, BadRecord> {
+    Restored::decode(&store.load().unwrap())
 }
 
 /// Control with everything around it.
@@ -122,7 +122,7 @@ impl Rig {
     fn start_after(config: ControlConfig, mut store: Memory, leftovers: Option<Vec<Vec<String>>>) -> Self {
         let began = Instant::now();
         let now = Now { mono: began, wall_ms: START_MS };
-        let control = Control::new(now, config, restored(&mut store), &Seed::from_number(1));
+        let control = Control::new(now, config, [restored(&mut store)], &Seed::from_number(1)).unwrap();
         let mut rig = Self {
             control,
             store,

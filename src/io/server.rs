@@ -120,15 +120,13 @@ impl Server {
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         let open_files = raise_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
-        let records = restore(&mut *store)?;
         let files = certificate_files(config)?;
         let tls = files.load()?;
         let (addresses, sockets) = bind(&config.server)?;
 
         let seed = seed_of_the_system()?;
         let control_seed = seed.derive("control", 0);
-        let control =
-            Control::new(clock::now(), control_config(config, &addresses, &seed), records, &control_seed);
+        let control = restore(&mut *store, control_config(config, &addresses, &seed), &control_seed)?;
         let (control_sender, mail) = control_thread::control_channel();
         let mut ends = Vec::with_capacity(sockets.len());
         for _ in 0..sockets.len() {
@@ -399,8 +397,9 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Reads the store and, beside it, decodes what has been read: either takes half of a start with many records.
-fn restore(store: &mut dyn Store) -> Result<Restored, StartError> {
+/// Makes control of what the store has. What has been read is taken over while the rest is read: either takes half of a
+/// start with many records.
+fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
     let (sender, batches) = sync_channel::<Vec<(Key, Bytes)>>(2);
     thread::scope(|scope| {
         let reader = scope.spawn(move || {
@@ -415,10 +414,10 @@ fn restore(store: &mut dyn Store) -> Result<Restored, StartError> {
             let _ = sender.send(batch);
             read
         });
-        let decoded: Result<Restored, BadRecord> =
-            batches.into_iter().map(|batch| Restored::decode(&batch)).collect();
+        let records = batches.into_iter().map(|batch| Restored::decode(&batch));
+        let control = Control::new(clock::now(), config, records, seed);
         reader.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-        Ok(decoded?)
+        Ok(control?)
     })
 }
 

@@ -6,8 +6,8 @@ use super::auxiliary::Auxiliary;
 use crate::control::Broadcast;
 use crate::store::Key;
 
-/// Records of the store.
-#[derive(Debug, Default)]
+/// Some of the records of the store.
+#[derive(Debug)]
 pub struct Restored(pub(in crate::control) Vec<(Key, StoredRecord)>);
 
 /// One of them.
@@ -42,11 +42,5 @@ impl Restored {
             Ok((key.clone(), record))
         };
         stored.iter().map(decode).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-impl FromIterator<Self> for Restored {
-    fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
-        Self(parts.into_iter().flat_map(|part| part.0).collect())
     }
 }

@@ -143,7 +143,7 @@ fn the_first_user_is_made_with_the_code_of_the_log() {
     assert!(!log.contains(&code), "{log}");
     // Another start, another code; none is asked for where it is not set.
     let config = config(&[("server.first_user_code", "true")], &[]);
-    let again = Control::new(rig.now, config, Restored::default(), &Seed::from_number(2));
+    let again = Control::new(rig.now, config, [], &Seed::from_number(2)).unwrap();
     assert!(!again.management.first_code.unwrap().fits(&code));
     assert_eq!(first_user(&mut Rig::new(), "")["success"], true);
 }

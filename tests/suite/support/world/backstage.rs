@@ -40,7 +40,7 @@ pub struct Backstage {
 
 impl Backstage {
     pub(super) fn new(now: Now, config: ControlConfig, seed: &Seed) -> Self {
-        let control = Control::new(now, config.clone(), Restored::default(), &seed.derive("control", 0));
+        let control = Control::new(now, config.clone(), [], &seed.derive("control", 0)).unwrap();
         let faults = Faults::default();
         Self {
             control,
@@ -75,8 +75,8 @@ impl Backstage {
         store.rebuild(&stored).unwrap();
         self.store = store;
         let seed = seed.derive("control", 0);
-        let restored = Restored::decode(&stored).unwrap();
-        self.control = Control::new(now, self.config.clone(), restored, &seed);
+        let restored = Restored::decode(&stored);
+        self.control = Control::new(now, self.config.clone(), [restored], &seed).unwrap();
     }
 
     pub(super) fn post(&mut self, mail: ControlMail) {
