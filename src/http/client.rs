@@ -19,8 +19,6 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// Interim responses before the final one.
 const INTERIM_MAX: usize = 8;
-/// Bytes of one chunk.
-const CHUNK_BYTES_MAX: usize = 64 << 20;
 /// The end of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 /// The protocol was switched (RFC 9110 §15.2.2): what follows is no HTTP.
@@ -208,10 +206,11 @@ impl ResponseReader {
     fn read_body(&mut self) -> Result<(), ResponseError> {
         match &mut self.stage {
             Stage::Framed(decoder) => {
-                let done = decoder.decode(&mut self.held).map_err(ResponseError::Body)?;
+                let done = decoder.decode(&mut self.held);
+                // What came before a fault was good, whether it came with the fault or alone.
                 let decoded = decoder.take_decoded();
                 self.body(decoded);
-                if done {
+                if done.map_err(ResponseError::Body)? {
                     self.stage = Stage::Done;
                     self.events.push_back(ResponseEvent::End);
                 }
@@ -265,7 +264,8 @@ fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
     if head.status == SWITCHING_PROTOCOLS {
         return Ok(Stage::UntilClose);
     }
-    let limits = Limits { body_bytes: CHUNK_BYTES_MAX, ..Limits::default() };
+    // Handed out as it comes: a length, of the body or of a chunk, is no memory.
+    let limits = Limits { body_bytes: usize::MAX, ..Limits::default() };
     if matches!(head.status, NO_CONTENT | NOT_MODIFIED) {
         return Ok(Stage::Framed(BodyDecoder::new(Framing::Length(0), &limits)));
     }
@@ -280,8 +280,6 @@ fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
                 std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
             let length = length.and_then(|text| text.parse().ok());
             let length = length.ok_or(ResponseError::Malformed("content length"))?;
-            // Handed out as it comes: the length is no memory.
-            let limits = Limits { body_bytes: usize::MAX, ..limits };
             Ok(Stage::Framed(BodyDecoder::new(Framing::Length(length), &limits)))
         }
         (None, Some(_), Some(_)) => Err(ResponseError::Malformed("content length")),
@@ -358,12 +356,37 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_a_fault_is_handed_out_however_it_came() {
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nFLV\r\nx\r\n";
+        for cut in 1..=answer.len() {
+            let mut reader = ResponseReader::new();
+            assert!(answer.chunks(cut).any(|piece| reader.handle_bytes(piece).is_err()));
+            let mut body = Vec::new();
+            while let Some(event) = reader.poll_event() {
+                if let ResponseEvent::Body(bytes) = event {
+                    body.extend_from_slice(&bytes);
+                }
+            }
+            assert_eq!(body, b"FLV", "cut {cut}");
+        }
+    }
+
+    /// What came before in the same read counted against the chunk.
+    #[test]
+    fn a_chunk_of_any_length_is_no_fault_however_it_came() {
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n4000000\r\nb";
+        for cut in 1..=answer.len() {
+            assert_eq!(read(answer, cut), Err(ResponseError::Truncated), "cut {cut}");
+        }
+    }
+
+    #[test]
     fn a_stream_of_many_chunks_is_not_gathered() {
         let mut reader = ResponseReader::new();
         reader.handle_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         let chunk = [&b"10000\r\n"[..], &[7; 0x10000], b"\r\n"].concat();
         let mut bytes = 0;
-        // More than a chunk may have.
+        // More than is ever held.
         for _ in 0..1100 {
             reader.handle_bytes(&chunk).unwrap();
             while let Some(event) = reader.poll_event() {
