@@ -243,8 +243,11 @@ fn parse(head: &[u8]) -> Result<ResponseHead, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(head) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) => return Err(ResponseError::Malformed("head")),
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+        // An empty line that ends with LF alone ends the head for some, and for others it does not.
+        Ok(httparse::Status::Complete(_) | httparse::Status::Partial) => {
+            return Err(ResponseError::Malformed("head"));
+        }
         Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadTooLarge),
         Err(_) => return Err(ResponseError::Malformed("head")),
     }
@@ -269,21 +272,25 @@ fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
     if matches!(head.status, NO_CONTENT | NOT_MODIFIED) {
         return Ok(Stage::Framed(BodyDecoder::new(Framing::Length(0), &limits)));
     }
-    let mut lengths = head.headers.iter().filter(|(name, _)| name == "content-length");
-    match (head.header("transfer-encoding"), lengths.next(), lengths.next()) {
-        (Some(coding), None, None) if coding.eq_ignore_ascii_case(b"chunked") => {
+    let values = |wanted: &'static str| {
+        head.headers.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value.as_slice())
+    };
+    let codings: Vec<&[u8]> = values("transfer-encoding").collect();
+    let mut lengths = values("content-length");
+    match (&*codings, lengths.next(), lengths.next()) {
+        ([coding], None, None) if coding.eq_ignore_ascii_case(b"chunked") => {
             Ok(Stage::Framed(BodyDecoder::new(Framing::Chunked, &limits)))
         }
-        (Some(_), _, _) => Err(ResponseError::Malformed("transfer coding")),
-        (None, Some((_, length)), None) => {
+        ([_, ..], _, _) => Err(ResponseError::Malformed("transfer coding")),
+        ([], Some(length), None) => {
             let length =
                 std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
             let length = length.and_then(|text| text.parse().ok());
             let length = length.ok_or(ResponseError::Malformed("content length"))?;
             Ok(Stage::Framed(BodyDecoder::new(Framing::Length(length), &limits)))
         }
-        (None, Some(_), Some(_)) => Err(ResponseError::Malformed("content length")),
-        (None, None, _) => Ok(Stage::UntilClose),
+        ([], Some(_), Some(_)) => Err(ResponseError::Malformed("content length")),
+        ([], None, _) => Ok(Stage::UntilClose),
     }
 }
 
@@ -344,6 +351,8 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na",
             b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\na",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\na",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\n\nA: b\r\n\r\na",
         ] {
             assert!(matches!(read(answer, 7), Err(ResponseError::Malformed(_))));
         }
