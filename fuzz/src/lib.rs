@@ -24,6 +24,7 @@ mod segmenter_target;
 mod server_target;
 mod settings;
 mod splits;
+mod srt_hostile;
 mod srt_targets;
 mod store_target;
 mod transcode_target;

@@ -15,6 +15,7 @@ use srt::{
 use wire::{Datagrams, Reader};
 
 use crate::http_targets::epoch;
+use crate::srt_hostile::{PASSPHRASE, Seen};
 
 /// A datagram; what was read, written, reads the same.
 pub fn srt_packet(data: &[u8]) {
@@ -76,7 +77,7 @@ pub fn srt_km(data: &[u8]) {
         let body = srt::packet::Control::User(subtype, data);
         let mut out = Vec::new();
         ControlWriter { timestamp: 0, to: SocketId(2) }.write(&body, &mut out);
-        for end in [&mut ends.caller, ends.listener.as_mut().unwrap_or(&mut ends.spare)] {
+        for end in [Some(&mut ends.caller), ends.listener.as_mut()].into_iter().flatten() {
             end.handle_datagram(ends.now, &out);
             settle(end, ends.now);
             assert!(end.is_connected(), "a key message ended a connection");
@@ -86,12 +87,17 @@ pub fn srt_km(data: &[u8]) {
 }
 
 /// Two ends. The first byte sets passphrases and a key that changes soon; then each byte is an operation: what becomes of
-/// the next datagram, what time does, what the application does.
+/// the next datagram, what time does, what the application does, or what somebody forges.
 pub fn srt_conn(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut ends = Ends::new(*flags);
     let mut operations = operations.iter().copied().take(2000);
     while let Some(operation) = operations.next() {
+        if operation & 0x7f >= FORGERIES {
+            ends.forge(operation, &mut operations);
+            ends.check();
+            continue;
+        }
         let argument = if operation & 0x80 == 0 { 0 } else { operations.next().unwrap_or(0) };
         ends.operate(operation & 0x7f, argument);
         ends.check();
@@ -100,7 +106,7 @@ pub fn srt_conn(data: &[u8]) {
 }
 
 fn config(flags: u8) -> Arc<Config> {
-    let passphrase = (flags & 1 != 0).then(|| Passphrase::new("0123456789").ok()).flatten();
+    let passphrase = (flags & 1 != 0).then(|| Passphrase::new(PASSPHRASE).ok()).flatten();
     let (key_refresh_packets, key_announce_packets) =
         if flags & 2 == 0 { (1 << 24, 1 << 12) } else { (20, 5) };
     let max_bandwidth = (flags & 4 != 0).then_some(100_000);
@@ -135,8 +141,6 @@ struct Ends {
     config: Arc<Config>,
     caller: Connection,
     listener: Option<Connection>,
-    /// Stands in for a listener that does not exist.
-    spare: Connection,
     /// Datagrams on their way, to the port and to the caller.
     to_port: Vec<Bytes>,
     to_caller: Vec<Bytes>,
@@ -144,9 +148,12 @@ struct Ends {
     received: Option<u32>,
     closed: [bool; 2],
     damaged: bool,
+    seen: Seen,
 }
 
 const FROM: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
+/// Operations from here on are forgeries: the bit 8 says which end they come to, the lower ones their kind.
+const FORGERIES: u8 = 0x70;
 /// Datagrams on their way in one direction.
 const QUEUE_MAX: usize = 256;
 
@@ -154,19 +161,19 @@ impl Ends {
     fn new(flags: u8) -> Self {
         let (now, config) = (epoch(), config(flags));
         let caller =
-            |id| Connection::caller(now, Arc::clone(&config), SocketId(id), "live/a", &Seed::from_number(3));
+            Connection::caller(now, Arc::clone(&config), SocketId(1), "live/a", &Seed::from_number(3));
         Self {
             now,
             port: Endpoint::new(now, &Seed::from_number(1)),
-            caller: caller(1),
+            caller,
             listener: None,
-            spare: caller(3),
             to_port: Vec::new(),
             to_caller: Vec::new(),
             sent: 0,
             received: None,
             closed: [false; 2],
             damaged: false,
+            seen: Seen::default(),
             config,
         }
     }
@@ -245,6 +252,17 @@ impl Ends {
         self.damaged = true;
     }
 
+    /// Overtakes all that is on its way.
+    fn forge(&mut self, operation: u8, bytes: &mut impl Iterator<Item = u8>) {
+        let to_port = operation & 8 == 0;
+        let forged = self.seen.forge(operation, if to_port { 2 } else { 1 }, bytes);
+        self.damaged |= forged.changes_keys;
+        let queue = if to_port { &mut self.to_port } else { &mut self.to_caller };
+        queue.insert(0, forged.datagram.into());
+        self.deliver(to_port, 0);
+        self.drain();
+    }
+
     fn timeouts(&mut self) {
         for connection in [Some(&mut self.caller), self.listener.as_mut()].into_iter().flatten() {
             // Early ones do no harm.
@@ -312,7 +330,10 @@ impl Ends {
             }
             let mut turns = 0;
             while connection.poll_transmit(self.now, &mut out) {
-                queue.extend((0..out.len()).map(|n| Bytes::copy_from_slice(out.get(n))));
+                for datagram in (0..out.len()).map(|n| out.get(n)) {
+                    self.seen.note(datagram);
+                    queue.push(Bytes::copy_from_slice(datagram));
+                }
                 out.clear();
                 turns += 1;
                 assert!(turns < 1000, "it never stops sending");
