@@ -48,6 +48,7 @@ sources() {
         m3u8) echo hls/src/playlist ;;
         hls_client) echo hls/src/client ;;
         http_request | http_chunked) echo ^src/http ;;
+        http_client) echo ^src/http/client ^src/protocol/http_live/pull ^src/protocol/http_live/url ;;
         ws_frame | ws_stream) echo ^src/http/websocket ;;
         segmenter) echo ^src/protocol/hls ;;
         server) echo ^src/worker ^src/hub ^src/control ;;

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod client_targets;
 mod codecs;
 mod control;
 mod dtls_targets;
@@ -15,6 +16,7 @@ mod ice_targets;
 mod management;
 mod mp4_targets;
 mod payload_targets;
+mod pull;
 mod rest;
 mod rtmp_targets;
 mod rtp_targets;
@@ -52,6 +54,7 @@ mod rtmp_url;
 #[allow(dead_code, reason = "the server uses the rest")]
 mod srt_url;
 
+pub use client_targets::http_client;
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use hls_targets::{hls_client, m3u8};
@@ -95,6 +98,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hevc_config", hevc_config),
     ("hls_client", hls_client),
     ("http_chunked", http_chunked),
+    ("http_client", http_client),
     ("http_request", http_request),
     ("ice_agent", ice_agent),
     ("json_rest", json_rest),
