@@ -49,6 +49,8 @@ sources() {
         hls_client) echo hls/src/client ;;
         http_request | http_chunked) echo ^src/http ;;
         http_client) echo ^src/http/client ^src/protocol/http_live/pull ^src/protocol/http_live/url ;;
+        ingest_flv) echo ^src/protocol/flv_mapping ^src/protocol/pull ;;
+        ingest_ts) echo ^src/protocol/ts/ingest ^src/protocol/pull ;;
         ws_frame | ws_stream) echo ^src/http/websocket ;;
         segmenter) echo ^src/protocol/hls ;;
         server) echo ^src/worker ^src/hub ^src/control ;;

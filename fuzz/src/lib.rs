@@ -13,6 +13,7 @@ mod dtls_targets;
 mod hls_targets;
 mod http_targets;
 mod ice_targets;
+mod ingest_targets;
 mod management;
 mod mp4_targets;
 mod payload_targets;
@@ -60,6 +61,7 @@ pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use hls_targets::{hls_client, m3u8};
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
+pub use ingest_targets::{ingest_flv, ingest_ts};
 pub use management::{form, jwt};
 pub use mp4_targets::{mp4_index, mp4_read, mp4_write};
 pub use payload_targets::depack;
@@ -101,6 +103,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_client", http_client),
     ("http_request", http_request),
     ("ice_agent", ice_agent),
+    ("ingest_flv", ingest_flv),
+    ("ingest_ts", ingest_ts),
     ("json_rest", json_rest),
     ("jwt", jwt),
     ("m3u8", m3u8),
