@@ -51,6 +51,7 @@ sources() {
         http_client) echo ^src/http/client ^src/protocol/http_live/pull ^src/protocol/http_live/url ;;
         ingest_flv) echo ^src/protocol/flv_mapping ^src/protocol/pull ;;
         ingest_ts) echo ^src/protocol/ts/ingest ^src/protocol/pull ;;
+        webrtc_offer) echo ^src/protocol/webrtc/whip ^src/protocol/webrtc/negotiation ^src/protocol/webrtc/signalling webrtc/src/negotiate webrtc/src/peer/setup ;;
         ws_frame | ws_stream) echo ^src/http/websocket ;;
         segmenter) echo ^src/protocol/hls ;;
         server) echo ^src/worker ^src/hub ^src/control ;;

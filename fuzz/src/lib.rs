@@ -16,6 +16,7 @@ mod ice_targets;
 mod ingest_targets;
 mod management;
 mod mp4_targets;
+mod offer_target;
 mod payload_targets;
 mod pull;
 mod rest;
@@ -64,6 +65,7 @@ pub use ice_targets::{ice_agent, stun};
 pub use ingest_targets::{ingest_flv, ingest_ts};
 pub use management::{form, jwt};
 pub use mp4_targets::{mp4_index, mp4_read, mp4_write};
+pub use offer_target::webrtc_offer;
 pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_client, rtmp_handshake};
@@ -134,6 +136,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
     ("webm_index", webm_index),
+    ("webrtc_offer", webrtc_offer),
     ("webrtc_peer", webrtc_peer),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
