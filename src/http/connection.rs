@@ -501,12 +501,8 @@ impl Connection {
         let parsed = match self.stage {
             Stage::Head(_) => self.drive_head(now),
             Stage::Body(_) => self.drive_body(),
-            Stage::Outstanding(_) if self.incoming.is_some() => self.drive_incoming(),
-            Stage::Ready(..)
-            | Stage::Outstanding(_)
-            | Stage::Streaming(..)
-            | Stage::Upgraded
-            | Stage::Closed(_) => return,
+            Stage::Outstanding(_) => self.drive_incoming(),
+            Stage::Ready(..) | Stage::Streaming(..) | Stage::Upgraded | Stage::Closed(_) => return,
         };
         match parsed {
             Ok(true) => {}

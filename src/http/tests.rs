@@ -737,4 +737,5 @@ fn an_upgrade_hands_over_what_was_read_beyond_the_request() {
     assert!(!rig.connection.wants_bytes() && !rig.connection.is_closing());
 }
 
+mod bounds;
 mod streamed;

@@ -213,3 +213,80 @@ fn r_45_a_body_that_is_exactly_as_fast_as_it_has_to_be_goes_on() {
     };
     assert!(rate(5000) && !rate(4999));
 }
+
+#[test]
+fn r_45_a_body_that_is_not_taken_yet_is_held_up_to_the_limit_and_has_no_deadline() {
+    let mut rig = asked("Content-Length: 100000000\r\n");
+    let most = Limits::default().held_bytes;
+    rig.feed(vec![0; most]);
+    assert!(rig.connection.wants_bytes());
+    rig.feed([0]);
+    assert!(!rig.connection.wants_bytes());
+    rig.pass(Duration::from_secs(1000));
+    assert!(!rig.connection.is_closing());
+    take(&mut rig, u64::MAX);
+    assert_eq!(came(&mut rig), most + 1);
+}
+
+#[test]
+fn r_45_a_window_is_full_beyond_its_last_byte_and_only_then_the_peer_has_more_time() {
+    for is_full in [false, true] {
+        let mut rig = asked("Content-Length: 100000000\r\n");
+        take(&mut rig, u64::MAX);
+        rig.feed(vec![0; WINDOW + usize::from(is_full)]);
+        assert_eq!(rig.connection.wants_bytes(), !is_full);
+        // The peer was fast for ten seconds, and is silent since.
+        rig.pass(Duration::from_secs(15));
+        came(&mut rig);
+        rig.pass(Duration::from_secs(5));
+        assert_eq!(rig.connection.is_closing(), !is_full);
+        rig.pass(Duration::from_secs(5));
+        assert!(rig.text().starts_with("HTTP/1.1 408 "), "{}", rig.text());
+    }
+}
+
+#[test]
+fn r_45_a_body_without_bytes_is_complete_when_it_is_taken() {
+    let mut rig = asked("Content-Length: 0\r\n");
+    assert!(!rig.connection.is_body_complete());
+    take(&mut rig, 5);
+    assert!(rig.connection.is_body_complete());
+}
+
+#[test]
+fn r_45_who_ends_its_side_behind_a_body_gets_its_answer() {
+    for total in [5, 2 * WINDOW] {
+        let mut rig = asked(&format!("Content-Length: {total}\r\n"));
+        take(&mut rig, total as u64);
+        rig.feed(vec![0; total]);
+        rig.connection.handle_eof(rig.now);
+        assert_eq!(came(&mut rig), total, "also what was beyond the window");
+        assert!(rig.connection.is_body_complete());
+        rig.respond(Response::text(200, "ok"));
+        assert!(rig.text().starts_with("HTTP/1.1 200 "));
+    }
+}
+
+#[test]
+fn r_45_a_body_that_is_complete_has_no_deadline_and_requests_behind_it_are_held_up_to_the_limit() {
+    let mut rig = asked("Content-Length: 5\r\n");
+    take(&mut rig, 5);
+    rig.feed("hello");
+    assert_eq!(came(&mut rig), 5);
+    rig.pass(Duration::from_secs(1000));
+    assert!(!rig.connection.is_closing());
+    rig.feed(vec![b'x'; Limits::default().held_bytes]);
+    assert!(rig.connection.wants_bytes());
+    rig.feed("x");
+    assert!(!rig.connection.wants_bytes());
+}
+
+#[test]
+fn r_45_of_a_body_that_is_answered_before_its_end_no_more_is_held_than_what_came_at_once() {
+    let mut rig = asked("Content-Length: 100000000\r\n");
+    take(&mut rig, u64::MAX);
+    rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(9));
+    assert!(rig.connection.wants_bytes());
+    rig.feed([0]);
+    assert!(!rig.connection.wants_bytes());
+}
