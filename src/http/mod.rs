@@ -21,8 +21,8 @@
 //!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
 //!
 //! 9. A body that the application takes as it comes ([`BodyLimits::is_streamed`]): [`Event::Request`] comes with the head alone.
-//!    Nothing is read until [`Connection::take_body`]; then [`Connection::poll_body`] gives what has come, and reading stops
-//!    while more than [`Limits::body_window_bytes`] wait for it.
+//!    Until [`Connection::take_body`] what comes of it is held as a later request is; then [`Connection::poll_body`] gives
+//!    what has come, and reading stops while more than [`Limits::body_window_bytes`] wait for it.
 //!
 //! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
 //! [`Mounts`] (what is where, and what it takes), [`Multipart`] (forms), and [`websocket`].

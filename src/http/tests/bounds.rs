@@ -37,6 +37,18 @@ fn what_is_held_and_what_waits_is_counted_to_the_byte() {
 }
 
 #[test]
+fn what_was_looked_at_counts_before_it_is_complete() {
+    let mut rig = Rig::new();
+    let head = post("Transfer-Encoding: chunked\r\n");
+    rig.feed(&head[..8]);
+    assert_eq!(rig.connection.stats().scanned_bytes, 8);
+    rig.feed(format!("{}5\r\nab", &head[8..]));
+    assert_eq!(rig.connection.stats().scanned_bytes, head.len() as u64 + 3);
+    rig.connection.close();
+    assert_eq!(rig.connection.stats().scanned_bytes, head.len() as u64 + 3, "nor is it forgotten at the end");
+}
+
+#[test]
 fn h_20_the_first_head_has_its_time_from_the_accept_on() {
     let mut rig = Rig::new();
     rig.pass(Duration::from_secs(5));
@@ -57,6 +69,19 @@ fn h_22_a_stall_counts_from_the_first_byte_that_waits_and_more_of_them_are_no_pr
     rig.connection.body(rig.now, Bytes::from("some"));
     rig.now += Duration::from_secs(9);
     rig.connection.handle_timeout(rig.now).unwrap();
+    rig.now += Duration::from_secs(1);
+    assert_eq!(rig.connection.handle_timeout(rig.now), Err(Error::WriteStalled));
+}
+
+#[test]
+fn h_22_who_has_not_its_whole_answer_yet_is_not_idle_however_short_the_rest_may_be() {
+    let mut rig = Rig::with(Limits { idle: Duration::from_secs(5), ..Limits::default() });
+    rig.connection.handle_bytes(rig.now, GET.as_bytes()).unwrap();
+    rig.event().unwrap();
+    rig.connection.respond(rig.now, 0, Response::text(200, "ok"));
+    rig.now += Duration::from_secs(29);
+    rig.connection.handle_timeout(rig.now).unwrap();
+    assert!(!rig.connection.is_closing());
     rig.now += Duration::from_secs(1);
     assert_eq!(rig.connection.handle_timeout(rig.now), Err(Error::WriteStalled));
 }

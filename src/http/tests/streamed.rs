@@ -79,6 +79,7 @@ fn r_45_a_body_is_invited_only_when_it_is_taken() {
     let mut rig = asked("Expect: 100-continue\r\nContent-Length: 5\r\n");
     assert_eq!(rig.text(), "");
     take(&mut rig, 5);
+    assert!(!rig.connection.has_incoming_body(), "it is taken");
     assert_eq!(rig.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     rig.feed("hello");
     assert_eq!((came(&mut rig), rig.connection.is_body_complete()), (5, true));
