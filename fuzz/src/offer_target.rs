@@ -14,7 +14,7 @@ use millstream::hub::{Credit, Entry, MirroredUnit};
 use millstream::mail::{Grant, StreamDetails, ToControl, ToWorker};
 use millstream::protocol::{Listener, PathEvent, PathId, Port, schema};
 use millstream::types::{ConnId, Ingest, Now, StreamId, StreamKey, WorkerId};
-use millstream::worker::{Output, Way, Worker};
+use millstream::worker::{Output, Way, Worker, Writers};
 use sdp::Description;
 use serde_json::{Value, json};
 use wire::{Datagrams, Gather};
@@ -204,7 +204,7 @@ impl Rig {
         loop {
             let mut any = false;
             self.worker.finish_turn();
-            while let Some((conn, way)) = self.worker.next_write() {
+            while let Some((conn, way)) = self.worker.next_write(Writers::All) {
                 any |= self.write(conn, way);
             }
             self.worker.finish_turn();
