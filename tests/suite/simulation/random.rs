@@ -62,7 +62,10 @@ fn chaos(plan: &mut Random) -> Chaos {
     if kind < 3 {
         return faults;
     }
-    Chaos { connects_fail: 0.3, names_fail: 0.2, names_silent: 0.1, posts_fail: 0.3, ..faults }
+    // What is lost is there in time where nobody pauses for as long as SRT waits for it.
+    let (datagrams_lost, datagrams_doubled) = if pause_max <= ms(5) { (0.02, 0.01) } else { (0.0, 0.0) };
+    let lines = Chaos { datagrams_lost, datagrams_doubled, ..faults };
+    Chaos { connects_fail: 0.3, names_fail: 0.2, names_silent: 0.1, posts_fail: 0.3, ..lines }
 }
 
 impl Run {

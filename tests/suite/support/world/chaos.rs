@@ -15,6 +15,9 @@ pub struct Chaos {
     pub pause_max: Duration,
     /// How long the disk takes at most.
     pub disk_max: Duration,
+    /// The chance that a datagram is lost, and that it comes twice.
+    pub datagrams_lost: f64,
+    pub datagrams_doubled: f64,
     /// The chance that an outgoing connection fails.
     pub connects_fail: f64,
     /// The chance that a name is not found, and that its server is silent for long.
@@ -31,6 +34,8 @@ impl Chaos {
         pauses: 0.0,
         pause_max: Duration::ZERO,
         disk_max: Duration::ZERO,
+        datagrams_lost: 0.0,
+        datagrams_doubled: 0.0,
         connects_fail: 0.0,
         names_fail: 0.0,
         names_silent: 0.0,

@@ -467,7 +467,7 @@ impl World {
                     }
                     for datagram in 0..out.len() {
                         let bytes = Bytes::copy_from_slice(out.get(datagram));
-                        self.network.lines[line].links[0].send(now, bytes);
+                        self.send_over(line, 0, bytes);
                     }
                     progress = true;
                 }

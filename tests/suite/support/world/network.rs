@@ -11,7 +11,10 @@ use millstream::types::ConnId;
 use millstream::worker::{Destination, Routed};
 use netsim::{Link, StreamDelivery, StreamLink};
 
-use super::{SRT, World};
+use super::{Chaos, SRT, World};
+
+/// How SRT's SHUTDOWN begins (draft-sharabayko-srt-01 §3.2.7).
+const GOODBYE: [u8; 2] = [0x80, 0x05];
 
 /// One end of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,7 +283,7 @@ impl World {
             Routed::Done => {}
             Routed::Reply => {
                 let reply = Bytes::copy_from_slice(self.workers[worker].reply_datagram());
-                self.network.lines[line].links[1].send(now.mono, reply);
+                self.send_over(line, 1, reply);
             }
             Routed::New => drop(self.workers[worker].accept_peer(now, port, from)),
         }
@@ -294,14 +297,29 @@ impl World {
 
     /// A datagram of a worker.
     pub(super) fn send_datagram(&mut self, worker: usize, conn: ConnId, to: Destination, datagram: &[u8]) {
-        let now = self.clock.now();
         let (line, side) = match to {
             Destination::Port(_, remote) => (self.network.callers.get(&remote.peer).copied(), 1),
             Destination::Own(path, _) => (self.network.own_line(worker, conn, path), 0),
             Destination::Carried => (None, 0),
         };
         if let Some(line) = line {
-            self.network.lines[line].links[side].send(now, Bytes::copy_from_slice(datagram));
+            self.send_over(line, side, Bytes::copy_from_slice(datagram));
+        }
+    }
+
+    /// A datagram of an end of a line. Goodbyes are not repeated, and who does not hear one waits for long: they are not lost.
+    pub(super) fn send_over(&mut self, line: usize, side: usize, datagram: Bytes) {
+        let now = self.clock.now();
+        let Chaos { datagrams_lost, datagrams_doubled, .. } = self.threads.chaos;
+        let random = &mut self.threads.random;
+        let is_lost = datagrams_lost > 0.0 && random.chance(datagrams_lost);
+        let is_doubled = datagrams_doubled > 0.0 && random.chance(datagrams_doubled);
+        let link = &mut self.network.lines[line].links[side];
+        if is_doubled {
+            link.send(now, datagram.clone());
+        }
+        if !is_lost || datagram.starts_with(&GOODBYE) {
+            link.send(now, datagram);
         }
     }
 }
