@@ -8,7 +8,6 @@ use millstream::mail::ToWorker;
 use millstream::protocol::{Listener, PathEvent, PathId};
 use millstream::types::ConnId;
 use millstream::worker::{Output, Way, Writers};
-use netsim::ms;
 use wire::{Datagrams, Gather};
 
 use super::backstage::ControlMail;
@@ -175,7 +174,7 @@ impl World {
         }
         let number = u16::try_from(self.network.lines.len()).unwrap();
         let caller = SocketAddr::from(([127, 0, 0, 2], 10_000 + number));
-        let latency = ms(self.random.below(40));
+        let latency = self.line_latency();
         let ends = [LineEnd::Own(worker, conn, path), LineEnd::Port(self.any_worker())];
         self.network.add_line(&self.seed, ends, caller, latency);
         let open = PathEvent::Open { local: Some(caller) };
