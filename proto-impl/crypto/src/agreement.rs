@@ -1,8 +1,12 @@
 //! Ephemeral key agreement. The private key is drawn from the seed, so that a simulated handshake repeats itself.
 
-use aws_lc_rs::agreement::{self, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519};
+use aws_lc_rs::agreement::{Algorithm, ECDH_P256, X25519};
+#[cfg(not(fuzzing))]
+use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, agree};
 
 use crate::Random;
+#[cfg(fuzzing)]
+use crate::null::{PrivateKey, UnparsedPublicKey, agree};
 
 /// Bytes of a private key, in both groups.
 const PRIVATE_BYTES: usize = 32;
@@ -19,7 +23,7 @@ pub enum AgreementGroup {
 }
 
 impl AgreementGroup {
-    const fn algorithm(self) -> &'static agreement::Algorithm {
+    const fn algorithm(self) -> &'static Algorithm {
         match self {
             Self::X25519 => &X25519,
             Self::P256 => &ECDH_P256,
@@ -80,7 +84,7 @@ impl AgreementKey {
             return Err(NotAgreed);
         }
         let peer = UnparsedPublicKey::new(self.group.algorithm(), peer);
-        agreement::agree(&self.key, peer, NotAgreed, |secret| Ok(derive(secret)))
+        agree(&self.key, peer, NotAgreed, |secret| Ok(derive(secret)))
     }
 }
 

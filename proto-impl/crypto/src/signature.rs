@@ -5,11 +5,17 @@ use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA384_ASN1, ECDSA_P256_SHA512_ASN1,
     ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P384_SHA512_ASN1, EcdsaKeyPair, KeyPair,
-    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
-    RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384,
-    RSA_PSS_2048_8192_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, VerificationAlgorithm,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, VerificationAlgorithm,
+};
+#[cfg(not(fuzzing))]
+use aws_lc_rs::signature::{
+    ParsedPublicKey, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384,
+    RSA_PSS_SHA512,
 };
 
+#[cfg(fuzzing)]
+use crate::null::{sign, verify};
 use crate::{Hash, NotAuthentic};
 
 /// The longest RSA modulus that is verified: 4096 bits and its place in the structure. A verification costs with the
@@ -87,15 +93,22 @@ impl PublicKey {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), NotAuthentic> {
-        let verifier = algorithm.verifier(self.kind).ok_or(NotAuthentic)?;
-        let key = ParsedPublicKey::new(verifier, &self.spki).map_err(|_| NotAuthentic)?;
-        key.verify_sig(message, signature).map_err(|_| NotAuthentic)
+        verify(algorithm.verifier(self.kind).ok_or(NotAuthentic)?, &self.spki, message, signature)
     }
 }
 
-enum Pair {
+pub(crate) enum Pair {
     Ecdsa(EcdsaKeyPair),
     Rsa(rsa::KeyPair),
+}
+
+impl Pair {
+    pub(crate) fn public(&self) -> &[u8] {
+        match self {
+            Self::Ecdsa(pair) => pair.public_key().as_ref(),
+            Self::Rsa(pair) => pair.public_key().as_ref(),
+        }
+    }
 }
 
 /// A private key that signs.
@@ -128,36 +141,49 @@ impl SigningKey {
     /// The public key: an uncompressed point, or `RSAPublicKey` in DER.
     #[must_use]
     pub fn public(&self) -> &[u8] {
-        match &self.0 {
-            Pair::Ecdsa(pair) => pair.public_key().as_ref(),
-            Pair::Rsa(pair) => pair.public_key().as_ref(),
-        }
+        self.0.public()
     }
 
     /// Signs. The randomness in it is the library's own. `None` when the key does not sign this way.
     #[must_use]
     pub fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Option<Vec<u8>> {
-        let random = SystemRandom::new();
-        let pair = match (&self.0, algorithm) {
-            (Pair::Ecdsa(pair), SignatureAlgorithm::Ecdsa(Hash::Sha256)) => {
-                return pair.sign(&random, message).ok().map(|signature| signature.as_ref().to_vec());
-            }
-            (Pair::Rsa(pair), _) => pair,
-            (Pair::Ecdsa(_), _) => return None,
-        };
-        let padding: &'static dyn aws_lc_rs::signature::RsaEncoding = match algorithm {
-            SignatureAlgorithm::RsaPkcs1(Hash::Sha256) => &RSA_PKCS1_SHA256,
-            SignatureAlgorithm::RsaPkcs1(Hash::Sha384) => &RSA_PKCS1_SHA384,
-            SignatureAlgorithm::RsaPkcs1(Hash::Sha512) => &RSA_PKCS1_SHA512,
-            SignatureAlgorithm::RsaPss(Hash::Sha256) => &RSA_PSS_SHA256,
-            SignatureAlgorithm::RsaPss(Hash::Sha384) => &RSA_PSS_SHA384,
-            SignatureAlgorithm::RsaPss(Hash::Sha512) => &RSA_PSS_SHA512,
-            SignatureAlgorithm::Ecdsa(_) => return None,
-        };
-        let mut signature = vec![0; pair.public_modulus_len()];
-        pair.sign(padding, &random, message, &mut signature).ok()?;
-        Some(signature)
+        sign(&self.0, algorithm, message)
     }
+}
+
+#[cfg(not(fuzzing))]
+fn verify(
+    verifier: &'static dyn VerificationAlgorithm,
+    spki: &[u8],
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), NotAuthentic> {
+    let key = ParsedPublicKey::new(verifier, spki).map_err(|_| NotAuthentic)?;
+    key.verify_sig(message, signature).map_err(|_| NotAuthentic)
+}
+
+#[cfg(not(fuzzing))]
+fn sign(pair: &Pair, algorithm: SignatureAlgorithm, message: &[u8]) -> Option<Vec<u8>> {
+    let random = SystemRandom::new();
+    let pair = match (pair, algorithm) {
+        (Pair::Ecdsa(pair), SignatureAlgorithm::Ecdsa(Hash::Sha256)) => {
+            return pair.sign(&random, message).ok().map(|signature| signature.as_ref().to_vec());
+        }
+        (Pair::Rsa(pair), _) => pair,
+        (Pair::Ecdsa(_), _) => return None,
+    };
+    let padding: &'static dyn aws_lc_rs::signature::RsaEncoding = match algorithm {
+        SignatureAlgorithm::RsaPkcs1(Hash::Sha256) => &RSA_PKCS1_SHA256,
+        SignatureAlgorithm::RsaPkcs1(Hash::Sha384) => &RSA_PKCS1_SHA384,
+        SignatureAlgorithm::RsaPkcs1(Hash::Sha512) => &RSA_PKCS1_SHA512,
+        SignatureAlgorithm::RsaPss(Hash::Sha256) => &RSA_PSS_SHA256,
+        SignatureAlgorithm::RsaPss(Hash::Sha384) => &RSA_PSS_SHA384,
+        SignatureAlgorithm::RsaPss(Hash::Sha512) => &RSA_PSS_SHA512,
+        SignatureAlgorithm::Ecdsa(_) => return None,
+    };
+    let mut signature = vec![0; pair.public_modulus_len()];
+    pair.sign(padding, &random, message, &mut signature).ok()?;
+    Some(signature)
 }
 
 /// Never prints the key.
