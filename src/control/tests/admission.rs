@@ -128,6 +128,80 @@ fn who_is_gone_before_its_verdict_leaves_nothing() {
 }
 
 #[test]
+fn a_publisher_that_had_returned_and_is_gone_before_its_verdict_may_return_again() {
+    let mut rig = Rig::new();
+    let (first, stream) = rig.publish("s", 0);
+    rig.gone(first, stream, Departure::Lost, 4000);
+    let (second, _) = rig.publish("s", 1);
+    rig.mail(ToControl::PublishAbandoned(second));
+    let request = rig.request("s", 0);
+    let grant = rig.ask(request).unwrap();
+    assert_eq!((grant.stream, grant.position.dts_ms, grant.epoch), (stream, 4000, 3));
+}
+
+#[test]
+fn a_report_about_a_former_publisher_says_nothing_about_the_present_one() {
+    let mut rig = Rig::new();
+    let (first, stream) = rig.publish("s", 0);
+    rig.gone(first, stream, Departure::Lost, 4000);
+    rig.report(0, stream, 1000, 0, 0);
+    let request = rig.request("s", 1);
+    let grant = rig.ask(request).unwrap();
+    assert_eq!((grant.position.dts_ms, grant.epoch), (4000, 3));
+    rig.report(0, stream, 1000, 3000, 0);
+    let third = rig.request("s", 0);
+    assert_eq!(rig.ask(third).unwrap_err(), Refusal::InUse, "it is not the present one that is silent");
+    rig.report(1, stream, 1000, 3000, 0);
+    let third = rig.request("s", 0);
+    assert!(rig.ask(third).is_ok());
+}
+
+#[test]
+fn a_record_says_from_where_and_with_what_its_publisher_came() {
+    let mut rig = Rig::new();
+    let long = "x".repeat(300);
+    for (n, (agent, shown)) in
+        [("OBS/30\r\n\x7f", "OBS/30"), ("", "N/A"), ("\n", "N/A"), (&long, &long[..256])].iter().enumerate()
+    {
+        let mut request = rig.request(&format!("s{n}"), 0);
+        request.user_agent = (*agent).to_owned();
+        request.peer = "[::ffff:198.51.100.9]:4000".parse().unwrap();
+        rig.ask(request).unwrap();
+        let record = rig.record(&format!("s{n}"));
+        assert_eq!((&record["userAgent"], &record["remoteIp"]), (&(*shown).into(), &"198.51.100.9".into()));
+    }
+    // Who returns may be somebody else.
+    let (first, stream) = rig.publish("s", 0);
+    rig.gone(first, stream, Departure::Lost, 0);
+    let mut request = rig.request("s", 0);
+    request.user_agent = "other/2".to_owned();
+    request.peer = "203.0.113.5:4000".parse().unwrap();
+    rig.ask(request).unwrap();
+    let record = rig.record("s");
+    assert_eq!((&record["userAgent"], &record["remoteIp"]), (&"other/2".into(), &"203.0.113.5".into()));
+}
+
+#[test]
+fn workers_hear_whether_polled_viewers_are_limited_when_that_changes() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    let mut told = |body: &str| {
+        rig.take();
+        assert_eq!(rig.call(Method::Put, "/live/rest/v2/broadcasts/s", body).0, 200);
+        let limited = rig.take().into_iter().filter_map(|(_, mail)| match mail {
+            ToWorker::StreamUp { details, .. } => Some(details.limits_polled),
+            _ => None,
+        });
+        limited.collect::<Vec<bool>>()
+    };
+    assert_eq!(told(r#"{"hlsViewerLimit":0}"#), [true; 2]);
+    assert_eq!(told(r#"{"name":"something else"}"#), [false; 0]);
+    assert_eq!(told(r#"{"hlsViewerLimit":-1}"#), [false; 2]);
+    assert_eq!(told(r#"{"dashViewerLimit":0}"#), [true; 2]);
+}
+
+#[test]
 fn checks_that_refuse() {
     let refusal = |rig: &mut Rig, change: fn(&mut PublishRequest)| {
         let mut request = rig.request("s", 0);
