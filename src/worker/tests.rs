@@ -66,8 +66,9 @@ impl ByteStream for Actor {
         self.enter("handle_bytes");
     }
 
-    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
+    fn handle_sent(&mut self, _ctx: &Context<'_>, bytes: usize) {
         self.enter("handle_sent");
+        self.script().replies.push(format!("sent {bytes}"));
     }
 
     fn wants_bytes(&self) -> bool {
@@ -406,18 +407,21 @@ impl Rig {
     /// A viewer in a format that fails at the frame of this time.
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
+        self.play_fragile(id, Handle::ONLY, (name, fails_at));
+        id
+    }
+
+    fn play_fragile(&mut self, id: ConnId, handle: Handle, (name, fails_at): (&'static str, i64)) {
         let key = FormatKey::new(name, 0);
         let forwarding = self.worker.meter.forwarding.index(Ingest::PULL, name);
         let stream = self.worker.live.streams.get_mut(&STREAM).unwrap();
-        let subscription = SubscriptionId { conn: id, handle: Handle::ONLY };
+        let subscription = SubscriptionId { conn: id, handle };
         let subscriber =
             stream.subscribe(subscription, key, forwarding, || Some(Box::new(Fragile(fails_at)))).unwrap();
         let format = Format::find("flv", 0).unwrap();
         let state =
             SubscriptionState::Playing(Playing { subscriber, format, told: false, left_out: Vec::new() });
-        let subscription = Subscription { handle: Handle::ONLY, state };
-        self.worker.conns.get_mut(id).unwrap().subscriptions.push(subscription);
-        id
+        self.worker.conns.get_mut(id).unwrap().subscriptions.push(Subscription { handle, state });
     }
 
     /// Everything that each viewer is sent now.
@@ -646,3 +650,5 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     rig.say(second, &other, [Event::Closed("over".to_owned())]);
     assert_eq!(carrier.replies(), ["close: its session has ended"]);
 }
+
+mod write;

@@ -1,0 +1,248 @@
+//! The way out: what is offered to a socket, and what follows from how much of it was taken.
+
+use super::*;
+use crate::mail::StreamEnd;
+
+impl Rig {
+    /// A viewer of [`STREAM`] whose units are their times in brackets.
+    fn viewer(&mut self) -> (ConnId, Actor) {
+        let (id, actor) = self.connect();
+        self.play_fragile(id, Handle::ONLY, ("one", -1));
+        (id, actor)
+    }
+
+    /// Frames are published and flushed; the first of all is a key frame.
+    fn frames(&mut self, publisher: &(ConnId, Actor), times: impl IntoIterator<Item = i64>) {
+        let frames: Vec<Event> = times.into_iter().map(|at| video_frame(at, at == 0)).collect();
+        self.say(publisher.0, &publisher.1, frames);
+        self.worker.flush_stream(STREAM);
+    }
+
+    /// The next write: whose it is, and what is named for it.
+    fn offer(&mut self) -> Option<(ConnId, String)> {
+        let (id, way) = self.worker.next_write()?;
+        assert_eq!(way, Way::Bytes);
+        let mut gather = wire::Gather::new(1 << 20);
+        self.worker.gather(id, &mut gather);
+        let bytes: Vec<u8> = gather.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+        Some((id, String::from_utf8(bytes).unwrap()))
+    }
+
+    /// A write in which the socket takes so much of what it is offered.
+    fn write(&mut self, taken: usize) -> Option<String> {
+        let (id, offered) = self.offer()?;
+        self.worker.sent(self.now.mono, id, taken, offered.len());
+        Some(offered)
+    }
+
+    /// The socket takes bytes again; a write in which it takes so much.
+    fn write_again(&mut self, id: ConnId, taken: usize) -> Option<String> {
+        self.worker.handle_writable(self.now, id);
+        self.write(taken)
+    }
+
+    fn queue(&mut self, id: ConnId, text: &'static str) {
+        let link = self.worker.conns.get_mut(id).unwrap().bytes.as_mut().unwrap();
+        link.queue.push(Bytes::from(text));
+    }
+
+    /// Closed connections, and whether they were aborted.
+    fn closed(&mut self) -> Vec<(ConnId, bool)> {
+        let closed = self.outputs().into_iter().filter_map(|output| match output {
+            Output::Close { conn, abort } => Some((conn, abort)),
+            _ => None,
+        });
+        closed.collect()
+    }
+}
+
+#[test]
+fn a_socket_that_took_less_than_it_was_offered_is_offered_nothing_until_it_says_so() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0, 33]);
+    assert_eq!(rig.write(4).as_deref(), Some("[0][33]"));
+    rig.frames(&publisher, [66]);
+    assert_eq!(rig.write(0), None);
+    assert_eq!(rig.write_again(viewer, 7).as_deref(), Some("33][66]"));
+    assert_eq!(rig.write(0), None, "nothing is left");
+    rig.worker.handle_writable(rig.now, viewer);
+    assert_eq!(rig.write(0), None, "nor when it says that it takes more");
+    rig.frames(&publisher, [99]);
+    assert_eq!(rig.write(4).as_deref(), Some("[99]"));
+}
+
+#[test]
+fn a_session_is_in_the_queue_once_and_comes_again_while_there_is_more() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0]);
+    rig.worker.flush_stream(STREAM);
+    rig.worker.enqueue_write(viewer);
+    assert_eq!(rig.worker.next_write(), Some((viewer, Way::Bytes)));
+    assert_eq!(rig.worker.next_write(), None);
+    // All that was offered is taken, and more has come meanwhile.
+    rig.frames(&publisher, [33]);
+    assert_eq!(rig.worker.next_write(), Some((viewer, Way::Bytes)));
+    rig.worker.sent(rig.now.mono, viewer, 3, 3);
+    assert_eq!(rig.write(4).as_deref(), Some("[33]"));
+    assert_eq!(rig.worker.next_write(), None);
+}
+
+#[test]
+fn what_a_session_says_comes_behind_the_unit_begun_and_before_the_next() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0]);
+    assert_eq!(rig.write(1).as_deref(), Some("[0]"));
+    rig.queue(viewer, "hello");
+    rig.frames(&publisher, [33]);
+    assert_eq!(rig.write_again(viewer, 4).as_deref(), Some("0]hello[33]"));
+    assert_eq!(rig.write_again(viewer, 5).as_deref(), Some("llo[33]"));
+    assert_eq!(rig.write_again(viewer, 2).as_deref(), Some("3]"));
+    assert_eq!(rig.write_again(viewer, 0), None);
+}
+
+#[test]
+fn all_streams_of_a_session_are_in_one_write() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    rig.play_fragile(viewer, Handle(1), ("two", -1));
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0]);
+    assert_eq!(rig.write(4).as_deref(), Some("[0][0]"));
+    assert_eq!(rig.write_again(viewer, 2).as_deref(), Some("0]"));
+}
+
+#[test]
+fn a_unit_begun_is_finished_also_when_its_stream_is_gone() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0, 33]);
+    assert_eq!(rig.write(4).as_deref(), Some("[0][33]"));
+    let end = StreamEnd::Unpublished;
+    rig.worker.handle_mail(rig.now, ToWorker::StreamDown { stream: STREAM, end });
+    rig.worker.finish_turn();
+    assert_eq!(rig.write_again(viewer, 1).as_deref(), Some("33]"));
+    assert_eq!(rig.write_again(viewer, 2).as_deref(), Some("3]"));
+    assert_eq!(rig.write_again(viewer, 0), None);
+}
+
+#[test]
+fn the_time_of_a_stalled_socket_counts_from_the_last_byte_that_it_took() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    let began = rig.now.mono;
+    let pass = |rig: &mut Rig, seconds| {
+        rig.now.mono = began + Duration::from_secs(seconds);
+        rig.worker.handle_timeout(rig.now);
+        rig.worker.finish_turn();
+        rig.closed()
+    };
+    rig.frames(&publisher, [0, 33]);
+    rig.write(0);
+    pass(&mut rig, 10);
+    // It tells that it takes more, and takes nothing: no progress.
+    rig.write_again(viewer, 0);
+    assert_eq!(pass(&mut rig, 29), []);
+    rig.write_again(viewer, 1);
+    rig.frames(&publisher, [66]);
+    assert_eq!(pass(&mut rig, 58), []);
+    assert_eq!(pass(&mut rig, 59), [(viewer, true)]);
+}
+
+#[test]
+fn who_has_taken_everything_does_not_stall() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0]);
+    rig.write(1);
+    rig.write_again(viewer, 2);
+    rig.now.mono += Duration::from_secs(3600);
+    rig.worker.handle_timeout(rig.now);
+    assert_eq!(rig.closed(), []);
+    // What comes then has its whole time.
+    rig.frames(&publisher, [33]);
+    rig.write(0);
+    rig.now.mono += Duration::from_secs(29);
+    rig.worker.handle_timeout(rig.now);
+    assert_eq!(rig.closed(), []);
+    rig.now.mono += Duration::from_secs(1);
+    rig.worker.handle_timeout(rig.now);
+    assert_eq!(rig.closed(), [(viewer, true)]);
+}
+
+#[test]
+fn who_is_to_be_closed_goes_with_the_last_byte() {
+    let mut rig = Rig::new();
+    let (viewer, actor) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0, 33]);
+    rig.write(4);
+    rig.say(viewer, &actor, [Event::Closed("done".to_owned())]);
+    assert_eq!(rig.closed(), []);
+    assert_eq!(rig.write_again(viewer, 1).as_deref(), Some("33]"));
+    assert_eq!(rig.closed(), []);
+    assert_eq!(rig.write_again(viewer, 2).as_deref(), Some("3]"));
+    assert_eq!(rig.closed(), [(viewer, false)], "before the turn ends");
+}
+
+#[test]
+fn a_session_hears_at_once_how_much_was_taken_and_a_viewer_when_its_time_comes() {
+    let mut rig = Rig::new();
+    let (peer, actor) = rig.connect();
+    rig.queue(peer, "hello");
+    rig.worker.enqueue_write(peer);
+    assert_eq!(rig.write(3).as_deref(), Some("hello"));
+    assert_eq!(actor.replies(), ["sent 3"]);
+    rig.worker.finish_turn();
+    rig.write_again(peer, 0);
+    assert_eq!(actor.replies(), [""; 0]);
+    // What it makes of the room is seen in the same turn.
+    actor.say(Event::Closed("done".to_owned()));
+    rig.write_again(peer, 2);
+    rig.worker.finish_turn();
+    assert_eq!(rig.closed(), [(peer, false)]);
+
+    let (viewer, actor) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0, 33]);
+    actor.replies();
+    rig.write(3);
+    rig.write_again(viewer, 4);
+    assert_eq!(actor.replies(), [""; 0]);
+    for told in [&["sent 7"][..], &[]] {
+        rig.worker.conn_timeout(viewer, rig.now.mono);
+        assert_eq!(actor.replies(), told);
+    }
+}
+
+#[test]
+fn a_ring_keeps_what_its_slowest_viewer_has_not_had() {
+    let mut rig = Rig::new();
+    let (slow, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0]);
+    rig.write(1);
+    let (fast, _) = rig.connect();
+    rig.play_fragile(fast, Handle::ONLY, ("two", -1));
+    // A GOP later nobody but the slow one needs the first.
+    let key = |at| video_frame(at, true);
+    rig.say(publisher.0, &publisher.1, [video_frame(33, false), key(66), video_frame(99, false)]);
+    rig.worker.flush_stream(STREAM);
+    while let Some((id, offered)) = rig.offer() {
+        assert_eq!(id, fast);
+        rig.worker.sent(rig.now.mono, id, offered.len(), offered.len());
+    }
+    rig.worker.trim(STREAM);
+    assert_eq!(rig.write_again(slow, 14).as_deref(), Some("0][33][66][99]"));
+    let before = rig.worker.retained_bytes();
+    rig.worker.trim(STREAM);
+    assert!(rig.worker.retained_bytes() < before, "it is let go with the last who needs it");
+}
