@@ -219,7 +219,7 @@ impl Control {
             match record {
                 StoredRecord::Auxiliary(record) => {
                     self.arm_sweep(now);
-                    self.records.auxiliary.insert(key, record);
+                    self.records.auxiliary.insert(key, *record);
                 }
                 StoredRecord::Broadcast(record) => {
                     self.take_over_broadcast(now, StreamKey { app: key.app, id: key.id }, *record);

@@ -14,7 +14,7 @@ pub struct Restored(pub(in crate::control) Vec<(Key, StoredRecord)>);
 #[derive(Debug)]
 pub(in crate::control) enum StoredRecord {
     Broadcast(Box<Broadcast>),
-    Auxiliary(Auxiliary),
+    Auxiliary(Box<Auxiliary>),
 }
 
 /// A stored record that cannot be read; the start is refused.
@@ -35,7 +35,7 @@ impl Restored {
     pub fn decode(stored: &[(Key, Bytes)]) -> Result<Self, BadRecord> {
         let decode = |(key, bytes): &(Key, Bytes)| {
             let record = match Auxiliary::decode(key.kind, bytes) {
-                Some(record) => record.map(StoredRecord::Auxiliary),
+                Some(record) => record.map(Box::new).map(StoredRecord::Auxiliary),
                 None => Broadcast::decode(bytes).map(Box::new).map(StoredRecord::Broadcast),
             };
             let record = record.map_err(|reason| BadRecord { key: key.clone(), reason })?;

@@ -20,7 +20,7 @@ impl Rig {
 
     /// The next write: whose it is, and what is named for it.
     fn offer(&mut self) -> Option<(ConnId, String)> {
-        let (id, way) = self.worker.next_write()?;
+        let (id, way) = self.worker.next_write(Writers::All)?;
         assert_eq!(way, Way::Bytes);
         let mut gather = wire::Gather::new(1 << 20);
         self.worker.gather(id, &mut gather);
@@ -81,14 +81,14 @@ fn a_session_is_in_the_queue_once_and_comes_again_while_there_is_more() {
     rig.frames(&publisher, [0]);
     rig.worker.flush_stream(STREAM);
     rig.worker.enqueue_write(viewer);
-    assert_eq!(rig.worker.next_write(), Some((viewer, Way::Bytes)));
-    assert_eq!(rig.worker.next_write(), None);
+    assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
+    assert_eq!(rig.worker.next_write(Writers::All), None);
     // All that was offered is taken, and more has come meanwhile.
     rig.frames(&publisher, [33]);
-    assert_eq!(rig.worker.next_write(), Some((viewer, Way::Bytes)));
+    assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     rig.worker.sent(rig.now.mono, viewer, 3, 3);
     assert_eq!(rig.write(4).as_deref(), Some("[33]"));
-    assert_eq!(rig.worker.next_write(), None);
+    assert_eq!(rig.worker.next_write(Writers::All), None);
 }
 
 #[test]
