@@ -196,8 +196,9 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     rig.publish(TrackId::AUDIO, false, b"audio", &tracks);
     rig.publish(TrackId::VIDEO, false, b"next", &tracks);
     rig.do_jobs();
-    // The rest is written before the sink goes.
+    // The rest is written before the sink goes, and sound that still waits for a picture.
     rig.publish(TrackId::VIDEO, false, b"last", &tracks);
+    rig.publish(TrackId::AUDIO, false, b"sound", &tracks);
     let sessions = rig.worker.connections();
     let end = StreamEnd::Unpublished;
     rig.worker.handle_mail(rig.now, ToWorker::StreamDown { stream: STREAM, end });
@@ -205,7 +206,7 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     rig.do_jobs();
     assert_eq!(rig.worker.connections(), sessions - 1);
     let payloads: Vec<Vec<u8>> = rig.written().into_iter().map(|(_, payload)| payload).collect();
-    assert_eq!(payloads, [&b"key"[..], b"audio", b"next", b"last"]);
+    assert_eq!(payloads, [&b"key"[..], b"audio", b"next", b"last", b"sound"]);
 }
 
 #[test]

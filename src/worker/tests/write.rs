@@ -69,6 +69,8 @@ fn a_socket_that_took_less_than_it_was_offered_is_offered_nothing_until_it_says_
     assert_eq!(rig.write(0), None, "nothing is left");
     rig.worker.handle_writable(rig.now, viewer);
     assert_eq!(rig.write(0), None, "nor when it says that it takes more");
+    rig.worker.enqueue_write(viewer);
+    assert_eq!(rig.write(0), None, "nor when it is looked at for nothing");
     rig.frames(&publisher, [99]);
     assert_eq!(rig.write(4).as_deref(), Some("[99]"));
 }
@@ -88,7 +90,7 @@ fn a_session_is_in_the_queue_once_and_comes_again_while_there_is_more() {
     assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     rig.worker.sent(rig.now.mono, viewer, 3, 3);
     assert_eq!(rig.write(4).as_deref(), Some("[33]"));
-    assert_eq!(rig.worker.next_write(Writers::All), None);
+    assert!(!rig.worker.has_writes(Writers::All));
 }
 
 #[test]
@@ -154,6 +156,36 @@ fn the_time_of_a_stalled_socket_counts_from_the_last_byte_that_it_took() {
     rig.frames(&publisher, [66]);
     assert_eq!(pass(&mut rig, 58), []);
     assert_eq!(pass(&mut rig, 59), [(viewer, true)]);
+}
+
+#[test]
+fn to_be_ready_and_take_nothing_is_no_progress() {
+    let mut rig = Rig::new();
+    let (viewer, _) = rig.viewer();
+    let publisher = rig.publisher();
+    rig.frames(&publisher, [0]);
+    rig.write(0);
+    for _ in 0..29 {
+        rig.now.mono += Duration::from_secs(1);
+        rig.worker.handle_timeout(rig.now);
+        rig.write_again(viewer, 0);
+        assert_eq!(rig.closed(), []);
+    }
+    rig.now.mono += Duration::from_secs(1);
+    rig.worker.handle_timeout(rig.now);
+    assert_eq!(rig.closed(), [(viewer, true)]);
+}
+
+#[test]
+fn who_has_datagrams_writes_without_a_unit() {
+    let mut rig = Rig::new();
+    let conn = Conn::datagrams(([192, 0, 2, 1], 1).into(), Box::new(Actor::default()), None, rig.now.mono);
+    let id = rig.worker.conns.insert(conn).unwrap();
+    for unsent in [true, false] {
+        rig.worker.conns.get_mut(id).unwrap().datagrams.as_mut().unwrap().unsent = unsent;
+        rig.worker.enqueue_write(id);
+        assert_eq!(rig.worker.next_write(Writers::All), unsent.then_some((id, Way::Datagrams)));
+    }
 }
 
 #[test]
