@@ -62,8 +62,8 @@ def watch(seconds):
 
 
 def tell(what, viewers):
-    video = viewers["latency"]["video"]
-    print(f"{what}: video p50 {video['p50_us'] / 1e3:.2f} p99 {video['p99_us'] / 1e3:.2f} ms, lost {viewers['lost']['units']}")
+    video = viewers["latency_video_ms"]
+    print(f"{what}: video p50 {video['p50']:.2f} p99 {video['p99']:.2f} ms, lost {viewers['units']['lost']}")
 
 
 def main():
@@ -73,26 +73,32 @@ def main():
         server = on_core(0, NICE, "--home", home, *options)
         assert server.stdout.readline(), "the server did not start"
         publisher = bench("publish", "present", NICE, "--bitrate", 2500, "--duration", 300)
-        time.sleep(5)
-        tell("alone", result(watch(10)))
-        resident, used = int(status(server, "VmRSS")), cpu(server)
-        present = watch(SECONDS)
-        time.sleep(2)
-        began, ready = time.time(), 0
-        for first in range(0, COUNT, BATCH):
-            # Those who come and go share a core with those who measure, and give way to them.
-            batch = bench("publish", f"{first}-{{n}}", NICE + 15, "--count", BATCH, "--rate", BATCH / 2,
-                          "--bitrate", 100, "--warm-up", 0, "--duration", 1)
-            ready += result(batch)["connections"]["ready"]
-        took = time.time() - began
-        used = cpu(server) - used
-        print(f"{ready} of {COUNT} streams came and went in {took:.1f} s; the server used {used:.1f} CPU-s")
-        tell("meanwhile", result(present))
-        time.sleep(10)
-        print(f"{live()} live, resident {resident / 1e3:.0f} MB before, {int(status(server, 'VmRSS')) / 1e3:.0f} MB after")
-        for process in (publisher, server):
-            process.terminate()
-            process.wait()
+        try:
+            measure(server)
+        finally:
+            for process in (publisher, server):
+                process.terminate()
+                process.wait()
+
+
+def measure(server):
+    time.sleep(5)
+    tell("alone", result(watch(10)))
+    resident, used = int(status(server, "VmRSS")), cpu(server)
+    present = watch(SECONDS)
+    time.sleep(2)
+    began, ready = time.time(), 0
+    for first in range(0, COUNT, BATCH):
+        # Those who come and go share a core with those who measure, and give way to them.
+        batch = bench("publish", f"{first}-{{n}}", NICE + 15, "--count", BATCH, "--rate", BATCH / 2,
+                      "--bitrate", 100, "--warm-up", 0, "--duration", 1)
+        ready += result(batch)["connections"]["ready"]
+    took = time.time() - began
+    used = cpu(server) - used
+    print(f"{ready} of {COUNT} streams came and went in {took:.1f} s; the server used {used:.1f} CPU-s")
+    tell("meanwhile", result(present))
+    time.sleep(10)
+    print(f"{live()} live, resident {resident / 1e3:.0f} MB before, {int(status(server, 'VmRSS')) / 1e3:.0f} MB after")
 
 
 main()

@@ -23,6 +23,9 @@ const LATE: Duration = Duration::from_millis(100);
 const LATE_SRT: Duration = Duration::from_millis(220);
 /// Connections that are in their handshake at once.
 const CONNECTING_MAX: usize = 32;
+/// Those with a passphrase: the server derives the keys of twenty callers of one address in a second, and who is not served within
+/// three seconds gives up.
+const CONNECTING_MAX_SECURED: usize = 8;
 /// All connections must be ready by then.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// What has not arrived by then, after the last unit was sent, is lost.
@@ -185,7 +188,8 @@ impl Load {
         tag: usize,
     ) -> Result<(), String> {
         let limit = Instant::now() + CONNECT_MAX;
-        while self.inner.unsettled() >= CONNECTING_MAX && Instant::now() < limit {
+        let most = if self.class == Class::SrtAes { CONNECTING_MAX_SECURED } else { CONNECTING_MAX };
+        while self.inner.unsettled() >= most && Instant::now() < limit {
             self.inner.turn(limit).map_err(|error| error.to_string())?;
         }
         let to = Destination::to(address, tls, sockets, true);
