@@ -397,8 +397,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Makes control of what the store has. What has been read is taken over while the rest is read: either takes half of a
-/// start with many records.
+/// Makes control of what the store has. What has been read is decoded and taken over while the rest is read, and no more than a few
+/// thousand records are held in both forms.
 fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
     let (sender, batches) = sync_channel::<Vec<(Key, Bytes)>>(2);
     thread::scope(|scope| {
