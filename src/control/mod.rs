@@ -81,7 +81,7 @@ pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
 pub use management::is_email;
 pub use records::auxiliary::administrator_record;
-pub use records::restored::{BadRecord, Restored};
+pub use records::restored::{BadRecord, RestoreError, Restored};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
 /// The start parameters of control.
@@ -174,13 +174,13 @@ impl Control {
     /// records made by publishing alone are gone. Posts every application to every worker.
     ///
     /// # Errors
-    /// A record that could not be read.
+    /// The first of what is stored that could not be read.
     pub fn new(
         now: Now,
         config: ControlConfig,
-        stored: impl IntoIterator<Item = Result<Restored, BadRecord>>,
+        stored: impl IntoIterator<Item = Result<Restored, RestoreError>>,
         seed: &Seed,
-    ) -> Result<Self, BadRecord> {
+    ) -> Result<Self, RestoreError> {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
         let mut control = Self {
             apps,

@@ -36,8 +36,8 @@ const WORKERS: u16 = 2;
 const START_MS: u64 = 1_700_000_000_000;
 
 /// What a store has, for control to take over.
-fn restored(store: &mut Memory) -> Result<Restored, BadRecord> {
-    Restored::decode(&store.load().unwrap())
+fn restored(store: &mut Memory) -> Result<Restored, RestoreError> {
+    Ok(Restored::decode(&store.load()?)?)
 }
 
 /// Control with everything around it.

@@ -1,7 +1,6 @@
 //! The whole server as one value: binds everything, starts the threads, and says when it ends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -24,7 +23,7 @@ use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Limits, Options, ServerSettings};
-use crate::control::{BadRecord, Control, ControlConfig, Restored};
+use crate::control::{Control, ControlConfig, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port, derived};
@@ -65,9 +64,9 @@ pub enum StartError {
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// A record of the store cannot be read.
+    /// What the store has cannot be taken over.
     #[error(transparent)]
-    Record(#[from] BadRecord),
+    Restore(#[from] RestoreError),
     /// The system refused a thread, a poll, or randomness.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -400,24 +399,21 @@ fn cores() -> usize {
 /// Makes control of what the store has. What has been read is decoded and taken over while the rest is read, and no more than a few
 /// thousand records are held in both forms.
 fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
-    let (sender, batches) = sync_channel::<Vec<(Key, Bytes)>>(2);
+    let (sender, batches) = sync_channel::<Result<Vec<(Key, Bytes)>, store::Error>>(2);
+    let records = batches.into_iter().map(|batch| Ok(Restored::decode(&batch?)?));
     thread::scope(|scope| {
-        let reader = scope.spawn(move || {
+        scope.spawn(move || {
             let mut batch = Vec::new();
-            // Nobody takes them any more once one could not be decoded.
             let read = store.read(&mut |key, bytes| {
                 batch.push((key, bytes));
                 if batch.len() == RESTORED_AT_ONCE {
-                    let _ = sender.send(mem::take(&mut batch));
+                    let _ = sender.send(Ok(mem::take(&mut batch)));
                 }
             });
-            let _ = sender.send(batch);
-            read
+            // Nobody takes anything any more once a record could not be decoded.
+            let _ = sender.send(read.map(|()| batch));
         });
-        let records = batches.into_iter().map(|batch| Restored::decode(&batch));
-        let control = Control::new(clock::now(), config, records, seed);
-        reader.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-        Ok(control?)
+        Ok(Control::new(clock::now(), config, records, seed)?)
     })
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::auxiliary::Auxiliary;
 use crate::control::Broadcast;
-use crate::store::Key;
+use crate::store::{self, Key};
 
 /// Some of the records of the store.
 #[derive(Debug)]
@@ -25,6 +25,17 @@ pub struct BadRecord {
     pub key: Key,
     /// Why it cannot be read.
     pub reason: String,
+}
+
+/// Why what the store has cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// One record cannot be read.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    /// Not everything was read.
+    #[error(transparent)]
+    Store(#[from] store::Error),
 }
 
 impl Restored {

@@ -75,7 +75,7 @@ impl Backstage {
         store.rebuild(&stored).unwrap();
         self.store = store;
         let seed = seed.derive("control", 0);
-        let restored = Restored::decode(&stored);
+        let restored = Restored::decode(&stored).map_err(Into::into);
         self.control = Control::new(now, self.config.clone(), [restored], &seed).unwrap();
     }
 
