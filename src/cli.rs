@@ -25,6 +25,7 @@ millstream: a live-streaming media server
   millstream user add EMAIL [--home DIR]
   millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
+  millstream bench self [--count N] [--duration S] [--bitrate KBPS] [--json]
 
   serve          the default
   user add       adds an administrator of the management API; the password is read from the terminal or
@@ -35,7 +36,8 @@ millstream: a live-streaming media server
                  {schemes}.
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
                  [--threads T] [--protocol {protocols}] [--file F.flv] [--bitrate KBPS]
-                 [--server-pid PID] [--late MS] [--max-lost N] [--insecure]; docs/bench.md
+                 [--server-pid PID [--floor COST]] [--late MS] [--max-lost N] [--insecure];
+                 self measures the floor of this machine; docs/bench.md
 
   --home DIR     folder of settings, applications, data and logs; serve creates it (./millstream-home)
   --set KEY=V    sets a key of the server, or with app.KEY=V one of all applications; @FILE reads the value
@@ -71,8 +73,8 @@ pub enum Command {
         /// The user's e-mail address.
         email: String,
     },
-    /// Generate load.
-    Bench(Box<bench::Options>),
+    /// Generate load, or measure this machine.
+    Bench(Box<bench::Task>),
     /// Print the usage.
     Help,
     /// Print the version.
@@ -110,8 +112,8 @@ pub fn parse(
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("version") | Short('V') => return Ok(Command::Version),
             Value(name) if command.is_none() && name == "bench" => {
-                let options = bench::Options::parse(&mut parser)?;
-                return Ok(options.map_or(Command::Help, |options| Command::Bench(options.into())));
+                let task = bench::Task::parse(&mut parser)?;
+                return Ok(task.map_or(Command::Help, |task| Command::Bench(task.into())));
             }
             Value(name) if command.is_none() && name == "help" => return Ok(Command::Help),
             Value(name) if command.is_none() => {
@@ -173,7 +175,8 @@ mod tests {
 
     #[test]
     fn help_is_found_where_it_is_looked_for_and_commands_are_guessed() {
-        for line in ["help", "--help", "-h", "bench --help", "bench play -h", "serve --help"] {
+        for line in ["help", "--help", "-h", "bench --help", "bench play -h", "bench self -h", "serve --help"]
+        {
             assert!(matches!(parsed(line), Ok(Command::Help)), "{line}");
         }
         assert!(usage().contains("rtmps, rtsp, rtsps, srt,"), "{}", usage());

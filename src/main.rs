@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(Command::Serve(options)) => serve(&options),
         Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
-        Ok(Command::Bench(options)) => generate_load(&options),
+        Ok(Command::Bench(task)) => run_bench(*task),
         Ok(Command::Help) => print(&cli::usage()),
         Ok(Command::Version) => print(concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => fail(USAGE, &error),
@@ -172,20 +172,29 @@ fn check_config(options: &Options, deep: bool) -> ExitCode {
 }
 
 /// The report goes to standard output; a signal ends the measured time early.
-fn generate_load(options: &bench::Options) -> ExitCode {
+fn run_bench(task: bench::Task) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
             return fail(RUN_TIME, &format!("signals: {error}"));
         }
     }
-    let report = match load::run(options, &stop) {
-        Ok(report) => report,
-        Err(error) => return fail(RUN_TIME, &error),
+    let (text, is_ok) = match task {
+        bench::Task::Load(options) => match load::run(&options, &stop) {
+            Ok(report) => (as_asked(options.json, &report.json(), report.text()), report.is_ok()),
+            Err(error) => return fail(RUN_TIME, &error),
+        },
+        bench::Task::Floor(options) => match load::measure_floor(options, &stop) {
+            Ok(report) => (as_asked(report.options.json, &report.json(), report.text()), true),
+            Err(error) => return fail(RUN_TIME, &error),
+        },
     };
-    let text = if options.json { format!("{:#}\n", report.json()) } else { report.text() };
     let printed = print(&text);
-    if report.is_ok() { printed } else { ExitCode::from(RUN_TIME) }
+    if is_ok { printed } else { ExitCode::from(RUN_TIME) }
+}
+
+fn as_asked(json: bool, object: &serde_json::Value, text: String) -> String {
+    if json { format!("{object:#}\n") } else { text }
 }
 
 /// The listeners with their addresses, for people.

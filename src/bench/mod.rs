@@ -7,11 +7,14 @@
 //! 4. What they see goes into the [`Tally`] of their thread, what each of them missed stays in its [`Score`].
 //! 5. [`Report`] is all of it, as text and as JSON.
 //!
+//! [`FloorReport`] is what the machine itself has to do at the least, for comparison.
+//!
 //! No socket and no clock is here: `io::load` has them.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people: 53 bits are enough")]
 
 mod clip;
+mod floor;
 mod histogram;
 mod options;
 mod player;
@@ -32,8 +35,9 @@ use wire::{Datagrams, SendQueue};
 pub use crate::protocol::load::Sockets;
 use crate::protocol::{OpenPath, PathId, To};
 pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
+pub use floor::{FRAMES, Floor, FloorOptions, FloorReport, Reader};
 pub use histogram::Histogram;
-pub use options::{Options, Role};
+pub use options::{Options, Role, Task};
 pub use player::{Player, PlayerOptions};
 pub use publisher::{Publisher, PublisherOptions};
 pub use report::{Connections, Report, ServerFigures};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
-use super::Target;
+use super::{FloorOptions, Target};
 
 /// What the connections do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,38 @@ impl Role {
             Self::Publish => "publish",
             Self::Play => "play",
         }
+    }
+}
+
+/// What `millstream bench` is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Task {
+    /// Publish or play.
+    Load(Options),
+    /// Measure this machine.
+    Floor(FloorOptions),
+}
+
+impl Task {
+    /// Reads what stands behind `bench`. `None`: help is asked for.
+    ///
+    /// # Errors
+    /// One line that says what is wrong.
+    pub fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
+        let role = match parser.next().map_err(|error| error.to_string())? {
+            Some(Value(word)) if word == "publish" => Role::Publish,
+            Some(Value(word)) if word == "play" => Role::Play,
+            Some(Value(word)) if word == "self" => {
+                return FloorOptions::parse(parser).map(|options| options.map(Self::Floor));
+            }
+            Some(Value(word)) => {
+                return Err(format!("bench can publish, play or self, not '{}'", word.to_string_lossy()));
+            }
+            Some(Long("help") | Short('h')) => return Ok(None),
+            Some(other @ (Long(_) | Short(_))) => return Err(other.unexpected().to_string()),
+            None => return Err("bench publish, play or self? See millstream bench --help".to_owned()),
+        };
+        Options::parse(role, parser).map(|options| options.map(Self::Load))
     }
 }
 
@@ -55,6 +87,8 @@ pub struct Options {
     pub bits_per_second: Option<u64>,
     /// A process to look at.
     pub server_pid: Option<u32>,
+    /// The floor of this machine, in CPU seconds per gigabyte.
+    pub floor: Option<f64>,
     /// A unit that takes longer is late.
     pub late: Duration,
     /// Lost units that are no failure.
@@ -80,6 +114,7 @@ impl Options {
             file: None,
             bits_per_second: None,
             server_pid: None,
+            floor: None,
             late: Duration::from_millis(100),
             lost_max: 0,
             insecure: false,
@@ -87,21 +122,8 @@ impl Options {
         }
     }
 
-    /// Reads what stands behind `bench`. `None`: help is asked for.
-    ///
-    /// # Errors
-    /// One line that says what is wrong.
-    pub fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
-        let role = match parser.next().map_err(|error| error.to_string())? {
-            Some(Value(word)) if word == "publish" => Role::Publish,
-            Some(Value(word)) if word == "play" => Role::Play,
-            Some(Value(word)) => {
-                return Err(format!("bench can publish or play, not '{}'", word.to_string_lossy()));
-            }
-            Some(Long("help") | Short('h')) => return Ok(None),
-            Some(other @ (Long(_) | Short(_))) => return Err(other.unexpected().to_string()),
-            None => return Err("bench publish or bench play? See millstream bench --help".to_owned()),
-        };
+    /// Reads what stands behind the role.
+    fn parse(role: Role, parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
         let mut options = Self::new(role);
         let mut protocol = None;
         while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
@@ -118,6 +140,7 @@ impl Options {
                 Long("file") => options.file = Some(value(parser)?),
                 Long("bitrate") => options.bits_per_second = Some(kilobits(parser)?),
                 Long("server-pid") => options.server_pid = Some(value(parser)?),
+                Long("floor") => options.floor = Some(value(parser)?),
                 Long("late") => options.late = Duration::from_millis(value(parser)?),
                 Long("max-lost") => options.lost_max = value(parser)?,
                 Long("insecure") => options.insecure = true,
@@ -168,6 +191,11 @@ impl Options {
         if self.count == 0 || self.streams == 0 || self.threads == 0 || self.duration.is_zero() {
             return Err("--count, --streams, --threads and --duration must be above 0".to_owned());
         }
+        if self.floor.is_some_and(|floor| !(floor.is_finite() && floor > 0.0))
+            || self.floor.is_some() && self.server_pid.is_none()
+        {
+            return Err("--floor must be above 0, and belongs to --server-pid".to_owned());
+        }
         if !(self.rate.is_finite() && self.rate > 0.0) {
             return Err("--rate must be above 0".to_owned());
         }
@@ -178,19 +206,19 @@ impl Options {
     }
 }
 
-fn value<T: FromStr>(parser: &mut lexopt::Parser) -> Result<T, String>
+pub(super) fn value<T: FromStr>(parser: &mut lexopt::Parser) -> Result<T, String>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
     parser.value().and_then(|value| value.parse()).map_err(|error| error.to_string())
 }
 
-fn seconds(parser: &mut lexopt::Parser) -> Result<Duration, String> {
+pub(super) fn seconds(parser: &mut lexopt::Parser) -> Result<Duration, String> {
     let seconds: f64 = value(parser)?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-fn kilobits(parser: &mut lexopt::Parser) -> Result<u64, String> {
+pub(super) fn kilobits(parser: &mut lexopt::Parser) -> Result<u64, String> {
     let kilobits: u64 = value(parser)?;
     kilobits
         .checked_mul(1000)
@@ -203,7 +231,10 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace())).map(Option::unwrap)
+        match Task::parse(&mut lexopt::Parser::from_args(line.split_whitespace()))? {
+            Some(Task::Load(options)) => Ok(options),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -250,7 +281,10 @@ mod tests {
             "play --url rtmp://h/a/b --streams 2",
             "play --url rtmp://h/a/b --bitrate 1",
             "play --url rtmp://h/a/b --protocol flv",
+            "play --url rtmp://h/a/b --floor 1",
+            "play --url rtmp://h/a/b --server-pid 1 --floor 0",
             "play --url rtmp://h/a/b --hurry",
+            "self --url rtmp://h/a/b",
             "play --url rtmp://h/a/b more",
             "publish --url http://h/a/b.flv",
             "publish --url http://h/a/whep/b",

@@ -135,6 +135,7 @@ impl Report<'_> {
                 "pid": server.pid,
                 "cpu_s": server.cpu.as_secs_f64(),
                 "cpu_s_per_gb": self.cost(server),
+                "floor_ratio": self.floor_ratio(server),
                 "rss_bytes": server.rss_bytes,
             })),
             "ok": self.is_ok(),
@@ -193,9 +194,11 @@ impl Report<'_> {
         let _ = writeln!(text, "load's CPU   {:.2} s", self.cpu.as_secs_f64());
         if let Some(server) = self.server {
             let cost = self.cost(server).map_or_else(String::new, |cost| format!(", {cost:.3} per GB"));
+            let ratio = self.floor_ratio(server);
+            let ratio = ratio.map_or_else(String::new, |ratio| format!(", {ratio:.2} of the floor"));
             let _ = writeln!(
                 text,
-                "server       {:.2} CPU seconds{cost}; {:.1} MB resident",
+                "server       {:.2} CPU seconds{cost}{ratio}; {:.1} MB resident",
                 server.cpu.as_secs_f64(),
                 server.rss_bytes as f64 / 1e6
             );
@@ -217,6 +220,10 @@ impl Report<'_> {
         (self.tally.bytes > 0).then(|| server.cpu.as_secs_f64() / (self.tally.bytes as f64 / 1e9))
     }
 
+    fn floor_ratio(&self, server: ServerFigures) -> Option<f64> {
+        Some(self.cost(server)? / self.options.floor?)
+    }
+
     fn sum(&self, of: impl Fn(&Sequence) -> u64) -> u64 {
         let each = |score: &Score| match score {
             Score::Got(sequences) => sequences.iter().map(&of).sum(),
@@ -226,7 +233,7 @@ impl Report<'_> {
     }
 }
 
-fn distribution(histogram: &Histogram) -> Value {
+pub(super) fn distribution(histogram: &Histogram) -> Value {
     if histogram.total() == 0 {
         return Value::Null;
     }
@@ -234,17 +241,21 @@ fn distribution(histogram: &Histogram) -> Value {
     json!({ "p50": of(500), "p99": of(990), "p999": of(999), "max": millis(histogram.max()) })
 }
 
-const fn millis(time: Duration) -> f64 {
+pub(super) const fn millis(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Task;
 
     fn options() -> Options {
-        let line = "play --url rtmp://h/live/secret --count 3 --max-lost 2";
-        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace())).unwrap().unwrap()
+        let line = "play --url rtmp://h/live/secret --count 3 --max-lost 2 --server-pid 7 --floor 0.25";
+        match Task::parse(&mut lexopt::Parser::from_args(line.split_whitespace())) {
+            Ok(Some(Task::Load(options))) => options,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn report(options: &Options) -> Report<'_> {
@@ -281,6 +292,8 @@ mod tests {
             }
         }
         assert_eq!(json["server"]["cpu_s_per_gb"], 0.5);
+        assert_eq!(json["server"]["floor_ratio"], 2.0);
+        assert!(report(&options).text().contains("0.500 per GB, 2.00 of the floor"));
         assert_eq!(json["bits_per_second"], 8e9);
         assert!(json["latency_audio_ms"].is_null() && json["latency_video_ms"]["p50"].is_number());
         let both = format!("{json}{}", report(&options).text());

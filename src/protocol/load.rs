@@ -16,6 +16,7 @@ pub use super::pull::{ClientDatagrams, ClientStream};
 use super::registry::schemes;
 use super::row::Scheme;
 pub use super::row::Sockets;
+pub use super::rtsp::RtspMux;
 use crate::auth::url::{Url, UrlError};
 use crate::mail::{Target, Transport};
 

@@ -4,6 +4,7 @@
 //! What comes is stamped with the time after the read that brought it; what a publisher sends is stamped before the write.
 //! [`run()`] makes a whole run of it, with several threads.
 
+mod floor;
 mod generator;
 pub mod process;
 mod run;
@@ -23,6 +24,7 @@ use crate::bench::{Now, Peer, Role, Score, Sockets, Tally, Target};
 use crate::protocol::PathId;
 use generator::Generator;
 
+pub use floor::measure_floor;
 pub use run::run;
 
 /// A turn reads what there is and writes what the sockets take: a load that held back would measure itself.

@@ -18,6 +18,13 @@ pub fn usage(pid: u32) -> Usage {
     Usage { cpu: cpu_of(pid, |_| true), writes: field(&format!("/proc/{pid}/io"), "syscw:") }
 }
 
+/// CPU time of the thread that asks, since its start.
+#[must_use]
+pub fn own_thread_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+}
+
 /// CPU time since their start of the threads whose name is wanted.
 #[must_use]
 pub fn cpu_of(pid: u32, wanted: impl Fn(&str) -> bool) -> Duration {

@@ -1,5 +1,5 @@
 //! A publisher for the load generator: a clip cut as viewers of the server have it cut, in the connection or, when the URL
-//! says so, as datagrams.
+//! says so, as datagrams. And that cut alone, for who sends it otherwise.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,6 +28,42 @@ impl From<Ask> for PublisherEvent {
             Ask::Close(path) => Self::ClosePath(path),
         }
     }
+}
+
+/// Bodies of FLV as packets of RTP in interleaved frames, on the channels on which viewers of the server have them.
+#[derive(Debug)]
+pub struct RtspMux {
+    mux: FlvMux<RtspPackage>,
+    description: String,
+}
+
+impl RtspMux {
+    /// Of a stream with these parameter sets.
+    #[must_use]
+    pub fn new(now: Instant, heads: &[(TagKind, Bytes)]) -> Self {
+        let mux = with_heads(now, heads);
+        let description = Announcement::of(mux.tracks().iter()).description.write();
+        Self { mux, description }
+    }
+
+    /// The description of the stream (SDP).
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The frames of a unit; `None` for parameter sets and for data.
+    pub fn frames(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
+        Some(self.mux.unit(now, kind, timestamp, body)?.1.slices().concat().into())
+    }
+}
+
+fn with_heads(now: Instant, heads: &[(TagKind, Bytes)]) -> FlvMux<RtspPackage> {
+    let mut mux = FlvMux::new(RtspPackage::default());
+    for (kind, body) in heads {
+        mux.unit(now, *kind, 0, body);
+    }
+    mux
 }
 
 /// A packet that goes as a datagram.
@@ -70,10 +106,7 @@ impl RtspLoad {
         seed: Seed,
         heads: &[(TagKind, Bytes)],
     ) -> Self {
-        let mut mux = FlvMux::new(RtspPackage::default());
-        for (kind, body) in heads {
-            mux.unit(now, *kind, 0, body);
-        }
+        let mux = with_heads(now, heads);
         let announcement = Announcement::of(mux.tracks().iter());
         let host = url.host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut new = Self {

@@ -34,6 +34,7 @@ use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;
 use crate::types::{Ingest, StreamKey};
 use load::RtspLoad;
+pub use load::RtspMux;
 use pull::RtspPull;
 use push::RtspPush;
 use request::key_of;
