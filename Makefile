@@ -7,7 +7,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-whep bench-registry instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
 	@cargo run --release --locked -- $(ARGS)
@@ -58,7 +58,7 @@ deny: ## Licences, sources and duplicates of the dependencies
 bench: ## Fan-out beside nginx-rtmp and a bare sending loop; see docs/benchmarks.md
 	cargo bench --bench fanout --locked
 
-bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-whep: ## The same with viewers of HTTP-FLV, HTTPS-FLV, FLV over WebSocket, SRT, WebRTC
+bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep: ## The same with viewers of HTTP-FLV, HTTPS-FLV, FLV over WebSocket, RTSP, SRT, WebRTC
 	cargo bench --bench fanout --locked -- --protocol $(@:bench-%=%)
 
 bench-registry: ## What a stream costs control beside ten thousand others

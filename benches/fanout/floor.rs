@@ -4,7 +4,7 @@
 //! A viewer is let in with the whole dialogue of its protocol and the GOP so far, then only written to: a socket that has
 //! carried a dialogue acknowledges otherwise than a fresh one, and on loopback the sender pays for that.
 //! A publisher begins with [`hello`] and sends records: a kind byte, a length, and a unit in the form of the viewers'
-//! protocol: chunks of RTMP, a tag of FLV, that in a frame of WebSocket. Under TLS each viewer's copy is encrypted.
+//! protocol: chunks of RTMP, a tag of FLV, that in a frame of WebSocket, interleaved frames of RTSP. Under TLS each viewer's copy is encrypted.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{self, SocketAddr};
@@ -30,6 +30,8 @@ const PUBLISHER: u8 = b'P';
 pub const AUDIO: u8 = b'a';
 pub const VIDEO: u8 = b'v';
 pub const KEY_FRAME: u8 = b'k';
+/// What viewers of RTSP are told of the stream (SDP).
+pub const DESCRIPTION: u8 = b'd';
 /// Kind and length.
 pub const RECORD_HEAD: usize = 5;
 
@@ -140,6 +142,7 @@ struct Publisher {
 struct Stream {
     viewers: Vec<Viewer>,
     gop: Vec<u8>,
+    description: String,
 }
 
 struct Floor {
@@ -177,6 +180,7 @@ impl Floor {
             let index = match self.class {
                 Class::Rtmp => let_in(&mut viewer)?,
                 Class::Flv | Class::Flvs | Class::Ws => let_in_http(&mut viewer, self.class)?,
+                Class::Rtsp => let_in_rtsp(&mut viewer, &self.streams)?,
                 Class::Srt | Class::SrtAes | Class::Whep => return Err(ErrorKind::Unsupported.into()),
             };
             if let Some(stream) = self.streams.get_mut(index) {
@@ -224,6 +228,10 @@ impl Publisher {
             let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
             let Some((message, behind)) = bytes.split_at_checked(length) else { break };
             rest = behind;
+            if *kind == DESCRIPTION {
+                stream.description = String::from_utf8_lossy(message).into_owned();
+                continue;
+            }
             self.riding.extend_from_slice(message);
             if *kind == KEY_FRAME {
                 stream.gop.clear();
@@ -277,6 +285,52 @@ fn let_in(viewer: &mut Viewer) -> io::Result<usize> {
         }
         if let Some(stream) = wanted {
             return Ok(stream);
+        }
+        let count = viewer.receive(&mut buffer)?;
+        bytes = buffer.get(..count).filter(|bytes| !bytes.is_empty()).ok_or(ErrorKind::UnexpectedEof)?;
+    }
+}
+
+/// The dialogue up to an accepted `PLAY`, each track on the channels that its packets are cut for; the number of the stream that
+/// is wanted.
+fn let_in_rtsp(viewer: &mut Viewer, streams: &[Stream]) -> io::Result<usize> {
+    let now = Instant::now();
+    let mut machine = rtsp::Server::new(now, Arc::default(), Seed::from_number(0));
+    let mut buffer = [0; 4096];
+    let mut bytes: &[u8] = &[];
+    let mut wanted = 0;
+    loop {
+        machine.handle_bytes(now, bytes).map_err(io::Error::other)?;
+        let mut plays = false;
+        while let Some(event) = machine.poll_event() {
+            match event {
+                rtsp::Event::Describe(request) => {
+                    wanted = stream_number(&request.target.path);
+                    let stream = streams.get(wanted).ok_or(ErrorKind::NotFound)?;
+                    machine.accept_describe(now, &stream.description);
+                }
+                rtsp::Event::Setup(request) => {
+                    let channels = u8::try_from(request.track * 2).ok().and_then(rtsp::Channels::from_rtp);
+                    machine.accept_setup(now, rtsp::Transport::tcp(channels.ok_or(ErrorKind::InvalidInput)?));
+                }
+                rtsp::Event::Play => {
+                    machine.accept_play(now, &[]);
+                    plays = true;
+                }
+                rtsp::Event::Closed(reason) => return Err(io::Error::other(reason.to_string())),
+                rtsp::Event::Announce(_)
+                | rtsp::Event::Record
+                | rtsp::Event::Pause
+                | rtsp::Event::Teardown
+                | rtsp::Event::Interleaved(_) => {}
+            }
+        }
+        let mut queue = SendQueue::new();
+        if machine.poll_transmit(&mut queue) {
+            viewer.send(&queue.take_all())?;
+        }
+        if plays {
+            return Ok(wanted);
         }
         let count = viewer.receive(&mut buffer)?;
         bytes = buffer.get(..count).filter(|bytes| !bytes.is_empty()).ok_or(ErrorKind::UnexpectedEof)?;

@@ -13,7 +13,7 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 
   cargo bench --bench fanout -- [options]
 
-  --protocol P       how viewers come: rtmp, flv (HTTP), flvs (HTTPS), ws, srt, srt-aes, whep (rtmp)
+  --protocol P       how viewers come: rtmp, flv (HTTP), flvs (HTTPS), ws, rtsp (over TCP), srt, srt-aes, whep (rtmp)
   --players N        viewers that read everything (500)
   --streams M        streams that the viewers are spread over (1)
   --seconds S        measured time of one round (10)
@@ -72,6 +72,8 @@ pub enum Class {
     Flvs,
     /// FLV over WebSocket.
     Ws,
+    /// RTSP, its packets in the connection.
+    Rtsp,
     /// SRT in the clear.
     Srt,
     /// SRT with AES-128.
@@ -91,6 +93,7 @@ impl Class {
             Self::Flv => "flv",
             Self::Flvs => "flvs",
             Self::Ws => "ws",
+            Self::Rtsp => "rtsp",
             Self::Srt => "srt",
             Self::SrtAes => "srt-aes",
             Self::Whep => "whep",
@@ -108,6 +111,7 @@ impl Class {
             Self::Flv => format!("http://{address}/live/bench{stream}.flv"),
             Self::Flvs => format!("https://{address}/live/bench{stream}.flv"),
             Self::Ws => format!("ws://{address}/live/bench{stream}.flv"),
+            Self::Rtsp => format!("rtsp://{address}/live/bench{stream}?tcp"),
             Self::Whep => format!("http://{address}/live/whep/bench{stream}"),
             Self::Srt => format!("srt://{address}?streamid=%23!::r=live/bench{stream}"),
             Self::SrtAes => {
@@ -119,7 +123,8 @@ impl Class {
     }
 
     fn parse(name: &str) -> Result<Self, String> {
-        let all = [Self::Rtmp, Self::Flv, Self::Flvs, Self::Ws, Self::Srt, Self::SrtAes, Self::Whep];
+        let all =
+            [Self::Rtmp, Self::Flv, Self::Flvs, Self::Ws, Self::Rtsp, Self::Srt, Self::SrtAes, Self::Whep];
         let found = all.into_iter().find(|class| class.name() == name);
         found.ok_or_else(|| format!("no protocol is called '{name}'"))
     }
@@ -216,7 +221,9 @@ pub fn parse() -> Result<Command, String> {
     let list = match (servers.as_str(), added_latency, options.class) {
         ("", true, _) => "millstream,floor",
         ("", false, Class::Rtmp) => "millstream,nginx,floor,floor-message",
-        ("", false, Class::Flv | Class::Flvs | Class::Ws | Class::Whep) => "millstream,floor,floor-message",
+        ("", false, Class::Flv | Class::Flvs | Class::Ws | Class::Rtsp | Class::Whep) => {
+            "millstream,floor,floor-message"
+        }
         // The bare loop does not encrypt; what that costs is seen beside the clear class.
         ("", false, Class::Srt) => "millstream,floor",
         ("", false, Class::SrtAes) => "millstream",

@@ -10,7 +10,7 @@ use millstream::bench::{
     Clip, Now, Peer, PeerDatagrams, PeerEvent, PeerMedia, PeerStream, Role, Score, Source, Tally,
 };
 use millstream::http::websocket::media_frame_head;
-use millstream::protocol::load::TsMux;
+use millstream::protocol::load::{RtspMux, TsMux};
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, MediaKind};
 use wire::SendQueue;
@@ -30,6 +30,7 @@ pub struct Recorder {
     scratch: BytesMut,
     parts: Vec<Bytes>,
     mux: TsMux,
+    rtsp: RtspMux,
 }
 
 impl Recorder {
@@ -45,7 +46,14 @@ impl Recorder {
             scratch: BytesMut::new(),
             parts: Vec::new(),
             mux: TsMux::new(),
+            rtsp: RtspMux::new(now.mono, clip.heads()),
         };
+        if class == Class::Rtsp {
+            let begin = recorder.out.len();
+            recorder.out.extend_from_slice(&floor::record_head(floor::DESCRIPTION));
+            recorder.out.extend_from_slice(recorder.rtsp.description().as_bytes());
+            floor::seal_record(&mut recorder.out, begin);
+        }
         for (kind, body) in clip.heads() {
             recorder.record(floor::AUDIO, *kind, 0, &flv::data::unwrap(body));
         }
@@ -66,6 +74,10 @@ impl Recorder {
             Class::Whep => {
                 self.out.extend_from_slice(&timestamp.to_be_bytes());
                 self.out.extend_from_slice(body);
+            }
+            Class::Rtsp => {
+                let frames = self.rtsp.frames(Instant::now(), kind, timestamp, body);
+                self.out.extend_from_slice(&frames.unwrap_or_default());
             }
             Class::Srt | Class::SrtAes => {
                 let packets = self.mux.packets(Instant::now(), kind, timestamp, body);

@@ -54,6 +54,8 @@ impl Server {
                     "https.port=0",
                     "rtmp.port=0",
                     "rtmps.port=0",
+                    "rtsp.port=0",
+                    "rtsps.port=0",
                     "server.srt_port=0",
                     "webrtc.port=0",
                 ];
@@ -70,6 +72,7 @@ impl Server {
                         Class::Rtmp => "rtmp",
                         Class::Flv | Class::Ws | Class::Whep => "http",
                         Class::Flvs => "https",
+                        Class::Rtsp => "rtsp",
                         Class::Srt | Class::SrtAes => "srt",
                     };
                     let (publish, rest) = (address("rtmp")?, address("http")?);
