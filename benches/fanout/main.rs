@@ -140,7 +140,7 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let resident = Resident { before, playing, largest, end: process::resident(pid) };
     let rest = match kind {
         Kind::Millstream(_) if options.rest_rate => Some(ask(&mut load, pid, options.window, streaming)?),
-        Kind::Millstream(_) | Kind::Nginx | Kind::Floor | Kind::FloorMessage => None,
+        Kind::Millstream(_) | Kind::Nginx | Kind::MediaMtx | Kind::Floor | Kind::FloorMessage => None,
     };
     load.stop()?;
     let (lost, gone) = load.lost();

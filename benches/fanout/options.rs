@@ -19,7 +19,8 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
   --seconds S        measured time of one round (10)
   --rounds R         rounds, each with every server in turn (3)
   --bitrate KBPS     of one stream, video and audio together (2500)
-  --servers LIST     millstream, millstream@W (with W workers), nginx (only RTMP), floor, floor-message
+  --servers LIST     millstream, millstream@W (with W workers), nginx (only RTMP), mediamtx (RTMP, RTSP, SRT, WebRTC),
+                     floor, floor-message
                      (millstream,nginx,floor,floor-message; without nginx for the others)
   --workers W        workers of `millstream` (1); above 1 nothing is pinned to a core
   --stalled K        viewers besides that play and never read; the bare loops are left out
@@ -38,6 +39,8 @@ pub enum Kind {
     Millstream(u16),
     /// nginx with its RTMP module, one worker process.
     Nginx,
+    /// MediaMTX.
+    MediaMtx,
     /// A loop that sends one write per video frame, audio riding along.
     Floor,
     /// A loop that sends each message (WebRTC: each packet) alone.
@@ -51,6 +54,7 @@ impl Kind {
             Self::Millstream(1) => "millstream".to_owned(),
             Self::Millstream(workers) => format!("millstream@{workers}"),
             Self::Nginx => "nginx".to_owned(),
+            Self::MediaMtx => "mediamtx".to_owned(),
             Self::Floor => "floor".to_owned(),
             Self::FloorMessage => "floor-message".to_owned(),
         }
@@ -104,14 +108,15 @@ impl Class {
         matches!(self, Self::Flvs)
     }
 
-    /// What a viewer of a stream asks for.
-    pub fn target(self, address: SocketAddr, stream: usize) -> Result<Target, String> {
+    /// What a viewer of a stream asks for. `whep_behind`: the server has it behind the name of the stream, not before.
+    pub fn target(self, address: SocketAddr, stream: usize, whep_behind: bool) -> Result<Target, String> {
         let url = match self {
             Self::Rtmp => format!("rtmp://{address}/live/bench{stream}"),
             Self::Flv => format!("http://{address}/live/bench{stream}.flv"),
             Self::Flvs => format!("https://{address}/live/bench{stream}.flv"),
             Self::Ws => format!("ws://{address}/live/bench{stream}.flv"),
             Self::Rtsp => format!("rtsp://{address}/live/bench{stream}?tcp"),
+            Self::Whep if whep_behind => format!("http://{address}/live/bench{stream}/whep"),
             Self::Whep => format!("http://{address}/live/whep/bench{stream}"),
             Self::Srt => format!("srt://{address}?streamid=%23!::r=live/bench{stream}"),
             Self::SrtAes => {
@@ -233,6 +238,10 @@ pub fn parse() -> Result<Command, String> {
     if options.class != Class::Rtmp && options.servers.contains(&Kind::Nginx) {
         return Err("nginx has no viewers but of RTMP".to_owned());
     }
+    let flv = matches!(options.class, Class::Flv | Class::Flvs | Class::Ws);
+    if (flv || options.class == Class::SrtAes) && options.servers.contains(&Kind::MediaMtx) {
+        return Err(format!("mediamtx has no viewers of {} here", options.class.name()));
+    }
     if options.stalled > 0 {
         options.servers.retain(|kind| !kind.is_bare_loop());
     }
@@ -251,6 +260,7 @@ fn kind(name: &str, workers: u16) -> Result<Kind, String> {
             Ok(_) | Err(_) => Err(format!("'{name}' needs a number of workers")),
         },
         ("nginx", "") => Ok(Kind::Nginx),
+        ("mediamtx", "") => Ok(Kind::MediaMtx),
         ("floor", "") => Ok(Kind::Floor),
         ("floor-message", "") => Ok(Kind::FloorMessage),
         _ => Err(format!("no server is called '{name}'")),

@@ -183,7 +183,7 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
         of(&|m: &Measured| m.resident.largest.saturating_sub(m.resident.before) as f64 / 1024.0 / viewers);
     // nginx sends with `send`, which the counter of writes does not see.
     let writes = match kind {
-        Kind::Nginx => "-".to_owned(),
+        Kind::Nginx | Kind::MediaMtx => "-".to_owned(),
         Kind::Millstream(_) | Kind::Floor | Kind::FloorMessage => {
             format!("{:.3}", of(&Measured::writes_per_unit).median)
         }
@@ -243,7 +243,7 @@ fn ratios(options: &Options, all: &[Measured]) -> Vec<Ratio> {
     for (index, &of) in options.servers.iter().enumerate() {
         let others = options.servers.iter().enumerate().filter(|&(other, to)| match to {
             Kind::Millstream(_) => other < index,
-            Kind::Nginx | Kind::Floor | Kind::FloorMessage => true,
+            Kind::Nginx | Kind::MediaMtx | Kind::Floor | Kind::FloorMessage => true,
         });
         for (_, &to) in others.filter(|_| matches!(of, Kind::Millstream(_))) {
             let cost =

@@ -32,6 +32,7 @@ impl Server {
         let program = match kind {
             Kind::Millstream(_) => env!("CARGO_BIN_EXE_millstream").into(),
             Kind::Nginx => PathBuf::from("nginx"),
+            Kind::MediaMtx => PathBuf::from("mediamtx"),
             Kind::Floor | Kind::FloorMessage => std::env::current_exe()?,
         };
         // taskset becomes the program: its id is the server's.
@@ -76,10 +77,11 @@ impl Server {
                         Class::Srt | Class::SrtAes => "srt",
                     };
                     let (publish, rest) = (address("rtmp")?, address("http")?);
-                    Some(Addresses { publish, play: address(play)?, rest, bare: false })
+                    Some(Addresses { play: address(play)?, rest, ..only(publish, false) })
                 })
             }
             Kind::Nginx => Self::nginx(command, home, options.nginx_chunk),
+            Kind::MediaMtx => Self::mediamtx(command, home, options.class),
             Kind::Floor | Kind::FloorMessage => {
                 command.args(["--bare-loop", &kind.name(), options.class.name()]);
                 Self::with_first_line(command, home, |line| {
@@ -129,13 +131,37 @@ impl Server {
         fs::write(home.join("nginx.conf"), text)?;
         // Without -p: the module lies in the prefix that the package was built with.
         command.arg("-c").arg(home.join("nginx.conf")).arg("-e").arg(home.join("error.log"));
-        let server =
-            Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses: only(address, false) };
+        Self::listening(command, home, only(address, false))
+    }
+
+    fn mediamtx(mut command: Command, home: PathBuf, class: Class) -> io::Result<Self> {
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let (rtmp, rtsp, http, udp, srt) = (free()?, free()?, free()?, free()?, free()?);
+        let text = format!(
+            "logLevel: error\nhls: false\nmoq: false\nrtmpAddress: {rtmp}\n\
+             rtspAddress: {rtsp}\nrtspTransports: [tcp]\nsrtAddress: {srt}\n\
+             webrtcAddress: {http}\nwebrtcLocalUDPAddress: {udp}\nwebrtcIPsFromInterfaces: false\n\
+             webrtcAdditionalHosts: [127.0.0.1]\npaths:\n  all_others:\n"
+        );
+        fs::write(home.join("mediamtx.yml"), text)?;
+        command.arg(home.join("mediamtx.yml"));
+        let play = match class {
+            Class::Rtsp => rtsp,
+            Class::Srt | Class::SrtAes => srt,
+            Class::Whep => http,
+            Class::Rtmp | Class::Flv | Class::Flvs | Class::Ws => rtmp,
+        };
+        Self::listening(command, home, Addresses { play, whep_behind: true, ..only(rtmp, false) })
+    }
+
+    /// For servers that say nothing: waits until publishers find one.
+    fn listening(mut command: Command, home: PathBuf, addresses: Addresses) -> io::Result<Self> {
+        let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses };
         let began = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        while TcpStream::connect(addresses.publish).is_err() {
             if began.elapsed() > START_MAX {
                 return Err(io::Error::other(
-                    "nginx does not listen; is it installed, with its RTMP module?",
+                    "it does not listen; is it installed, nginx with its RTMP module?",
                 ));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -146,7 +172,7 @@ impl Server {
 
 /// A server with one address for all.
 const fn only(address: SocketAddr, bare: bool) -> Addresses {
-    Addresses { publish: address, play: address, rest: address, bare }
+    Addresses { publish: address, play: address, rest: address, bare, whep_behind: false }
 }
 
 impl Drop for Server {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 use media::TrackKind;
+use sdp::Attribute;
 use wire::{Datagrams, SendQueue};
 
 use super::announce::Announcement;
@@ -42,8 +43,11 @@ impl RtspMux {
     #[must_use]
     pub fn new(now: Instant, heads: &[(TagKind, Bytes)]) -> Self {
         let mux = with_heads(now, heads);
-        let description = Announcement::of(mux.tracks().iter()).description.write();
-        Self { mux, description }
+        let mut description = Announcement::of(mux.tracks().iter()).description;
+        for (index, media) in description.media.iter_mut().enumerate() {
+            media.attributes.push(Attribute::Control(format!("trackID={index}")));
+        }
+        Self { mux, description: description.write() }
     }
 
     /// The description of the stream (SDP).
