@@ -461,6 +461,17 @@ impl Stream {
 
     /// Prepares a write to a subscriber: jumps when it lags, passes over what cannot be decoded. The units skipped.
     pub fn prepare(&mut self, subscriber: &mut Subscriber) -> u64 {
+        let skipped = self.pass_over(subscriber);
+        // Nothing is sent before its switch: it happens now, for a write of nothing is followed by no other.
+        if self.switches_at(subscriber) {
+            skipped.saturating_add(self.pass_over(subscriber))
+        } else {
+            skipped
+        }
+    }
+
+    /// Moves a subscriber to what it is sent next, if that lies before its switch. The units skipped.
+    fn pass_over(&mut self, subscriber: &mut Subscriber) -> u64 {
         if subscriber.switch.is_some() {
             self.search_switch(subscriber);
         }

@@ -161,6 +161,25 @@ fn a_change_happens_at_the_next_key_frame_for_a_viewer_that_is_behind() {
 }
 
 #[test]
+fn a_change_before_which_nothing_is_to_be_sent_happens_with_the_first_write() {
+    let mut scene = Scene::new(tracks(2, 0));
+    scene.push(V0, 0, true);
+    let (_, mut viewer) = scene.join(only(V0));
+    // One that has not begun, for want of a key frame.
+    let (_, mut waiting) = scene.join(only(v1()));
+    assert_eq!([&mut viewer, &mut waiting].map(|who| scene.write(who)), ["<1@0>[0]", ""]);
+    assert!(scene.select(&mut waiting, only(V0)));
+    scene.push(v1(), 10, false);
+    scene.push(V0, 15, true);
+    assert_eq!([&mut viewer, &mut waiting].map(|who| scene.write(who)), ["[15]", "<1@15>[15]"]);
+    assert!(scene.select(&mut viewer, only(v1())));
+    scene.push(v1(), 20, false);
+    scene.push(v1(), 30, true);
+    assert_eq!(scene.write(&mut viewer), "<1@30>[30]");
+    assert!(!scene.stream.has_more(&viewer));
+}
+
+#[test]
 fn other_sound_is_sent_at_once_and_the_video_goes_on() {
     let mut scene = Scene::new(tracks(1, 2));
     scene.push(V0, 0, true);
