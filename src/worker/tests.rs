@@ -13,9 +13,9 @@ use super::conn::{Playing, Publication, Subscription, SubscriptionState};
 use super::streams::SourceCount;
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Credit, Entry, FormatKey, Package, Parts};
+use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Package, Parts};
 use crate::mail::{Departure, StreamDetails};
-use crate::protocol::{About, ByteStream, Demux, Event, Format, PlayAsk, Port, Remote, Route};
+use crate::protocol::{About, ByteStream, Demux, Event, Format, PlayAsk, Port, Remote, Route, UnitSink};
 use crate::stats::WorkerFigures;
 use crate::types::{Ingest, StreamKey, SubscriptionId};
 
@@ -26,13 +26,15 @@ struct Script {
     protocol: &'static str,
     /// In which of its methods it panics.
     panics_in: &'static str,
+    /// It takes units whole, and has room for so many.
+    room: Option<usize>,
     /// What it was told.
     replies: Vec<String>,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { events: VecDeque::new(), protocol: "http", panics_in: "", replies: Vec::new() }
+        Self { events: VecDeque::new(), protocol: "http", panics_in: "", room: None, replies: Vec::new() }
     }
 }
 
@@ -116,6 +118,28 @@ impl Session for Actor {
 
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         Some(self)
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        let takes_units = self.script().room.is_some();
+        if takes_units { Some(self) } else { None }
+    }
+}
+
+impl UnitSink for Actor {
+    fn has_room(&self) -> bool {
+        self.script().room != Some(0)
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let AccessUnit { track, dts, .. } = unit.entry.unit;
+        let mut script = self.script();
+        script.room = script.room.map(|room| room - 1);
+        script.replies.push(format!("{dts} of {}", track.index()));
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {
+        self.script().replies.push("no more for now".to_owned());
     }
 }
 

@@ -256,7 +256,6 @@ fn feed_units(
         let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
         loop {
             *skipped = skipped.saturating_add(stream.prepare(subscriber));
-            let before = subscriber.cursor.next();
             while sink.has_room()
                 && let Some(delivery) = stream.next_unit(subscriber)
             {
@@ -265,8 +264,8 @@ fn feed_units(
                 any = true;
             }
             conn.schedule.sated &= sink.has_room();
-            // A selection may have changed at the next unit.
-            if !stream.switches_at(subscriber) || subscriber.cursor.next() == before {
+            // Where its selection changes it goes on with what it has selected.
+            if !stream.switches_at(subscriber) {
                 break;
             }
         }

@@ -1,6 +1,9 @@
 //! The way out: what is offered to a socket, and what follows from how much of it was taken.
 
+use media::TrackKind;
+
 use super::*;
+use crate::hub::Selection;
 use crate::mail::StreamEnd;
 
 impl Rig {
@@ -39,6 +42,21 @@ impl Rig {
     fn write_again(&mut self, id: ConnId, taken: usize) -> Option<String> {
         self.worker.handle_writable(self.now, id);
         self.write(taken)
+    }
+
+    /// A session that takes units whole, and has room for so many; it is subscribed to the first video of the stream.
+    fn sink(&mut self, room: usize) -> (ConnId, Actor) {
+        let (id, actor) = self.connect();
+        actor.script().room = Some(room);
+        self.say(id, &actor, [subscribe()]);
+        actor.replies();
+        (id, actor)
+    }
+
+    /// What is there is flushed, and written by all but sinks.
+    fn flush(&mut self) {
+        self.worker.flush_stream(STREAM);
+        assert_eq!(self.worker.next_write(Writers::All), None);
     }
 
     fn queue(&mut self, id: ConnId, text: &'static str) {
@@ -277,4 +295,61 @@ fn a_ring_keeps_what_its_slowest_viewer_has_not_had() {
     let before = rig.worker.retained_bytes();
     rig.worker.trim(STREAM);
     assert!(rig.worker.retained_bytes() < before, "it is let go with the last who needs it");
+}
+
+/// A frame of one of two video tracks.
+fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
+    let track = |n| {
+        let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
+        let id = TrackId::nth(TrackKind::Video, n).unwrap();
+        Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) }
+    };
+    let payload = Bytes::from_static(b"frame");
+    let unit = AccessUnit { track: track(n).id, dts, pts: dts, key_frame, config_epoch: 1, payload };
+    Event::Unit { publication: Handle::ONLY, unit, tracks: Arc::new(Tracks::new(1, [track(0), track(1)])) }
+}
+
+#[test]
+fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
+    let other = Selection::only(TrackKind::Video, TrackId::nth(TrackKind::Video, 1).unwrap());
+    // Also when nothing of its former track lies before the change.
+    for (before, expected) in
+        [(true, &["33 of 0", "66 of 1", "99 of 1"][..]), (false, &["66 of 1", "99 of 1"])]
+    {
+        let mut rig = Rig::new();
+        let publisher = rig.publisher();
+        rig.say(publisher.0, &publisher.1, [frame_of(0, 0, true), frame_of(1, 0, true)]);
+        let (sink, actor) = rig.sink(usize::MAX);
+        rig.flush();
+        assert_eq!(actor.replies(), ["0 of 0", "no more for now"]);
+        rig.say(sink, &actor, [Event::Select { subscription: Handle::ONLY, selection: other }]);
+        let first = before.then(|| frame_of(0, 33, false));
+        let frames =
+            [frame_of(1, 34, false), frame_of(1, 66, true), frame_of(0, 67, false), frame_of(1, 99, false)];
+        rig.say(publisher.0, &publisher.1, first.into_iter().chain(frames));
+        rig.flush();
+        assert_eq!(actor.replies(), [expected, &["no more for now"]].concat());
+    }
+}
+
+#[test]
+fn a_session_that_takes_units_whole_is_offered_its_own_bytes_alone() {
+    let mut rig = Rig::new();
+    let (sink, actor) = rig.connect();
+    // The units stay where they are, for want of room.
+    actor.script().room = Some(0);
+    rig.say(sink, &actor, []);
+    rig.play_fragile(sink, Handle::ONLY, ("one", -1));
+    let publisher = rig.publisher();
+    rig.queue(sink, "hello");
+    rig.frames(&publisher, [0, 33]);
+    actor.replies();
+    assert_eq!(rig.write(5).as_deref(), Some("hello"));
+    rig.worker.finish_turn();
+    rig.flush();
+    assert_eq!(actor.replies(), ["sent 5"]);
+    actor.script().room = Some(1);
+    rig.say(sink, &actor, []);
+    rig.flush();
+    assert_eq!(actor.replies(), ["0 of 0", "no more for now"]);
 }
