@@ -293,12 +293,9 @@ impl Control {
 
     /// What workers have to know of a stream's record.
     pub(super) fn details_of(&self, key: &StreamKey) -> StreamDetails {
-        let tell_viewers = self.hook_url(key).is_some();
-        let Some(record) = self.records.get(key) else {
-            return StreamDetails { tell_viewers, ..StreamDetails::default() };
-        };
+        let Some(record) = self.records.get(key) else { return StreamDetails::default() };
         StreamDetails {
-            tell_viewers,
+            tell_viewers: self.hook_url(key).is_some(),
             limits_polled: record.hls_viewer_limit >= 0 || record.dash_viewer_limit >= 0,
             folder: self.polled_folder(key),
             overrides: record.hls_overrides(),

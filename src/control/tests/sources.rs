@@ -175,6 +175,24 @@ fn u_02_between_two_attempts_the_stream_stays_and_the_clock_goes_on() {
 }
 
 #[test]
+fn between_two_attempts_the_figures_of_a_source_stand_still() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    let (worker, order) = rig.pull();
+    let (session, grant) = rig.delivers(worker, &order).unwrap();
+    rig.run_for(secs(3));
+    rig.report(worker.0, grant.stream, 3000, 0, 0);
+    rig.loses(session, &order, grant.stream, 3000);
+    for viewers in [1, 2] {
+        rig.run_for(secs(1));
+        rig.report(worker.0, grant.stream, 3000, 0, viewers);
+        let record = rig.record("s");
+        let figures = ["duration", "bitrate", "rtmpViewerCount"].map(|name| record[name].as_u64().unwrap());
+        assert_eq!(figures, [3000, 8000, u64::from(viewers)]);
+    }
+}
+
+#[test]
 fn late_news_and_late_media_of_an_older_attempt_are_nothing() {
     let mut rig = Rig::new();
     rig.source("s", URL);
