@@ -254,7 +254,8 @@ fn feed_units(
         let handle = subscription.handle;
         let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
         let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
-        loop {
+        // Before a change of its selection, and behind it.
+        for _ in 0..2 {
             *skipped = skipped.saturating_add(stream.prepare(subscriber));
             while sink.has_room()
                 && let Some(delivery) = stream.next_unit(subscriber)
@@ -264,7 +265,6 @@ fn feed_units(
                 any = true;
             }
             conn.schedule.sated &= sink.has_room();
-            // Where its selection changes it goes on with what it has selected.
             if !stream.switches_at(subscriber) {
                 break;
             }
