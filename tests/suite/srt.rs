@@ -187,16 +187,20 @@ fn goes_on(player: &Player) {
 #[test]
 fn n_01_to_n_05_what_a_bad_network_loses_is_repaired() {
     let server = Server::start(&[]);
-    let relay = Relay::to(srt(&server))
-        .seed(11)
-        .links(|link| link.latency(ms(15)).jitter(ms(20)).loss(0.02).reorder(0.05).duplicate(0.05));
-    let relay = relay.start();
-    let url = SrtUrl::caller(relay.address()).latency_ms(800);
-    let _publisher = publish(&server, SrtTool::Ffmpeg9, &url, "repaired");
-    let played = record(SrtTool::Libsrt, &url.stream_id(&request("repaired")));
-    let (there, back) = (relay.stats(Way::There), relay.stats(Way::Back));
-    assert!(there.lost > 5 && back.lost > 5, "{there:?} {back:?}");
-    assert_equal(&units_of(&ts_file(true, 12)), &played);
+    for seed in crate::support::network_seeds() {
+        println!("seed {seed}");
+        let relay = Relay::to(srt(&server))
+            .seed(seed)
+            .links(|link| link.latency(ms(15)).jitter(ms(20)).loss(0.02).reorder(0.05).duplicate(0.05));
+        let relay = relay.start();
+        let url = SrtUrl::caller(relay.address()).latency_ms(800);
+        let name = format!("repaired{seed}");
+        let _publisher = publish(&server, SrtTool::Ffmpeg9, &url, &name);
+        let played = record(SrtTool::Libsrt, &url.stream_id(&request(&name)));
+        let (there, back) = (relay.stats(Way::There), relay.stats(Way::Back));
+        assert!(there.lost > 5 && back.lost > 5, "{there:?} {back:?}");
+        assert_equal(&units_of(&ts_file(true, 12)), &played);
+    }
 }
 
 #[test]

@@ -97,6 +97,8 @@ impl Server {
         {
             command.arg("--set").arg(setting);
         }
+        // The server takes variables of this prefix for settings.
+        command.env_remove(super::NETWORK_SEEDS);
         command
     }
 
