@@ -37,7 +37,7 @@ use crate::protocol::{OpenPath, PathId, To};
 pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
 pub use floor::{FRAMES, Floor, FloorOptions, FloorReport, Reader};
 pub use histogram::Histogram;
-pub use options::{Options, Role, Task};
+pub use options::{Options, Role, ServerOptions, Task};
 pub use player::{Player, PlayerOptions};
 pub use publisher::{Publisher, PublisherOptions};
 pub use report::{Connections, Report, ServerFigures};

@@ -60,6 +60,15 @@ impl Task {
     }
 }
 
+/// A process of this machine whose cost is reported.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ServerOptions {
+    /// Its id.
+    pub pid: Option<u32>,
+    /// The floor of this machine, in CPU seconds per gigabyte.
+    pub floor: Option<f64>,
+}
+
 /// What to do; `docs/bench.md` has the meanings and the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -86,9 +95,7 @@ pub struct Options {
     /// The bit rate that video frames are padded up to.
     pub bits_per_second: Option<u64>,
     /// A process to look at.
-    pub server_pid: Option<u32>,
-    /// The floor of this machine, in CPU seconds per gigabyte.
-    pub floor: Option<f64>,
+    pub server: ServerOptions,
     /// A unit that takes longer is late.
     pub late: Duration,
     /// Lost units that are no failure.
@@ -113,8 +120,7 @@ impl Options {
             threads: 1,
             file: None,
             bits_per_second: None,
-            server_pid: None,
-            floor: None,
+            server: ServerOptions::default(),
             late: Duration::from_millis(100),
             lost_max: 0,
             insecure: false,
@@ -139,8 +145,8 @@ impl Options {
                 Long("threads") => options.threads = value(parser)?,
                 Long("file") => options.file = Some(value(parser)?),
                 Long("bitrate") => options.bits_per_second = Some(kilobits(parser)?),
-                Long("server-pid") => options.server_pid = Some(value(parser)?),
-                Long("floor") => options.floor = Some(value(parser)?),
+                Long("server-pid") => options.server.pid = Some(value(parser)?),
+                Long("floor") => options.server.floor = Some(value(parser)?),
                 Long("late") => options.late = Duration::from_millis(value(parser)?),
                 Long("max-lost") => options.lost_max = value(parser)?,
                 Long("insecure") => options.insecure = true,
@@ -191,9 +197,8 @@ impl Options {
         if self.count == 0 || self.streams == 0 || self.threads == 0 || self.duration.is_zero() {
             return Err("--count, --streams, --threads and --duration must be above 0".to_owned());
         }
-        if self.floor.is_some_and(|floor| !(floor.is_finite() && floor > 0.0))
-            || self.floor.is_some() && self.server_pid.is_none()
-        {
+        let ServerOptions { pid, floor } = self.server;
+        if floor.is_some_and(|floor| pid.is_none() || !floor.is_finite() || floor <= 0.0) {
             return Err("--floor must be above 0, and belongs to --server-pid".to_owned());
         }
         if !(self.rate.is_finite() && self.rate > 0.0) {

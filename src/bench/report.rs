@@ -221,7 +221,7 @@ impl Report<'_> {
     }
 
     fn floor_ratio(&self, server: ServerFigures) -> Option<f64> {
-        Some(self.cost(server)? / self.options.floor?)
+        Some(self.cost(server)? / self.options.server.floor?)
     }
 
     fn sum(&self, of: impl Fn(&Sequence) -> u64) -> u64 {

@@ -124,7 +124,7 @@ impl Watch<'_> {
         }
         self.wait(self.options.warm_up);
         let own = process::usage(std::process::id()).cpu;
-        let server = self.options.server_pid.map(|pid| (pid, process::usage(pid).cpu));
+        let server = self.options.server.pid.map(|pid| (pid, process::usage(pid).cpu));
         self.shared.phase.store(MEASURING, Ordering::Release);
         tell(&format!("measuring for {:.1} s", self.options.duration.as_secs_f64()));
         let began = Instant::now();
