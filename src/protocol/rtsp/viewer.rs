@@ -110,11 +110,9 @@ impl Viewer {
         self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
     }
 
-    /// What it wants of what it was described, when that is not all.
+    /// What it wants of its stream, when that is not all: nothing comes that it has not set up, tracks that the stream gets later
+    /// neither.
     pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
-        if self.tracks.iter().all(|one| one.lower.is_some()) {
-            return None;
-        }
         let pick = |kind, whole| {
             let mut of_kind = self.tracks.iter().filter(|one| one.kind == kind && one.lower.is_some());
             let all = self.tracks.iter().filter(|one| one.kind == kind).count();
@@ -128,7 +126,8 @@ impl Viewer {
         };
         let (video, audio) =
             (pick(TrackKind::Video, selection.video), pick(TrackKind::Audio, selection.audio));
-        Some(Selection { video, audio, ..selection })
+        let narrowed = Selection { video, audio, ..selection };
+        (narrowed != selection).then_some(narrowed)
     }
 
     /// Whether there is room for a unit.
@@ -178,5 +177,44 @@ impl Viewer {
     /// When more may be sent.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then(|| after(self.paced.0, PACE_INTERVAL))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use media::codec::{opus, vp8};
+    use media::{CodecConfig, Timescale, Track, Tracks};
+
+    use super::*;
+    use crate::hub::Fit;
+
+    /// What a viewer selects that was described these tracks, and has set up those sections of them.
+    fn narrowed(tracks: &[TrackId], set_up: &[usize]) -> Option<Selection> {
+        let config = |id| match id {
+            TrackId::VIDEO => CodecConfig::Vp8(vp8::Config::default()),
+            _ => CodecConfig::Opus(opus::Config::of_channels(2).unwrap()),
+        };
+        let track = |id: &TrackId| Track::new(*id, config(*id), Timescale::MILLISECONDS);
+        let tracks = Arc::new(Tracks::new(1, tracks.iter().map(track)));
+        let mut chosen = Chosen::default();
+        chosen.update(Selection::DEFAULT, &tracks, &|_| Fit::Well);
+        let mut viewer = Viewer::new(Instant::now(), &chosen);
+        set_up.iter().for_each(|section| viewer.set_up(*section, Lower::Tcp));
+        viewer.narrowed(Selection::DEFAULT)
+    }
+
+    #[test]
+    fn no_track_comes_that_was_not_set_up() {
+        let (video, audio) = (TrackId::VIDEO, TrackId::AUDIO);
+        let mute = Some(Selection { audio: Pick::None, ..Selection::DEFAULT });
+        let blind = Some(Selection { video: Pick::None, ..Selection::DEFAULT });
+        assert_eq!(narrowed(&[video, audio], &[0, 1]), None);
+        assert_eq!(narrowed(&[video, audio], &[0]), mute);
+        assert_eq!(narrowed(&[video, audio], &[1]), blind);
+        // One that comes later, with another publisher, was not even described.
+        assert_eq!(narrowed(&[video], &[0]), mute);
+        assert_eq!(narrowed(&[audio], &[0]), blind);
     }
 }
