@@ -315,29 +315,35 @@ impl Run {
         self.streams[request.stream].stopped(request.asked, now);
     }
 
+    /// Whether nobody published from the question to the answer.
+    fn was_idle(&self, request: &Request) -> bool {
+        request.expect == Expect::Idle && self.streams[request.stream].is_undisturbed_since(request.asked)
+    }
+
     /// A change of a record succeeds when there is one. One that a publisher has made is there while its stream is.
     fn expect_success(&self, request: &Request, answer: &Answer) {
         let known = &self.streams[request.stream].record.known;
         let is_there = matches!(known, Known::There { .. });
-        let is_absent = *known == Known::Absent && request.expect == Expect::Idle;
+        let is_absent = *known == Known::Absent && self.was_idle(request);
         if (is_there && !answer.succeeds()) || (is_absent && answer.succeeds()) {
             self.fail(&format!("{:?} with {known:?}: {} {}", request.call, answer.status, answer.body));
         }
     }
 
     fn judge_create(&mut self, request: &Request, answer: &Answer, name: Option<&String>) {
+        let was_idle = self.was_idle(request);
         let record = &mut self.streams[request.stream].record;
-        let must = match (&record.known, request.expect) {
-            (Known::There { .. }, _) => Some(400),
-            (Known::Absent, Expect::Idle) => Some(200),
-            (Known::Absent | Known::Unknown, _) => None,
+        let must = match &record.known {
+            Known::There { .. } => Some(400),
+            Known::Absent if was_idle => Some(200),
+            Known::Absent | Known::Unknown => None,
         };
         if must.is_some_and(|must| must != answer.status) {
             self.fail(&format!("a create was answered {} {}", answer.status, answer.body));
         }
         if answer.status == 200 {
             record.known = Known::There { name: name.cloned(), endpoint: None };
-            record.was_live = if request.expect == Expect::Idle { Some(false) } else { None };
+            record.was_live = was_idle.then_some(false);
         }
     }
 

@@ -8,8 +8,10 @@ use super::random::{GRACE, LAG, Run};
 use super::records::Record;
 use crate::support::world::{Id, Over, World};
 
-/// An RTMP publisher that says nothing is lost after so long; an SRT one earlier.
+/// An RTMP or RTSP publisher that says nothing is lost after so long; an SRT one earlier.
 const SILENT_MAX: Duration = secs(12);
+/// One over RTSP that has not begun, after so long.
+const BEGINS_MAX: Duration = secs(22);
 
 /// What a unit may have beside its payload: parameter sets.
 const UNIT_BYTES: usize = 64;
@@ -175,11 +177,12 @@ impl Stream {
         let is_stopped = self.stopped.is_some_and(|stopped| now <= stopped + slack);
         let is_live = publisher.was_ready && !publisher.was_closed;
         if is_dark {
-            self.unsure_until = self.unsure_until.max(now + SILENT_MAX + GRACE + slack);
-            self.may_end(now + GRACE, now + SILENT_MAX + GRACE);
+            let silence = if is_young && publisher.over == Over::Rtsp { BEGINS_MAX } else { SILENT_MAX };
+            self.unsure_until = self.unsure_until.max(now + silence + GRACE + slack);
+            self.may_end(now + GRACE, now + silence + GRACE);
             if is_young {
                 self.record.may_have_begun();
-                self.may_end(now, now + SILENT_MAX + GRACE);
+                self.may_end(now, now + silence + GRACE);
             }
         } else if is_lost && is_live && !is_young && !is_stopped {
             self.lost = Some(now);

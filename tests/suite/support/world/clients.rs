@@ -284,11 +284,8 @@ impl SimClient {
         let unit = source.next_unit();
         (*began, *first_ms) = (Some(now), unit.dts_ms);
         *next = Some(unit);
-        let has_audio = source.has_audio();
-        for (kind, body) in heads() {
-            if kind == TagKind::Video || has_audio {
-                self.send(now, kind == TagKind::Video, 0, body);
-            }
+        for (kind, body) in heads(source) {
+            self.send(now, kind == TagKind::Video, 0, body);
         }
     }
 
@@ -420,14 +417,15 @@ impl SimClient {
     }
 }
 
-/// Parameter sets as bodies of FLV.
-pub(super) fn heads() -> Vec<(TagKind, Bytes)> {
+/// A publisher's parameter sets as bodies of FLV.
+pub(super) fn heads(source: &MediaSource) -> Vec<(TagKind, Bytes)> {
     let video = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
-    let audio = AudioTag::write_header(AudioPacket::SequenceHeader);
-    vec![
-        (TagKind::Video, [&video[..], &MediaSource::video_config()].concat().into()),
-        (TagKind::Audio, [&audio[..], &MediaSource::audio_config()].concat().into()),
-    ]
+    let mut heads = vec![(TagKind::Video, [&video[..], &MediaSource::video_config()].concat().into())];
+    if source.has_audio() {
+        let audio = AudioTag::write_header(AudioPacket::SequenceHeader);
+        heads.push((TagKind::Audio, [&audio[..], &MediaSource::audio_config()].concat().into()));
+    }
+    heads
 }
 
 impl World {

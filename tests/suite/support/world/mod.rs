@@ -9,6 +9,7 @@ mod backstage;
 mod chaos;
 mod clients;
 mod network;
+mod rtsp;
 mod workers;
 
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ use chaos::Threads;
 pub use clients::{Got, Sent, Story};
 use clients::{Machine, Role, SimClient, Way};
 use network::{End, LineEnd, Network};
+use rtsp::RtspViewer;
 use workers::WorkerMail;
 
 /// Rounds at one instant before the world counts as stuck.
@@ -42,6 +44,7 @@ const ROUNDS_MAX: usize = 100_000;
 const RTMP: &str = "127.0.0.1:1935";
 const HTTP: &str = "127.0.0.1:5080";
 const SRT: &str = "127.0.0.1:8890";
+const RTSP: &str = "127.0.0.1:5554";
 
 /// The world.
 pub struct World {
@@ -74,6 +77,8 @@ pub enum Over {
     Flv,
     WsFlv,
     Srt,
+    /// In the connection.
+    Rtsp,
 }
 
 impl World {
@@ -138,12 +143,13 @@ impl World {
     pub fn publish_over(&mut self, over: Over, app: &str, id: &str, source: MediaSource) -> Id {
         match over {
             Over::Rtmp => self.publish(app, id, source),
-            Over::Srt => {
+            Over::Srt | Over::Rtsp => {
                 let (now, seed) = (self.clock.now(), self.client_seed());
                 let target = target(over, app, id, "publish");
-                let heads = clients::heads();
+                let heads = clients::heads(&source);
                 let machine = target.publish(now, patience(secs(10), secs(30)), seed, &heads).unwrap();
-                self.call(Machine::Publisher(machine), Role::publish(source))
+                let (machine, role) = (Machine::Publisher(machine), Role::publish(source));
+                if over == Over::Srt { self.call(machine, role) } else { self.connect("rtsp", machine, role) }
             }
             Over::Flv | Over::WsFlv => panic!("nobody publishes over {over:?}"),
         }
@@ -156,6 +162,10 @@ impl World {
             return self.rtmp_client(app, id, role, Client::play);
         }
         let (now, seed) = (self.clock.now(), self.client_seed());
+        if over == Over::Rtsp {
+            let machine = RtspViewer::new(now, &url(over, app, id, "request"), seed);
+            return self.connect("rtsp", Machine::Player(Box::new(machine)), role);
+        }
         // Who has nothing to see is told by the server, not by a timer of its own.
         let patience = patience(secs(600), secs(600));
         let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());
@@ -551,11 +561,15 @@ fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
 }
 
 fn target(over: Over, app: &str, id: &str, mode: &str) -> LoadTarget {
-    let url = match over {
+    LoadTarget::read(&url(over, app, id, mode)).unwrap()
+}
+
+fn url(over: Over, app: &str, id: &str, mode: &str) -> String {
+    match over {
         Over::Rtmp => format!("rtmp://{RTMP}/{app}/{id}"),
         Over::Flv => format!("http://{HTTP}/{app}/{id}.flv"),
         Over::WsFlv => format!("ws://{HTTP}/{app}/{id}.flv"),
         Over::Srt => format!("srt://{SRT}?streamid=%23!::r={app}/{id},m={mode}"),
-    };
-    LoadTarget::read(&url).unwrap()
+        Over::Rtsp => format!("rtsp://{RTSP}/{app}/{id}"),
+    }
 }

@@ -9,10 +9,12 @@ use crypto::Seed;
 use millstream::protocol::{PathEvent, PathId, Port, Remote};
 use millstream::types::ConnId;
 use millstream::worker::{Destination, Routed};
-use netsim::{Link, StreamDelivery, StreamLink};
+use netsim::{Link, StreamDelivery, StreamLink, ms};
 
 use super::{Chaos, SRT, World};
 
+/// On a line that has lost something nothing is lost for so long: what is repaired in vain may come too late, as SRT allows.
+const REPAIR: Duration = ms(300);
 /// How SRT's SHUTDOWN begins (draft-sharabayko-srt-01 §3.2.7).
 const GOODBYE: [u8; 2] = [0x80, 0x05];
 
@@ -51,6 +53,8 @@ pub(super) struct Line {
     pub(super) caller: SocketAddr,
     /// Nothing arrives any more.
     pub(super) is_dark: bool,
+    /// It has lost something then.
+    lost_at: Option<Instant>,
 }
 
 /// All of them.
@@ -95,7 +99,7 @@ impl Network {
         if let LineEnd::Own(worker, conn, path) = ends[0] {
             self.own.push(((worker, conn, path), line));
         }
-        self.lines.push(Line { ends, links, caller, is_dark: false });
+        self.lines.push(Line { ends, links, caller, is_dark: false, lost_at: None });
         self.open_lines.push(line);
         line
     }
@@ -312,14 +316,16 @@ impl World {
         let now = self.clock.now();
         let Chaos { datagrams_lost, datagrams_doubled, .. } = self.threads.chaos;
         let random = &mut self.threads.random;
-        let is_lost = datagrams_lost > 0.0 && random.chance(datagrams_lost);
-        let is_doubled = datagrams_doubled > 0.0 && random.chance(datagrams_doubled);
-        let link = &mut self.network.lines[line].links[side];
-        if is_doubled {
-            link.send(now, datagram.clone());
+        let line = &mut self.network.lines[line];
+        let may_lose = line.lost_at.is_none_or(|at| now > at + REPAIR) && !datagram.starts_with(&GOODBYE);
+        let is_lost = datagrams_lost > 0.0 && random.chance(datagrams_lost) && may_lose;
+        if datagrams_doubled > 0.0 && random.chance(datagrams_doubled) {
+            line.links[side].send(now, datagram.clone());
         }
-        if !is_lost || datagram.starts_with(&GOODBYE) {
-            link.send(now, datagram);
+        if is_lost {
+            line.lost_at = Some(now);
+        } else {
+            line.links[side].send(now, datagram);
         }
     }
 }
