@@ -3,6 +3,7 @@
 //!
 //! `MILLSTREAM_SEEDS=1000` runs more of them.
 
+mod damaged;
 mod random;
 mod records;
 mod streams;

@@ -403,7 +403,8 @@ impl Run {
     fn judge_viewers(&self, request: &Request, answer: &Answer) {
         let settled = ms(2500) + self.slack * 2;
         // A pull of the other application is a viewer, too.
-        let (mut least, mut most) = (0, i64::from(self.streams[request.stream].was_pulled));
+        let is_pulled = i64::from(self.streams[request.stream].was_pulled);
+        let (mut least, mut most) = (0, is_pulled + self.damaged_viewers);
         for viewer in self.viewers.iter().filter(|viewer| viewer.stream == request.stream && !viewer.is_copy)
         {
             let story = self.world.story(viewer.id);

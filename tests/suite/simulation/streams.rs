@@ -233,6 +233,7 @@ impl Run {
             if stream.was_pulled { usize::MAX } else { stream.retained_max() * lives }
         };
         let most = self.streams.iter().map(most).fold(0, usize::saturating_add);
+        let most = most.saturating_add(self.world.damaged_bytes() * 2);
         for worker in self.world.workers() {
             let bytes = worker.retained_bytes();
             if bytes > most {

@@ -8,6 +8,7 @@
 mod backstage;
 mod chaos;
 mod clients;
+mod damage;
 mod network;
 mod rtsp;
 mod workers;
@@ -34,6 +35,7 @@ pub use chaos::Chaos;
 use chaos::Threads;
 pub use clients::{Got, Sent, Story};
 use clients::{Machine, Role, SimClient, Way};
+use damage::Damage;
 use network::{End, LineEnd, Network};
 use rtsp::RtspViewer;
 use workers::WorkerMail;
@@ -221,6 +223,22 @@ impl World {
             Way::Line(line) => self.network.lines[line].is_dark = true,
         }
         self.clients[id.0].leave(now);
+    }
+
+    /// From now on what a client sends arrives damaged, or what it is sent, or both.
+    pub fn damage(&mut self, id: Id, directions: [bool; 2]) {
+        let seed = self.seed.derive("damage", id.0 as u64);
+        let one = |side: usize| Damage::new(&seed.derive("direction", side as u64), directions[side]);
+        let damage = Some([0, 1].map(one));
+        match self.clients[id.0].way {
+            Way::Wire(wire) => self.network.wires[wire].damage = damage,
+            Way::Line(line) => self.network.lines[line].damage = damage,
+        }
+    }
+
+    /// The bytes that servers were sent by clients whose bytes may be damaged.
+    pub fn damaged_bytes(&self) -> usize {
+        self.network.damaged_bytes
     }
 
     /// A client says goodbye.

@@ -11,10 +11,13 @@ use millstream::types::ConnId;
 use millstream::worker::{Destination, Routed};
 use netsim::{Link, StreamDelivery, StreamLink, ms};
 
+use super::damage::Damage;
 use super::{Chaos, SRT, World};
 
 /// On a line that has lost something nothing is lost for so long: what is repaired in vain may come too late, as SRT allows.
 const REPAIR: Duration = ms(300);
+/// What fits into a packet of an Ethernet.
+const DATAGRAM_BYTES_MAX: usize = 1472;
 /// How SRT's SHUTDOWN begins (draft-sharabayko-srt-01 §3.2.7).
 const GOODBYE: [u8; 2] = [0x80, 0x05];
 
@@ -31,6 +34,8 @@ pub(super) enum End {
 pub(super) struct Wire {
     pub(super) ends: [End; 2],
     pub(super) links: [StreamLink; 2],
+    /// What becomes of what each end sends.
+    pub(super) damage: Option<[Damage; 2]>,
 }
 
 /// One end of a line.
@@ -53,6 +58,8 @@ pub(super) struct Line {
     pub(super) caller: SocketAddr,
     /// Nothing arrives any more.
     pub(super) is_dark: bool,
+    /// What becomes of what each end sends.
+    pub(super) damage: Option<[Damage; 2]>,
     /// It has lost something then.
     lost_at: Option<Instant>,
 }
@@ -70,6 +77,8 @@ pub(super) struct Network {
     callers: BTreeMap<SocketAddr, usize>,
     /// The lines of sessions' own sockets.
     own: Vec<((usize, ConnId, PathId), usize)>,
+    /// What came of clients whose bytes may be damaged.
+    pub(super) damaged_bytes: usize,
 }
 
 impl Network {
@@ -80,7 +89,7 @@ impl Network {
                 self.places.insert((worker, conn), (wire, side));
             }
         }
-        self.wires.push(Wire { ends, links });
+        self.wires.push(Wire { ends, links, damage: None });
         self.open_wires.push(wire);
         wire
     }
@@ -99,7 +108,7 @@ impl Network {
         if let LineEnd::Own(worker, conn, path) = ends[0] {
             self.own.push(((worker, conn, path), line));
         }
-        self.lines.push(Line { ends, links, caller, is_dark: false, lost_at: None });
+        self.lines.push(Line { ends, links, caller, is_dark: false, lost_at: None, damage: None });
         self.open_lines.push(line);
         line
     }
@@ -145,7 +154,7 @@ impl Network {
     pub(super) fn tidy(&mut self) {
         let wires = &self.wires;
         self.open_wires.retain(|wire| {
-            let Wire { ends, links } = &wires[*wire];
+            let Wire { ends, links, .. } = &wires[*wire];
             let is_over = |side: usize| ends[side] == End::Gone || links[1 - side].has_ended();
             !(is_over(0) && is_over(1))
         });
@@ -221,7 +230,13 @@ impl World {
             return false;
         }
         let delivery = self.network.wires[wire].links[1 - side].poll_delivery(now.mono);
-        let Some(delivery) = delivery else { return false };
+        let Some(mut delivery) = delivery else { return false };
+        if let StreamDelivery::Bytes(bytes) = &mut delivery
+            && let Some(damage) = &mut self.network.wires[wire].damage
+        {
+            *bytes = damage[1 - side].apply(bytes).into();
+            self.network.damaged_bytes += bytes.len();
+        }
         let lane = u32::try_from(wire * 2 + side).unwrap();
         if let StreamDelivery::Bytes(bytes) = &delivery {
             self.trace.record(self.clock.elapsed(), lane, bytes);
@@ -256,11 +271,16 @@ impl World {
         {
             return false;
         }
-        let Some(datagram) = self.network.lines[line].links[1 - side].poll_delivery(now.mono) else {
+        let Some(mut datagram) = self.network.lines[line].links[1 - side].poll_delivery(now.mono) else {
             return false;
         };
         if self.network.lines[line].is_dark {
             return true;
+        }
+        if let Some(damage) = &mut self.network.lines[line].damage {
+            datagram = damage[1 - side].apply(&datagram).into();
+            datagram.truncate(DATAGRAM_BYTES_MAX);
+            self.network.damaged_bytes += datagram.len();
         }
         let lane = u32::MAX - u32::try_from(line * 2 + side).unwrap();
         self.trace.record(self.clock.elapsed(), lane, &datagram);
