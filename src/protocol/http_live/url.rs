@@ -32,22 +32,15 @@ impl LiveUrl {
         Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })
     }
 
-    /// Where a redirect leads: a reference relative to this URL (RFC 3986 §4.2). The name of a stream there may end as it likes.
+    /// Where a redirect leads: a reference relative to this URL (RFC 3986 §5.2). The name of a stream there may end as it likes.
     pub(crate) fn moved(&self, reference: &str) -> Option<Self> {
+        // Nothing is mended that a URL cannot have.
+        if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
         let scheme = if self.tls { "https" } else { "http" };
-        let whole = match reference {
-            absolute if absolute.contains("://") => absolute.to_owned(),
-            reference if reference.starts_with("//") => format!("{scheme}:{reference}"),
-            path if path.starts_with('/') => format!("{scheme}://{}{path}", self.authority),
-            name => {
-                let path = self.target.split('?').next().unwrap_or("/");
-                if name.starts_with('?') {
-                    return self.moved(&format!("{path}{name}"));
-                }
-                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                format!("{scheme}://{}{folder}/{name}", self.authority)
-            }
-        };
+        let own = hls::Url::read(&format!("{scheme}://{}{}", self.authority, self.target)).ok()?;
+        let whole = own.resolve(reference).ok()?.to_string();
         let url = Url::parse(&whole).ok()?;
         let default_port = match url.scheme {
             "http" => 80,
@@ -100,6 +93,11 @@ mod tests {
             ("/other.flv", "h 8080 h:8080 /other.flv false"),
             ("b.flv?y", "h 8080 h:8080 /live/b.flv?y false"),
             ("?y=2", "h 8080 h:8080 /live/cam?y=2 false"),
+            ("../b.flv", "h 8080 h:8080 /b.flv false"),
+            ("/a.flv?from=http://origin/b", "h 8080 h:8080 /a.flv?from=http://origin/b false"),
+            ("a.flv?from=//origin", "h 8080 h:8080 /live/a.flv?from=//origin false"),
+            ("HTTP://edge:80", "edge 80 edge / false"),
+            ("http://[::1]:81/a", "::1 81 [::1]:81 /a false"),
         ] {
             assert_eq!(moved(to).as_deref(), Some(wanted), "{to}");
         }
