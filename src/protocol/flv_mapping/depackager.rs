@@ -209,10 +209,19 @@ impl Depackager {
         packets: Vec<TrackPacket<T>>,
         mut read: impl FnMut(&mut Self, TrackId, T) -> Outcome,
     ) -> Outcome {
+        let mut seen = TrackSet::EMPTY;
         let mut outcomes: Vec<Outcome> = packets
             .into_iter()
             .map(|TrackPacket { id, four_cc, tag }| match (TrackId::nth(kind, id), tag) {
-                (Some(track), Ok(tag)) if self.has_room(track) => read(self, track, tag),
+                // What comes of a body is handed on with the tracks as they are behind it: nothing in it may change a track that
+                // had its packet already.
+                (Some(track), Ok(_)) if seen.contains(track) => {
+                    self.bad("a track that comes twice in one body")
+                }
+                (Some(track), Ok(tag)) if self.has_room(track) => {
+                    seen = seen.with(track);
+                    read(self, track, tag)
+                }
                 (Some(TrackId::VIDEO | TrackId::AUDIO), Err(error)) => self.refused(error),
                 (_, Err(error)) if !error.is_unsupported() => {
                     self.bad("a track of several that is malformed")

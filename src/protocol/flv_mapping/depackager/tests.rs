@@ -296,6 +296,17 @@ fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
 }
 
 #[test]
+fn a_track_that_comes_twice_in_a_body_does_not_change_under_its_first_packet() {
+    let mut ingest = ingest();
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    let several = ingest.audio(0, &Bytes::from_static(b"\x95\x21mp4a\0\0\0\x03abcOpus\0\0\0\x01x"));
+    let Outcome::Several(outcomes) = several else { panic!("{several:?}") };
+    let [Outcome::Unit(unit), Outcome::Bad] = &outcomes[..] else { panic!("{outcomes:?}") };
+    let track = ingest.tracks().get(unit.track).unwrap();
+    assert_eq!((track.config.codec(), track.epoch), (Codec::Aac, unit.config_epoch));
+}
+
+#[test]
 fn m_26_tracks_per_stream_are_capped() {
     let mut ingest = ingest();
     ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
