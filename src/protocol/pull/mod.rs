@@ -434,7 +434,8 @@ impl PullSession {
                 }
                 Output::Dropped { units, media } => {
                     if media {
-                        *stall = now + STALL_TIMEOUT;
+                        // Not sooner than behind what is held back.
+                        *stall = (*stall).max(now + STALL_TIMEOUT);
                     }
                     self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });
                 }

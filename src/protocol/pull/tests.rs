@@ -330,6 +330,18 @@ fn nonsense_ends_it_and_a_codec_that_is_not_carried_says_so() {
 }
 
 #[test]
+fn what_cannot_be_used_does_not_freeze_a_stream_that_is_held_back() {
+    let mut rig = Rig::flowing();
+    rig.give(&tag(INTER, 9000));
+    // A frame, and one of another track that has no parameter sets.
+    let both = b"\xa6\x23avc1\0\0\0\x05\0\0\0\x01\x41avc1\x01\0\0\x05\0\0\0\x01\x41";
+    assert_eq!(rig.give(&tag(both, 18_000)), ["unit 18000", "dropped"]);
+    assert!(!rig.session.wants_bytes(), "it is eight seconds too far ahead");
+    assert!(rig.run_to(secs(7)).is_empty());
+    assert!(rig.run_to(secs(9)).is_empty() && rig.session.wants_bytes());
+}
+
+#[test]
 fn a_file_that_comes_at_once_is_read_in_its_own_time() {
     let mut rig = Rig::flowing();
     let minute: Vec<u8> = (1..=600).flat_map(|n| tag(KEY, n * 100)).collect();
