@@ -245,7 +245,8 @@ impl Description {
                 return Err(AnswerError::NoFormat(index));
             }
             let (way, offered) = (answer.direction(theirs), self.direction(ours));
-            if offered.answer(way) != way {
+            // Data goes both ways, whatever the session says of media.
+            if matches!(ours.formats, Formats::Rtp(_)) && offered.answer(way) != way {
                 return Err(AnswerError::Direction(index));
             }
         }
@@ -405,6 +406,10 @@ mod tests {
         answer.media[2] = offer.media[2].accept_data(5000, 65_536);
         assert_eq!((offer.check_answer(&answer), answer.media[2].is_rejected()), (Ok(()), false));
         assert_eq!(answer.media[2].attributes.sctp_port(), Some(&5000));
+        let one_way = peers::CHROMIUM.replacen("m=audio", "a=sendonly\r\nm=audio", 1);
+        let offer = Description::read(one_way.as_bytes()).unwrap();
+        assert_eq!(offer.direction(&offer.media[2]), Direction::SendOnly, "as its session has it");
+        assert_eq!(offer.check_answer(&answer), Ok(()));
     }
 
     #[test]
