@@ -335,6 +335,10 @@ impl RtcSession {
     }
 
     fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
+        // One that nobody waits for is not answered, and must change nothing: a viewer's is ours to make.
+        if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
+            return;
+        }
         // Pages of the SDK open a channel whatever they do.
         self.peer.take_data();
         let answer = self.answer_publisher(ctx, offer);

@@ -13,10 +13,15 @@ use rtp::{NtpAnchor, NtpTime};
 use sdp::{Description, Direction, MediaKind};
 
 use super::ingest::Ingest;
+use super::messages::{Ask, FromSession, ToSession};
 use super::negotiation::{self, Taken};
 use super::package::RtcPackage;
-use crate::hub::{Chosen, Entry, Package, Selection};
+use super::session::RtcSession;
+use crate::hub::{Blobs, Chosen, Entry, Package, Selection};
+use crate::mail::{Message, SessionSettings};
 use crate::protocol::publisher::grant;
+use crate::protocol::{Apps, Context, Event, Reply, Session};
+use crate::types::{ConnId, Handle, Now, SessionRef, StreamKey, WorkerId};
 
 const SPS: &[u8] = &[
     0x67, 0x42, 0xc0, 0x1e, 0xd9, 0x00, 0xa0, 0x5b, 0x01, 0x10, 0, 0, 3, 0, 0x10, 0, 0, 3, 3, 0xc0, 0xf1,
@@ -27,14 +32,21 @@ const IDR: &[u8] = &[0x65, 0x88, 0x84, 0, 0x10];
 const VIDEO: SectionId = SectionId(0);
 const AUDIO: SectionId = SectionId(1);
 
-fn peer(now: Instant, number: u64, lite: bool) -> Peer {
+fn config(number: u64, lite: bool) -> Arc<Config> {
     let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(number)).unwrap());
     let ice = match lite {
         true => IceMode::Lite { config: Arc::default(), addresses: vec!["192.0.2.1:5000".parse().unwrap()] },
         false => IceMode::Full(Arc::default()),
     };
-    let anchor = NtpAnchor::new(now, Duration::from_secs(1_790_000_000));
-    Peer::new(now, Arc::new(Config::new(ice, identity)), anchor, Seed::from_number(number)).unwrap()
+    Arc::new(Config::new(ice, identity))
+}
+
+fn anchor(now: Instant) -> NtpAnchor {
+    NtpAnchor::new(now, Duration::from_secs(1_790_000_000))
+}
+
+fn peer(now: Instant, number: u64, lite: bool) -> Peer {
+    Peer::new(now, config(number, lite), anchor(now), Seed::from_number(number)).unwrap()
 }
 
 /// A client's offer with these codecs, in order, and Opus.
@@ -110,6 +122,34 @@ fn a_viewer_is_answered_with_the_streams_own_profile_and_idle_where_nothing_fits
     assert_eq!(high[0].msid.as_ref().unwrap().track.as_deref(), Some("ARDAMSvs"));
     let none = given(&tracks(h264(0x42)), &[Codec::Vp8]);
     assert_eq!((none[0].direction, none[1].direction), (Direction::Inactive, Direction::SendOnly));
+}
+
+#[test]
+fn an_offer_that_nobody_waits_for_changes_nothing() {
+    let now = Now { mono: Instant::now(), wall_ms: 0 };
+    let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
+    let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+    let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
+    let ask = Ask {
+        publishes: false,
+        key: StreamKey::new("live", "s"),
+        params: Vec::new(),
+        user_agent: String::new(),
+        origin: String::new(),
+        offer: None,
+        secret: 1,
+    };
+    let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
+    let mut viewer = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
+    let message = Message::new(ToSession::Offer(offer(&[Codec::H264], Direction::SendRecv)));
+    viewer.handle_reply(&ctx, Reply::Message { from: asker, message });
+    let verdict = Ok(&tracks(h264(0x42)));
+    viewer.handle_reply(&ctx, Reply::Subscribe { subscription: Handle::ONLY, verdict });
+    let said: Vec<FromSession> = std::iter::from_fn(|| viewer.poll_event(&ctx))
+        .filter_map(|event| if let Event::Tell { message, .. } = event { Some(message) } else { None })
+        .filter_map(|message| message.content::<FromSession>().cloned())
+        .collect();
+    assert!(matches!(said[..], [FromSession::Described(_)]), "a viewer waits for our offer: {said:?}");
 }
 
 // ---- publishers
