@@ -47,7 +47,7 @@ fn has_one_reading(stream: &[u8], answer: &Answer) {
         assert!(codings + lengths <= 1, "{head:?}");
     }
     // The only head of a stream, in front of all that follows.
-    let is_only = stream.starts_with(format!("HTTP/1.1 {}", head.status).as_bytes());
+    let is_only = stream.starts_with(format!("HTTP/1.1 {:03}", head.status).as_bytes());
     if answer.ended && is_framed && is_only && codings + lengths == 0 {
         let head = &stream[..stream.len() - answer.body.len()];
         let empty_line = |end: usize| head[..end].ends_with(b"\n\n") || head[..end].ends_with(b"\n\r\n");
