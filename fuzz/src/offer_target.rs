@@ -9,9 +9,11 @@ use bytes::Bytes;
 use crypto::Seed;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+use millstream::auth::access::Denial;
 use millstream::config::AppSettings;
+use millstream::http::Response;
 use millstream::hub::{Credit, Entry, MirroredUnit};
-use millstream::mail::{Grant, StreamDetails, ToControl, ToWorker};
+use millstream::mail::{Grant, NoSubscription, Refusal, StreamDetails, ToControl, ToWorker};
 use millstream::protocol::{Listener, PathEvent, PathId, Port, schema};
 use millstream::types::{ConnId, Ingest, Now, StreamId, StreamKey, WorkerId};
 use millstream::worker::{Output, Way, Worker, Writers};
@@ -42,13 +44,13 @@ static TRACKS: LazyLock<Arc<Tracks>> = LazyLock::new(|| {
     Arc::new(Tracks::new(1, [video, audio]))
 });
 
-/// The first byte says whether it plays, and over which signalling. Behind it is what the client says, in parts: an offer, or the
-/// answer to ours, and then what a session is told later.
+/// The first byte says whether it plays, over which signalling, and what control says to it. Behind it is what the client says, in
+/// parts: an offer, or the answer to ours, and then what a session is told later; over WebSocket also whole commands.
 pub fn webrtc_offer(data: &[u8]) {
     let Some((&mode, text)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(text);
     let parts: Vec<&str> = text.split(NEXT).take(PARTS_MAX).collect();
-    let mut rig = Rig::new(mode & 1 != 0);
+    let mut rig = Rig::new(mode);
     if mode & 2 == 0 {
         rig.over_http(&parts)
     } else {
@@ -62,12 +64,18 @@ struct Rig {
     worker: Worker,
     conn: ConnId,
     plays: bool,
+    /// Why nothing is granted, as a number.
+    refusal: Option<usize>,
+    /// Streams that were granted.
+    granted: u64,
     /// What the client was sent.
     came: Vec<u8>,
 }
 
 impl Rig {
-    fn new(plays: bool) -> Self {
+    fn new(mode: u8) -> Self {
+        let plays = mode & 1 != 0;
+        let refusal = (mode & 4 != 0).then(|| usize::from(mode >> 3));
         let now = Now { mono: epoch(), wall_ms: 1_700_000_000_000 };
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
         let settings = Arc::clone(&SETTINGS);
@@ -85,7 +93,7 @@ impl Rig {
         let listener = Listener::named("http").expect("there is one");
         let peer = SocketAddr::from(([127, 0, 0, 1], 10_000));
         let conn = worker.accept(now, listener, peer).expect("there is room for one");
-        Self { now, worker, conn, plays, came: Vec::new() }
+        Self { now, worker, conn, plays, refusal, granted: 0, came: Vec::new() }
     }
 
     fn over_http(&mut self, parts: &[&str]) {
@@ -151,6 +159,10 @@ impl Rig {
         let kind = if self.plays { "answer" } else { "offer" };
         for (number, part) in parts.iter().enumerate() {
             self.came.clear();
+            if part.starts_with('{') {
+                self.frame(part);
+                continue;
+            }
             if let Some(candidate) = part.strip_prefix("candidate:") {
                 let members = json!({"command": "takeCandidate", "streamId": "s", "label": number, "id": "0", "candidate": candidate});
                 self.command(&members);
@@ -166,9 +178,12 @@ impl Rig {
         self.wait();
     }
 
-    /// A text frame, under a mask of zeros.
     fn command(&mut self, members: &Value) {
-        let text = members.to_string();
+        self.frame(&members.to_string());
+    }
+
+    /// A text frame, under a mask of zeros.
+    fn frame(&mut self, text: &str) {
         let mut head = vec![0x81];
         // There is one length that is right.
         match text.len() {
@@ -239,20 +254,35 @@ impl Rig {
     fn perform(&mut self, output: Output) {
         let reply = match output {
             Output::Control(ToControl::Publish(request)) => {
-                let (position, settings) = (media::Position::default(), Arc::clone(&SETTINGS));
-                let grant = Grant { stream: STREAM, position, epoch: 0, settings };
                 let (conn, handle) = (request.session.conn, request.session.handle);
-                ToWorker::Verdict { conn, handle, verdict: Ok(Box::new(grant)) }
+                let verdict =
+                    self.refusal.map_or_else(|| Ok(Box::new(self.grant())), |why| Err(no_publish(why)));
+                ToWorker::Verdict { conn, handle, verdict }
             }
             Output::Control(ToControl::Play(request)) => {
                 let (conn, handle) = (request.session.conn, request.session.handle);
-                ToWorker::PlayVerdict { conn, handle, verdict: Ok(()) }
+                let verdict = self.refusal.map_or(Ok(()), |why| Err(no_play(why)));
+                ToWorker::PlayVerdict { conn, handle, verdict }
+            }
+            Output::Control(ToControl::Record { session, key }) => {
+                let response =
+                    Response::with_body(200, "application/json", json!({"streamId": &*key.id}).to_string());
+                ToWorker::RestReply { conn: session.conn, response: Box::new(response) }
             }
             Output::Worker(_, ToWorker::Mirror { request, .. }) => return self.mirror(request),
             Output::Worker(WorkerId(0), mail) => mail,
             _ => return,
         };
         self.worker.handle_mail(self.now, reply);
+    }
+
+    /// Each publisher has a stream of its own; every other one goes on with what was there before.
+    fn grant(&mut self) -> Grant {
+        let (position, settings) = (media::Position::default(), Arc::clone(&SETTINGS));
+        let stream = StreamId(STREAM.0 + 1 + self.granted);
+        self.granted += 1;
+        let epoch = u32::from(self.granted.is_multiple_of(2));
+        Grant { stream, position, epoch, settings }
     }
 
     /// The first units of the stream, which tell its tracks.
@@ -280,6 +310,29 @@ impl Rig {
         }
         assert_eq!(self.worker.connections(), 0, "somebody never leaves");
     }
+}
+
+fn no_publish(why: usize) -> Refusal {
+    let all = [
+        Refusal::NoApplication,
+        Refusal::InUse,
+        Refusal::NotAllowed("no"),
+        Refusal::Denied(Denial::Token),
+        Refusal::Resources,
+        Refusal::Loop,
+        Refusal::Draining,
+    ];
+    all[why % all.len()].clone()
+}
+
+fn no_play(why: usize) -> NoSubscription {
+    let all = [
+        NoSubscription::NotFound,
+        NoSubscription::Disabled,
+        NoSubscription::Denied(Denial::Viewers),
+        NoSubscription::Unavailable,
+    ];
+    all[why % all.len()].clone()
 }
 
 /// The answer takes what was offered, and nothing else.
