@@ -14,8 +14,9 @@ use netsim::{Link, StreamDelivery, StreamLink, ms};
 use super::damage::Damage;
 use super::{Chaos, SRT, World};
 
-/// On a line that has lost something nothing is lost for so long: what is repaired in vain may come too late, as SRT allows.
-const REPAIR: Duration = ms(300);
+/// On a line that has lost something nothing is lost for so long: what is repaired in vain may come too late, as SRT allows. An
+/// answer to a call is repeated a quarter of a second later, and what was sent meanwhile behind that.
+const REPAIR: Duration = ms(700);
 /// What fits into a packet of an Ethernet.
 const DATAGRAM_BYTES_MAX: usize = 1472;
 /// How SRT's SHUTDOWN begins (draft-sharabayko-srt-01 §3.2.7).
