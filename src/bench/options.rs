@@ -50,11 +50,11 @@ impl Task {
                 return FloorOptions::parse(parser).map(|options| options.map(Self::Floor));
             }
             Some(Value(word)) => {
-                return Err(format!("bench can publish, play or self, not '{}'", word.to_string_lossy()));
+                return Err(format!("bench takes publish, play or self, not '{}'", word.to_string_lossy()));
             }
             Some(Long("help") | Short('h')) => return Ok(None),
             Some(other @ (Long(_) | Short(_))) => return Err(other.unexpected().to_string()),
-            None => return Err("bench publish, play or self? See millstream bench --help".to_owned()),
+            None => return Err("bench what: publish, play or self? See millstream bench --help".to_owned()),
         };
         Options::parse(role, parser).map(|options| options.map(Self::Load))
     }
