@@ -21,6 +21,8 @@ pub(super) const GRACE: Duration = ms(2000);
 pub(super) const LAG: Duration = ms(3000);
 /// Operations of a run.
 const OPERATIONS: u64 = 100;
+/// The pauses of threads where datagrams are lost, in milliseconds.
+const PAUSE_MAX_LOSSY: u64 = 30;
 /// Connections that end by silence have done so by then: one of HTTP is kept for 75 s.
 const SILENCE_MAX: Duration = secs(90);
 /// A drain is over by then.
@@ -276,7 +278,10 @@ impl Run {
 
     fn pause_a_thread(&mut self) {
         let thread = self.below(self.world.workers().len() + 1);
-        let time = ms(self.plan.below(self.slack.as_millis() as u64 / 3));
+        let most = self.slack.as_millis() as u64 / 3;
+        // Where datagrams are lost, a thread that paused for longer than SRT holds back could not have them repaired.
+        let most = if self.chaos.datagrams_lost > 0.0 { most.min(PAUSE_MAX_LOSSY) } else { most };
+        let time = ms(self.plan.below(most));
         self.note(format!("thread {thread} pauses for {time:?}"));
         self.world.pause(thread, time);
     }

@@ -410,7 +410,10 @@ impl Run {
             let story = self.world.story(viewer.id);
             let ended = [story.left, story.closed].into_iter().flatten().min();
             let is_served = story.ready.is_some_and(|ready| self.ago(ready) > settled);
-            let was_here = is_served && ended.is_none() && !viewer.is_done;
+            // What a slow one has missed of a stream that is over is still on its way, and it is no viewer of the next.
+            let is_of_next = viewer.is_slow
+                && story.ready.is_some_and(|at| self.streams[viewer.stream].may_have_ended_since(at));
+            let was_here = is_served && ended.is_none() && !viewer.is_done && !is_of_next;
             // Silence of those over SRT, and of those that are dark, is noticed late.
             let is_dark = story.left.is_some() && (story.closed.is_none() || viewer.over == Over::Srt);
             let may_be_here = ended.is_none_or(|at| self.ago(at) < settled) || is_dark;

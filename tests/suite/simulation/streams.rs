@@ -10,7 +10,7 @@ use crate::support::world::{Id, Over, World};
 
 /// An RTMP or RTSP publisher that says nothing is lost after so long; an SRT one earlier.
 const SILENT_MAX: Duration = secs(12);
-/// One over RTSP that has not begun, after so long.
+/// One over RTMP or RTSP that has sent nothing yet, after so long.
 const BEGINS_MAX: Duration = secs(22);
 
 /// What a unit may have beside its payload: parameter sets.
@@ -36,7 +36,7 @@ pub(super) struct Publisher {
     /// Whether it must be accepted.
     expected: Option<bool>,
     /// Its departure was ordered here.
-    is_over: bool,
+    pub(super) is_over: bool,
     was_ready: bool,
     was_closed: bool,
     seen: usize,
@@ -139,6 +139,11 @@ impl Stream {
         now.saturating_duration_since(self.disturbed.max(self.unsure_until))
     }
 
+    /// Whether it may have ended since then.
+    pub(super) fn may_have_ended_since(&self, at: Instant) -> bool {
+        self.ends.iter().any(|(_, to)| *to >= at)
+    }
+
     /// Whether nothing has happened to it since then.
     pub(super) fn is_undisturbed_since(&self, at: Instant) -> bool {
         self.disturbed <= at && self.unsure_until <= at
@@ -177,7 +182,7 @@ impl Stream {
         let is_stopped = self.stopped.is_some_and(|stopped| now <= stopped + slack);
         let is_live = publisher.was_ready && !publisher.was_closed;
         if is_dark {
-            let silence = if is_young && publisher.over == Over::Rtsp { BEGINS_MAX } else { SILENT_MAX };
+            let silence = if is_young && publisher.over != Over::Srt { BEGINS_MAX } else { SILENT_MAX };
             self.unsure_until = self.unsure_until.max(now + silence + GRACE + slack);
             self.may_end(now + GRACE, now + silence + GRACE);
             if is_young {
