@@ -543,4 +543,6 @@ pub trait UnitSink {
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);
     /// No further unit follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
+    /// The stream is over: units that are behind need no longer be paced.
+    fn hurry(&mut self) {}
 }

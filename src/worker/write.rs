@@ -178,6 +178,7 @@ impl Worker {
         stream.flush();
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
             if self.conns.get(conn).is_some_and(|conn| conn.takes_units) {
+                self.call(conn, |session, _| session.unit_sink().into_iter().for_each(|sink| sink.hurry()));
                 self.feed_sink(conn);
             }
         }

@@ -11,7 +11,8 @@ mod viewers;
 
 use netsim::{MediaSource, Trace, ms, secs};
 
-use crate::support::World;
+use crate::support::world::Over;
+use crate::support::{SimId, World};
 
 fn seeds(default: u64) -> u64 {
     std::env::var("MILLSTREAM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -82,7 +83,7 @@ fn loss_and_return(seed: u64) -> Trace {
     world.trace()
 }
 
-fn goodbye(world: &mut World, publisher: crate::support::SimId, viewers: &[crate::support::SimId]) {
+fn goodbye(world: &mut World, publisher: SimId, viewers: &[SimId]) {
     world.close(publisher);
     world.run_until("the viewers' end", secs(2), |world| {
         viewers.iter().all(|&viewer| world.is_closed(viewer))
@@ -166,6 +167,49 @@ fn a_slow_viewer_gets_the_end_of_its_frame_and_then_a_clean_goodbye() {
         let (verifier, _) = world.seen(viewer);
         assert_eq!(verifier.corrupt(), 0, "{}: a frame was cut", world.trace());
         assert!(world.said_goodbye(viewer), "{}: the goodbye fell into a frame", world.trace());
+    }
+}
+
+/// The numbers of the video frames that a viewer has got.
+fn frames(world: &World, viewer: SimId) -> Vec<u64> {
+    let video = world.got(viewer).iter().filter(|unit| unit.is_video);
+    video.map(|unit| unit.seen.unwrap().counter).collect()
+}
+
+/// A line that carries twice the stream would lose most of a GOP that is sent at once.
+#[test]
+fn a_viewer_over_srt_on_a_slow_line_gets_all_that_it_begins_with() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 2, &[]);
+        let publisher = world.publish("live", "s", source(seed).gop(300));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        world.run_for(secs(6));
+        let viewer = world.watch_over(Over::Srt, "live", "s");
+        world.slow_down(viewer, 2_000_000, 0);
+        world.run_for(secs(8));
+        let got = frames(&world, viewer);
+        let gaps = got.windows(2).filter(|pair| pair[0] + 1 != pair[1]).count();
+        let sent = world.sent(publisher).iter().filter(|unit| unit.seen.is_video).count();
+        assert!(got.len() + 30 > sent && gaps == 0, "{seed}: {} of {sent} frames, {gaps} gaps", got.len());
+    }
+}
+
+#[test]
+fn what_a_viewer_over_srt_is_still_to_get_when_its_stream_ends_goes_at_once() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 2, &[]);
+        let publisher = world.publish("live", "s", source(seed).gop(300));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        world.run_for(secs(6));
+        let viewer = world.watch_over(Over::Srt, "live", "s");
+        world.run_until("a frame", secs(2), |world| !world.got(viewer).is_empty());
+        world.run_for(ms(100));
+        let has = frames(&world, viewer).len();
+        world.close(publisher);
+        world.run_until("the end", secs(2), |world| world.is_closed(viewer));
+        let sent = world.sent(publisher).iter().filter(|unit| unit.seen.is_video).count();
+        let got = frames(&world, viewer).len();
+        assert!(has < sent / 2 && got + 1 >= sent, "{seed}: {has}, then {got} of {sent} frames");
     }
 }
 

@@ -14,6 +14,7 @@
 mod derivations;
 mod load;
 mod outbound;
+mod pace;
 mod packer;
 mod port;
 mod publishing;
@@ -52,6 +53,12 @@ use settings::SrtSettings;
 use settings::is_playback_enabled;
 use stream_id::{StreamRequest, with_via};
 use url::{SrtAddress, SrtUrl};
+
+/// A receiver forgets what it still holds back when it hears a goodbye. So that comes when the end of the stream is due there,
+/// but no later than this behind it...
+const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
+/// ... and this, for lines whose delay is not always the same.
+const GOODBYE_MARGIN: Duration = Duration::from_millis(20);
 
 /// The ingest of its streams.
 const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
@@ -158,6 +165,11 @@ fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
 /// Whether a unit is taken: a large one must find room, too.
 fn has_room(connection: &Connection) -> bool {
     connection.send_room() > connection.queued_bytes()
+}
+
+/// When a connection is closed whose stream ends now.
+fn goodbye_at(now: Instant, stats: ::srt::Stats) -> Instant {
+    now + Duration::from_millis(stats.ms_snd_tsb_pd_delay.into()).min(GOODBYE_WITHIN) + GOODBYE_MARGIN
 }
 
 /// Why a connection has ended, for logs and states.

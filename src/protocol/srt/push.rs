@@ -7,6 +7,7 @@ use crypto::Seed;
 use wire::Datagrams;
 
 use super::outbound::OutboundConnection;
+use super::pace::Pace;
 use super::publishing::Publishing;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
@@ -28,12 +29,22 @@ pub(crate) struct SrtPush {
     seed: Seed,
     /// Begins when the socket is there.
     publishing: Option<Box<Publishing>>,
+    pace: Pace,
+    /// The stream is over, and the peer is told then.
+    goodbye_at: Option<Instant>,
     attempt: Attempt,
 }
 
 impl SrtPush {
     pub(super) fn new(address: SrtAddress, seed: Seed) -> Self {
-        Self { address, seed, publishing: None, attempt: Attempt::default() }
+        Self {
+            address,
+            seed,
+            publishing: None,
+            pace: Pace::new(),
+            goodbye_at: None,
+            attempt: Attempt::default(),
+        }
     }
 
     fn drain_events(&mut self, now: Instant) {
@@ -78,18 +89,25 @@ impl DatagramPeer for SrtPush {
 
 impl UnitSink for SrtPush {
     fn has_room(&self) -> bool {
-        self.publishing.as_ref().is_some_and(|publishing| publishing.connection.has_send_room())
+        let Some(Publishing { connection, .. }) = self.publishing.as_deref() else { return false };
+        !self.pace.holds(|| connection.stats().unwrap_or_default().into()) && connection.has_send_room()
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let Some(publishing) = &mut self.publishing else { return };
         unit.parts().for_each(|parts| publishing.send(ctx.now.mono, parts));
+        let line = || publishing.connection.stats().unwrap_or_default().into();
+        self.pace.sent(ctx.now.mono, unit.entry.received, line);
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {
         if let Some(publishing) = &mut self.publishing {
             publishing.flush(ctx.now.mono);
         }
+    }
+
+    fn hurry(&mut self) {
+        self.pace.end();
     }
 }
 
@@ -104,7 +122,9 @@ impl Session for SrtPush {
 
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         if let Reply::SubscriptionEnded { .. } = reply {
-            self.close(ctx, "the stream ended");
+            self.attempt.finish();
+            let stats = self.publishing.as_ref().and_then(|publishing| publishing.connection.stats());
+            self.goodbye_at = Some(super::goodbye_at(ctx.now.mono, stats.unwrap_or_default()));
         }
     }
 
@@ -112,7 +132,12 @@ impl Session for SrtPush {
         if let Some(connection) = self.connection() {
             connection.handle_timeout(ctx.now.mono);
         }
+        self.pace.handle_timeout(ctx.now.mono);
         self.attempt.handle_timeout(ctx.now.mono);
+        if self.goodbye_at.is_some_and(|at| at <= ctx.now.mono) {
+            self.goodbye_at = None;
+            self.close(ctx, "the stream ended");
+        }
     }
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
@@ -124,7 +149,10 @@ impl Session for SrtPush {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let connection = self.publishing.as_ref().and_then(|publishing| publishing.connection.poll_timeout());
-        [connection, self.attempt.poll_timeout()].into_iter().flatten().min()
+        [connection, self.attempt.poll_timeout(), self.pace.poll_timeout(), self.goodbye_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {

@@ -11,6 +11,7 @@ use media::Tracks;
 use wire::Datagrams;
 
 use super::derivations::Derivations;
+use super::pace::Pace;
 use super::packer::Packer;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
@@ -41,7 +42,7 @@ enum Role {
     /// Waits for the verdict on a play.
     AskedPlay,
     /// Plays.
-    Viewer(Packer),
+    Viewer(Packer, Pace),
 }
 
 /// The session of a caller.
@@ -55,6 +56,8 @@ pub(crate) struct SrtSession {
     known: bool,
     /// Why this side ended it, when that was for what came.
     ended_for: Option<&'static str>,
+    /// The stream is over, and the viewer is told then.
+    goodbye_at: Option<Instant>,
     closed: bool,
 }
 
@@ -77,6 +80,7 @@ impl SrtSession {
             derivations,
             known: false,
             ended_for: None,
+            goodbye_at: None,
             closed: false,
         };
         if let Err(reason) = asked.and_then(|asked| session.ask(ctx, asked, user_agent)) {
@@ -122,7 +126,7 @@ impl SrtSession {
         {
             match event {
                 ::srt::Event::Connected(agreed) => {
-                    if let Role::Viewer(packer) = &mut self.role {
+                    if let Role::Viewer(packer, _) = &mut self.role {
                         *packer = Packer::new(agreed.payload_max);
                     }
                 }
@@ -200,7 +204,7 @@ impl SrtSession {
         match verdict {
             Ok(_) => {
                 self.known = true;
-                self.role = Role::Viewer(Packer::new(config.payload_size));
+                self.role = Role::Viewer(Packer::new(config.payload_size), Pace::new());
                 // What a viewer sends is of no use to anybody.
                 let config = Config { receives: false, ..Config::clone(&config) };
                 self.connection.accept(ctx.now.mono, Arc::new(config));
@@ -213,7 +217,7 @@ impl SrtSession {
     }
 
     fn end_subscription(&mut self, ctx: &Context<'_>) {
-        self.connection.close(ctx.now.mono, CloseReason::Local);
+        self.goodbye_at = Some(super::goodbye_at(ctx.now.mono, self.connection.stats()));
     }
 
     fn end_publish(&mut self, ctx: &Context<'_>) {
@@ -238,7 +242,7 @@ impl SrtSession {
                 let departure = if clean { Departure::Clean } else { Departure::Lost };
                 self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
             }
-            Role::AskedPlay | Role::Viewer(_) => self.events.push_back(Event::Unsubscribe(Handle::ONLY)),
+            Role::AskedPlay | Role::Viewer(..) => self.events.push_back(Event::Unsubscribe(Handle::ONLY)),
             Role::None => {}
         }
         let words = self.ended_for.map_or_else(|| super::words(reason), str::to_owned);
@@ -267,21 +271,29 @@ impl DatagramPeer for SrtSession {
 
 impl UnitSink for SrtSession {
     fn has_room(&self) -> bool {
-        super::has_room(&self.connection)
+        let line = || self.connection.stats().into();
+        !matches!(&self.role, Role::Viewer(_, pace) if pace.holds(line)) && super::has_room(&self.connection)
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let Role::Viewer(packer) = &mut self.role else { return };
+        let Role::Viewer(packer, pace) = &mut self.role else { return };
         let connection = &mut self.connection;
         for parts in unit.parts() {
             packer.push(parts, |payload| super::send(connection, ctx.now.mono, payload));
         }
+        pace.sent(ctx.now.mono, unit.entry.received, || connection.stats().into());
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {
-        let Role::Viewer(packer) = &mut self.role else { return };
+        let Role::Viewer(packer, _) = &mut self.role else { return };
         if let Some(payload) = packer.finish() {
             super::send(&mut self.connection, ctx.now.mono, payload);
+        }
+    }
+
+    fn hurry(&mut self) {
+        if let Role::Viewer(_, pace) = &mut self.role {
+            pace.end();
         }
     }
 }
@@ -321,6 +333,13 @@ impl Session for SrtSession {
 
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         self.connection.handle_timeout(ctx.now.mono);
+        if let Role::Viewer(_, pace) = &mut self.role {
+            pace.handle_timeout(ctx.now.mono);
+        }
+        if self.goodbye_at.is_some_and(|at| at <= ctx.now.mono) {
+            self.goodbye_at = None;
+            self.connection.close(ctx.now.mono, CloseReason::Local);
+        }
         if self.usable_deadline().is_some_and(|due| due <= ctx.now.mono) {
             self.watch(ctx.now.mono);
         }
@@ -336,7 +355,9 @@ impl Session for SrtSession {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.connection.poll_timeout(), self.usable_deadline()].into_iter().flatten().min()
+        let paced = if let Role::Viewer(_, pace) = &self.role { pace.poll_timeout() } else { None };
+        let deadlines = [self.connection.poll_timeout(), self.usable_deadline(), paced, self.goodbye_at];
+        deadlines.into_iter().flatten().min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
@@ -345,7 +366,7 @@ impl Session for SrtSession {
                 self.role = Role::None;
                 self.connection.reject(ctx.now.mono, RejectReason::DOWN);
             }
-            Role::None | Role::Publisher(..) | Role::Viewer(_) => {
+            Role::None | Role::Publisher(..) | Role::Viewer(..) => {
                 self.connection.close(ctx.now.mono, CloseReason::Local)
             }
         }

@@ -27,7 +27,7 @@ use millstream::protocol::load::{LoadTarget, patience};
 use millstream::protocol::{Addresses, Listener};
 use millstream::types::{Now, WorkerId};
 use millstream::worker::Worker;
-use netsim::{Clock, Cut, MediaSource, StreamLink, Trace, Verifier, ms, secs};
+use netsim::{Clock, Cut, Link, MediaSource, StreamLink, Trace, Verifier, ms, secs};
 use rtmp::{Client, ClientConfig};
 
 pub use backstage::Backstage;
@@ -181,9 +181,17 @@ impl World {
         viewer
     }
 
-    /// From now on what is sent to a client over TCP is in a line of so many bits a second that holds so many bytes.
+    /// From now on what is sent to a client is in a line of so many bits a second. One of TCP holds so many bytes, one of
+    /// datagrams half a second's, and loses what is more.
     pub fn slow_down(&mut self, id: Id, rate: u64, window: usize) {
-        let Way::Wire(wire) = self.clients[id.0].way else { return };
+        let wire = match self.clients[id.0].way {
+            Way::Wire(wire) => wire,
+            Way::Line(line) => {
+                let link = Link::new(&self.seed.derive("slow line", line as u64));
+                self.network.lines[line].links[1] = link.latency(ms(10)).rate(rate);
+                return;
+            }
+        };
         let link = StreamLink::new(&self.seed.derive("slow link", wire as u64));
         self.network.wires[wire].links[1] = link.latency(ms(10)).rate(rate).window(window);
     }

@@ -1,0 +1,186 @@
+//! How fast a peer is sent what its stream had before it came, or what it has fallen behind by.
+//!
+//! A viewer begins with the newest key frame, which may be ten seconds old: all at once that would fill the queues of any line,
+//! and what they lose comes too late when it is sent again. So units that are not new leave at [`SPEED`] times the speed at
+//! which they came, as long as what was sent is acknowledged in little more than a round trip, and otherwise at [`SPEED_MIN`].
+//! Nothing waits here: the units stay in the ring.
+
+use std::time::{Duration, Instant};
+
+use ::srt::Stats;
+
+/// What is younger is new, and leaves at once: units may wait for so long to be sent together.
+const NEW: Duration = Duration::from_millis(100);
+/// The speed of a line with nothing in its queues, in percent of that at which the units came.
+const SPEED: u32 = 400;
+/// The speed of any other.
+const SPEED_MIN: u32 = 110;
+/// Units may leave so much before their time, so that several go out together.
+const BURST: Duration = Duration::from_millis(10);
+/// How much longer than the shortest round trip an acknowledgement may take: an acknowledgement's interval (10 ms) and a queue.
+const QUEUE: Duration = Duration::from_millis(50);
+
+/// What is known of a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line {
+    rtt: Duration,
+    /// The age of the oldest packet that is not acknowledged.
+    unacknowledged: Duration,
+}
+
+impl From<Stats> for Line {
+    fn from(stats: Stats) -> Self {
+        let rtt = Duration::try_from_secs_f64(stats.ms_rtt / 1000.0).unwrap_or_default();
+        Self { rtt, unacknowledged: Duration::from_millis(stats.ms_snd_buf.into()) }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// When the last unit that was not new had come; `None` while the peer is up to date.
+    last: Option<Instant>,
+    /// When the next may leave; those of the past say what was not used.
+    due: Option<Instant>,
+    /// It is not time yet.
+    waits: bool,
+    /// When it leaves whatever is in the line.
+    latest: Option<Instant>,
+    /// The shortest round trip so far.
+    rtt: Duration,
+    /// Nothing is paced any more.
+    is_over: bool,
+}
+
+impl Pace {
+    pub(super) const fn new() -> Self {
+        Self { last: None, due: None, waits: false, latest: None, rtt: Duration::MAX, is_over: false }
+    }
+
+    /// Whether the next unit has to wait.
+    pub(super) fn holds(&self, line: impl FnOnce() -> Line) -> bool {
+        let is_full = || line().unacknowledged > self.rtt.saturating_add(QUEUE);
+        self.waits || (self.latest.is_some() && is_full())
+    }
+
+    /// When [`Self::handle_timeout`] is to be called.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        if self.waits { self.due } else { self.latest }
+    }
+
+    /// Lets the next unit leave when its time has come.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.waits = self.waits && self.due.is_some_and(|due| now < due);
+        self.latest = self.latest.filter(|latest| now < *latest);
+    }
+
+    /// Nothing has to wait any more, whatever comes.
+    pub(super) const fn end(&mut self) {
+        self.is_over = true;
+        self.rest();
+    }
+
+    const fn rest(&mut self) {
+        (self.last, self.due, self.waits, self.latest) = (None, None, false, None);
+    }
+
+    /// A unit leaves that had come at `received`.
+    pub(super) fn sent(&mut self, now: Instant, received: Instant, line: impl FnOnce() -> Line) {
+        if self.is_over || now.saturating_duration_since(received) < NEW {
+            return self.rest();
+        }
+        self.rtt = self.rtt.min(line().rtt);
+        // What it took to come says what the next one takes.
+        let came_in = self.last.map_or(Duration::ZERO, |last| received.saturating_duration_since(last));
+        let due = self.due.map_or(now, |due| due.max(now)) + came_in * 100 / SPEED;
+        self.last = Some(received);
+        self.due = Some(due);
+        self.waits = now + BURST < due;
+        self.latest = Some(now + came_in * 100 / SPEED_MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netsim::{Clock, ms, secs};
+
+    use super::*;
+
+    /// Sends units that came every 20 ms, of the last `seconds` and until there is none; the moments at which they left.
+    fn leave(pace: &mut Pace, seconds: u64, line: impl Fn() -> Line) -> Vec<Duration> {
+        let mut clock = Clock::new();
+        clock.advance(secs(seconds));
+        let began = clock.now();
+        let mut left = Vec::new();
+        while clock.now() < began + secs(100) {
+            let received = began - secs(seconds) + ms(20) * u32::try_from(left.len()).unwrap();
+            if received > clock.now() {
+                return left;
+            }
+            pace.handle_timeout(clock.now());
+            if pace.holds(&line) {
+                assert!(pace.poll_timeout().is_some_and(|at| at > clock.now()), "it is not woken");
+                clock.advance(ms(1));
+                continue;
+            }
+            pace.sent(clock.now(), received, &line);
+            left.push(clock.now() - began);
+        }
+        left
+    }
+
+    const QUIET: Line = Line { rtt: ms(30), unacknowledged: ms(40) };
+
+    fn in_a_second(left: &[Duration]) -> usize {
+        left.iter().filter(|at| (ms(500)..ms(1500)).contains(*at)).count()
+    }
+
+    #[test]
+    fn what_is_old_leaves_at_four_times_its_speed_until_nothing_is() {
+        let mut pace = Pace::new();
+        let left = leave(&mut pace, 6, || QUIET);
+        // Six seconds at four times the speed, and what came meanwhile.
+        let last = *left.last().unwrap();
+        assert!(last > ms(1900) && last <= ms(2010), "{last:?}");
+        assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
+        let most = (0..1900).map(|n| left.iter().filter(|at| (ms(n)..ms(n + 5)).contains(*at)).count()).max();
+        assert!(most.unwrap() <= 4, "{most:?} leave together");
+        assert!(!pace.holds(|| QUIET) && pace.poll_timeout().is_none());
+    }
+
+    #[test]
+    fn a_line_with_a_queue_gets_them_hardly_faster_than_they_came() {
+        let mut pace = Pace::new();
+        leave(&mut pace, 1, || QUIET);
+        let queue = Line { rtt: ms(60), unacknowledged: ms(81) };
+        let left = leave(&mut pace, 3, || queue);
+        assert!((52..=58).contains(&in_a_second(&left)), "{}", in_a_second(&left));
+        // What would be a queue where a round trip takes less is none here.
+        let left = leave(&mut Pace::new(), 6, || queue);
+        assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
+    }
+
+    #[test]
+    fn what_is_new_leaves_at_once() {
+        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        clock.advance(secs(1));
+        for age in [99, 0, 50, 99] {
+            pace.sent(clock.now(), clock.now() - ms(age), || QUIET);
+            assert!(!pace.holds(|| Line { unacknowledged: secs(1), ..QUIET }));
+        }
+    }
+
+    #[test]
+    fn nothing_waits_behind_the_end() {
+        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        clock.advance(secs(10));
+        pace.sent(clock.now(), clock.now() - secs(9), || QUIET);
+        pace.sent(clock.now(), clock.now() - secs(8), || QUIET);
+        assert_eq!(pace.poll_timeout(), Some(clock.now() + ms(250)));
+        for _ in 0..2 {
+            pace.end();
+            assert!(!pace.holds(|| QUIET) && pace.poll_timeout().is_none());
+            pace.sent(clock.now(), clock.now() - secs(7), || QUIET);
+        }
+    }
+}
