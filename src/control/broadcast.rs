@@ -1,12 +1,15 @@
 //! The broadcast record: members in the reference's order (docs/rest.md), as the API shows it, as the store keeps
 //! it, and as bodies of requests may set it.
 
-pub use crate::auth::access::is_stream_id;
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::from_json::{EncoderSettings, FromJson, HlsParameters, PlayListItem, loose};
+pub use crate::auth::access::is_stream_id;
 
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
@@ -107,6 +110,13 @@ macro_rules! assign {
     };
 }
 
+/// What most records have in most members.
+static USUAL: LazyLock<Broadcast> = LazyLock::new(Broadcast::default);
+
+/// What is stored of a record: the members that differ from [`Broadcast::default`], which is what others are read as. So a new
+/// default of a member makes a new [`RECORD_VERSION`].
+struct Stored<'a>(&'a Broadcast);
+
 macro_rules! members {
     ($($field:ident: $ty:ty = $default:expr, $json:literal, $rule:ident;)*) => {
         /// A broadcast. The members are the API's: /openapi.json describes each under its JSON name.
@@ -143,6 +153,23 @@ macro_rules! members {
                     sub_track_stream_ids: Vec::new(),
                     conference_mode: None,
                 }
+            }
+        }
+
+        impl Serialize for Stored<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let (record, usual) = (self.0, &*USUAL);
+                let mut map = serializer.serialize_map(None)?;
+                $(if record.$field != usual.$field {
+                    map.serialize_entry($json, &record.$field)?;
+                })*
+                let others = [("publishKey", &record.publish_key), ("conferenceMode", &record.conference_mode)];
+                for (name, value) in others {
+                    if value.is_some() {
+                        map.serialize_entry(name, value)?;
+                    }
+                }
+                map.end()
             }
         }
 
@@ -386,9 +413,9 @@ impl Broadcast {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(2048);
+        let mut out = Vec::with_capacity(512);
         out.push(RECORD_VERSION);
-        let done = serde_json::to_writer(&mut out, self);
+        let done = serde_json::to_writer(&mut out, &Stored(self));
         debug_assert!(done.is_ok());
         out.into()
     }
@@ -436,6 +463,22 @@ mod tests {
             r#""virtual":false,"maxIdleTime":0,"anyoneWatching":false,"originAddress":"h","subTrackStreamIds":[]}"#,
         );
         assert_eq!(String::from_utf8(record.to_json(0)).unwrap(), expected);
+        assert_eq!(Broadcast::decode(&record.encode()).unwrap(), record);
+        let all = [b"\x01", expected.as_bytes()].concat();
+        assert_eq!(Broadcast::decode(&all).unwrap(), record, "as former servers stored it");
+    }
+
+    #[test]
+    fn members_are_stored_that_are_not_as_in_most_records() {
+        let encode = |record: &Broadcast| String::from_utf8(record.encode()[1..].to_vec()).unwrap();
+        assert_eq!(encode(&Broadcast::default()), "{}");
+        let mut record = Broadcast { stream_id: "s1".into(), publish: false, ..Broadcast::default() };
+        assert_eq!(encode(&record), r#"{"streamId":"s1","publish":false}"#);
+        record.publish_key = Some("k".into());
+        record.conference_mode = Some("m".into());
+        (record.webrtc_viewer_limit, record.user_agent) = (0, String::new());
+        let text = r#"{"streamId":"s1","publish":false,"userAgent":"","webRTCViewerLimit":0,"publishKey":"k","conferenceMode":"m"}"#;
+        assert_eq!(encode(&record), text);
         assert_eq!(Broadcast::decode(&record.encode()).unwrap(), record);
     }
 
