@@ -148,6 +148,8 @@ pub trait Package: std::fmt::Debug + Send {
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// A unit of a chosen track. Empty when the format cannot carry it.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
+    /// So many subscribers share what is made from now on.
+    fn audience(&mut self, _subscribers: usize) {}
     /// The state that the sessions of the format share besides bytes, such as a log of packets.
     fn shared(&self) -> Option<&dyn Any> {
         None
@@ -311,14 +313,21 @@ impl Packager {
         self.subscribers
     }
 
-    pub(super) const fn add_subscriber(&mut self) {
-        self.subscribers += 1;
+    pub(super) fn add_subscriber(&mut self) {
+        self.set_subscribers(self.subscribers.saturating_add(1));
     }
 
     /// True when the last one left.
-    pub(super) const fn remove_subscriber(&mut self) -> bool {
-        self.subscribers = self.subscribers.saturating_sub(1);
+    pub(super) fn remove_subscriber(&mut self) -> bool {
+        self.set_subscribers(self.subscribers.saturating_sub(1));
         self.subscribers == 0
+    }
+
+    fn set_subscribers(&mut self, subscribers: usize) {
+        self.subscribers = subscribers;
+        if let Some(package) = &mut self.package {
+            package.audience(subscribers);
+        }
     }
 }
 

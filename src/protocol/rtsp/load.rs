@@ -14,7 +14,7 @@ use sdp::Attribute;
 use wire::{Datagrams, SendQueue};
 
 use super::announce::Announcement;
-use super::package::{FRAME_HEAD_BYTES, RtspPackage, channel_of};
+use super::package::{self, RtspPackage, channel_of};
 use super::pairs::{Ask, Opened, Pairs, path_of};
 use super::settings::Carriage;
 use super::url::RtspUrl;
@@ -249,17 +249,15 @@ impl LoadPublisher for RtspLoad {
 
     fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes) {
         let Some((_, parts)) = self.mux.unit(now, kind, timestamp, &body) else { return };
-        for pair in parts.slices().chunks_exact(2) {
-            let [head, payload] = pair else { continue };
-            let Some(&[_, channel, _, _]) = head.first_chunk::<FRAME_HEAD_BYTES>() else { continue };
-            match self.datagram_way(channel) {
+        for frame in package::frames(&parts) {
+            match self.datagram_way(frame.channel) {
                 Some((path, to)) => {
-                    let (head, payload) = (head.slice(FRAME_HEAD_BYTES..), payload.clone());
+                    let (head, payload) = frame.into_packet();
                     self.waiting.push_back(Packet { path, to, head, payload });
                 }
                 None => {
-                    self.media.push(head.clone());
-                    self.media.push(payload.clone());
+                    self.media.push(frame.head);
+                    self.media.push(frame.payload);
                 }
             }
         }

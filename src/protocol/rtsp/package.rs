@@ -1,8 +1,9 @@
 //! Access units as RTP packets, cut once for all viewers of a stream: interleaved in the connection or as datagrams.
 //!
-//! A track has a fixed pair of channels, numbers of its own and one source, so viewers share the bytes. The slices of
-//! [`Parts`] come in pairs: a head and a payload. The head begins with the four bytes of an interleaved frame (RFC 2326
-//! §10.12), the rest of it and the payload are a packet as it stands in a datagram.
+//! A track has a fixed pair of channels, numbers of its own and one source, so viewers share the bytes: interleaved frames (RFC 2326
+//! §10.12), each of which is four bytes and a packet as it stands in a datagram. The payloads of packets are the unit's own memory, between
+//! heads, as long as few viewers share them. Naming two slices of 1.4 KB to the system costs more than copying them does
+//! among many, so those are sent one slice: [`frames`] reads either.
 //!
 //! Sender reports are made of the stream's own clock, so that the tracks lie to each other as they do in the stream.
 
@@ -23,8 +24,10 @@ const PAYLOAD_BYTES_MAX: usize = 1380;
 /// A packet of Opus is never cut, and has at most six frames of 1275 bytes (RFC 6716 §3.2). Longer ones are left out: neither a frame's
 /// length nor a datagram could hold whatever a publisher sends.
 const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
+/// From so many viewers on that share a unit it is one slice: there is a copy of what the ring holds.
+const ONE_SLICE_FROM: usize = 16;
 /// The head of an interleaved frame.
-pub(super) const FRAME_HEAD_BYTES: usize = 4;
+const FRAME_HEAD_BYTES: usize = 4;
 /// It, and the head of an RTP packet.
 const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
 /// Heads are cut out of blocks of this size.
@@ -108,6 +111,8 @@ pub(super) struct RtspPackage {
     scratch: BytesMut,
     payloads: Payloads,
     out: Vec<Bytes>,
+    /// Whether units are one slice.
+    in_one: bool,
 }
 
 impl RtspPackage {
@@ -155,6 +160,16 @@ impl RtspPackage {
         if self.scratch.capacity() < HEAD_BYTES {
             self.scratch = BytesMut::with_capacity(SCRATCH_BYTES);
         }
+    }
+
+    /// What was added.
+    fn take(&mut self) -> Parts {
+        if !self.in_one || self.out.len() < 3 {
+            return Parts::new(self.out.drain(..));
+        }
+        let mut whole = BytesMut::with_capacity(self.out.iter().map(Bytes::len).sum());
+        self.out.drain(..).for_each(|slice| whole.put_slice(&slice));
+        Parts::new([whole.freeze()])
     }
 
     /// Learns the wall clock at the stream's zero.
@@ -215,6 +230,40 @@ fn put_frame_head(out: &mut BytesMut, channel: u8, length: usize) {
     out.put_u16(u16::try_from(length).unwrap_or(u16::MAX));
 }
 
+/// An interleaved frame.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) channel: u8,
+    /// The heads of frame and packet; or all of it.
+    pub(super) head: Bytes,
+    /// The rest.
+    pub(super) payload: Bytes,
+}
+
+impl Frame {
+    /// The packet, in two slices.
+    pub(super) fn into_packet(self) -> (Bytes, Bytes) {
+        (self.head.slice(FRAME_HEAD_BYTES.min(self.head.len())..), self.payload)
+    }
+}
+
+/// The packets in what [`RtspPackage`] makes.
+pub(super) fn frames(parts: &Parts) -> impl Iterator<Item = Frame> {
+    let mut slices = parts.slices().iter();
+    let mut rest = Bytes::new();
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            rest = slices.next()?.clone();
+        }
+        let &[_, channel, high, low] = rest.first_chunk::<FRAME_HEAD_BYTES>()?;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let whole = length.saturating_add(FRAME_HEAD_BYTES);
+        let head = rest.split_to(whole.min(rest.len()));
+        let payload = if head.len() < whole { slices.next()?.clone() } else { Bytes::new() };
+        Some(Frame { channel, head, payload })
+    })
+}
+
 impl Package for RtspPackage {
     fn fit(&self, track: &Track) -> Fit {
         Fit::of(clock_of(&track.config).is_some())
@@ -225,7 +274,7 @@ impl Package for RtspPackage {
         for track in chosen.iter() {
             self.report(track, (Timescale::MILLISECONDS.convert(dts_ms, track.timescale), dts_ms));
         }
-        Parts::new(self.out.drain(..))
+        self.take()
     }
 
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
@@ -237,7 +286,11 @@ impl Package for RtspPackage {
             self.report(track, (entry.unit.dts, entry.dts_ms));
         }
         self.packets(entry, track);
-        Parts::new(self.out.drain(..))
+        self.take()
+    }
+
+    fn audience(&mut self, subscribers: usize) {
+        self.in_one = subscribers >= ONE_SLICE_FROM;
     }
 }
 
@@ -278,7 +331,7 @@ mod tests {
             };
             let entry = Entry::new(self.now, 1_700_000_000_000, unit, Arc::clone(&self.tracks));
             let parts = self.package.unit(&entry, &Chosen::default());
-            let bytes: Vec<u8> = parts.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+            let (bytes, read) = (parts.slices().concat(), frames(&parts).collect::<Vec<_>>());
             let (mut rest, mut frames) = (&bytes[..], Vec::new());
             while let [b'$', channel, high, low, behind @ ..] = rest {
                 let (packet, behind) = behind.split_at(usize::from(*high) << 8 | usize::from(*low));
@@ -286,6 +339,9 @@ mod tests {
                 rest = behind;
             }
             assert!(rest.is_empty(), "nothing stands between frames");
+            assert!(!self.package.in_one || parts.slices().len() <= 2);
+            let packet = |frame: Frame| (frame.channel, <[Bytes; 2]>::from(frame.into_packet()).concat());
+            assert_eq!(read.into_iter().map(packet).collect::<Vec<_>>(), frames);
             frames
         }
     }
@@ -311,6 +367,21 @@ mod tests {
         assert_eq!(header.timestamp.wrapping_sub(first.timestamp), 3600);
         // Behind five seconds it is.
         assert_eq!(stream.frames(TrackId::VIDEO, 6000, &[7; 10]).len(), 2);
+    }
+
+    #[test]
+    fn what_many_share_is_one_slice_with_the_same_frames() {
+        let [mut few, mut many] = [Stream::new(), Stream::new()];
+        many.now = few.now;
+        many.package.audience(ONE_SLICE_FROM);
+        few.package.audience(ONE_SLICE_FROM - 1);
+        assert!(many.package.in_one && !few.package.in_one);
+        for (n, length) in [4000, 10, 1, 100_000, 1380].into_iter().enumerate() {
+            let (track, ms) = (TrackId::VIDEO, i64::try_from(n * 3000).unwrap());
+            assert_eq!(many.frames(track, ms, &vec![7; length]), few.frames(track, ms, &vec![7; length]));
+        }
+        many.package.audience(1);
+        assert!(!many.package.in_one);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use media::{TrackId, TrackKind};
 use sdp::{Attribute, Connection, Description, Host};
 use wire::Datagrams;
 
-use super::package::FRAME_HEAD_BYTES;
+use super::package;
 use super::pairs::path_of;
 use crate::hub::{Chosen, Parts, Pick, Selection};
 use crate::protocol::rtp_mapping::describe::section_of;
@@ -137,18 +137,14 @@ impl Viewer {
 
     /// A unit, or what it needs first, as [`super::package`] makes it.
     pub(super) fn push(&mut self, parts: &Parts) {
-        for pair in parts.slices().chunks_exact(2) {
-            let [head, payload] = pair else { continue };
-            let Some(&[_, channel, _, _]) = head.first_chunk::<FRAME_HEAD_BYTES>() else { continue };
-            let of = |one: &Described| super::package::channel_of(one.track) == channel & !1;
+        for frame in package::frames(parts) {
+            let channel = frame.channel;
+            let of = |one: &Described| package::channel_of(one.track) == channel & !1;
             let Some(section) = self.tracks.iter().position(of) else { continue };
             let path = path_of(section, channel & 1 == 1);
+            let (head, payload) = frame.into_packet();
             self.waiting_bytes = self.waiting_bytes.saturating_add(head.len()).saturating_add(payload.len());
-            self.waiting.push_back(Packet {
-                path,
-                head: head.slice(FRAME_HEAD_BYTES..),
-                payload: payload.clone(),
-            });
+            self.waiting.push_back(Packet { path, head, payload });
         }
     }
 
@@ -168,7 +164,7 @@ impl Viewer {
             }
             out.push(&packet.head, &packet.payload);
             self.paced.1 = self.paced.1.saturating_add(bytes);
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes.saturating_add(FRAME_HEAD_BYTES));
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
             self.waiting.pop_front();
         }
         To { path, ..To::PEER }

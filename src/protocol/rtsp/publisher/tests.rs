@@ -11,7 +11,7 @@ use netsim::{Counts, Link, LinkStats, MediaSource, Verifier};
 use super::*;
 use crate::hub::{Chosen, Entry, Package};
 use crate::protocol::publisher::grant;
-use crate::protocol::rtsp::package::{FRAME_HEAD_BYTES, RtspPackage, channel_of};
+use crate::protocol::rtsp::package::{self, RtspPackage, channel_of};
 use crate::protocol::rtsp::viewer::Viewer;
 
 /// What became of a stream.
@@ -87,9 +87,10 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
                 payload: unit.payload,
             };
             let entry = Entry::new(now, 1_700_000_000_000 + ms, unit, Arc::clone(&tracks));
-            for pair in package.unit(&entry, &chosen).slices().chunks_exact(2) {
-                let frame = [&pair[0][1..2], &pair[0][FRAME_HEAD_BYTES..], &pair[1][..]].concat();
-                link.send(now, frame.into());
+            for frame in package::frames(&package.unit(&entry, &chosen)) {
+                let channel = frame.channel;
+                let (head, payload) = frame.into_packet();
+                link.send(now, [&[channel], &head[..], &payload[..]].concat().into());
             }
         }
         if let Some(reason) = deliver(now, &mut link, &mut publisher) {
