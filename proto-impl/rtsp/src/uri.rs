@@ -197,12 +197,19 @@ pub(crate) fn ends_with_control(uri: &str, control: &str) -> bool {
 pub fn resolve_control(base: &str, control: Option<&str>) -> String {
     match control.map(str::trim_ascii) {
         None | Some("" | "*") => base.to_owned(),
-        Some(absolute) if absolute.contains("://") => absolute.to_owned(),
+        Some(absolute) if has_scheme(absolute) => absolute.to_owned(),
         Some(query) if query.starts_with('?') => format!("{base}{query}"),
         Some(relative) => {
             format!("{}/{}", base.trim_end_matches('/'), relative.trim_start_matches('/'))
         }
     }
+}
+
+/// Whether it is an absolute URL (RFC 3986 §3.1): a control may have one in its query.
+fn has_scheme(text: &str) -> bool {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 #[cfg(test)]
@@ -273,6 +280,8 @@ mod tests {
             ("rtsp://h/s?t=1", Some("streamid=0"), "rtsp://h/s?t=1/streamid=0"),
             ("rtsp://h/s", Some("?ctype=video"), "rtsp://h/s?ctype=video"),
             ("rtsp://h/s/", Some("rtsp://10.0.0.9/s/track1"), "rtsp://10.0.0.9/s/track1"),
+            ("rtsp://h/s/", Some("track1?from=rtsp://c/s"), "rtsp://h/s/track1?from=rtsp://c/s"),
+            ("rtsp://h/s", Some("1x://a"), "rtsp://h/s/1x://a"),
         ] {
             assert_eq!(resolve_control(base, control), url);
             let is_track = control.is_some_and(|control| control != "*");

@@ -9,6 +9,7 @@
 //! 3. At the end of its packets, and not before the peer knows the successor, the sender changes over.
 //! 4. Packets that are sent again keep their key: the next successor is drawn when none of the old key is left.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ use crate::seq::Seq;
 
 /// A key message with a new salt costs a millisecond; a peer gets one derivation in this time.
 const DERIVATION_PAUSE: Duration = Duration::from_secs(1);
+/// Replaced keys that are remembered: those of a day and more.
+const RETIRED_MAX: usize = 8;
 
 /// A key, expanded when it is first used: a viewer's connection never receives.
 #[derive(Debug)]
@@ -111,6 +114,8 @@ pub(crate) struct SessionKeys {
     refreshes: u64,
     random: Random,
     derived_at: Option<Instant>,
+    /// The peer's keys that others have replaced: a message of former times, sent again by whoever has heard it, brings none back.
+    retired: VecDeque<Sek>,
 }
 
 impl SessionKeys {
@@ -150,6 +155,7 @@ impl SessionKeys {
             refreshes: 0,
             random,
             derived_at: None,
+            retired: VecDeque::new(),
         }
     }
 
@@ -270,8 +276,14 @@ impl SessionKeys {
         let keys = km.unwrap(&self.receive.kek)?;
         for (parity, sek) in [(Parity::Even, keys.even), (Parity::Odd, keys.odd)] {
             let place = self.receive.key(parity);
-            if let Some(sek) = sek.filter(|sek| place.as_ref().is_none_or(|key| key.sek != *sek)) {
-                *place = Some(Key::new(sek));
+            let is_known =
+                |sek: &Sek| place.as_ref().is_some_and(|key| key.sek == *sek) || self.retired.contains(sek);
+            let Some(sek) = sek.filter(|sek| !is_known(sek)) else { continue };
+            if let Some(old) = place.replace(Key::new(sek)) {
+                if self.retired.len() >= RETIRED_MAX {
+                    self.retired.pop_front();
+                }
+                self.retired.push_back(old.sek);
             }
         }
         Ok(())
@@ -352,6 +364,31 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(caller.seal(KeyFlag::Even, Seq::new(5), b"x", &mut out), KeyFlag::Even);
         assert!(listener.unseal(KeyFlag::Even, Seq::new(5), &mut out) && out == b"x");
+    }
+
+    #[test]
+    fn s_20_a_message_of_former_times_brings_no_key_back() {
+        let (clock, pause) = (Clock::new(), ms(50));
+        let (mut caller, mut listener) = pair(KeyLength::Bytes16);
+        let mut messages = vec![Bytes::from(caller.message())];
+        let mut seq = 0;
+        for refreshes in 1..=20 {
+            while caller.refreshes() < refreshes {
+                assert!(pass(&mut caller, &mut listener, seq));
+                let oldest = caller.current();
+                caller.count(REFRESH, oldest);
+                if let Some(message) = caller.tell(clock.now(), pause) {
+                    listener.handle_request(clock.now(), &message).unwrap();
+                    caller.handle_response(&message);
+                    messages.push(message);
+                }
+                seq += 1;
+            }
+            for old in messages.iter().rev().take(RETIRED_MAX) {
+                listener.handle_request(clock.now(), old).unwrap();
+            }
+            assert!(pass(&mut caller, &mut listener, seq) && listener.retired.len() <= RETIRED_MAX);
+        }
     }
 
     #[test]
