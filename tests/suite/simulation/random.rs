@@ -147,10 +147,19 @@ impl Run {
 
     /// Looks at everything.
     pub(super) fn observe(&mut self) {
+        self.observe_panics();
         self.observe_publishers();
         self.observe_rings();
         self.observe_answers();
         self.observe_viewers();
+    }
+
+    /// A session that panics ends, and nobody else: it is a mistake all the same, and what its peer sent is no excuse.
+    fn observe_panics(&self) {
+        let panics: u64 = self.world.workers().iter().map(|worker| worker.stats().panics).sum();
+        if panics > 0 {
+            self.fail(&format!("{panics} sessions panicked"));
+        }
     }
 
     pub(super) fn below(&mut self, bound: usize) -> usize {
