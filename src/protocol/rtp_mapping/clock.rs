@@ -112,4 +112,54 @@ mod tests {
         // Without reports the arrival counts.
         assert_eq!(clock(8000).place(at(100), &mut time, 7, None), 9000);
     }
+
+    #[test]
+    fn a_source_that_lies_elsewhere_is_moved_little_by_little_and_one_far_behind_at_once() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let ntp = NtpTime::new(100 << 32);
+        // Where the second frame of a source lies, when the reports have it so many ticks off what its own clock says.
+        let moved = |ticks: i64| {
+            let mut time = CommonTime::new(start);
+            assert_eq!(clock(90_000).place(start, &mut time, 0, Some(ntp)), 0);
+            let mut other = clock(90_000);
+            assert_eq!(other.place(start, &mut time, 900_000, Some(ntp)), 0);
+            // Two seconds later on its own clock.
+            let to = ntp.plus(ms(2000));
+            let off = Duration::from_nanos(ticks.unsigned_abs() * 100_000 / 9);
+            let sampled = if ticks < 0 { to.minus(off) } else { to.plus(off) };
+            other.place(start + ms(2000), &mut time, 900_000 + 180_000, Some(sampled)) - 180_000
+        };
+        let near = |ticks: i64, expected: i64| {
+            let moved = moved(ticks);
+            assert!((moved - expected).abs() <= 1, "{ticks}: {moved}");
+        };
+        near(0, 0);
+        near(800, 100);
+        near(-800, -100);
+        near(7_000, 875);
+        near(8_000, 900);
+        near(-8_000, -900);
+        near(44_000, 900);
+        near(46_000, 46_000);
+        near(-46_000, -900);
+    }
+
+    #[test]
+    fn a_source_whose_first_frame_lies_far_ahead_is_not_pulled_back_at_once() {
+        let start = Instant::now();
+        let ntp = NtpTime::new(100 << 32);
+        let first = |late_ms: u64, sampled| {
+            let mut time = CommonTime::new(start);
+            clock(90_000).place(start, &mut time, 0, Some(ntp));
+            clock(8000).place(start + Duration::from_millis(late_ms), &mut time, 7, Some(sampled))
+        };
+        let near = |at: i64, expected: i64| assert!((at - expected).abs() <= 1, "{at}, not {expected}");
+        // It was taken at the same moment, and came late: by less than half a second, by more.
+        near(first(400, ntp), 0);
+        near(first(600, ntp), 54_000 - 900);
+        // Taken before the first one of all, and behind it.
+        near(first(0, ntp.minus(Duration::from_millis(100))), -9000);
+        near(first(0, ntp.plus(Duration::from_millis(800))), 72_000);
+    }
 }

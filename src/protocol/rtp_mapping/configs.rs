@@ -174,3 +174,74 @@ fn av1_of(payload: &Bytes) -> Option<av1::Config> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 640 x 360, High profile, as x264 writes it.
+    const SPS: &[u8] = &[
+        0x67, 0x64, 0x00, 0x1e, 0xac, 0xd9, 0x40, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00, 0x01,
+        0x00, 0x00, 0x03, 0x00, 0x3c, 0x0f, 0x16, 0x2d, 0x96,
+    ];
+    const PPS: &[u8] = &[0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0];
+    /// The sequence header of SVT-AV1, 320 x 180, as an OBU with its size.
+    const SEQUENCE: &[u8] = &[0x0a, 0x0b, 0x02, 0x00, 0x00, 0x05, 0x21, 0xe7, 0xf6, 0x60, 0x17, 0xc0, 0x02];
+
+    fn with_lengths(nals: &[&[u8]]) -> Bytes {
+        let mut out = BytesMut::new();
+        nals.iter().for_each(|nal| nal::put_with_length(nal, &mut out));
+        out.freeze()
+    }
+
+    #[test]
+    fn parameter_sets_are_taken_out_of_a_key_frame() {
+        let picture: &[u8] = &[0x65, 1, 2, 3];
+        let (config, rest) = of_key_frame(Codec::H264, &with_lengths(&[SPS, PPS, picture]));
+        assert_eq!(config, Some(CodecConfig::H264(h264::Config::of_sets(&[SPS], &[PPS]).unwrap())));
+        assert_eq!(rest, with_lengths(&[picture]));
+        // Without them it stays as it is.
+        let bare = with_lengths(&[picture]);
+        assert_eq!(of_key_frame(Codec::H264, &bare), (None, bare.clone()));
+        assert_eq!(of_key_frame(Codec::Vp8, &bare), (None, bare));
+    }
+
+    #[test]
+    fn the_record_of_av1_is_made_of_its_sequence_header() {
+        let delimiter: &[u8] = &[0x12, 0x00];
+        let unit = Bytes::from([delimiter, SEQUENCE].concat());
+        let (config, rest) = of_key_frame(Codec::Av1, &unit);
+        let Some(CodecConfig::Av1(config)) = config else { panic!("{config:?}") };
+        assert_eq!((config.profile, config.size), (0, Some((320, 180))));
+        assert_eq!(config.record, [&[0x81, 0x08, 0x0c, 0x00][..], SEQUENCE].concat());
+        assert_eq!(rest, unit);
+        assert_eq!(of_key_frame(Codec::Av1, &Bytes::from_static(delimiter)).0, None);
+    }
+
+    #[test]
+    fn sizes_are_read_from_pictures_of_codecs_whose_configuration_has_none() {
+        let vp8 = [0x10, 0, 0, 0x9d, 0x01, 0x2a, 0x80, 0x02, 0x68, 0x01];
+        assert_eq!(size_of_key_frame(Codec::Vp8, &vp8), Some((640, 360)));
+        let vp9 = [0x82, 0x49, 0x83, 0x42, 0x20, 0x4f, 0xf0, 0x2c, 0xf0];
+        assert_eq!(size_of_key_frame(Codec::Vp9, &vp9), Some((1280, 720)));
+        assert_eq!(size_of_key_frame(Codec::H264, &vp8), None);
+    }
+
+    #[test]
+    fn what_a_description_does_not_have_a_frame_must_tell() {
+        let known = |rtpmap: &str, codec| {
+            let text = format!(
+                "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nt=0 0\r\nm=audio 0 RTP/AVP 96\r\na=rtpmap:96 {rtpmap}\r\n\
+                 a=fmtp:96 config=1190; mode=AAC-hbr\r\n"
+            );
+            let description = sdp::Description::read(text.as_bytes()).unwrap();
+            let format = description.media[0].rtp_formats().next().unwrap();
+            known_before(codec, &format)
+        };
+        let aac = aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+        assert_eq!(known("mpeg4-generic/48000/2", Codec::Aac), Some(CodecConfig::Aac(aac)));
+        assert_eq!(known("MP4A-LATM/90000", Codec::Aac), None);
+        assert_eq!(known("H264/90000", Codec::H264), None);
+        assert_eq!(known("H265/90000", Codec::H265), None);
+    }
+}

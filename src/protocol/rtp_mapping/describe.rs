@@ -154,7 +154,7 @@ fn parameters_of(config: &CodecConfig) -> Parameters {
 #[cfg(test)]
 mod tests {
     use media::TrackId;
-    use media::codec::{aac, h264, opus};
+    use media::codec::{aac, h264, mp3, opus, vp8, vp9};
 
     use super::*;
     use crate::protocol::rtp_mapping::configs;
@@ -165,6 +165,14 @@ mod tests {
         0x00, 0x00, 0x03, 0x00, 0x3c, 0x0f, 0x16, 0x2d, 0x96,
     ];
     const PPS: &[u8] = &[0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0];
+    /// 320 x 180, as x265 writes it.
+    const VPS_265: &[u8] = &[0x40, 0x01, 0x0c, 0x01, 0xff];
+    const SPS_265: &[u8] = &[
+        0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00, 0x03, 0x00,
+        0x3c, 0xa0, 0x0a, 0x08, 0x0c, 0x1f, 0x3e, 0x59, 0x59, 0x12, 0x93, 0x0b, 0xc0, 0x5a, 0x02, 0x00, 0x00,
+        0x03, 0x00, 0x02, 0x00, 0x00, 0x03, 0x00, 0x3c, 0x10,
+    ];
+    const PPS_265: &[u8] = &[0x44, 0x01, 0xc0, 0x73, 0xc1, 0x89];
 
     fn there_and_back(config: CodecConfig) -> Option<CodecConfig> {
         let id = if config.codec().kind() == TrackKind::Video { TrackId::VIDEO } else { TrackId::AUDIO };
@@ -197,5 +205,68 @@ mod tests {
     fn the_depth_of_reordering_is_read_from_the_parameter_sets() {
         let config = CodecConfig::H264(h264::Config::of_sets(&[SPS], &[PPS]).unwrap());
         assert_eq!(configs::reorder_of(&config), Some(2));
+    }
+
+    /// What a description says of a track's encoding.
+    fn lines(config: CodecConfig) -> Vec<String> {
+        let id = if config.codec().kind() == TrackKind::Video { TrackId::VIDEO } else { TrackId::AUDIO };
+        let mut description = sdp::Description::default();
+        description.media.extend(section_of(&Track::new(id, config, clock::TICKS)));
+        let text = description.write();
+        let of_encoding =
+            |line: &&str| ["m=", "a=rtpmap", "a=fmtp"].iter().any(|kind| line.starts_with(kind));
+        text.lines().filter(of_encoding).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_codec_is_called_by_its_name_and_has_its_payload_type() {
+        let aac =
+            |record: &'static [u8]| CodecConfig::Aac(aac::Config::read(Bytes::from_static(record)).unwrap());
+        let vp9 = Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0xa2, 2, 2, 2, 0, 0]);
+        let g711 = |law, channels| CodecConfig::G711(g711::Config { law, channels });
+        let opus = |channels| CodecConfig::Opus(opus::Config::of_channels(channels).unwrap());
+        for (config, format, rtpmap) in [
+            (CodecConfig::Vp8(vp8::Config::default()), "video 0 RTP/AVP 96", "96 VP8/90000"),
+            (CodecConfig::Vp9(vp9::Config::read(vp9).unwrap()), "video 0 RTP/AVP 96", "96 VP9/90000"),
+            (g711(g711::Law::Mu, 1), "audio 0 RTP/AVP 0", "0 PCMU/8000"),
+            (g711(g711::Law::A, 1), "audio 0 RTP/AVP 8", "8 PCMA/8000"),
+            (g711(g711::Law::A, 2), "audio 0 RTP/AVP 97", "97 PCMA/8000/2"),
+            (
+                CodecConfig::Mp3(mp3::Config { sample_rate: 44_100, channels: 2 }),
+                "audio 0 RTP/AVP 14",
+                "14 MPA/90000",
+            ),
+            (opus(1), "audio 0 RTP/AVP 97", "97 opus/48000/2"),
+            (aac(&[0x11, 0x88]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/1"),
+            (aac(&[0x11, 0x90]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/2"),
+            (aac(&[0x11, 0x98]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/3"),
+            (aac(&[0x11, 0xa0]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/4"),
+            (aac(&[0x11, 0xa8]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/5"),
+            (aac(&[0x11, 0xb0]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/6"),
+            (aac(&[0x11, 0xb8]), "audio 0 RTP/AVP 97", "97 mpeg4-generic/48000/8"),
+        ] {
+            let lines = lines(config);
+            assert_eq!(lines[..2], [format!("m={format}"), format!("a=rtpmap:{rtpmap}")]);
+        }
+        assert!(lines(opus(6)).is_empty());
+    }
+
+    #[test]
+    fn parameters_say_what_a_decoder_needs() {
+        let parameters = |config| lines(config).get(2).cloned();
+        let opus = |channels| CodecConfig::Opus(opus::Config::of_channels(channels).unwrap());
+        assert_eq!(parameters(opus(2)).as_deref(), Some("a=fmtp:97 sprop-stereo=1"));
+        assert_eq!(parameters(opus(1)), None);
+        let h264 = parameters(CodecConfig::H264(h264::Config::of_sets(&[SPS], &[PPS]).unwrap())).unwrap();
+        assert!(h264.contains("profile-level-id=64001E") && h264.contains("packetization-mode=1"), "{h264}");
+        let h265 = CodecConfig::H265(h265::Config::of_sets(&[VPS_265], &[SPS_265], &[PPS_265]).unwrap());
+        assert_eq!(there_and_back(h265.clone()), Some(h265.clone()));
+        assert_eq!(configs::reorder_of(&h265), h265::Sps::read(SPS_265).unwrap().reorder);
+        assert_eq!(configs::reorder_of(&CodecConfig::Vp8(vp8::Config::default())), Some(0));
+        for (profile, depth) in [(0, 8), (1, 8), (2, 10), (3, 10)] {
+            let record = Bytes::copy_from_slice(&[1, 0, 0, 0, profile, 0, depth << 4 | 2, 2, 2, 2, 0, 0]);
+            let vp9 = CodecConfig::Vp9(vp9::Config::read(record).unwrap());
+            assert_eq!(there_and_back(vp9.clone()), Some(vp9));
+        }
     }
 }

@@ -159,14 +159,13 @@ impl RtspSession {
             Role::Publisher(_) => transports.next(),
             Role::Viewer(viewer) => {
                 let chosen = transports.find(|transport| viewer.may_use(transport.lower));
-                chosen.zip(viewer.track(index)).map(|(transport, track)| {
-                    viewer.set_up(index, transport.lower);
-                    match transport.lower {
-                        Lower::Tcp => {
-                            Transport { channels: Channels::from_rtp(channel_of(track)), ..transport }
-                        }
-                        Lower::Udp => transport,
+                chosen.zip(viewer.track(index)).map(|(transport, track)| match transport.lower {
+                    Lower::Tcp => {
+                        viewer.set_up(index, Lower::Tcp);
+                        Transport { channels: Channels::from_rtp(channel_of(track)), ..transport }
                     }
+                    // It is set up once there are sockets.
+                    Lower::Udp => transport,
                 })
             }
             Role::None | Role::AskedPublish(_) | Role::AskedPlay | Role::AwaitsTracks(_) => {
@@ -310,7 +309,10 @@ impl RtspSession {
         let opened = self.pairs.opened(path, port);
         self.events.extend(self.pairs.take_asks());
         match (opened, &self.setting_up) {
-            (Opened::Pair(_, ports), Some(transport)) => {
+            (Opened::Pair(track, ports), Some(transport)) => {
+                if let Role::Viewer(viewer) = &mut self.role {
+                    viewer.set_up(track, Lower::Udp);
+                }
                 let transport = Transport { server_ports: Some(ports), ..transport.clone() };
                 self.machine.accept_setup(ctx.now.mono, transport);
             }
@@ -498,3 +500,6 @@ impl Session for RtspSession {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

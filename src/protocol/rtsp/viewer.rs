@@ -181,10 +181,11 @@ mod tests {
     use std::sync::Arc;
 
     use media::codec::{opus, vp8};
-    use media::{CodecConfig, Timescale, Track, Tracks};
+    use media::{AccessUnit, CodecConfig, Timescale, Track, Tracks};
 
+    use super::super::package::RtspPackage;
     use super::*;
-    use crate::hub::Fit;
+    use crate::hub::{Entry, Fit, Package};
 
     /// What a viewer selects that was described these tracks, and has set up those sections of them.
     fn narrowed(tracks: &[TrackId], set_up: &[usize]) -> Option<Selection> {
@@ -212,5 +213,89 @@ mod tests {
         // One that comes later, with another publisher, was not even described.
         assert_eq!(narrowed(&[video], &[0]), mute);
         assert_eq!(narrowed(&[audio], &[0]), blind);
+    }
+
+    /// A viewer of video and audio that takes datagrams, and the package that cuts its stream.
+    fn of_datagrams(now: Instant) -> (Viewer, RtspPackage, Arc<Tracks>) {
+        let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
+        let video = track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()));
+        let audio = track(TrackId::AUDIO, CodecConfig::Opus(opus::Config::of_channels(2).unwrap()));
+        let tracks = Arc::new(Tracks::new(1, [video, audio]));
+        let mut viewer = Viewer::new(now, &Chosen::all_of(&tracks));
+        (0..2).for_each(|section| viewer.set_up(section, Lower::Udp));
+        (viewer, RtspPackage::default(), tracks)
+    }
+
+    fn parts(package: &mut RtspPackage, tracks: &Arc<Tracks>, track: TrackId, bytes: usize) -> Parts {
+        let payload = Bytes::from(vec![7; bytes]);
+        let unit = AccessUnit { track, dts: 0, pts: 0, key_frame: true, config_epoch: 1, payload };
+        let entry = Entry::new(Instant::now(), 1_700_000_000_000, unit, Arc::clone(tracks));
+        package.unit(&entry, &Chosen::default())
+    }
+
+    #[test]
+    fn datagrams_go_on_the_paths_of_their_tracks_in_their_order() {
+        let now = Instant::now();
+        let (mut viewer, mut package, tracks) = of_datagrams(now);
+        assert_eq!(viewer.poll_timeout(), None);
+        viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 4000));
+        viewer.push(&parts(&mut package, &tracks, TrackId::AUDIO, 100));
+        assert_eq!(viewer.poll_timeout(), Some(now + PACE_INTERVAL));
+        let mut sent = Vec::new();
+        loop {
+            let mut out = Datagrams::new();
+            let to = viewer.poll_datagrams(now, &mut out);
+            if out.is_empty() {
+                assert_eq!(to, To::PEER);
+                break;
+            }
+            assert!((0..out.len()).all(|at| out.get(at)[0] == 0x80 || out.get(at)[0] == 0x81));
+            sent.push((to.path.0, out.len()));
+        }
+        // A report before the three packets of the picture, a report before the one of the sound.
+        assert_eq!(sent, [(2, 1), (1, 3), (4, 1), (3, 1)]);
+        assert_eq!((viewer.poll_timeout(), viewer.waiting_bytes), (None, 0));
+    }
+
+    #[test]
+    fn datagrams_wait_for_the_pace_and_units_for_the_datagrams() {
+        let now = Instant::now();
+        let (mut viewer, mut package, tracks) = of_datagrams(now);
+        let bytes_of = |viewer: &mut Viewer, now| {
+            let mut all = 0;
+            loop {
+                let mut out = Datagrams::new();
+                viewer.poll_datagrams(now, &mut out);
+                if out.is_empty() {
+                    return all;
+                }
+                all += out.bytes();
+            }
+        };
+        while viewer.has_room() {
+            viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 100_000));
+            assert!(viewer.waiting_bytes < WAITING_BYTES_MAX + 110_000);
+        }
+        assert!(viewer.waiting_bytes >= WAITING_BYTES_MAX);
+        let first = bytes_of(&mut viewer, now);
+        assert!((PACE_BYTES..PACE_BYTES + 1500).contains(&first), "{first}");
+        assert_eq!((bytes_of(&mut viewer, now), viewer.poll_timeout()), (0, Some(now + PACE_INTERVAL)));
+        assert_eq!(bytes_of(&mut viewer, now + PACE_INTERVAL / 2), 0);
+        let second = bytes_of(&mut viewer, now + PACE_INTERVAL);
+        assert!((PACE_BYTES..PACE_BYTES + 1500).contains(&second), "{second}");
+        assert_eq!(viewer.poll_timeout(), Some(now + PACE_INTERVAL * 2));
+        (2..5).for_each(|n| assert!(bytes_of(&mut viewer, now + PACE_INTERVAL * n) > 0));
+        assert!(viewer.has_room());
+    }
+
+    #[test]
+    fn all_tracks_of_a_viewer_go_one_way() {
+        let (mut viewer, ..) = of_datagrams(Instant::now());
+        assert!(viewer.may_use(Lower::Udp) && !viewer.may_use(Lower::Tcp) && viewer.takes_datagrams());
+        viewer.tracks.iter_mut().for_each(|one| one.lower = None);
+        assert!(viewer.may_use(Lower::Udp) && viewer.may_use(Lower::Tcp) && !viewer.takes_datagrams());
+        viewer.set_up(1, Lower::Tcp);
+        assert!(!viewer.may_use(Lower::Udp) && viewer.may_use(Lower::Tcp) && !viewer.takes_datagrams());
+        assert_eq!(viewer.set_up_tracks().collect::<Vec<_>>(), [1]);
     }
 }

@@ -191,3 +191,36 @@ fn n_10_no_packet_to_an_rtsp_viewer_is_larger_than_an_ethernet_frame_takes() {
     let small = publish(6, 20, |link, _| link.mtu(576));
     assert!(small.link.too_big > 50 && small.audio.received > 800 && small.end.is_none(), "{small:?}");
 }
+
+#[test]
+fn reports_go_where_their_sections_go_every_five_seconds() {
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let description = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
+        m=audio 0 RTP/AVP 0\r\nm=audio 0 RTP/AVP 8\r\nm=audio 0 RTP/AVP 0\r\n";
+    let description = sdp::Description::read(description.as_bytes()).unwrap();
+    let sources = description.media.iter().map(|media| Source::of(&media.rtp_formats().next()?));
+    let mut publisher = Publisher::new(start, &grant(), sources.collect());
+    assert_eq!(publisher.poll_timeout(), Some(at(5)));
+    let packet = |payload_type| [0x80, payload_type, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7, 1, 2, 3, 4];
+    assert!(publisher.packet(start, 0, false, &packet(0)) && publisher.packet(start, 1, false, &packet(8)));
+    assert!(!publisher.packet(start, 0, false, &packet(8)), "what was not described is not taken");
+    publisher.handle_timeout(at(4));
+    publisher.take_reports(|_, _| panic!("before five seconds"));
+    publisher.handle_timeout(at(5));
+    // Nobody has sent anything in the third section.
+    let mut inside = Vec::new();
+    publisher.take_reports(|section, report| {
+        inside.push(section);
+        assert!(rtp::rtcp::packets(&report).all(|part| part.is_ok()));
+        section == 0
+    });
+    assert_eq!(inside, [0, 1]);
+    assert_eq!(publisher.poll_report(|section| section == 0), None);
+    assert_eq!(publisher.poll_report(|section| section == 1).map(|(section, _)| section), Some(1));
+    assert_eq!(publisher.poll_report(|_| true), None);
+    publisher.handle_timeout(at(9));
+    assert_eq!(publisher.poll_report(|_| true), None);
+    publisher.handle_timeout(at(10));
+    assert!(publisher.poll_report(|_| true).is_some());
+}
