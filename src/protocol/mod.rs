@@ -113,6 +113,8 @@ pub trait Demux: Debug + Send {
     ) -> Option<Box<dyn Session>>;
     /// A session is over.
     fn forget(&mut self, conn: ConnId);
+    /// The sessions that it knows.
+    fn sessions(&self) -> usize;
 
     /// How sessions are made that others ask for, if any are.
     fn on_request(&mut self) -> Option<&mut dyn SessionsOnRequest> {

@@ -23,6 +23,7 @@ impl Worker {
             ("sessions to drain", self.agenda.dirty.len()),
             ("streams to flush", self.agenda.flushing.len()),
             ("writes", self.agenda.writes.len()),
+            ("sessions of ports", self.ports.list.iter().map(|(_, demux)| demux.sessions()).sum()),
             ("outputs", self.agenda.outputs.len()),
         ]
     }

@@ -604,6 +604,10 @@ impl Demux for Gate {
     fn forget(&mut self, id: ConnId) {
         self.0.lock().unwrap().1.retain(|known| *known != id);
     }
+
+    fn sessions(&self) -> usize {
+        self.0.lock().unwrap().1.len()
+    }
 }
 
 #[test]
@@ -641,6 +645,10 @@ impl Demux for Door {
 
     fn forget(&mut self, conn: ConnId) {
         self.0 = self.0.filter(|known| *known != conn);
+    }
+
+    fn sessions(&self) -> usize {
+        usize::from(self.0.is_some())
     }
 }
 

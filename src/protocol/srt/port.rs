@@ -87,6 +87,10 @@ impl Demux for SrtPort {
             self.endpoint.remove(id);
         }
     }
+
+    fn sessions(&self) -> usize {
+        self.endpoint.len().max(self.ids.len())
+    }
 }
 
 #[cfg(test)]

@@ -135,6 +135,10 @@ impl Demux for RtcPort {
         self.end_wait(conn);
     }
 
+    fn sessions(&self) -> usize {
+        self.sessions.len().max(self.waits.len())
+    }
+
     fn on_request(&mut self) -> Option<&mut dyn SessionsOnRequest> {
         Some(self)
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use millstream::protocol::load::{ClientDatagrams, ClientStream, LoadEvent, LoadPlayer};
-use netsim::secs;
+use netsim::{Seen, secs};
 use rtp::payload::{Depacketizer, Format, Part};
 use rtp::{Packet, SequenceNumber, Ssrc};
 use rtsp::{Client, ClientConfig, ClientEvent, CloseReason, Frame, TrackSetup, Uri};
@@ -16,13 +16,42 @@ use wire::SendQueue;
 /// How H.264's parameter sets begin.
 const SPS: u8 = 0x67;
 
+/// How far a timestamp may be off, against that of a former unit: pictures are shown in another order than
+/// they are decoded in, and clocks of two tracks are brought together.
+const OFF_MAX_MS: i64 = 400;
+
 /// A section of the description.
 #[derive(Debug)]
 struct Section {
     is_video: bool,
     depacketizer: Depacketizer,
+    clock: Clock,
     /// Who sends, and the number of the packet that is expected.
     next: Option<(Ssrc, SequenceNumber)>,
+}
+
+/// Compares timestamps with what the units' own stamps say.
+#[derive(Debug)]
+struct Clock {
+    rate: u32,
+    /// Timestamp and stamp of the first of the units that have come without a gap, and the number of the next.
+    first: Option<(u32, u64, u64)>,
+}
+
+impl Clock {
+    fn is_right(&mut self, timestamp: u32, payload: &[u8]) -> bool {
+        // What cannot be read is somebody else's concern.
+        let Ok(seen) = Seen::read(payload) else { return true };
+        // What is pulled begins anew after a failure, and where it lies then says the server.
+        let (ticks, dts_ms) = match self.first {
+            Some((ticks, dts_ms, next)) if next == seen.counter => (ticks, dts_ms),
+            _ => (timestamp, seen.dts_ms),
+        };
+        self.first = Some((ticks, dts_ms, seen.counter + 1));
+        let passed_ms = i64::from(timestamp.wrapping_sub(ticks).cast_signed()) * 1000 / i64::from(self.rate);
+        let off = passed_ms - (seen.dts_ms.cast_signed() - dts_ms.cast_signed());
+        off.abs() <= OFF_MAX_MS
+    }
 }
 
 /// See the module.
@@ -87,7 +116,8 @@ impl RtspViewer {
         let section_of = |media: &Media| {
             let format = media.rtp_formats().next()?;
             let depacketizer = Depacketizer::new(Format::of_description(&format).ok()??).ok()?;
-            Some(Section { is_video: media.kind == MediaKind::Video, depacketizer, next: None })
+            let clock = Clock { rate: format.rtpmap.clock_rate, first: None };
+            Some(Section { is_video: media.kind == MediaKind::Video, depacketizer, clock, next: None })
         };
         self.sections = description.media.iter().map(section_of).collect();
         let tracks: Vec<_> = (0..self.sections.len()).map(TrackSetup::interleaved).collect();
@@ -116,7 +146,9 @@ impl RtspViewer {
             || is_other;
         while let Some(frame) = section.depacketizer.poll_frame() {
             let has_sets = frame.payload.get(4) == Some(&SPS);
-            let payload = if frame.key_frame && !has_sets { Bytes::new() } else { frame.payload };
+            let is_right = section.clock.is_right(frame.timestamp, &frame.payload);
+            let is_whole = is_right && (has_sets || !frame.key_frame);
+            let payload = if is_whole { frame.payload } else { Bytes::new() };
             self.events.push_back(LoadEvent::Unit { is_video, payload });
         }
         if is_bad {
