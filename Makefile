@@ -43,7 +43,7 @@ doc:
 
 unit:
 	cargo test --workspace --lib --bins --locked
-	cargo test --workspace --exclude millstream --doc --locked
+	cargo test --workspace --doc --locked
 
 suite: ## The whole server with real clients, hostile peers, crashes, and in virtual time
 	cargo test --workspace --test '*' --locked -- --test-threads=$(SUITE_THREADS)
