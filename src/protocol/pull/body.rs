@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use flv::file::Reader;
 
 use super::Media;
-use super::layout::Layout;
+use super::layout::{Beginning, Layout};
 
 /// Larger tags are not what a stream has.
 pub(in crate::protocol) const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -26,7 +26,7 @@ pub(super) enum Body {
     /// A transport stream, and what came of it and was not polled.
     Ts(Option<Bytes>),
     /// An MP4 file of which too little came to tell where its index is.
-    Mp4Begins(BytesMut),
+    Mp4Begins(Beginning),
     /// An MP4 file, as a transport stream.
     Mp4(Option<Bytes>),
     /// An MP4 file whose media, at the first offset, comes before its index, at the second one or behind.
@@ -53,11 +53,13 @@ impl Body {
             }
             Self::Flv(file) => file.push(&bytes),
             Self::Ts(pending) | Self::Mp4(pending) => *pending = Some(bytes),
-            Self::Mp4Begins(begun) => {
-                begun.extend_from_slice(&bytes);
-                let whole = begun.split();
-                *self = Self::of_mp4(whole);
-            }
+            Self::Mp4Begins(beginning) => match beginning.push(&bytes) {
+                None => {}
+                Some(Layout::InOrder) => *self = Self::Mp4(Some(beginning.take())),
+                Some(Layout::MediaFirst { media_at, index_at }) => {
+                    *self = Self::MediaFirst(media_at, index_at);
+                }
+            },
             Self::MediaFirst(..) | Self::Other | Self::Over => {}
         }
     }
@@ -74,20 +76,17 @@ impl Body {
         // The first box is short: its length begins with a zero.
         if begun.first() == Some(&0) && begun.len() >= 4 + MP4_SIGNATURE.len() {
             let is_mp4 = begun.get(4..).is_some_and(|kind| kind.starts_with(MP4_SIGNATURE));
-            return if is_mp4 { Self::of_mp4(BytesMut::from(&begun[..])) } else { Self::Other };
+            if !is_mp4 {
+                return Self::Other;
+            }
+            let mut file = Self::Mp4Begins(Beginning::default());
+            file.push(begun);
+            return file;
         }
         if FLV_SIGNATURE.starts_with(&begun) || begun.first() == Some(&0) {
             Self::Unknown(BytesMut::from(&begun[..]))
         } else {
             Self::Other
-        }
-    }
-
-    fn of_mp4(begun: BytesMut) -> Self {
-        match Layout::of(&begun) {
-            None => Self::Mp4Begins(begun),
-            Some(Layout::InOrder) => Self::Mp4(Some(begun.freeze())),
-            Some(Layout::MediaFirst { media_at, index_at }) => Self::MediaFirst(media_at, index_at),
         }
     }
 

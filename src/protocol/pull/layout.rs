@@ -1,6 +1,8 @@
 //! Where an MP4 file has its index, as its first boxes tell (ISO/IEC 14496-12 §4.2), and the index of one that has it behind its
 //! media: what most encoders write.
 
+use bytes::{Buf, Bytes, BytesMut};
+
 /// Nothing is looked for behind so many bytes.
 const SEARCH_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an index, and of what stands before it: sample tables of about a day.
@@ -36,52 +38,84 @@ fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
     Some((*kind, size))
 }
 
-impl Layout {
-    /// The layout of a file that begins so. `None`: too little has come.
-    pub(super) fn of(begun: &[u8]) -> Option<Self> {
-        let mut at = 0_usize;
+/// The beginning of a file, until its layout is known. Bytes come in small pieces, and each box is looked at once.
+#[derive(Debug, Default)]
+pub(super) struct Beginning {
+    bytes: BytesMut,
+    /// Where the first box begins that was not passed.
+    at: usize,
+}
+
+impl Beginning {
+    /// Takes the next bytes; the layout of the file. `None`: too little has come.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Option<Layout> {
+        self.bytes.extend_from_slice(bytes);
         loop {
-            if at > SEARCH_BYTES_MAX || begun.len() > SEARCH_BYTES_MAX {
-                return Some(Self::InOrder);
+            if self.at > SEARCH_BYTES_MAX || self.bytes.len() > SEARCH_BYTES_MAX {
+                return Some(Layout::InOrder);
             }
-            let (kind, size) = head(begun.get(at..)?)?;
-            let media_at = at as u64;
+            let (kind, size) = head(self.bytes.get(self.at..)?)?;
+            let media_at = self.at as u64;
             return Some(match &kind {
-                b"mdat" if size > 0 => Self::MediaFirst { media_at, index_at: media_at.saturating_add(size) },
-                b"moov" | b"moof" | b"mdat" => Self::InOrder,
+                b"mdat" if size > 0 => {
+                    Layout::MediaFirst { media_at, index_at: media_at.saturating_add(size) }
+                }
+                b"moov" | b"moof" | b"mdat" => Layout::InOrder,
                 _ => {
-                    at = at.saturating_add(usize::try_from(size).ok().filter(|size| *size > 0)?);
+                    let size = usize::try_from(size).ok().filter(|size| *size > 0)?;
+                    self.at = self.at.saturating_add(size);
                     continue;
                 }
             });
         }
     }
+
+    /// All that has come.
+    pub(super) fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.bytes).freeze()
+    }
 }
 
-/// The index, a whole `moov`, in what comes behind the media. `Ok(None)`: too little has come.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn index_in(fetched: &[u8]) -> Result<Option<&[u8]>, &'static str> {
-    let mut rest = fetched;
-    while let Some((kind, size)) = head(rest) {
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        match &kind {
-            b"mdat" | b"moof" => return Err("media without an index"),
-            _ if size == 0 || size > INDEX_BYTES_MAX => return Err("the index is too large"),
-            b"moov" => return Ok(rest.get(..size)),
-            _ => match rest.get(size..) {
-                Some(behind) => rest = behind,
-                None => break,
-            },
+/// What comes behind the media, until the index is there. What stands before that is forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    bytes: BytesMut,
+    /// Bytes of the boxes that were passed.
+    passed: usize,
+}
+
+impl Behind {
+    /// Takes the next bytes; the index, a whole `moov`. `Ok(None)`: too little has come.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Bytes>, &'static str> {
+        self.bytes.extend_from_slice(bytes);
+        while let Some((kind, size)) = head(&self.bytes) {
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            match &kind {
+                b"mdat" | b"moof" => return Err("media without an index"),
+                _ if size == 0 || size > INDEX_BYTES_MAX => return Err("the index is too large"),
+                _ if self.bytes.len() < size => break,
+                b"moov" => return Ok(self.bytes.get(..size).map(Bytes::copy_from_slice)),
+                _ => {
+                    self.bytes.advance(size);
+                    self.passed = self.passed.saturating_add(size);
+                }
+            }
         }
+        let all = self.bytes.len().saturating_add(self.passed);
+        if all > INDEX_BYTES_MAX { Err("no index behind the media") } else { Ok(None) }
     }
-    if fetched.len() > INDEX_BYTES_MAX { Err("no index behind the media") } else { Ok(None) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn layout(bytes: &[u8]) -> Option<Layout> {
+        Beginning::default().push(bytes)
+    }
 
     fn boxed(kind: &[u8; 4], length: usize) -> Vec<u8> {
         let size = u32::try_from(HEAD_BYTES + length).unwrap();
@@ -101,13 +135,15 @@ mod tests {
             ([&0_u32.to_be_bytes()[..], b"mdat"].concat(), Layout::InOrder),
         ] {
             let whole = [&file[..], &next].concat();
-            assert_eq!(Layout::of(&whole), Some(wanted));
+            assert_eq!(layout(&whole), Some(wanted));
             let needed = file.len() + if next[..4] == [0, 0, 0, 1] { LARGE_HEAD_BYTES } else { HEAD_BYTES };
-            assert!((0..needed).all(|end| Layout::of(&whole[..end]).is_none()), "{wanted:?}");
+            assert!((0..needed).all(|end| layout(&whole[..end]).is_none()), "{wanted:?}");
+            let mut pieces = Beginning::default();
+            assert_eq!(whole.chunks(1).find_map(|byte| pieces.push(byte)), Some(wanted));
         }
-        assert_eq!(Layout::of(&boxed(b"free", 2 << 20)), Some(Layout::InOrder));
+        assert_eq!(layout(&boxed(b"free", 2 << 20)), Some(Layout::InOrder));
         assert_eq!(
-            Layout::of(&[0, 0, 0, 0, b'u', b'u', b'i', b'd']),
+            layout(&[0, 0, 0, 0, b'u', b'u', b'i', b'd']),
             None,
             "it lasts to the end: no index follows"
         );
@@ -117,10 +153,27 @@ mod tests {
     fn the_index_is_found_whole_behind_what_stands_before_it() {
         let moov = boxed(b"moov", 300);
         let tail = [boxed(b"free", 40), moov.clone(), boxed(b"udta", 3)].concat();
-        assert_eq!(index_in(&tail), Ok(Some(&moov[..])));
+        let index_in = |bytes: &[u8]| Behind::default().push(bytes);
+        assert_eq!(index_in(&tail), Ok(Some(Bytes::from(moov.clone()))));
         assert!((0..48 + moov.len()).all(|end| index_in(&tail[..end]) == Ok(None)));
+        let mut pieces = Behind::default();
+        let found = tail.chunks(1).find_map(|byte| pieces.push(byte).unwrap());
+        assert_eq!(found, Some(Bytes::from(moov)));
         assert!(index_in(&[boxed(b"free", 1), boxed(b"mdat", 1)].concat()).is_err());
         assert!(index_in(b"\0\0\0\0moov").is_err() && index_in(b"\xff\xff\xff\xffmoov").is_err());
         assert!(index_in(&vec![0; 34 << 20]).is_err());
+    }
+
+    #[test]
+    fn boxes_are_passed_once_however_the_bytes_come() {
+        let small = boxed(b"free", 0);
+        let (mut beginning, mut behind) = (Beginning::default(), Behind::default());
+        for n in 1..=1000 {
+            assert_eq!(beginning.push(&small), None);
+            assert_eq!(behind.push(&small), Ok(None));
+            assert_eq!((beginning.at, behind.passed, behind.bytes.len()), (n * 8, n * 8, 0));
+        }
+        let many = small.repeat(INDEX_BYTES_MAX / small.len());
+        assert_eq!(behind.push(&many), Err("no index behind the media"));
     }
 }

@@ -1,11 +1,11 @@
 //! What is read of a source that is one run of bytes, and in which order: all of it as it stands; or, of an MP4 file with its
 //! index behind its media, its beginning, then the index, and then the media.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::Media;
 use super::body::Body;
-use super::layout::index_in;
+use super::layout::Behind;
 
 /// What is read.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ enum Part {
     /// All of it.
     Whole,
     /// The index of a file, which is at this offset or behind; and what has come of that.
-    Index { media_at: u64, index_at: u64, fetched: BytesMut },
+    Index { media_at: u64, index_at: u64, behind: Behind },
     /// The media, with the index before it.
     Media { media_at: u64, index: Bytes },
 }
@@ -56,15 +56,14 @@ impl Reading {
     /// # Errors
     /// Why nothing can come of it.
     pub(in crate::protocol) fn push(&mut self, bytes: Bytes) -> Result<bool, &'static str> {
-        let Part::Index { media_at, fetched, .. } = &mut self.part else {
+        let Part::Index { media_at, behind, .. } = &mut self.part else {
             self.body.push(bytes);
             let Body::MediaFirst(media_at, index_at) = self.body else { return Ok(false) };
-            self.part = Part::Index { media_at, index_at, fetched: BytesMut::new() };
+            self.part = Part::Index { media_at, index_at, behind: Behind::default() };
             return Ok(true);
         };
-        fetched.extend_from_slice(&bytes);
-        let Some(index) = index_in(fetched)? else { return Ok(false) };
-        self.part = Part::Media { media_at: *media_at, index: Bytes::copy_from_slice(index) };
+        let Some(index) = behind.push(&bytes)? else { return Ok(false) };
+        self.part = Part::Media { media_at: *media_at, index };
         self.body = Body::Mp4(None);
         Ok(true)
     }
