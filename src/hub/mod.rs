@@ -20,7 +20,7 @@ pub use blobs::{BLOB_BYTES_MAX, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
-pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
+pub use packager::{FormatKey, Package, Packager, Parts, Sharing, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;
 pub use selection::{Chosen, Fit, Pick, Selection};

@@ -148,12 +148,20 @@ pub trait Package: std::fmt::Debug + Send {
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// A unit of a chosen track. Empty when the format cannot carry it.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
-    /// So many subscribers share what is made from now on.
-    fn audience(&mut self, _subscribers: usize) {}
+    /// Where what is made depends on how many share it.
+    fn sharing(&mut self) -> Option<&mut dyn Sharing> {
+        None
+    }
     /// The state that the sessions of the format share besides bytes, such as a log of packets.
     fn shared(&self) -> Option<&dyn Any> {
         None
     }
+}
+
+/// A package that makes something else for many than for few.
+pub trait Sharing {
+    /// So many subscribers share what is made from now on.
+    fn set_subscribers(&mut self, subscribers: usize);
 }
 
 #[derive(Debug)]
@@ -325,8 +333,8 @@ impl Packager {
 
     fn set_subscribers(&mut self, subscribers: usize) {
         self.subscribers = subscribers;
-        if let Some(package) = &mut self.package {
-            package.audience(subscribers);
+        if let Some(sharing) = self.package.as_mut().and_then(|package| package.sharing()) {
+            sharing.set_subscribers(subscribers);
         }
     }
 }

@@ -543,6 +543,14 @@ pub trait UnitSink {
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);
     /// No further unit follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
-    /// The stream is over: units that are behind need no longer be paced.
-    fn hurry(&mut self) {}
+    /// The pace of units that are not new, where they have one.
+    fn paced(&mut self) -> Option<&mut dyn Paced> {
+        None
+    }
+}
+
+/// How fast a sink takes units that are not new.
+pub trait Paced {
+    /// The stream is over: nothing has to wait any more.
+    fn end(&mut self);
 }

@@ -9,7 +9,7 @@ use super::agenda::Writers;
 use super::conn::{Conn, Flow, Playing, Subscription};
 use super::{Output, Worker};
 use crate::hub::{Forwarded, MirroredUnit};
-use crate::protocol::Context;
+use crate::protocol::{Context, UnitSink};
 use crate::types::{ConnId, StreamId};
 
 /// How a session sends.
@@ -178,7 +178,11 @@ impl Worker {
         stream.flush();
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
             if self.conns.get(conn).is_some_and(|conn| conn.takes_units) {
-                self.call(conn, |session, _| session.unit_sink().into_iter().for_each(|sink| sink.hurry()));
+                self.call(conn, |session, _| {
+                    if let Some(pace) = session.unit_sink().and_then(UnitSink::paced) {
+                        pace.end();
+                    }
+                });
                 self.feed_sink(conn);
             }
         }

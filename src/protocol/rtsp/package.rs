@@ -15,7 +15,7 @@ use rtp::payload::{Packetizer, Payloads};
 use rtp::rtcp::{Compound, SenderInfo};
 use rtp::{NtpAnchor, NtpTime, PayloadType, Ssrc};
 
-use crate::hub::{Chosen, Entry, Fit, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Package, Parts, Sharing};
 use crate::protocol::FormatKind;
 use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 
@@ -289,7 +289,13 @@ impl Package for RtspPackage {
         self.take()
     }
 
-    fn audience(&mut self, subscribers: usize) {
+    fn sharing(&mut self) -> Option<&mut dyn Sharing> {
+        Some(self)
+    }
+}
+
+impl Sharing for RtspPackage {
+    fn set_subscribers(&mut self, subscribers: usize) {
         self.in_one = subscribers >= ONE_SLICE_FROM;
     }
 }
@@ -373,14 +379,14 @@ mod tests {
     fn what_many_share_is_one_slice_with_the_same_frames() {
         let [mut few, mut many] = [Stream::new(), Stream::new()];
         many.now = few.now;
-        many.package.audience(ONE_SLICE_FROM);
-        few.package.audience(ONE_SLICE_FROM - 1);
+        many.package.set_subscribers(ONE_SLICE_FROM);
+        few.package.set_subscribers(ONE_SLICE_FROM - 1);
         assert!(many.package.in_one && !few.package.in_one);
         for (n, length) in [4000, 10, 1, 100_000, 1380].into_iter().enumerate() {
             let (track, ms) = (TrackId::VIDEO, i64::try_from(n * 3000).unwrap());
             assert_eq!(many.frames(track, ms, &vec![7; length]), few.frames(track, ms, &vec![7; length]));
         }
-        many.package.audience(1);
+        many.package.set_subscribers(1);
         assert!(!many.package.in_one);
     }
 

@@ -74,12 +74,6 @@ impl Pace {
         self.latest = self.latest.filter(|latest| now < *latest);
     }
 
-    /// Nothing has to wait any more, whatever comes.
-    pub(super) const fn end(&mut self) {
-        self.is_over = true;
-        self.rest();
-    }
-
     const fn rest(&mut self) {
         (self.last, self.due, self.waits, self.latest) = (None, None, false, None);
     }
@@ -100,11 +94,19 @@ impl Pace {
     }
 }
 
+impl crate::protocol::Paced for Pace {
+    fn end(&mut self) {
+        self.is_over = true;
+        self.rest();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use netsim::{Clock, ms, secs};
 
     use super::*;
+    use crate::protocol::Paced;
 
     /// Sends units that came every 20 ms, of the last `seconds` and until there is none; the moments at which they left.
     fn leave(pace: &mut Pace, seconds: u64, line: impl Fn() -> Line) -> Vec<Duration> {

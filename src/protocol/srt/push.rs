@@ -106,8 +106,8 @@ impl UnitSink for SrtPush {
         }
     }
 
-    fn hurry(&mut self) {
-        self.pace.end();
+    fn paced(&mut self) -> Option<&mut dyn crate::protocol::Paced> {
+        Some(&mut self.pace)
     }
 }
 

@@ -291,10 +291,8 @@ impl UnitSink for SrtSession {
         }
     }
 
-    fn hurry(&mut self) {
-        if let Role::Viewer(_, pace) = &mut self.role {
-            pace.end();
-        }
+    fn paced(&mut self) -> Option<&mut dyn crate::protocol::Paced> {
+        if let Role::Viewer(_, pace) = &mut self.role { Some(pace) } else { None }
     }
 }
 
