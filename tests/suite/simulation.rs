@@ -176,15 +176,21 @@ fn frames(world: &World, viewer: SimId) -> Vec<u64> {
     video.map(|unit| unit.seen.unwrap().counter).collect()
 }
 
+/// A publisher whose key frame is six seconds old, and a viewer over SRT that comes then.
+fn six_seconds_late(seed: u64) -> (World, SimId, SimId) {
+    let mut world = World::new(seed, 2, &[]);
+    let publisher = world.publish("live", "s", source(seed).gop(300));
+    world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+    world.run_for(secs(6));
+    let viewer = world.watch_over(Over::Srt, "live", "s");
+    (world, publisher, viewer)
+}
+
 /// A line that carries twice the stream would lose most of a GOP that is sent at once.
 #[test]
 fn a_viewer_over_srt_on_a_slow_line_gets_all_that_it_begins_with() {
     for seed in 0..20 {
-        let mut world = World::new(seed, 2, &[]);
-        let publisher = world.publish("live", "s", source(seed).gop(300));
-        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        world.run_for(secs(6));
-        let viewer = world.watch_over(Over::Srt, "live", "s");
+        let (mut world, publisher, viewer) = six_seconds_late(seed);
         world.slow_down(viewer, 2_000_000, 0);
         world.run_for(secs(8));
         let got = frames(&world, viewer);
@@ -197,11 +203,7 @@ fn a_viewer_over_srt_on_a_slow_line_gets_all_that_it_begins_with() {
 #[test]
 fn what_a_viewer_over_srt_is_still_to_get_when_its_stream_ends_goes_at_once() {
     for seed in 0..20 {
-        let mut world = World::new(seed, 2, &[]);
-        let publisher = world.publish("live", "s", source(seed).gop(300));
-        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        world.run_for(secs(6));
-        let viewer = world.watch_over(Over::Srt, "live", "s");
+        let (mut world, publisher, viewer) = six_seconds_late(seed);
         world.run_until("a frame", secs(2), |world| !world.got(viewer).is_empty());
         world.run_for(ms(100));
         let has = frames(&world, viewer).len();
