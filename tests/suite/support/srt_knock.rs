@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use super::secs;
+use super::ms;
 
 /// Control, type 0.
 const HANDSHAKE: u16 = 0x8000;
@@ -15,6 +15,8 @@ const CONCLUSION: u32 = 0xffff_ffff;
 /// What request types of refusals begin at.
 const REFUSED: u32 = 1000;
 const OUR_SOCKET: u32 = 0x1234_5678;
+/// Half a second each.
+const TRIES: u32 = 20;
 
 /// What a caller brings to its conclusion.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +72,7 @@ impl<'a> Knock<'a> {
             sent += u64::from(socket.send(&datagram).is_ok());
             // Time for the server to read them.
             if caller % 100 == 99 {
-                std::thread::sleep(super::ms(5));
+                std::thread::sleep(ms(5));
             }
         }
         sent
@@ -94,7 +96,7 @@ impl<'a> Knock<'a> {
         };
         let socket = UdpSocket::bind(local).unwrap();
         socket.connect(server).unwrap();
-        socket.set_read_timeout(Some(secs(5))).unwrap();
+        socket.set_read_timeout(Some(ms(500))).unwrap();
         socket
     }
 
@@ -144,16 +146,18 @@ pub fn goodbye(socket: u32) -> Vec<u8> {
     control(SHUTDOWN, socket, &[0])
 }
 
-/// Sends until there is an answer to a handshake.
+/// Sends until there is an answer to a handshake: libsrt binds its socket before it listens.
 fn exchange(socket: &UdpSocket, datagram: &[u8]) -> Vec<u8> {
-    socket.send(datagram).unwrap();
     let mut buffer = [0; 1500];
-    loop {
-        let length = socket.recv(&mut buffer).expect("no answer to a handshake");
-        if word(&buffer, 0) >> 16 == u32::from(HANDSHAKE) && length >= 64 {
-            return buffer[..length].to_vec();
+    for _ in 0..TRIES {
+        socket.send(datagram).unwrap();
+        while let Ok(length) = socket.recv(&mut buffer) {
+            if word(&buffer, 0) >> 16 == u32::from(HANDSHAKE) && length >= 64 {
+                return buffer[..length].to_vec();
+            }
         }
     }
+    panic!("no answer to a handshake");
 }
 
 fn handshake(version: u32, fields: u32, request: u32, cookie: u32, extensions: &[u8]) -> Vec<u8> {
