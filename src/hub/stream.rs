@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{TrackId, TrackSet, Tracks};
+use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
@@ -289,11 +289,15 @@ impl Stream {
 
     // ---- demand
 
-    /// The tracks that somebody is sent, when these are others than when this was asked before.
+    /// The tracks that somebody is sent, when these are others than when this was asked before; of a mirror with published
+    /// sound, which may not be missing behind the key frame that the next viewer begins at.
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
-        let wanted = self.wanted();
+        let mut wanted = self.wanted();
         if self.asked.holds {
             self.ring.keep_keys(wanted);
+            if !wanted.is_empty() {
+                wanted = wanted.or(self.published_sound());
+            }
         }
         (std::mem::replace(&mut self.demand.wanted, wanted) != wanted).then_some(wanted)
     }
@@ -303,6 +307,11 @@ impl Stream {
     pub fn wanted_of_source(&mut self) -> TrackSet {
         self.forget_demand();
         if self.demand_is_known() { self.wanted_anew().unwrap_or_default() } else { TrackSet::EMPTY }
+    }
+
+    fn published_sound(&self) -> TrackSet {
+        let is_sound = |track: &&Track| track.kind() == TrackKind::Audio && !track.id.is_derived();
+        self.tracks().iter().filter(is_sound).map(|track| track.id).collect()
     }
 
     /// Whether the tracks are known, and with them which are wanted.

@@ -280,7 +280,7 @@ fn sound_rides_with_the_next_frame_no_longer_than_its_time() {
         entry.kind = Some(kind);
         entry
     };
-    let (video, sound) = (unit(media::TrackKind::Video), unit(media::TrackKind::Audio));
+    let (video, sound) = (unit(TrackKind::Video), unit(TrackKind::Audio));
     let mut flush = FlushState::default();
     // Without video there is nothing to ride with.
     assert_eq!(flush.push(at(0), &sound, &settings), Flush::Now);
@@ -326,8 +326,7 @@ fn writes_that_are_merged_wait_for_their_time_video_too() {
     let mut flush = FlushState::default();
     let video = super::super::ring::tests::entry(0, true, 1);
     assert_eq!(flush.push(now, &video, &settings), Flush::By(wait));
-    let sound =
-        Entry { kind: Some(media::TrackKind::Audio), ..super::super::ring::tests::entry(1, false, 1) };
+    let sound = Entry { kind: Some(TrackKind::Audio), ..super::super::ring::tests::entry(1, false, 1) };
     let mut flush = FlushState::default();
     assert_eq!(flush.push(now, &sound, &settings), Flush::By(wait));
     flush.flush(1);
