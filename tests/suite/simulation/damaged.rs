@@ -35,7 +35,7 @@ impl Run {
     }
 
     fn damaged_publisher(&mut self) -> (String, Id) {
-        let over = [Over::Rtmp, Over::Srt, Over::Rtsp][self.below(3)];
+        let over = [Over::Rtmp, Over::Srt, Over::Rtsp, Over::WebRtc][self.below(4)];
         let source = MediaSource::new(&Seed::from_number(self.plan.below(1000)))
             .fps(15)
             .gop(5 + self.plan.below(20))
@@ -48,7 +48,7 @@ impl Run {
     }
 
     fn damaged_viewer(&mut self) -> (String, Id) {
-        let over = [Over::Rtmp, Over::Rtsp, Over::Flv, Over::WsFlv, Over::Srt][self.below(5)];
+        let over = [Over::Rtmp, Over::Rtsp, Over::Flv, Over::WsFlv, Over::Srt, Over::WebRtc][self.below(6)];
         let id = if self.plan.chance(0.5) {
             STREAM.to_owned()
         } else {

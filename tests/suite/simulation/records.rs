@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::random::Run;
 use super::streams::Expect;
-use crate::support::world::{Id, Over};
+use crate::support::world::Id;
 
 /// What is known of the record of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -394,7 +394,7 @@ impl Run {
         }
         if is_up {
             self.judge_viewers(request, answer);
-        } else if !found.is_empty() && answer.body["rtmpViewerCount"] != 0 {
+        } else if !found.is_empty() && viewers_of(&answer.body) != Some(0) {
             self.fail(&format!("nobody watches: {}", answer.body));
         }
     }
@@ -414,13 +414,13 @@ impl Run {
             let is_of_next = viewer.is_slow
                 && story.ready.is_some_and(|at| self.streams[viewer.stream].may_have_ended_since(at));
             let was_here = is_served && ended.is_none() && !viewer.is_done && !is_of_next;
-            // Silence of those over SRT, and of those that are dark, is noticed late.
-            let is_dark = story.left.is_some() && (story.closed.is_none() || viewer.over == Over::Srt);
+            // Silence of those in datagrams, and of those that are dark, is noticed late.
+            let is_dark = story.left.is_some() && (story.closed.is_none() || viewer.over.is_datagrams());
             let may_be_here = ended.is_none_or(|at| self.ago(at) < settled) || is_dark;
             least += i64::from(was_here);
             most += i64::from(may_be_here);
         }
-        let found = answer.body["rtmpViewerCount"].as_i64().unwrap_or(-1);
+        let found = viewers_of(&answer.body).unwrap_or(-1);
         if !(least..=most).contains(&found) {
             self.fail(&format!("{found} viewers are counted, and {least} to {most} are there"));
         }
@@ -503,4 +503,9 @@ impl Run {
 fn short(body: &Value) -> String {
     let text = body.to_string();
     text.chars().take(160).collect()
+}
+
+/// The viewers that a record counts.
+fn viewers_of(record: &Value) -> Option<i64> {
+    Some(record["rtmpViewerCount"].as_i64()? + record["webRTCViewerCount"].as_i64()?)
 }

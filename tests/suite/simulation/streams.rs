@@ -13,6 +13,9 @@ const SILENT_MAX: Duration = secs(12);
 /// One over RTMP or RTSP that has sent nothing yet, after so long.
 const BEGINS_MAX: Duration = secs(22);
 
+/// One over WebRTC that does not consent any more (RFC 7675 §5.1).
+const CONSENT_MAX: Duration = secs(32);
+
 /// What a unit may have beside its payload: parameter sets.
 const UNIT_BYTES: usize = 64;
 
@@ -33,6 +36,8 @@ pub(super) enum Expect {
 pub(super) struct Publisher {
     pub(super) id: Id,
     pub(super) over: Over,
+    /// Pictures are shown in another order than they are sent in.
+    pub(super) reorders: bool,
     /// Whether it must be accepted.
     expected: Option<bool>,
     /// Its departure was ordered here.
@@ -48,11 +53,12 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(id: Id, over: Over, expected: Option<bool>) -> Self {
+    pub(super) fn new(id: Id, over: Over, expected: Option<bool>, reorders: bool) -> Self {
         let (video, audio) = (Vec::new(), Vec::new());
         Self {
             id,
             over,
+            reorders,
             expected,
             is_over: false,
             was_ready: false,
@@ -159,6 +165,11 @@ impl Stream {
         }
     }
 
+    /// Until then what was done may be on its way.
+    pub(super) fn is_unsure_until(&mut self, at: Instant) {
+        self.unsure_until = self.unsure_until.max(at);
+    }
+
     /// It may end at that time, for a reason.
     pub(super) fn may_end(&mut self, from: Instant, to: Instant) {
         self.ends.push((from, to));
@@ -176,13 +187,18 @@ impl Stream {
         let Some(publisher) = self.publishers.iter_mut().find(|publisher| publisher.id == id) else { return };
         publisher.is_over = true;
         let is_young = world.story(id).ready.is_none_or(|ready| now < ready + slack);
-        // An SRT caller that is not known yet says no goodbye that is heard.
-        let is_dark = is_dark || (publisher.over == Over::Srt && (is_lost || is_young));
+        // A caller that is not known yet says no goodbye that is heard.
+        let is_dark = is_dark || (publisher.over.is_datagrams() && (is_lost || is_young));
         // Its stream may have ended before.
         let is_stopped = self.stopped.is_some_and(|stopped| now <= stopped + slack);
         let is_live = publisher.was_ready && !publisher.was_closed;
         if is_dark {
-            let silence = if is_young && publisher.over != Over::Srt { BEGINS_MAX } else { SILENT_MAX };
+            let silence = match publisher.over {
+                Over::WebRtc => CONSENT_MAX,
+                Over::Srt => SILENT_MAX,
+                Over::Rtmp | Over::Rtsp | Over::Flv | Over::WsFlv if is_young => BEGINS_MAX,
+                Over::Rtmp | Over::Rtsp | Over::Flv | Over::WsFlv => SILENT_MAX,
+            };
             self.unsure_until = self.unsure_until.max(now + silence + GRACE + slack);
             self.may_end(now + GRACE, now + silence + GRACE);
             if is_young {
@@ -226,6 +242,11 @@ impl Stream {
         self.event(answered, None);
         self.may_end(asked, answered);
         (self.lost, self.stopped) = (None, Some(answered));
+        // One that was granted is stopped while it connects, and does not hear of it.
+        let is_connecting = |one: &Publisher| one.over == Over::WebRtc && !one.was_ready && !one.was_closed;
+        if self.publishers.iter().any(is_connecting) {
+            self.record.may_have_begun();
+        }
     }
 }
 
@@ -288,6 +309,11 @@ impl Run {
             publisher.was_closed = story.closed.is_some();
             let (expected, was_ready, is_over) =
                 (publisher.expected.take(), publisher.was_ready, publisher.is_over);
+            let over = publisher.over;
+            if !was_ready && over == Over::WebRtc {
+                // It was granted, or not, before it was connected.
+                self.streams[stream].record.may_have_begun();
+            }
             if expected == Some(true) && !was_ready && !is_over {
                 self.fail(&format!("{name} was refused: {:?}", story.rejected));
             }
@@ -301,8 +327,9 @@ impl Run {
             return;
         }
         let waited = self.world.instant().saturating_duration_since(story.asked);
-        let is_late = waited > slack && story.ready.is_none() && !publisher.is_over;
-        if let Some(expected) = publisher.expected.filter(|_| is_late) {
+        let (over, is_over, expected) = (publisher.over, publisher.is_over, publisher.expected);
+        let is_late = waited > slack + self.connecting(over) && story.ready.is_none() && !is_over;
+        if let Some(expected) = expected.filter(|_| is_late) {
             self.fail(&format!("{name} was not answered; expected: {expected}"));
         }
     }

@@ -8,7 +8,9 @@ use flv::file::TagKind;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use millstream::protocol::PathId;
-use millstream::protocol::load::{ClientStream, LoadEvent, LoadPlayer, LoadPublisher, PublisherEvent};
+use millstream::protocol::load::{
+    ClientDatagrams, ClientStream, LoadEvent, LoadPlayer, LoadPublisher, PublisherEvent,
+};
 use netsim::{MediaSource, Seen, SyntheticUnit, Verifier, ms};
 use rtmp::{Client, ClientEvent, CloseReason, MediaKind, MediaMessage};
 use wire::{Datagrams, Gather, SendQueue};
@@ -20,6 +22,27 @@ use super::World;
 pub(super) enum Way {
     Wire(usize),
     Line(usize),
+    /// Requests, and datagrams.
+    Both {
+        wire: usize,
+        line: usize,
+    },
+}
+
+impl Way {
+    pub(super) const fn wire(self) -> Option<usize> {
+        match self {
+            Self::Wire(wire) | Self::Both { wire, .. } => Some(wire),
+            Self::Line(_) => None,
+        }
+    }
+
+    pub(super) const fn line(self) -> Option<usize> {
+        match self {
+            Self::Line(line) | Self::Both { line, .. } => Some(line),
+            Self::Wire(_) => None,
+        }
+    }
 }
 
 /// What speaks for a client.
@@ -148,6 +171,8 @@ pub(super) struct SimClient {
     pub(super) role: Role,
     pub(super) story: Story,
     message_stream: u32,
+    /// It wants another wire in place of the one that it has.
+    wants_wire: bool,
     /// Its machine has said its last word.
     ended: bool,
 }
@@ -156,7 +181,8 @@ impl SimClient {
     pub(super) fn new(now: Instant, way: Way, machine: Machine, role: Role) -> Self {
         let story =
             Story { asked: now, ready: None, left: None, closed: None, rejected: None, goodbye: false };
-        Self { way, machine, queue: SendQueue::new(), role, story, message_stream: 0, ended: false }
+        let queue = SendQueue::new();
+        Self { way, machine, queue, role, story, message_stream: 0, wants_wire: false, ended: false }
     }
 
     pub(super) const fn leave(&mut self, now: Instant) {
@@ -178,9 +204,15 @@ impl SimClient {
             Machine::Publisher(machine) => machine.close(now),
             Machine::Http => self.ended = true,
         }
-        // A player of HTTP has nothing to say; it only closes.
-        if matches!(self.machine, Machine::Player(_)) && matches!(self.way, Way::Wire(_)) {
-            self.ended = true;
+        // A player of HTTP has nothing to say; it only closes. Nor has who is not connected.
+        let is_player = matches!(self.machine, Machine::Player(_));
+        match self.way {
+            Way::Wire(_) => self.ended |= is_player,
+            Way::Both { .. } => self.ended |= self.story.ready.is_none(),
+            Way::Line(_) => {}
+        }
+        if let (Way::Both { .. }, Role::Publish { next, .. }) = (self.way, &mut self.role) {
+            *next = None;
         }
     }
 
@@ -200,19 +232,24 @@ impl SimClient {
             let _ = machine.handle_bytes(now, bytes);
         } else if let Some(stream) = self.byte_stream() {
             stream.handle_bytes(now, bytes);
+            // Whatever the answer is, the server has heard of the end.
+            self.ended |= matches!(self.way, Way::Both { .. }) && self.story.left.is_some();
         } else if let Role::Http { answer } = &mut self.role {
             answer.extend_from_slice(bytes);
         }
     }
 
     pub(super) fn datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
-        let datagrams = match &mut self.machine {
+        if let Some(datagrams) = self.datagrams() {
+            datagrams.handle_datagram(now, PathId::default(), from, datagram);
+        }
+    }
+
+    pub(super) fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        match &mut self.machine {
             Machine::Player(machine) => machine.datagrams(),
             Machine::Publisher(machine) => machine.datagrams(),
             Machine::Rtmp(_) | Machine::Http => None,
-        };
-        if let Some(datagrams) = datagrams {
-            datagrams.handle_datagram(now, PathId::default(), from, datagram);
         }
     }
 
@@ -228,6 +265,11 @@ impl SimClient {
             Machine::Http => {}
         }
         self.turn(now);
+        // Who has datagrams goes on without its wire, unless it waits for an answer.
+        if matches!(self.way, Way::Both { .. }) {
+            self.ended |= self.story.left.is_some();
+            return;
+        }
         self.story.goodbye &= told;
         self.gone(now);
     }
@@ -262,6 +304,12 @@ impl SimClient {
         while self.due().is_some_and(|due| due <= now) {
             let Role::Publish { source, next, sent, .. } = &mut self.role else { break };
             let Some(unit) = next.replace(source.next_unit()) else { break };
+            let kind = if unit.is_video { TagKind::Video } else { TagKind::Audio };
+            if let Machine::Publisher(machine) = &self.machine
+                && !machine.carries(kind)
+            {
+                continue;
+            }
             let (seen, bytes) = (Seen::read(&unit.payload).unwrap(), unit.payload.len());
             sent.push(Sent { at: now, bytes, seen });
             self.send_unit(now, &unit);
@@ -352,8 +400,8 @@ impl SimClient {
                     }
                     self.end(now, true);
                 }
-                LoadEvent::Reconnect
-                | LoadEvent::OpenPath(_)
+                LoadEvent::Reconnect => self.wants_wire = true,
+                LoadEvent::OpenPath(_)
                 | LoadEvent::ClosePath(_)
                 | LoadEvent::Piece { .. }
                 | LoadEvent::Playlist { .. } => panic!("no player of this world does that"),
@@ -377,7 +425,8 @@ impl SimClient {
                     }
                     self.end(now, true);
                 }
-                PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {
+                PublisherEvent::Reconnect => self.wants_wire = true,
+                PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {
                     panic!("no publisher of this world does that")
                 }
             }
@@ -436,40 +485,52 @@ impl World {
             return false;
         }
         client.turn(now);
-        match client.way {
-            Way::Wire(wire) => {
-                let mut bytes = Vec::new();
-                let mut gather = Gather::new(64 * 1024);
-                client.queue.gather(&mut gather);
-                gather.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
-                let sent = self.send(wire, 0, &bytes);
-                self.clients[index].queue.advance(sent);
+        if std::mem::take(&mut client.wants_wire) {
+            self.rewire(index);
+        }
+        match self.clients[index].way {
+            Way::Wire(wire) => self.drive_wire(index, wire),
+            Way::Line(line) => self.drive_line(index, line),
+            Way::Both { wire, line } => {
+                let progress = self.drive_wire(index, wire) | self.drive_line(index, line);
                 if self.clients[index].has_sent_all() {
-                    self.network.wires[wire].links[0].finish(now);
+                    self.clients[index].gone(now);
+                    self.network.lines[line].is_dark = true;
                 }
-                sent > 0
+                progress
             }
-            Way::Line(line) => {
-                let mut progress = false;
-                loop {
-                    let mut out = Datagrams::new();
-                    let datagrams = match &mut self.clients[index].machine {
-                        Machine::Player(machine) => machine.datagrams(),
-                        Machine::Publisher(machine) => machine.datagrams(),
-                        Machine::Rtmp(_) | Machine::Http => None,
-                    };
-                    let Some(datagrams) = datagrams else { return progress };
-                    let _ = datagrams.poll_datagrams(now, &mut out);
-                    if out.is_empty() {
-                        return progress;
-                    }
-                    for datagram in 0..out.len() {
-                        let bytes = Bytes::copy_from_slice(out.get(datagram));
-                        self.send_over(line, 0, bytes);
-                    }
-                    progress = true;
-                }
+        }
+    }
+
+    fn drive_wire(&mut self, index: usize, wire: usize) -> bool {
+        let now = self.clock.now();
+        let mut bytes = Vec::new();
+        let mut gather = Gather::new(64 * 1024);
+        self.clients[index].queue.gather(&mut gather);
+        gather.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+        let sent = self.send(wire, 0, &bytes);
+        self.clients[index].queue.advance(sent);
+        if self.clients[index].has_sent_all() {
+            self.network.wires[wire].links[0].finish(now);
+        }
+        sent > 0
+    }
+
+    fn drive_line(&mut self, index: usize, line: usize) -> bool {
+        let now = self.clock.now();
+        let mut progress = false;
+        loop {
+            let mut out = Datagrams::new();
+            let Some(datagrams) = self.clients[index].datagrams() else { return progress };
+            let _ = datagrams.poll_datagrams(now, &mut out);
+            if out.is_empty() {
+                return progress;
             }
+            for datagram in 0..out.len() {
+                let bytes = Bytes::copy_from_slice(out.get(datagram));
+                self.send_over(line, 0, bytes);
+            }
+            progress = true;
         }
     }
 }

@@ -11,6 +11,7 @@ mod clients;
 mod damage;
 mod network;
 mod rtsp;
+mod webrtc;
 mod workers;
 
 use std::collections::VecDeque;
@@ -36,7 +37,7 @@ use chaos::Threads;
 pub use clients::{Got, Sent, Story};
 use clients::{Machine, Role, SimClient, Way};
 use damage::Damage;
-use network::{End, LineEnd, Network};
+use network::{End, LineEnd, Network, Place};
 use rtsp::RtspViewer;
 use workers::WorkerMail;
 
@@ -81,6 +82,15 @@ pub enum Over {
     Srt,
     /// In the connection.
     Rtsp,
+    /// By WHIP and WHEP.
+    WebRtc,
+}
+
+impl Over {
+    /// Whether nobody is told of an end but by a goodbye.
+    pub fn is_datagrams(self) -> bool {
+        matches!(self, Self::Srt | Self::WebRtc)
+    }
 }
 
 impl World {
@@ -145,13 +155,13 @@ impl World {
     pub fn publish_over(&mut self, over: Over, app: &str, id: &str, source: MediaSource) -> Id {
         match over {
             Over::Rtmp => self.publish(app, id, source),
-            Over::Srt | Over::Rtsp => {
+            Over::Srt | Over::Rtsp | Over::WebRtc => {
                 let (now, seed) = (self.clock.now(), self.client_seed());
                 let target = target(over, app, id, "publish");
                 let heads = clients::heads(&source);
                 let machine = target.publish(now, patience(secs(10), secs(30)), seed, &heads).unwrap();
                 let (machine, role) = (Machine::Publisher(machine), Role::publish(source));
-                if over == Over::Srt { self.call(machine, role) } else { self.connect("rtsp", machine, role) }
+                self.come(over, machine, role)
             }
             Over::Flv | Over::WsFlv => panic!("nobody publishes over {over:?}"),
         }
@@ -166,12 +176,12 @@ impl World {
         let (now, seed) = (self.clock.now(), self.client_seed());
         if over == Over::Rtsp {
             let machine = RtspViewer::new(now, &url(over, app, id, "request"), seed);
-            return self.connect("rtsp", Machine::Player(Box::new(machine)), role);
+            return self.come(over, Machine::Player(Box::new(machine)), role);
         }
         // Who has nothing to see is told by the server, not by a timer of its own.
         let patience = patience(secs(600), secs(600));
         let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());
-        if over == Over::Srt { self.call(machine, role) } else { self.connect("http", machine, role) }
+        self.come(over, machine, role)
     }
 
     /// A viewer behind a line of so many bits a second that holds so many bytes.
@@ -184,16 +194,15 @@ impl World {
     /// From now on what is sent to a client is in a line of so many bits a second. One of TCP holds so many bytes, one of
     /// datagrams half a second's, and loses what is more.
     pub fn slow_down(&mut self, id: Id, rate: u64, window: usize) {
-        let wire = match self.clients[id.0].way {
-            Way::Wire(wire) => wire,
-            Way::Line(line) => {
-                let link = Link::new(&self.seed.derive("slow line", line as u64));
-                self.network.lines[line].links[1] = link.latency(ms(10)).rate(rate);
-                return;
-            }
-        };
-        let link = StreamLink::new(&self.seed.derive("slow link", wire as u64));
-        self.network.wires[wire].links[1] = link.latency(ms(10)).rate(rate).window(window);
+        let way = self.clients[id.0].way;
+        if let Some(line) = way.line() {
+            let link = Link::new(&self.seed.derive("slow line", line as u64));
+            self.network.lines[line].links[1] = link.latency(ms(10)).rate(rate);
+        }
+        if let Some(wire) = way.wire() {
+            let link = StreamLink::new(&self.seed.derive("slow link", wire as u64));
+            self.network.wires[wire].links[1] = link.latency(ms(10)).rate(rate).window(window);
+        }
     }
 
     /// Whether a viewer was told that its stream is over, and not only cut off.
@@ -215,9 +224,12 @@ impl World {
     /// Cuts a client's connection without a word; what is on its way is lost.
     pub fn reset(&mut self, id: Id) {
         let now = self.clock.now();
-        match self.clients[id.0].way {
-            Way::Wire(wire) => self.network.wires[wire].links.iter_mut().for_each(|link| link.reset_at(now)),
-            Way::Line(line) => self.network.lines[line].is_dark = true,
+        let way = self.clients[id.0].way;
+        if let Some(wire) = way.wire() {
+            self.network.wires[wire].links.iter_mut().for_each(|link| link.reset_at(now));
+        }
+        if let Some(line) = way.line() {
+            self.network.lines[line].is_dark = true;
         }
         self.clients[id.0].leave(now);
         self.clients[id.0].gone(now);
@@ -226,9 +238,12 @@ impl World {
     /// Nothing of a client arrives any more, and nobody is told.
     pub fn go_dark(&mut self, id: Id) {
         let now = self.clock.now();
-        match self.clients[id.0].way {
-            Way::Wire(wire) => self.network.wires[wire].links.iter_mut().for_each(|link| link.dark_from(now)),
-            Way::Line(line) => self.network.lines[line].is_dark = true,
+        let way = self.clients[id.0].way;
+        if let Some(wire) = way.wire() {
+            self.network.wires[wire].links.iter_mut().for_each(|link| link.dark_from(now));
+        }
+        if let Some(line) = way.line() {
+            self.network.lines[line].is_dark = true;
         }
         self.clients[id.0].leave(now);
     }
@@ -237,10 +252,13 @@ impl World {
     pub fn damage(&mut self, id: Id, directions: [bool; 2]) {
         let seed = self.seed.derive("damage", id.0 as u64);
         let one = |side: usize| Damage::new(&seed.derive("direction", side as u64), directions[side]);
-        let damage = Some([0, 1].map(one));
-        match self.clients[id.0].way {
-            Way::Wire(wire) => self.network.wires[wire].damage = damage,
-            Way::Line(line) => self.network.lines[line].damage = damage,
+        let both = || Some([0, 1].map(one));
+        let way = self.clients[id.0].way;
+        if let Some(wire) = way.wire() {
+            self.network.wires[wire].damage = both();
+        }
+        if let Some(line) = way.line() {
+            self.network.lines[line].damage = both();
         }
     }
 
@@ -288,7 +306,7 @@ impl World {
         self.network.cut_all(now.mono);
         // Who is still calling would go on with the next server, as if nothing had been: nobody here could tell.
         for client in self.clients.iter().filter(|client| client.story.ready.is_none()) {
-            if let Way::Line(line) = client.way {
+            if let Some(line) = client.way.line() {
                 self.network.lines[line].is_dark = true;
             }
         }
@@ -439,17 +457,32 @@ impl World {
         self.connect("rtmp", Machine::Rtmp(Box::new(machine)), role)
     }
 
+    /// A client whose machine was made for this protocol.
+    fn come(&mut self, over: Over, machine: Machine, role: Role) -> Id {
+        match over {
+            Over::Rtmp => self.connect("rtmp", machine, role),
+            Over::Rtsp => self.connect("rtsp", machine, role),
+            Over::Flv | Over::WsFlv => self.connect("http", machine, role),
+            Over::Srt => self.call(machine, role),
+            Over::WebRtc => self.meet(machine, role),
+        }
+    }
+
     fn any_worker(&mut self) -> usize {
         usize::try_from(self.random.below(self.workers.len() as u64)).unwrap()
     }
 
     /// A client over TCP.
     fn connect(&mut self, listener: &str, machine: Machine, role: Role) -> Id {
-        let client = self.clients.len();
+        let wire = self.wire(self.clients.len(), listener);
+        self.enter(Way::Wire(wire), machine, role)
+    }
+
+    /// A connection of a client to a worker of the seed's choice.
+    fn wire(&mut self, client: usize, listener: &str) -> usize {
         let worker = self.any_worker();
-        let peer = SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()));
         let now = self.now();
-        let conn = self.workers[worker].accept(now, Listener::named(listener).unwrap(), peer);
+        let conn = self.workers[worker].accept(now, Listener::named(listener).unwrap(), address_of(client));
         let end = conn.map_or(End::Gone, |conn| End::Worker(worker, conn));
         let links = self.links();
         let wire = self.network.add_wire([End::Client(client), end], links);
@@ -457,7 +490,7 @@ impl World {
             // Nobody listens any more.
             self.network.wires[wire].links[1].reset_at(now.mono);
         }
-        self.enter(Way::Wire(wire), machine, role)
+        wire
     }
 
     /// What is lost has a few chances more within SRT's 120 ms where the line is short.
@@ -470,10 +503,9 @@ impl World {
     fn call(&mut self, machine: Machine, role: Role) -> Id {
         let client = self.clients.len();
         let worker = self.any_worker();
-        let peer = SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()));
         let latency = self.line_latency();
         let ends = [LineEnd::Client(client), LineEnd::Port(worker)];
-        let line = self.network.add_line(&self.seed, ends, peer, latency);
+        let line = self.network.add_line(&self.seed, ends, address_of(client), Place::srt(), latency);
         self.enter(Way::Line(line), machine, role)
     }
 
@@ -582,8 +614,18 @@ impl World {
 }
 
 fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
-    let worker = |index| Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), seed);
+    let worker = |index| {
+        let mut worker = Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), seed);
+        let Place { port, address } = Place::webrtc(usize::from(index));
+        worker.port_bound(port, address, &[address.ip()]);
+        worker
+    };
     (0..count).map(worker).collect()
+}
+
+/// Where a client calls from.
+fn address_of(client: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()))
 }
 
 fn target(over: Over, app: &str, id: &str, mode: &str) -> LoadTarget {
@@ -597,5 +639,7 @@ fn url(over: Over, app: &str, id: &str, mode: &str) -> String {
         Over::WsFlv => format!("ws://{HTTP}/{app}/{id}.flv"),
         Over::Srt => format!("srt://{SRT}?streamid=%23!::r={app}/{id},m={mode}"),
         Over::Rtsp => format!("rtsp://{RTSP}/{app}/{id}"),
+        Over::WebRtc if mode == "publish" => format!("http://{HTTP}/{app}/whip/{id}"),
+        Over::WebRtc => format!("http://{HTTP}/{app}/whep/{id}"),
     }
 }

@@ -19,8 +19,10 @@ use super::{Chaos, SRT, World};
 const REPAIR: Duration = ms(700);
 /// What fits into a packet of an Ethernet.
 const DATAGRAM_BYTES_MAX: usize = 1472;
-/// How SRT's SHUTDOWN begins (draft-sharabayko-srt-01 §3.2.7).
-const GOODBYE: [u8; 2] = [0x80, 0x05];
+/// How SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and an alert of DTLS (RFC 6347 §4.1) begin.
+const GOODBYES: [&[u8]; 2] = [&[0x80, 0x05], &[21]];
+/// The port of a first worker's WebRTC peers.
+const WEBRTC_PORT: u16 = 50_000;
 
 /// One end of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,37 @@ pub(super) struct Wire {
     pub(super) links: [StreamLink; 2],
     /// What becomes of what each end sends.
     pub(super) damage: Option<[Damage; 2]>,
+    /// What it carries depends on keys that no seed decides: it is not in the trace, only that it came.
+    pub(super) is_secret: bool,
+}
+
+/// A port that many peers share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) port: &'static Port,
+    pub(super) address: SocketAddr,
+}
+
+impl Place {
+    /// All workers'.
+    pub(super) fn srt() -> Self {
+        Self::of("srt", SRT.parse().unwrap())
+    }
+
+    /// Of one worker.
+    pub(super) fn webrtc(worker: usize) -> Self {
+        let port = WEBRTC_PORT + u16::try_from(worker).unwrap();
+        Self::of("webrtc", SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    fn of(name: &str, address: SocketAddr) -> Self {
+        Self { port: Port::all().find(|port| port.name == name).unwrap(), address }
+    }
+
+    /// DTLS draws its keys where it wants.
+    fn is_secret(&self) -> bool {
+        self.port.name == "webrtc"
+    }
 }
 
 /// One end of a line.
@@ -57,6 +90,8 @@ pub(super) struct Line {
     pub(super) links: [Link; 2],
     /// The address of the first end.
     pub(super) caller: SocketAddr,
+    /// What it calls.
+    place: Place,
     /// Nothing arrives any more.
     pub(super) is_dark: bool,
     /// What becomes of what each end sends.
@@ -90,7 +125,7 @@ impl Network {
                 self.places.insert((worker, conn), (wire, side));
             }
         }
-        self.wires.push(Wire { ends, links, damage: None });
+        self.wires.push(Wire { ends, links, damage: None, is_secret: false });
         self.open_wires.push(wire);
         wire
     }
@@ -100,6 +135,7 @@ impl Network {
         seed: &Seed,
         ends: [LineEnd; 2],
         caller: SocketAddr,
+        place: Place,
         latency: Duration,
     ) -> usize {
         let line = self.lines.len();
@@ -109,7 +145,7 @@ impl Network {
         if let LineEnd::Own(worker, conn, path) = ends[0] {
             self.own.push(((worker, conn, path), line));
         }
-        self.lines.push(Line { ends, links, caller, is_dark: false, lost_at: None, damage: None });
+        self.lines.push(Line { ends, links, caller, place, is_dark: false, lost_at: None, damage: None });
         self.open_lines.push(line);
         line
     }
@@ -240,7 +276,8 @@ impl World {
         }
         let lane = u32::try_from(wire * 2 + side).unwrap();
         if let StreamDelivery::Bytes(bytes) = &delivery {
-            self.trace.record(self.clock.elapsed(), lane, bytes);
+            let is_secret = self.network.wires[wire].is_secret;
+            self.trace.record(self.clock.elapsed(), lane, if is_secret { &[] } else { bytes });
         }
         match (end, delivery) {
             (End::Worker(worker, conn), StreamDelivery::Bytes(bytes)) => {
@@ -284,16 +321,16 @@ impl World {
             self.network.damaged_bytes += datagram.len();
         }
         let lane = u32::MAX - u32::try_from(line * 2 + side).unwrap();
-        self.trace.record(self.clock.elapsed(), lane, &datagram);
+        let (caller, place) = (self.network.lines[line].caller, self.network.lines[line].place);
+        self.trace.record(self.clock.elapsed(), lane, if place.is_secret() { &[] } else { &datagram });
         let mut datagram = datagram.to_vec();
-        let from = Remote::of(self.network.lines[line].caller);
         match end {
             LineEnd::Client(client) => {
-                self.clients[client].datagram(now.mono, SRT.parse().unwrap(), &mut datagram)
+                self.clients[client].datagram(now.mono, place.address, &mut datagram);
             }
-            LineEnd::Port(worker) => self.route(worker, line, from, &mut datagram),
+            LineEnd::Port(worker) => self.route(worker, line, Remote::of(caller), &mut datagram),
             LineEnd::Own(worker, conn, path) => {
-                let from = Remote::of(SRT.parse().unwrap());
+                let from = Remote::of(place.address);
                 self.workers[worker].handle_own_datagram(now, conn, path, from, &mut datagram);
             }
             LineEnd::Gone => {}
@@ -303,7 +340,7 @@ impl World {
 
     fn route(&mut self, worker: usize, line: usize, from: Remote, datagram: &mut [u8]) {
         let now = self.now();
-        let port = Port::all().find(|port| port.name == "srt").unwrap();
+        let port = self.network.lines[line].place.port;
         match self.workers[worker].handle_datagram(now, port, from, datagram) {
             Routed::Done => {}
             Routed::Reply => {
@@ -338,7 +375,8 @@ impl World {
         let Chaos { datagrams_lost, datagrams_doubled, .. } = self.threads.chaos;
         let random = &mut self.threads.random;
         let line = &mut self.network.lines[line];
-        let may_lose = line.lost_at.is_none_or(|at| now > at + REPAIR) && !datagram.starts_with(&GOODBYE);
+        let is_goodbye = GOODBYES.iter().any(|goodbye| datagram.starts_with(goodbye));
+        let may_lose = line.lost_at.is_none_or(|at| now > at + REPAIR) && !is_goodbye;
         let is_lost = datagrams_lost > 0.0 && random.chance(datagrams_lost) && may_lose;
         if datagrams_doubled > 0.0 && random.chance(datagrams_doubled) {
             line.links[side].send(now, datagram.clone());

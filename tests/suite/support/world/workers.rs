@@ -11,7 +11,7 @@ use millstream::worker::{Output, Way, Writers};
 use wire::{Datagrams, Gather};
 
 use super::backstage::ControlMail;
-use super::network::{End, LineEnd};
+use super::network::{End, LineEnd, Place};
 use super::{HTTP, RTMP, SRT, World};
 
 /// What is in a worker's mailbox: both of its lanes, in one order.
@@ -176,7 +176,7 @@ impl World {
         let caller = SocketAddr::from(([127, 0, 0, 2], 10_000 + number));
         let latency = self.line_latency();
         let ends = [LineEnd::Own(worker, conn, path), LineEnd::Port(self.any_worker())];
-        self.network.add_line(&self.seed, ends, caller, latency);
+        self.network.add_line(&self.seed, ends, caller, Place::srt(), latency);
         let open = PathEvent::Open { local: Some(caller) };
         self.workers[worker].handle_path(now, conn, path, open);
     }

@@ -1,0 +1,46 @@
+//! Clients over WebRTC: their requests come over wires to any worker, their datagrams over a line to the port of the one that has
+//! answered the first.
+
+use millstream::protocol::PathId;
+
+use super::clients::{Machine, Role, Way};
+use super::network::{End, LineEnd, Place};
+use super::{Id, World, address_of};
+
+impl World {
+    /// A client over WebRTC.
+    pub(super) fn meet(&mut self, machine: Machine, role: Role) -> Id {
+        let client = self.clients.len();
+        let wire = self.secret_wire(client);
+        // Where nobody listens any more, nobody answers either.
+        let worker = match self.network.wires[wire].ends[1] {
+            End::Worker(worker, _) => worker,
+            End::Client(_) | End::Gone => 0,
+        };
+        let latency = self.line_latency();
+        let ends = [LineEnd::Client(client), LineEnd::Port(worker)];
+        let local = address_of(client);
+        let line = self.network.add_line(&self.seed, ends, local, Place::webrtc(worker), latency);
+        let id = self.enter(Way::Both { wire, line }, machine, role);
+        let now = self.clock.now();
+        let datagrams = self.clients[client].datagrams().unwrap();
+        datagrams.handle_local(now, PathId::default(), Some(local));
+        id
+    }
+
+    /// Another wire for a client in place of the one that it has.
+    pub(super) fn rewire(&mut self, client: usize) {
+        let now = self.clock.now();
+        let Way::Both { wire: before, line } = self.clients[client].way else { return };
+        self.network.wires[before].ends[0] = End::Gone;
+        self.network.wires[before].links[0].finish(now);
+        self.clients[client].way = Way::Both { wire: self.secret_wire(client), line };
+    }
+
+    /// Descriptions name certificates.
+    fn secret_wire(&mut self, client: usize) -> usize {
+        let wire = self.wire(client, "http");
+        self.network.wires[wire].is_secret = true;
+        wire
+    }
+}
