@@ -48,8 +48,8 @@ pub struct Addresses {
     pub rest: SocketAddr,
     /// A bare loop speaks no RTMP with publishers.
     pub bare: bool,
-    /// WHEP stands behind the name of a stream.
-    pub whep_behind: bool,
+    /// Another server, which has viewers elsewhere.
+    pub other: Option<super::peers::Peer>,
 }
 
 /// The loop.
@@ -93,7 +93,7 @@ impl Load {
     pub fn play(&mut self, viewers: usize, streams: usize, stalled: bool) -> Result<(), String> {
         for viewer in 0..viewers {
             let stream = viewer % streams.max(1);
-            let target = self.class.target(self.addresses.play, stream, self.addresses.whep_behind)?;
+            let target = self.class.target(self.addresses.play, stream, self.addresses.other)?;
             let options = PlayerOptions { target, timeout: CONNECT_MAX, stalled };
             let way = (options.target.is_tls(), options.target.sockets());
             let player: Box<dyn Peer> = Box::new(Player::new(Loop::now(), &options, self.seed()));

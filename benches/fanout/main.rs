@@ -23,6 +23,7 @@ mod floor_rtc;
 mod floor_srt;
 mod load;
 mod options;
+mod peers;
 mod records;
 mod report;
 mod rest;
@@ -140,7 +141,7 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let resident = Resident { before, playing, largest, end: process::resident(pid) };
     let rest = match kind {
         Kind::Millstream(_) if options.rest_rate => Some(ask(&mut load, pid, options.window, streaming)?),
-        Kind::Millstream(_) | Kind::Nginx | Kind::MediaMtx | Kind::Floor | Kind::FloorMessage => None,
+        Kind::Millstream(_) | Kind::Peer(_) | Kind::Floor | Kind::FloorMessage => None,
     };
     load.stop()?;
     let (lost, gone) = load.lost();

@@ -7,6 +7,8 @@ use std::time::Duration;
 use lexopt::prelude::*;
 use millstream::bench::Target;
 
+use super::peers::Peer;
+
 /// What `--help` prints.
 pub const USAGE: &str = "\
 fanout: the server beside nginx-rtmp and a bare sending loop, in one run
@@ -20,6 +22,7 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
   --rounds R         rounds, each with every server in turn (3)
   --bitrate KBPS     of one stream, video and audio together (2500)
   --servers LIST     millstream, millstream@W (with W workers), nginx (only RTMP), mediamtx (RTMP, RTSP, SRT, WebRTC),
+                     srs, srs-realtime (RTMP, HTTP-FLV), zlmediakit (RTMP, FLV over HTTP and WebSocket, RTSP, SRT),
                      floor, floor-message
                      (millstream,nginx,floor,floor-message; without nginx for the others)
   --workers W        workers of `millstream` (1); above 1 nothing is pinned to a core
@@ -37,10 +40,8 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 pub enum Kind {
     /// This server, with so many workers.
     Millstream(u16),
-    /// nginx with its RTMP module, one worker process.
-    Nginx,
-    /// MediaMTX.
-    MediaMtx,
+    /// Another one.
+    Peer(Peer),
     /// A loop that sends one write per video frame, audio riding along.
     Floor,
     /// A loop that sends each message (WebRTC: each packet) alone.
@@ -53,8 +54,7 @@ impl Kind {
         match self {
             Self::Millstream(1) => "millstream".to_owned(),
             Self::Millstream(workers) => format!("millstream@{workers}"),
-            Self::Nginx => "nginx".to_owned(),
-            Self::MediaMtx => "mediamtx".to_owned(),
+            Self::Peer(peer) => peer.name().to_owned(),
             Self::Floor => "floor".to_owned(),
             Self::FloorMessage => "floor-message".to_owned(),
         }
@@ -108,15 +108,21 @@ impl Class {
         matches!(self, Self::Flvs)
     }
 
-    /// What a viewer of a stream asks for. `whep_behind`: the server has it behind the name of the stream, not before.
-    pub fn target(self, address: SocketAddr, stream: usize, whep_behind: bool) -> Result<Target, String> {
+    /// What a viewer of a stream asks for: peers have some of it elsewhere.
+    pub fn target(self, address: SocketAddr, stream: usize, peer: Option<Peer>) -> Result<Target, String> {
         let url = match self {
             Self::Rtmp => format!("rtmp://{address}/live/bench{stream}"),
+            Self::Flv if peer == Some(Peer::ZlMediaKit) => {
+                format!("http://{address}/live/bench{stream}.live.flv")
+            }
+            Self::Ws if peer == Some(Peer::ZlMediaKit) => {
+                format!("ws://{address}/live/bench{stream}.live.flv")
+            }
             Self::Flv => format!("http://{address}/live/bench{stream}.flv"),
             Self::Flvs => format!("https://{address}/live/bench{stream}.flv"),
             Self::Ws => format!("ws://{address}/live/bench{stream}.flv"),
             Self::Rtsp => format!("rtsp://{address}/live/bench{stream}?tcp"),
-            Self::Whep if whep_behind => format!("http://{address}/live/bench{stream}/whep"),
+            Self::Whep if peer == Some(Peer::MediaMtx) => format!("http://{address}/live/bench{stream}/whep"),
             Self::Whep => format!("http://{address}/live/whep/bench{stream}"),
             Self::Srt => format!("srt://{address}?streamid=%23!::r=live/bench{stream}"),
             Self::SrtAes => {
@@ -235,12 +241,12 @@ pub fn parse() -> Result<Command, String> {
         (list, _, _) => list,
     };
     options.servers = list.split(',').map(|name| kind(name, workers)).collect::<Result<_, _>>()?;
-    if options.class != Class::Rtmp && options.servers.contains(&Kind::Nginx) {
-        return Err("nginx has no viewers but of RTMP".to_owned());
-    }
-    let flv = matches!(options.class, Class::Flv | Class::Flvs | Class::Ws);
-    if (flv || options.class == Class::SrtAes) && options.servers.contains(&Kind::MediaMtx) {
-        return Err(format!("mediamtx has no viewers of {} here", options.class.name()));
+    for kind in &options.servers {
+        if let Kind::Peer(peer) = kind
+            && !peer.serves(options.class)
+        {
+            return Err(format!("{} has no viewers of {} here", peer.name(), options.class.name()));
+        }
     }
     if options.stalled > 0 {
         options.servers.retain(|kind| !kind.is_bare_loop());
@@ -259,11 +265,12 @@ fn kind(name: &str, workers: u16) -> Result<Kind, String> {
             Ok(count) if count > 0 => Ok(Kind::Millstream(count)),
             Ok(_) | Err(_) => Err(format!("'{name}' needs a number of workers")),
         },
-        ("nginx", "") => Ok(Kind::Nginx),
-        ("mediamtx", "") => Ok(Kind::MediaMtx),
         ("floor", "") => Ok(Kind::Floor),
         ("floor-message", "") => Ok(Kind::FloorMessage),
-        _ => Err(format!("no server is called '{name}'")),
+        _ => {
+            let peer = Peer::ALL.into_iter().find(|peer| peer.name() == name);
+            peer.map(Kind::Peer).ok_or_else(|| format!("no server is called '{name}'"))
+        }
     }
 }
 

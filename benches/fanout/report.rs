@@ -8,6 +8,7 @@ use millstream::io::load::process;
 use serde_json::{Value, json};
 
 use super::options::{Kind, Options};
+use super::peers::Peer;
 
 /// One server in one round.
 #[derive(Debug, Clone)]
@@ -181,9 +182,9 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
     let viewers = (options.players + options.stalled) as f64;
     let grown =
         of(&|m: &Measured| m.resident.largest.saturating_sub(m.resident.before) as f64 / 1024.0 / viewers);
-    // nginx sends with `send`, which the counter of writes does not see.
+    // nginx and others send with `send`, which the counter of writes does not see.
     let writes = match kind {
-        Kind::Nginx | Kind::MediaMtx => "-".to_owned(),
+        Kind::Peer(_) => "-".to_owned(),
         Kind::Millstream(_) | Kind::Floor | Kind::FloorMessage => {
             format!("{:.3}", of(&Measured::writes_per_unit).median)
         }
@@ -243,7 +244,7 @@ fn ratios(options: &Options, all: &[Measured]) -> Vec<Ratio> {
     for (index, &of) in options.servers.iter().enumerate() {
         let others = options.servers.iter().enumerate().filter(|&(other, to)| match to {
             Kind::Millstream(_) => other < index,
-            Kind::Nginx | Kind::MediaMtx | Kind::Floor | Kind::FloorMessage => true,
+            Kind::Peer(_) | Kind::Floor | Kind::FloorMessage => true,
         });
         for (_, &to) in others.filter(|_| matches!(of, Kind::Millstream(_))) {
             let cost =
@@ -260,7 +261,7 @@ fn ratios(options: &Options, all: &[Measured]) -> Vec<Ratio> {
 
 const fn goal(of: Kind, to: Kind) -> Option<f64> {
     match (of, to) {
-        (Kind::Millstream(_), Kind::Nginx) => Some(0.6),
+        (Kind::Millstream(_), Kind::Peer(Peer::Nginx)) => Some(0.6),
         (Kind::Millstream(_), Kind::Floor) => Some(1.25),
         (Kind::Millstream(_), Kind::Millstream(_)) => Some(1.05),
         _ => None,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,8 +31,7 @@ impl Server {
         fs::create_dir_all(&home)?;
         let program = match kind {
             Kind::Millstream(_) => env!("CARGO_BIN_EXE_millstream").into(),
-            Kind::Nginx => PathBuf::from("nginx"),
-            Kind::MediaMtx => PathBuf::from("mediamtx"),
+            Kind::Peer(peer) => PathBuf::from(peer.program()),
             Kind::Floor | Kind::FloorMessage => std::env::current_exe()?,
         };
         // taskset becomes the program: its id is the server's.
@@ -80,8 +79,10 @@ impl Server {
                     Some(Addresses { play: address(play)?, rest, ..only(publish, false) })
                 })
             }
-            Kind::Nginx => Self::nginx(command, home, options.nginx_chunk),
-            Kind::MediaMtx => Self::mediamtx(command, home, options.class),
+            Kind::Peer(peer) => {
+                let addresses = peer.configure(&mut command, &home, options)?;
+                Self::listening(command, home, addresses)
+            }
             Kind::Floor | Kind::FloorMessage => {
                 command.args(["--bare-loop", &kind.name(), options.class.name()]);
                 Self::with_first_line(command, home, |line| {
@@ -117,43 +118,6 @@ impl Server {
         Ok(server)
     }
 
-    fn nginx(mut command: Command, home: PathBuf, chunk_size: usize) -> io::Result<Self> {
-        // It cannot take a free port and say which: it gets one that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let text = format!(
-            "load_module modules/ngx_rtmp_module.so;\ndaemon off;\nmaster_process off;\nuser root;\n\
-             error_log {0}/error.log error;\npid {0}/pid;\nworker_rlimit_nofile 20000;\n\
-             events {{ worker_connections 16384; }}\n\
-             rtmp {{ access_log off; server {{ listen {address}; chunk_size {chunk_size}; \
-             application live {{ live on; }} }} }}\n",
-            home.display()
-        );
-        fs::write(home.join("nginx.conf"), text)?;
-        // Without -p: the module lies in the prefix that the package was built with.
-        command.arg("-c").arg(home.join("nginx.conf")).arg("-e").arg(home.join("error.log"));
-        Self::listening(command, home, only(address, false))
-    }
-
-    fn mediamtx(mut command: Command, home: PathBuf, class: Class) -> io::Result<Self> {
-        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (rtmp, rtsp, http, udp, srt) = (free()?, free()?, free()?, free()?, free()?);
-        let text = format!(
-            "logLevel: error\nhls: false\nmoq: false\nrtmpAddress: {rtmp}\n\
-             rtspAddress: {rtsp}\nrtspTransports: [tcp]\nsrtAddress: {srt}\n\
-             webrtcAddress: {http}\nwebrtcLocalUDPAddress: {udp}\nwebrtcIPsFromInterfaces: false\n\
-             webrtcAdditionalHosts: [127.0.0.1]\npaths:\n  all_others:\n"
-        );
-        fs::write(home.join("mediamtx.yml"), text)?;
-        command.arg(home.join("mediamtx.yml"));
-        let play = match class {
-            Class::Rtsp => rtsp,
-            Class::Srt | Class::SrtAes => srt,
-            Class::Whep => http,
-            Class::Rtmp | Class::Flv | Class::Flvs | Class::Ws => rtmp,
-        };
-        Self::listening(command, home, Addresses { play, whep_behind: true, ..only(rtmp, false) })
-    }
-
     /// For servers that say nothing: waits until publishers find one.
     fn listening(mut command: Command, home: PathBuf, addresses: Addresses) -> io::Result<Self> {
         let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses };
@@ -172,7 +136,7 @@ impl Server {
 
 /// A server with one address for all.
 const fn only(address: SocketAddr, bare: bool) -> Addresses {
-    Addresses { publish: address, play: address, rest: address, bare, whep_behind: false }
+    Addresses { publish: address, play: address, rest: address, bare, other: None }
 }
 
 impl Drop for Server {
