@@ -15,6 +15,9 @@ const NEW: Duration = Duration::from_millis(100);
 const SPEED: u32 = 400;
 /// The speed of any other.
 const SPEED_MIN: u32 = 110;
+/// What counts of the time between two units: a publisher that was away, or another one that took over, leaves a gap of seconds, in
+/// which nothing came that a line would have to carry.
+const GAP_MAX: Duration = Duration::from_millis(250);
 /// Units may leave so much before their time, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);
 /// How much longer than the shortest round trip an acknowledgement may take: an acknowledgement's interval (10 ms) and a queue.
@@ -86,6 +89,7 @@ impl Pace {
         self.rtt = self.rtt.min(line().rtt);
         // What it took to come says what the next one takes.
         let came_in = self.last.map_or(Duration::ZERO, |last| received.saturating_duration_since(last));
+        let came_in = came_in.min(GAP_MAX);
         let due = self.due.map_or(now, |due| due.max(now)) + came_in * 100 / SPEED;
         self.last = Some(received);
         self.due = Some(due);
@@ -173,12 +177,24 @@ mod tests {
     }
 
     #[test]
+    fn a_time_without_a_publisher_is_not_waited_for_again() {
+        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        clock.advance(secs(60));
+        pace.sent(clock.now(), clock.now() - secs(50), || QUIET);
+        pace.sent(clock.now(), clock.now() - secs(5), || QUIET);
+        assert!(pace.poll_timeout().is_some_and(|at| at < clock.now() + ms(100)));
+        clock.advance(ms(300));
+        pace.handle_timeout(clock.now());
+        assert!(!pace.holds(|| Line { unacknowledged: secs(1), ..QUIET }), "whatever is in the line");
+    }
+
+    #[test]
     fn nothing_waits_behind_the_end() {
         let (mut pace, mut clock) = (Pace::new(), Clock::new());
         clock.advance(secs(10));
         pace.sent(clock.now(), clock.now() - secs(9), || QUIET);
-        pace.sent(clock.now(), clock.now() - secs(8), || QUIET);
-        assert_eq!(pace.poll_timeout(), Some(clock.now() + ms(250)));
+        pace.sent(clock.now(), clock.now() - ms(8800), || QUIET);
+        assert_eq!(pace.poll_timeout(), Some(clock.now() + ms(50)));
         for _ in 0..2 {
             pace.end();
             assert!(!pace.holds(|| QUIET) && pace.poll_timeout().is_none());
