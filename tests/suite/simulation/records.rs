@@ -416,7 +416,9 @@ impl Run {
             let was_here = is_served && ended.is_none() && !viewer.is_done && !is_of_next;
             // Silence of those in datagrams, and of those that are dark, is noticed late.
             let is_dark = story.left.is_some() && (story.closed.is_none() || viewer.over.is_datagrams());
-            let may_be_here = ended.is_none_or(|at| self.ago(at) < settled) || is_dark;
+            // One that said goodbye may have been sent what it had asked for until it was closed.
+            let gone = story.closed.or(story.left);
+            let may_be_here = gone.is_none_or(|at| self.ago(at) < settled) || is_dark;
             least += i64::from(was_here);
             most += i64::from(may_be_here);
         }
