@@ -217,8 +217,10 @@ impl Run {
         self.note(format!("publisher {number} of {id} over {over:?}, expected: {expected:?}"));
         self.streams[index].publishers.push(Publisher::new(client, over, expected, reorders));
         self.streams[index].event(now, Some(number));
-        let connecting = self.connecting(over);
-        self.streams[index].is_unsure_until(now + connecting + self.slack);
+        if over == Over::WebRtc {
+            let connected_by = now + self.connecting(over) + self.slack;
+            self.streams[index].is_unsure_until(connected_by);
+        }
         // Some are gone before they are answered.
         if self.plan.chance(0.15) {
             let time = ms(self.plan.below(150));

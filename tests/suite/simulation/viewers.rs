@@ -211,7 +211,8 @@ impl Run {
         let of = &self.streams[viewer.stream].publishers[publisher];
         let Some(newest) = of.video.iter().rposition(|(at, _)| *at <= due) else { return };
         let has = viewer.last[0].filter(|(of, _)| *of == publisher + 1).map(|(_, number)| number);
-        let newest = newest.saturating_sub(if of.reorders { LEFT_OUT_MAX } else { 0 });
+        let leaves_out = viewer.over == Over::WebRtc && of.reorders;
+        let newest = newest.saturating_sub(if leaves_out { LEFT_OUT_MAX } else { 0 });
         if has.is_none_or(|has| has < newest as u64) {
             let (over, got) = (viewer.over, self.world.got(viewer.id).len());
             let text = format!("viewer {index} over {over:?} has {has:?} of {got} and should have {newest}");
