@@ -15,8 +15,8 @@ const NEW: Duration = Duration::from_millis(100);
 const SPEED: u32 = 400;
 /// The speed of any other.
 const SPEED_MIN: u32 = 110;
-/// What counts of the time between two units: a publisher that was away, or another one that took over, leaves a gap of seconds, in
-/// which nothing came that a line would have to carry.
+/// The most that counts of the time between two units. A publisher that was away leaves a gap of seconds, in which nothing came that a
+/// line would have to carry; so units that are rarer than this leave faster than the speeds say.
 const GAP_MAX: Duration = Duration::from_millis(250);
 /// Units may leave so much before their time, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);
@@ -88,8 +88,8 @@ impl Pace {
         }
         self.rtt = self.rtt.min(line().rtt);
         // What it took to come says what the next one takes.
-        let came_in = self.last.map_or(Duration::ZERO, |last| received.saturating_duration_since(last));
-        let came_in = came_in.min(GAP_MAX);
+        let since = |last| received.saturating_duration_since(last).min(GAP_MAX);
+        let came_in = self.last.map_or(Duration::ZERO, since);
         let due = self.due.map_or(now, |due| due.max(now)) + came_in * 100 / SPEED;
         self.last = Some(received);
         self.due = Some(due);
