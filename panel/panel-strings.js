@@ -139,6 +139,8 @@ export const strings = {
   connected: "connected",
   viewersBy: (protocol) => `Viewers: ${protocol}`,
   speed: "Speed",
+  clockFaults: "Clock corrections",
+  clockFault: { jump: "jumps", outlier: "stray timestamps", pause: "resumed after a mute", apart: "tracks too far apart", drift: "drift", frozen: "timestamps standing still", report: "sender reports ignored" },
   endpoints: "Endpoints",
   endpointsText: "Where this stream is forwarded to while it is live: RTMP, RTMPS, SRT or RTSP.",
   endpointUrl: "URL of the target",

@@ -25,7 +25,7 @@ use crate::mail::{
     Grant, NextAddress, NextServer, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target,
     ToWorker,
 };
-use crate::protocol::{AHEAD_MAX, outbound};
+use crate::protocol::{FILE_RESERVE, outbound};
 use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
@@ -268,7 +268,7 @@ impl Control {
         if self.outbound.supervisor.is_steady(Job::Pull(id))
             && let Some(source) = self.outbound.sources.by_id.get_mut(&id)
         {
-            source.seen = now.mono.checked_add(AHEAD_MAX).unwrap_or(now.mono);
+            source.seen = now.mono.checked_add(FILE_RESERVE).unwrap_or(now.mono);
         }
     }
 

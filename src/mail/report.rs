@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use media::{Codec, Position};
+use media::{Codec, FaultCounts, Position};
 
 use crate::stats::Reception;
 use crate::types::StreamId;
@@ -32,6 +32,8 @@ pub struct SourceFigures {
     pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
+    /// Faults of the publisher's clocks that were corrected.
+    pub clock_faults: FaultCounts,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
     /// How the publisher's packets arrive; zeros where the transport hides it.

@@ -49,7 +49,7 @@ use crate::stats::Figures;
 use crate::types::{ConnId, Now, SessionRef};
 pub use format::{Format, FormatKind, asked_selection};
 pub use http::VOD;
-pub(crate) use pull::AHEAD_MAX;
+pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;
 pub use recording::Container;
 pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use media::{AccessUnit, TrackId, TrackSet, Tracks};
+use media::{AccessUnit, FaultNews, TrackId, TrackSet, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use super::{Apps, Claim, Format, Remote};
@@ -178,6 +178,13 @@ pub enum Event {
         publication: Handle,
         /// The number of units.
         units: u64,
+    },
+    /// A clock of its publisher was wrong, and was corrected.
+    ClockFault {
+        /// The publication.
+        publication: Handle,
+        /// The fault.
+        fault: FaultNews,
     },
     /// What it publishes has a fault that an operator should know of. Sessions tell each once.
     Fault {

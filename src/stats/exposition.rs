@@ -300,6 +300,12 @@ impl Page {
             .map(|(reason, units)| (vec![worker(index), ("reason", reason.to_owned())], number(units)))
         });
         out.counters("dropped_units", "Units that were not delivered to somebody", drops)?;
+        let faults = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            figures.clock_faults.iter().map(move |(fault, count)| {
+                (vec![worker(index), ("fault", fault.name().to_owned())], number(count))
+            })
+        });
+        out.counters("clock_faults", "Faults of publishers' clocks that were corrected", faults)?;
         out.counters(
             "jumps",
             "Times a subscriber jumped to a newer key frame",

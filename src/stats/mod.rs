@@ -279,6 +279,8 @@ pub struct StreamFigures {
 pub struct WorkerFigures {
     /// Counters.
     pub counters: Counters,
+    /// Faults of publishers' clocks that were corrected.
+    pub clock_faults: media::FaultCounts,
     /// Busy time of each turn of the loop.
     pub turns: Histogram,
     /// Traffic by protocol.

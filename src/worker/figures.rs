@@ -28,6 +28,7 @@ pub(super) struct Meter {
     pub(super) busy: Duration,
     pub(super) busy_since: Instant,
     pub(super) stats: Counters,
+    pub(super) clock_faults: media::FaultCounts,
     pub(super) turns: Histogram,
     /// The traffic of connections that have ended, by protocol.
     pub(super) traffic: Vec<Traffic>,
@@ -50,6 +51,7 @@ impl Meter {
             busy: Duration::ZERO,
             busy_since: now,
             stats: Counters::default(),
+            clock_faults: media::FaultCounts::default(),
             turns: Histogram::default(),
             traffic: Vec::new(),
             totals_ended: catalogues().map(Totals::new).collect(),
@@ -122,6 +124,7 @@ impl Worker {
             audio_codec: tracks.default_of(media::TrackKind::Audio).map(|track| track.config.codec()),
             pictures: count.pictures,
             dropped: count.dropped,
+            clock_faults: count.clock_faults,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
             reception: figures.and_then(|figures| figures.reception()).unwrap_or_default(),
         })
@@ -186,6 +189,7 @@ impl Worker {
         let subscribers: usize = self.live.streams.values().map(|stream| stream.subscribers.len()).sum();
         let figures = WorkerFigures {
             counters,
+            clock_faults: self.meter.clock_faults,
             turns: self.meter.turns.clone(),
             traffic,
             forwarding: self.meter.forwarding.clone(),

@@ -2,9 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use media::{AccessUnit, TrackKind, Tracks};
+use media::{AccessUnit, FaultNews, TrackKind, Tracks};
 
 use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
@@ -15,6 +15,9 @@ use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublishAsk, Reply, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
+
+/// Between two log lines about faults of one kind of a publisher's clocks.
+const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
     pub(super) fn ask_publish(&mut self, id: ConnId, publication: Handle, ask: PublishAsk) {
@@ -222,6 +225,28 @@ impl Worker {
             count.dropped = count.dropped.saturating_add(units);
             self.meter.stats.units_dropped = self.meter.stats.units_dropped.saturating_add(units);
         }
+    }
+
+    /// Counts faults of a publisher's clock, and logs one of each kind in [`CLOCK_LOG_INTERVAL`].
+    pub(super) fn note_clock_fault(&mut self, id: ConnId, publication: Handle, news: FaultNews) {
+        let Some(stream) = self.published(id, publication) else { return };
+        let FaultNews { fault, track, off_ms, count } = news;
+        self.meter.clock_faults.add(fault, count);
+        let source: &mut SourceCount = self.live.sources.entry(stream).or_default();
+        source.clock_faults.add(fault, count);
+        let Some(told) = source.clock_told.get_mut(fault as usize) else { return };
+        let is_soon = |at: Instant| self.now.mono.saturating_duration_since(at) < CLOCK_LOG_INTERVAL;
+        if told.is_some_and(is_soon) {
+            return;
+        }
+        *told = Some(self.now.mono);
+        let total = source.clock_faults.of(fault);
+        let (Some(conn), Some(stream)) = (self.conns.get(id), self.live.streams.get(&stream)) else { return };
+        let (key, protocol) = (&stream.key, conn.session.about().protocol);
+        let codec = stream.tracks().get(track).map(|track| track.config.codec());
+        let (fault, remedy) = (fault.name(), fault.remedy());
+        let track = track.number();
+        tracing::warn!(%key, protocol, track, ?codec, fault, off_ms, total, remedy, "publisher's clock corrected");
     }
 
     /// Logs what is wrong with a stream, by its name.

@@ -50,6 +50,9 @@ pub(super) struct SourceCount {
     /// Units of video.
     pub(super) pictures: u64,
     pub(super) dropped: u64,
+    pub(super) clock_faults: media::FaultCounts,
+    /// When faults of each kind were last logged.
+    pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
     pub(super) last_unit: Option<Instant>,
     pub(super) position: media::Position,
     pub(super) publisher: Option<SessionRef>,

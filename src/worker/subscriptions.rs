@@ -352,14 +352,16 @@ impl Worker {
     }
 
     /// Whether a peer that closes its side now has no use for what it asked: RTMP has no half-closed connections, and
-    /// who has sent an HTTP request may close its side and read on.
+    /// a sender of an HTTP request may close its side and read on. A server that we pull from has asked for nothing; a short
+    /// file is whole when it closes.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
                 SubscriptionState::Asked(ask) => ask.format.kind().is_given_up_by_close,
                 SubscriptionState::Held { .. } | SubscriptionState::Playing(_) => false,
             };
-            conn.publications.iter().any(|one| one.stream.is_none())
+            let publishes = conn.purpose == Purpose::Peer;
+            (publishes && conn.publications.iter().any(|one| one.stream.is_none()))
                 || conn.subscriptions.iter().any(gives_up)
         })
     }

@@ -13,7 +13,8 @@ mod track;
 mod unit;
 
 pub use codec::{Codec, CodecConfig};
+use time::nearest;
 pub use time::{Timescale, Unwrap};
-pub use timeline::{Position, Timeline};
+pub use timeline::{ClockFault, FaultCounts, FaultNews, Position, Timeline};
 pub use track::{Origin, Rendition, TRACKS_MAX, Track, TrackId, TrackKind, TrackSet, Tracks};
 pub use unit::AccessUnit;

@@ -57,19 +57,22 @@ impl Unwrap {
 
     /// The unwrapped form of `raw`; the first value stays as it is.
     pub fn unwrap(&mut self, raw: u64) -> i64 {
-        let range = 1i64 << self.bits;
-        let raw = i64::try_from(raw).unwrap_or(i64::MAX) & (range - 1);
         let value = match self.last {
-            None => raw,
-            Some(last) => {
-                let delta = raw.wrapping_sub(last) & (range - 1);
-                let delta = if delta >= range / 2 { delta - range } else { delta };
-                last.saturating_add(delta)
-            }
+            None => i64::try_from(raw).unwrap_or(i64::MAX) & ((1i64 << self.bits) - 1),
+            Some(last) => nearest(raw, self.bits, last),
         };
         self.last = Some(value);
         value
     }
+}
+
+/// The value nearest to `last` whose lowest `bits` bits, 1 to 62, are those of `raw`.
+pub(crate) fn nearest(raw: u64, bits: u32, last: i64) -> i64 {
+    let range = 1i64 << bits.clamp(1, 62);
+    let raw = i64::try_from(raw).unwrap_or(i64::MAX) & (range - 1);
+    let delta = raw.wrapping_sub(last) & (range - 1);
+    let delta = if delta >= range / 2 { delta - range } else { delta };
+    last.saturating_add(delta)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::control::broadcast::Broadcast;
 use crate::control::live::Live;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
+use crate::mail::SourceFigures;
 use crate::types::{StreamKey, WorkerId};
 
 /// Broadcasts of one answer: those of the longest list.
@@ -146,6 +147,12 @@ pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) ->
     lines([seen(shown), line(&json!({ "source": source(control, app, id) })), seen(endpoints)])
 }
 
+/// Faults of the publisher's clocks by kind; only those that there were.
+fn clock_faults(figures: &SourceFigures) -> Value {
+    let seen = figures.clock_faults.iter().filter(|(_, count)| *count > 0);
+    Value::Object(seen.map(|(fault, count)| (fault.name().to_owned(), Value::from(count))).collect())
+}
+
 fn live<'a>(control: &'a Control, app: &str, id: &str) -> Option<&'a Live> {
     control.registry.get(&control.stream_of(&StreamKey::new(app, id))?)
 }
@@ -167,6 +174,7 @@ fn source(control: &Control, app: &str, id: &str) -> Value {
             "videoCodec": figures.video_codec.map(|codec| codec.to_string()),
             "audioCodec": figures.audio_codec.map(|codec| codec.to_string()),
             "silentMs": figures.silent_ms,
+            "clockFaults": clock_faults(figures),
             "packets": figures.reception.expected,
             "packetsLost": figures.reception.lost,
             "rttMs": figures.reception.rtt_ms,

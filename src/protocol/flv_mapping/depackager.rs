@@ -5,6 +5,7 @@
 //! milliseconds, so the nanoseconds of Enhanced RTMP are not kept.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use flv::tag::{AudioBody, AudioPacket, FrameType, TrackPacket, VideoBody, VideoPacket};
@@ -12,8 +13,8 @@ use flv::{AudioTag, VideoTag};
 use media::codec::key_frame::is_key_frame;
 use media::codec::{g711, mp3};
 use media::{
-    AccessUnit, Codec, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, TrackSet,
-    Tracks,
+    AccessUnit, Codec, CodecConfig, FaultNews, Rendition, Timeline, Timescale, Track, TrackId, TrackKind,
+    TrackSet, Tracks,
 };
 
 use crate::mail::Grant;
@@ -103,6 +104,16 @@ impl Depackager {
             audio_seen: false,
             why_bad: "",
         }
+    }
+
+    /// The messages that follow arrive now. A file has no arrival.
+    pub(crate) fn arrive(&mut self, now: Instant) {
+        self.timeline.arrive(now);
+    }
+
+    /// A fault of the publisher's clock that was not taken yet.
+    pub(crate) fn take_fault(&mut self) -> Option<FaultNews> {
+        self.timeline.take_fault()
     }
 
     /// The tracks of the units that came out last.
@@ -261,7 +272,7 @@ impl Depackager {
         if self.tracks.is_empty() {
             return Outcome::Taken;
         }
-        let dts = self.timeline.map_beside(TrackId::DATA, u64::from(timestamp));
+        let dts = self.timeline.map_beside(u64::from(timestamp));
         Outcome::Unit(AccessUnit {
             track: TrackId::DATA,
             dts,

@@ -14,7 +14,7 @@ use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start, 
 use crate::protocol::usable::Supply;
 
 /// Segments come faster than they are to be seen, and are given out as they are to be seen.
-const AHEAD: Duration = Duration::from_millis(100);
+const RESERVE: Duration = Duration::from_millis(100);
 /// While more units than these wait to be seen nothing further is asked for: about a second of them. What is asked for then is
 /// there when it is needed, and no server waits long for its answer to be read.
 const QUEUED_MAX: usize = 64;
@@ -150,6 +150,9 @@ impl HlsPull {
         while let Some((unit, tracks)) = units.poll_unit() {
             self.events.push_back(ClientEvent::Unit { unit, tracks });
         }
+        while let Some(fault) = units.take_fault() {
+            self.events.push_back(ClientEvent::ClockFault(fault));
+        }
         let dropped = units.take_dropped();
         if dropped > 0 {
             self.events.push_back(ClientEvent::Dropped(dropped));
@@ -185,8 +188,8 @@ impl UnitClient for HlsPull {
 }
 
 impl Client for HlsPull {
-    fn ahead(&self) -> Duration {
-        AHEAD
+    fn reserve(&self) -> Option<Duration> {
+        Some(RESERVE)
     }
 
     fn begin(&mut self, start: &Start<'_>) {

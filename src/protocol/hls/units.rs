@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::hls::{Rendition, SegmentKind};
 use bytes::Bytes;
-use media::{AccessUnit, Tracks};
+use media::{AccessUnit, FaultNews, Tracks};
 
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
@@ -141,6 +141,15 @@ impl Units {
             Kind::Unknown => None,
             Kind::Ts(depackager) => depackager.poll_unit(),
             Kind::Mp4(depackager) => depackager.poll_unit(),
+        }
+    }
+
+    /// A fault of the stream's clocks that was not taken yet.
+    pub(super) fn take_fault(&mut self) -> Option<FaultNews> {
+        match &mut self.kind {
+            Kind::Unknown => None,
+            Kind::Ts(depackager) => depackager.take_fault(),
+            Kind::Mp4(depackager) => depackager.take_fault(),
         }
     }
 

@@ -11,7 +11,7 @@ use wire::SendQueue;
 use super::url::LiveUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::mail::NextServer;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Reading, Start};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, FILE_RESERVE, Patience, Reading, Start};
 
 const OK: u16 = 200;
 const PARTIAL: u16 = 206;
@@ -33,6 +33,8 @@ pub(super) struct HttpPull {
     patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,
+    /// The response has a length: it is a file.
+    is_file: bool,
     /// Reported once everything before it is.
     ended: Option<String>,
 }
@@ -48,6 +50,7 @@ impl HttpPull {
             patience: patience.handshake,
             head_until: None,
             response: ResponseReader::new(),
+            is_file: false,
             ended: None,
         }
     }
@@ -59,6 +62,7 @@ impl HttpPull {
 
     fn head(&mut self, head: &ResponseHead) -> ClientEvent {
         self.head_until = None;
+        self.is_file = head.header("content-length").is_some();
         match (self.reading.from(), head.status) {
             (None, OK) => return ClientEvent::Accepted,
             (Some(_), PARTIAL) => {
@@ -179,6 +183,10 @@ impl Client for HttpPull {
 
     fn close(&mut self, _now: Instant) {
         self.end("closed");
+    }
+
+    fn reserve(&self) -> Option<Duration> {
+        self.is_file.then_some(FILE_RESERVE)
     }
 
     fn name(&self) -> &'static str {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fmp4::{Event, Limits, Reader, Sample};
-use media::{AccessUnit, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
+use media::{AccessUnit, FaultNews, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use crate::mail::Grant;
 use crate::protocol::usable::{Supply, video_payload};
@@ -153,6 +153,11 @@ impl Depackager {
     /// The next unit, and the tracks that decode it.
     pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         self.units.pop_front()
+    }
+
+    /// A fault of the file's clock that was not taken yet.
+    pub(in crate::protocol) fn take_fault(&mut self) -> Option<FaultNews> {
+        self.timeline.take_fault()
     }
 
     /// Samples that could not be used, since this was asked before.

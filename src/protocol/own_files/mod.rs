@@ -14,16 +14,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crypto::Seed;
 
-use super::pull::{Client, ClientEvent, ClientJobs, Media, Patience, Reading, Start};
+use super::pull::{Client, ClientEvent, ClientJobs, FILE_RESERVE, Media, Patience, Reading, Start};
 use super::row::{Addresses, Request};
 use crate::jobs::{BlockSource, FileError, Job, JobDone, JobId, OpenedFile, Outcome, Work};
 use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 pub(super) use path::OwnPath;
 
-/// How far a file runs ahead of real time: longer than a slow disk takes, and than the pause before a file starts over. A viewer
-/// that joins is sent all of it at once.
-const AHEAD: Duration = Duration::from_secs(2);
 /// Bytes that are read ahead of what has gone out.
 const BLOCK_BYTES: usize = 128 * 1024;
 /// The job service may be busy for some time; the session's own deadlines bound it.
@@ -196,8 +193,8 @@ impl Client for FilePull {
         Some(self)
     }
 
-    fn ahead(&self) -> Duration {
-        AHEAD
+    fn reserve(&self) -> Option<Duration> {
+        Some(FILE_RESERVE)
     }
 
     fn name(&self) -> &'static str {

@@ -1,10 +1,10 @@
 //! Streams of other servers to access units, from FLV tags, MPEG-TS packets or MP4 files.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flv::file::TagKind;
-use media::{AccessUnit, TrackKind, Tracks};
+use media::{AccessUnit, FaultNews, TrackKind, Tracks};
 
 use super::Media;
 use crate::mail::Grant;
@@ -30,6 +30,8 @@ pub(super) enum Output {
         /// Video or audio.
         media: bool,
     },
+    /// A clock was wrong, and was corrected.
+    Clock(FaultNews),
     /// It is malformed.
     Bad,
     /// The stream cannot be carried.
@@ -112,6 +114,24 @@ impl Depackager {
             (Self::Tags(_), Media::Payload(_) | Media::Lost | Media::Mp4(_) | Media::Mp4Index { .. })
             | (Self::Ts(_), Media::Tag(_) | Media::Mp4(_) | Media::Mp4Index { .. })
             | (Self::Mp4(_), Media::Tag(_) | Media::Payload(_) | Media::Lost) => {}
+        }
+    }
+
+    /// The pieces that follow arrive now. A file has no arrival.
+    pub(super) fn arrive(&mut self, now: Instant) {
+        match self {
+            Self::Tags(ingest) => ingest.arrive(now),
+            Self::Ts(ingest) => ingest.arrive(now),
+            Self::Mp4(_) => {}
+        }
+    }
+
+    /// A fault of the clocks that was not taken yet.
+    pub(super) fn take_fault(&mut self) -> Option<FaultNews> {
+        match self {
+            Self::Tags(ingest) => ingest.take_fault(),
+            Self::Ts(ingest) => ingest.take_fault(),
+            Self::Mp4(ingest) => ingest.take_fault(),
         }
     }
 

@@ -5,12 +5,13 @@
 //! 3. The grant says where the stream stands; what comes becomes units from there on.
 //! 4. No media for 4 s, an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
-//! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is, and one that
-//! sends faster than its own timestamps allow is read no faster than they do.
+//! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is. A source that is a
+//! file comes as fast as it is read; its units leave one by one when they are due ([`pace`]). A live source is never held back.
 
 mod body;
 mod depackager;
 mod layout;
+mod pace;
 mod reading;
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flv::file::{Tag, TagKind};
-use media::{AccessUnit, Tracks};
+use media::{AccessUnit, FaultNews, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use crate::config::AppSettings;
@@ -36,6 +37,7 @@ use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
 pub(super) use body::TAG_BYTES_MAX;
 use depackager::{Depackager, Output, time_of};
+use pace::Pace;
 pub(super) use reading::Reading;
 
 /// Time from the connection to the first video or audio.
@@ -50,10 +52,11 @@ const HELD_MAX: usize = 16;
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Bodies without sense, in a row.
 const BAD_MAX: u32 = 100;
-/// How far a server may be ahead of real time: the cache it keeps for new viewers comes at once.
-pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(10);
-/// A clock that runs fast by less than a fiftieth is never held back.
-const DRIFT: u32 = 50;
+/// How far a file runs ahead of real time: longer than a slow disk takes, and than the pause before a file starts over. A viewer
+/// that joins is sent all of it at once.
+pub(crate) const FILE_RESERVE: Duration = Duration::from_secs(2);
+/// A source this far ahead of real time is a file, whatever it seemed to be. Servers keep less for new viewers.
+const LIVE_AHEAD_MAX: Duration = Duration::from_secs(20);
 /// The most characters of a server's reason that are passed on.
 const REASON_CHARS_MAX: usize = 200;
 
@@ -133,6 +136,8 @@ pub(super) enum ClientEvent {
     },
     /// Units that could not be used.
     Dropped(u64),
+    /// A clock of the source was wrong, and was corrected.
+    ClockFault(FaultNews),
     /// Goes on at another server, in a connection of its own: [`Client::begin`] says when it is there.
     NextServer(NextServer),
     /// Has no more use for the connection.
@@ -195,9 +200,10 @@ pub(super) trait Client: Debug + Send {
     fn units(&mut self) -> Option<&mut dyn UnitClient> {
         None
     }
-    /// How far its media may be ahead of real time.
-    fn ahead(&self) -> Duration {
-        AHEAD_MAX
+    /// How far its media are kept ahead of real time, where they come faster than they are to be seen: of a file. `None`: it is
+    /// live, as far as it is known.
+    fn reserve(&self) -> Option<Duration> {
+        None
     }
     /// Whether it may take as long as it likes until the first media: it waits to be called.
     fn waits(&self) -> bool {
@@ -264,7 +270,10 @@ enum Stage {
         depackager: Option<Depackager>,
         usable: Usable,
         stall: Instant,
-        pace: Pace,
+        /// `None`: it is live.
+        pace: Option<Pace>,
+        /// A moment, and the media time in milliseconds that came then.
+        began: Option<(Instant, i64)>,
     },
     Over,
 }
@@ -303,7 +312,8 @@ impl PullSession {
 
     /// Takes what the client has, until there is an event or it must wait.
     fn drain_client(&mut self, now: Instant) {
-        while self.events.is_empty() && self.wants_media(now) {
+        self.release(now);
+        while self.events.is_empty() && self.wants_media() {
             match self.client.poll() {
                 Some(ClientEvent::Connected) => self.connected(now),
                 // What counts is the first media.
@@ -317,6 +327,7 @@ impl PullSession {
                 Some(ClientEvent::Dropped(units)) => {
                     self.ingest(now, [Output::Dropped { units, media: true }]);
                 }
+                Some(ClientEvent::ClockFault(fault)) => self.ingest(now, [Output::Clock(fault)]),
                 Some(ClientEvent::NextServer(server)) => {
                     self.moves = true;
                     self.events.push_back(Event::NextServer(server));
@@ -324,10 +335,7 @@ impl PullSession {
                 Some(ClientEvent::Disconnect) => self.events.push_back(Event::Disconnect),
                 Some(ClientEvent::OpenPath(wanted)) => self.events.push_back(Event::OpenPath(wanted)),
                 Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
-                Some(ClientEvent::Ended(reason)) => {
-                    self.finish_pieces(now);
-                    self.end(now, &reason);
-                }
+                Some(ClientEvent::Ended(reason)) => self.client_ended(now, reason),
                 None => {
                     let job = self.client.jobs().and_then(|jobs| jobs.poll_job());
                     self.events.extend(job.map(Event::Job));
@@ -337,10 +345,10 @@ impl PullSession {
         }
     }
 
-    fn wants_media(&self, now: Instant) -> bool {
+    fn wants_media(&self) -> bool {
         match &self.stage {
             Stage::Preparing { .. } => true,
-            Stage::Live { pace, .. } => pace.held_until.is_none_or(|until| until <= now),
+            Stage::Live { pace, .. } => pace.as_ref().is_none_or(Pace::is_empty),
             Stage::Connecting { .. } | Stage::Asked | Stage::Over => false,
         }
     }
@@ -393,9 +401,13 @@ impl PullSession {
 
     /// A piece of a container becomes units.
     fn take_piece(&mut self, now: Instant, media: &Media) {
-        let Stage::Live { depackager: Some(depackager), usable, .. } = &mut self.stage else { return };
+        let Stage::Live { depackager: Some(depackager), usable, pace, .. } = &mut self.stage else { return };
         let mut outputs = Vec::new();
+        if pace.is_none() {
+            depackager.arrive(now);
+        }
         depackager.take(media, &mut outputs);
+        outputs.extend(std::iter::from_fn(|| depackager.take_fault()).map(Output::Clock));
         let bad = depackager.why_bad().filter(|_| usable.is_first_bad());
         if let Some(reason) = bad {
             self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
@@ -412,7 +424,7 @@ impl PullSession {
     }
 
     fn ingest(&mut self, now: Instant, outputs: impl IntoIterator<Item = Output>) {
-        let Stage::Live { depackager, usable, stall, pace } = &mut self.stage else { return };
+        let Stage::Live { depackager, usable, stall, pace, .. } = &mut self.stage else { return };
         let supply = match depackager {
             Some(depackager) => depackager.supply(),
             None => self.client.units().map_or(Supply::Nothing, |units| units.supply()),
@@ -422,37 +434,96 @@ impl PullSession {
             *stall = now + STALL_TIMEOUT;
         }
         let fault = if skips { None } else { usable.check(now, supply) };
-        for output in outputs {
-            match output {
-                Output::Unit { unit, tracks, ms } => {
-                    self.bad = 0;
-                    if let Some(ms) = ms {
-                        let until = pace.note(now, ms).unwrap_or(now);
-                        *stall = until + STALL_TIMEOUT;
-                    }
-                    self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
-                }
-                Output::Dropped { units, media } => {
-                    if media {
-                        // Not sooner than behind what is held back.
-                        *stall = (*stall).max(now + STALL_TIMEOUT);
-                    }
-                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });
-                }
-                Output::Bad => {
-                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
-                    self.bad = self.bad.saturating_add(1);
-                    if self.bad > BAD_MAX {
-                        return self.end(now, "the server sends nonsense");
-                    }
-                }
-                Output::Unsupported(what) => return self.end(now, &what),
+        match pace {
+            Some(pace) => {
+                outputs.into_iter().for_each(|output| pace.push(output));
+                self.release(now);
             }
+            None => outputs.into_iter().for_each(|output| self.take_output(now, output)),
         }
         // The next attempt may find the source mended; its viewers are told of nothing by sound alone.
         if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
             self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
             self.end(now, reason);
+        }
+    }
+
+    /// What came of a live source goes out, unless it has just shown to be a file.
+    fn take_output(&mut self, now: Instant, output: Output) {
+        match &mut self.stage {
+            Stage::Live { pace: Some(pace), .. } => pace.push(output),
+            Stage::Live { .. }
+            | Stage::Connecting { .. }
+            | Stage::Preparing { .. }
+            | Stage::Asked
+            | Stage::Over => {
+                self.give(now, output);
+            }
+        }
+    }
+
+    /// Gives out what of a file is due.
+    fn release(&mut self, now: Instant) {
+        while let Stage::Live { pace: Some(pace), .. } = &mut self.stage
+            && let Some(output) = pace.poll(now)
+        {
+            self.give(now, output);
+        }
+        if let Stage::Live { pace: Some(pace), .. } = &mut self.stage
+            && pace.is_empty()
+            && let Some(reason) = pace.take_end()
+        {
+            self.end(now, &reason);
+        }
+    }
+
+    /// What came of the source goes out.
+    fn give(&mut self, now: Instant, output: Output) {
+        let Stage::Live { stall, pace, began, .. } = &mut self.stage else { return };
+        let publication = Handle::ONLY;
+        match output {
+            Output::Unit { unit, tracks, ms } => {
+                self.bad = 0;
+                if let Some(ms) = ms {
+                    *stall = now + STALL_TIMEOUT;
+                    let (since, from) = *began.get_or_insert((now, ms));
+                    let ahead = pace::ahead(since, from, ms, now);
+                    if pace.is_none() && ahead > LIVE_AHEAD_MAX {
+                        *pace = Some(Pace::new(FILE_RESERVE, ahead));
+                    }
+                }
+                self.events.push_back(Event::Unit { publication, unit, tracks });
+            }
+            Output::Dropped { units, media } => {
+                if media {
+                    *stall = now + STALL_TIMEOUT;
+                }
+                self.events.push_back(Event::UnitsDropped { publication, units });
+            }
+            Output::Clock(fault) => self.events.push_back(Event::ClockFault { publication, fault }),
+            Output::Bad => {
+                self.events.push_back(Event::UnitsDropped { publication, units: 1 });
+                self.bad = self.bad.saturating_add(1);
+                if self.bad > BAD_MAX {
+                    self.end(now, "the server sends nonsense");
+                }
+            }
+            Output::Unsupported(what) => self.end(now, &what),
+        }
+    }
+
+    /// The client has nothing more. What of a file is not due yet still comes.
+    fn client_ended(&mut self, now: Instant, reason: String) {
+        self.finish_pieces(now);
+        match &mut self.stage {
+            Stage::Live { pace: Some(pace), .. } if !pace.is_empty() => pace.end(reason),
+            Stage::Live { .. }
+            | Stage::Connecting { .. }
+            | Stage::Preparing { .. }
+            | Stage::Asked
+            | Stage::Over => {
+                self.end(now, &reason);
+            }
         }
     }
 
@@ -485,6 +556,7 @@ impl PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
+                let is_mp4 = matches!(held.front(), Some(Media::Mp4(_) | Media::Mp4Index { .. }));
                 let depackager = match self.client.units() {
                     Some(units) => {
                         units.handle_grant(now, &grant);
@@ -492,8 +564,11 @@ impl PullSession {
                     }
                     None => Some(Depackager::new(&grant, held.front(), self.skip)),
                 };
-                let (usable, pace) = (Usable::default(), Pace::new(self.client.ahead(), self.lead));
-                self.stage = Stage::Live { depackager, usable, stall: now + STALL_TIMEOUT, pace };
+                let reserve = self.client.reserve().or(is_mp4.then_some(FILE_RESERVE));
+                let pace = reserve.map(|reserve| Pace::new(reserve, self.lead));
+                let usable = Usable::default();
+                let stall = now + STALL_TIMEOUT;
+                self.stage = Stage::Live { depackager, usable, stall, pace, began: None };
                 for media in held {
                     self.take_piece(now, &media);
                 }
@@ -520,7 +595,10 @@ impl PullSession {
         self.held = VecDeque::new();
         let state = match stage {
             Stage::Over => return,
-            Stage::Live { pace, .. } => PullState::Lost { reason: reason.clone(), ahead: pace.ahead_at(now) },
+            Stage::Live { pace, .. } => {
+                let ahead = pace.map_or(Duration::ZERO, |pace| pace.ahead_at(now));
+                PullState::Lost { reason: reason.clone(), ahead }
+            }
             Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked => {
                 PullState::Failed(reason.clone())
             }
@@ -534,9 +612,7 @@ impl PullSession {
     fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Connecting { until } | Stage::Preparing { until } => Some(*until),
-            Stage::Live { stall, pace, .. } => {
-                Some(pace.held_until.map_or(*stall, |until| until.min(*stall)))
-            }
+            Stage::Live { stall, pace, .. } => Some(pace.as_ref().and_then(Pace::due).unwrap_or(*stall)),
             Stage::Asked | Stage::Over => None,
         }
     }
@@ -556,7 +632,7 @@ impl ByteStream for PullSession {
     fn wants_bytes(&self) -> bool {
         match &self.stage {
             Stage::Connecting { .. } | Stage::Preparing { .. } => true,
-            Stage::Live { pace, .. } => pace.held_until.is_none(),
+            Stage::Live { pace, .. } => pace.as_ref().is_none_or(Pace::is_empty),
             Stage::Asked | Stage::Over => false,
         }
     }
@@ -625,10 +701,8 @@ impl Session for PullSession {
         match &mut self.stage {
             Stage::Connecting { until } if *until <= now => self.end(now, "connect timed out"),
             Stage::Preparing { until } if *until <= now => self.end(now, "no media came"),
+            Stage::Live { pace: Some(pace), stall, .. } if !pace.is_empty() => *stall = now + STALL_TIMEOUT,
             Stage::Live { stall, .. } if *stall <= now => self.end(now, "frozen: no media for 4 s"),
-            Stage::Live { pace, .. } if pace.held_until.is_some_and(|until| until <= now) => {
-                pace.held_until = None;
-            }
             Stage::Connecting { .. }
             | Stage::Preparing { .. }
             | Stage::Asked
@@ -673,49 +747,6 @@ impl Session for PullSession {
 
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         self.client.figures()
-    }
-}
-
-/// Keeps a file that is sent as fast as it can be from going through the hub faster than it is to be seen.
-#[derive(Debug)]
-struct Pace {
-    /// How far it may be ahead of real time.
-    ahead_max: Duration,
-    /// How far the stream was ahead before this attempt.
-    lead: Duration,
-    /// A moment and the media time that belonged to it, in milliseconds.
-    base: Option<(Instant, i64)>,
-    /// The latest media time.
-    latest: i64,
-    /// Nothing is taken before this time.
-    held_until: Option<Instant>,
-}
-
-impl Pace {
-    const fn new(ahead_max: Duration, lead: Duration) -> Self {
-        Self { ahead_max, lead, base: None, latest: 0, held_until: None }
-    }
-
-    /// How far the media are ahead of real time.
-    fn ahead_at(&self, now: Instant) -> Duration {
-        let Some((since, from)) = self.base else { return Duration::ZERO };
-        let elapsed = now.saturating_duration_since(since);
-        let allowed = elapsed + elapsed / DRIFT;
-        let media = Duration::from_millis(u64::try_from(self.latest.saturating_sub(from)).unwrap_or(0));
-        media.saturating_sub(allowed)
-    }
-
-    /// A unit of this time goes out. Gives the moment until which nothing more is taken.
-    fn note(&mut self, now: Instant, dts_ms: i64) -> Option<Instant> {
-        let lead = i64::try_from(self.lead.as_millis()).unwrap_or(0);
-        self.base.get_or_insert_with(|| (now, dts_ms.saturating_sub(lead)));
-        self.latest = dts_ms;
-        let ahead = self.ahead_at(now);
-        if ahead.is_zero() {
-            self.base = Some((now, dts_ms));
-        }
-        self.held_until = now.checked_add(ahead.saturating_sub(self.ahead_max)).filter(|until| *until > now);
-        self.held_until
     }
 }
 

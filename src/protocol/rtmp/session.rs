@@ -154,12 +154,15 @@ impl RtmpSession {
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
         let Role::Publisher { ingest, .. } = &mut self.role else { return };
+        ingest.arrive(ctx.now.mono);
         let outcome = match message.kind {
             MediaKind::Video => ingest.video(message.timestamp, &message.payload),
             MediaKind::Audio => ingest.audio(message.timestamp, &message.payload),
             MediaKind::Data => ingest.data(message.timestamp, &message.payload),
         };
+        let fault = ingest.take_fault();
         self.outcome(ctx, outcome);
+        self.events.extend(fault.map(|fault| Event::ClockFault { publication: Handle::ONLY, fault }));
         self.watch(ctx);
     }
 

@@ -1,7 +1,7 @@
 //! RTP packets of a publisher to access units.
 //!
-//! **Times.** The sources lie on one common time ([`super::clock`]). RTP says when a picture is shown; when it is decoded
-//! follows from the order ([`super::decode_order`]).
+//! **Times.** [`media::Timeline`] places the sources' frames on the stream's time, by their arrival and the sender's reports. RTP
+//! says when a picture is shown; when it is decoded follows from the order ([`super::decode_order`]).
 //!
 //! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers hear of
 //! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use media::codec::{Codec, mp3};
-use media::{AccessUnit, CodecConfig, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap};
+use media::{
+    AccessUnit, CodecConfig, FaultNews, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap,
+};
 use rtp::payload::{Depacketizer, Frame, Part, codec_of_description};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, Received, Receiver};
 use rtp::report::ClockMapping;
@@ -23,20 +25,18 @@ use rtp::rtcp::{Compound, Rtcp};
 use rtp::{Packet, PayloadType, Ssrc};
 use sdp::Format;
 
-use super::clock::{CommonTime, SourceClock, TICKS};
+use super::clock::{SenderTime, SourceClock, TICKS};
 use super::configs;
 use super::decode_order::DecodeOrder;
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 
-/// Bits of the clock that the timeline is given.
-const CLOCK_BITS: u32 = 33;
 /// How long the first units wait for the other sources.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Units and bytes that wait for them at most.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// The common time begins here, 200 ms: pictures that are shown late are decoded before the first is shown.
+/// The stream's time begins here, 200 ms: pictures that are shown late are decoded before the first is shown.
 const LEAD: i64 = 18_000;
 /// Bytes of a receiver report.
 const REPORT_BYTES_MAX: usize = 1200;
@@ -76,6 +76,8 @@ struct Incoming {
     mapping: ClockMapping,
     clock: SourceClock,
     order: DecodeOrder,
+    /// The last DTS.
+    decoded: i64,
     /// Nothing is decoded before the next key frame.
     needs_key_frame: bool,
     /// Packets before the next one are missing.
@@ -89,7 +91,9 @@ pub(in crate::protocol) struct Depackager {
     incoming: Vec<Option<Incoming>>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    time: CommonTime,
+    /// Arrival of the first frame.
+    began: Instant,
+    sender: SenderTime,
     starting: bool,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     waiting_bytes: usize,
@@ -112,6 +116,7 @@ impl Depackager {
                 mapping: ClockMapping::new(source.rate.ticks()),
                 clock: SourceClock::new(source.rate, Unwrap::new(u32::BITS)),
                 order: DecodeOrder::default(),
+                decoded: 0,
                 needs_key_frame: source.codec.kind() == TrackKind::Video,
                 gap: false,
                 source,
@@ -119,9 +124,10 @@ impl Depackager {
         });
         let mut new = Self {
             incoming: incoming.take(media::TRACKS_MAX).collect(),
-            timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
+            timeline: Timeline::of_sources(TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
-            time: CommonTime::new(now),
+            began: now,
+            sender: SenderTime::default(),
             starting: true,
             units: VecDeque::new(),
             waiting_bytes: 0,
@@ -208,13 +214,18 @@ impl Depackager {
         let starts = self.starting && !self.units.is_empty();
         receivers
             .filter_map(|(_, receiver)| receiver.poll_timeout())
-            .chain(starts.then(|| self.time.began.checked_add(START_WAIT)).flatten())
+            .chain(starts.then(|| self.began.checked_add(START_WAIT)).flatten())
             .min()
     }
 
     /// The next unit, and the tracks that decode it.
     pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         if self.starting { None } else { self.units.pop_front() }
+    }
+
+    /// A fault of the sources' clocks that was not taken yet.
+    pub(in crate::protocol) fn take_fault(&mut self) -> Option<FaultNews> {
+        self.timeline.take_fault()
     }
 
     /// Frames that could not be used, since this was asked before.
@@ -276,10 +287,12 @@ impl Depackager {
             return;
         }
         if !began {
-            self.time.began = now;
+            self.began = now;
         }
-        let sampled = one.mapping.time_of(frame.timestamp);
-        let shown = one.clock.place(now, &mut self.time, frame.timestamp, sampled).saturating_add(LEAD);
+        let sampled = one.mapping.time_of(frame.timestamp).map(|sampled| self.sender.ticks(sampled));
+        let own = one.clock.own(frame.timestamp);
+        self.timeline.arrive(now);
+        let shown = self.timeline.place_frame(one.track, own, sampled).saturating_add(LEAD);
         let (track, codec) = (one.track, one.source.codec);
         one.needs_key_frame = false;
         let mut payload = frame.payload;
@@ -327,8 +340,9 @@ impl Depackager {
         };
         let config_epoch = known.epoch;
         let decoded = if is_video { one.order.next(shown) } else { shown };
-        let dts = self.timeline.map(track, decoded.max(0).unsigned_abs() & ((1 << CLOCK_BITS) - 1));
-        let pts = dts.saturating_add(shown.saturating_sub(decoded).max(0));
+        let dts = decoded.max(one.decoded);
+        one.decoded = dts;
+        let pts = shown.max(dts);
         self.delivers = true;
         self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
         let unit = AccessUnit { track, dts, pts, key_frame, config_epoch, payload };
@@ -339,7 +353,7 @@ impl Depackager {
     /// Looks whether the first units have waited long enough.
     fn try_start(&mut self, now: Instant) {
         let is_known = self.incoming.iter().flatten().all(|one| self.tracks.get(one.track).is_some());
-        let is_late = now.saturating_duration_since(self.time.began) >= START_WAIT
+        let is_late = now.saturating_duration_since(self.began) >= START_WAIT
             || self.units.len() >= START_UNITS_MAX
             || self.waiting_bytes >= START_BYTES_MAX;
         if !self.starting || self.units.is_empty() || !(is_known || is_late) {

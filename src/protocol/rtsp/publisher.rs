@@ -68,6 +68,9 @@ impl Publisher {
         while let Some((unit, tracks)) = self.ingest.poll_unit() {
             events.extend([Event::Unit { publication, unit, tracks }]);
         }
+        while let Some(fault) = self.ingest.take_fault() {
+            events.extend([Event::ClockFault { publication, fault }]);
+        }
         let units = self.ingest.take_dropped();
         if units > 0 {
             events.extend([Event::UnitsDropped { publication, units }]);

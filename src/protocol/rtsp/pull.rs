@@ -253,6 +253,9 @@ impl RtspPull {
         while let Some((unit, tracks)) = depackager.poll_unit() {
             self.events.push_back(ClientEvent::Unit { unit, tracks });
         }
+        while let Some(fault) = depackager.take_fault() {
+            self.events.push_back(ClientEvent::ClockFault(fault));
+        }
         let dropped = depackager.take_dropped();
         if dropped > 0 {
             self.events.push_back(ClientEvent::Dropped(dropped));

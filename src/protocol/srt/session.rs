@@ -143,6 +143,7 @@ impl SrtSession {
 
     fn payload(&mut self, now: Instant, payload: &[u8]) {
         let Role::Publisher(ingest, usable) = &mut self.role else { return };
+        ingest.arrive(now);
         ingest.handle(payload);
         if ingest.has_bad() && usable.is_first_bad() {
             let reason = ts::BAD_FRAME;
@@ -177,6 +178,9 @@ impl SrtSession {
         let Role::Publisher(ingest, _) = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {
             self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
+        }
+        while let Some(fault) = ingest.take_fault() {
+            self.events.push_back(Event::ClockFault { publication: Handle::ONLY, fault });
         }
         let dropped = ingest.take_dropped();
         if dropped > 0 {

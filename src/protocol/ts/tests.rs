@@ -540,7 +540,8 @@ fn t_07_the_wrap_is_no_jump_and_a_jump_is_repaired() {
         times.push(publisher.video(dts, &key)[0].dts);
     }
     assert_eq!(times, [0, 3600, 7200, 10_800, 14_400, 18_000, 21_600]);
-    assert_eq!(publisher.ingest.stats().jumps, 2);
+    let fault = publisher.ingest.take_fault().unwrap();
+    assert_eq!((fault.fault, fault.count), (media::ClockFault::Jump, 2));
     // A publisher that returns goes on behind its predecessor.
     let mut publisher = Publisher::new(Some(StreamKind::H264), None);
     publisher.ingest = ingest_at(media::Position { dts_ms: 1000, started: true });

@@ -1,6 +1,6 @@
 //! Frames of a publisher to access units.
 //!
-//! **Times.** The sections lie on one common time ([`crate::protocol::rtp_mapping::clock`]).
+//! **Times.** [`media::Timeline`] places the frames of the sections on the stream's time, by their arrival and the sender's reports.
 //!
 //! **Layers.** The layers of a simulcast are tracks that show the same: renditions. One that the publisher stops sending
 //! is taken out of the stream, and comes back with its next key frame.
@@ -15,18 +15,17 @@ use std::time::{Duration, Instant};
 use ::webrtc::{Section, SectionId};
 use media::codec::Codec;
 use media::{
-    AccessUnit, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap,
+    AccessUnit, CodecConfig, FaultNews, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, Tracks,
+    Unwrap,
 };
 use rtp::NtpTime;
 use rtp::payload::{Frame, codec_of_description};
 
 use super::info::{Rates, TrackInfo};
 use crate::mail::Grant;
-use crate::protocol::rtp_mapping::clock::{CommonTime, SourceClock, TICKS};
+use crate::protocol::rtp_mapping::clock::{SenderTime, SourceClock, TICKS};
 use crate::protocol::rtp_mapping::configs;
 
-/// Bits of the clock that the timeline is given.
-const CLOCK_BITS: u32 = 33;
 /// How long the first units wait for the other sections.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Units and bytes that wait for them at most.
@@ -61,8 +60,9 @@ pub(super) struct Ingest {
     sections: Vec<Incoming>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// The common time of the sections.
-    time: CommonTime,
+    /// Arrival of the first frame.
+    began: Instant,
+    sender: SenderTime,
     starting: bool,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     waiting_bytes: usize,
@@ -105,9 +105,10 @@ impl Ingest {
         });
         Self {
             sections: incoming.collect(),
-            timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
+            timeline: Timeline::of_sources(TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
-            time: CommonTime::new(now),
+            began: now,
+            sender: SenderTime::default(),
             starting: true,
             units: VecDeque::new(),
             waiting_bytes: 0,
@@ -129,12 +130,15 @@ impl Ingest {
         let Some(at) = self.sections.iter().position(is_it) else { return true };
         if !self.sections.iter().any(|one| one.clock.has_begun()) {
             // Until the first frame ICE and DTLS had their time.
-            self.time.began = now;
+            self.began = now;
         }
         self.drop_silent_layers(now, section);
         let Some(incoming) = self.sections.get_mut(at) else { return true };
         incoming.heard = Some(now);
-        let ticks = incoming.clock.place(now, &mut self.time, frame.timestamp, sampled);
+        let own = incoming.clock.own(frame.timestamp);
+        let sampled = sampled.map(|sampled| self.sender.ticks(sampled));
+        self.timeline.arrive(now);
+        let dts = self.timeline.map_frame(incoming.track, own, sampled);
         if incoming.needs_key_frame && !frame.key_frame {
             self.dropped = self.dropped.saturating_add(1);
             return false;
@@ -166,7 +170,6 @@ impl Ingest {
             return false;
         };
         let config_epoch = known.epoch;
-        let dts = self.timeline.map(track, ticks.max(0).unsigned_abs() & ((1 << CLOCK_BITS) - 1));
         self.rates.add(now, track, payload.len());
         self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
         let unit = AccessUnit { track, dts, pts: dts, key_frame: frame.key_frame, config_epoch, payload };
@@ -232,7 +235,7 @@ impl Ingest {
 
     /// When the first units wait no longer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (self.starting && !self.units.is_empty()).then(|| self.time.began.checked_add(START_WAIT)).flatten()
+        (self.starting && !self.units.is_empty()).then(|| self.began.checked_add(START_WAIT)).flatten()
     }
 
     /// Looks whether the first units have waited long enough.
@@ -243,7 +246,7 @@ impl Ingest {
             of_section.any(|one| self.tracks.get(one.track).is_some())
         };
         let is_known = self.sections.iter().all(|one| has_track(one.section));
-        let is_late = now.saturating_duration_since(self.time.began) >= START_WAIT
+        let is_late = now.saturating_duration_since(self.began) >= START_WAIT
             || self.units.len() >= START_UNITS_MAX
             || self.waiting_bytes >= START_BYTES_MAX;
         if !self.starting || self.units.is_empty() || !(is_known || is_late) {
@@ -260,6 +263,11 @@ impl Ingest {
     /// The next unit, and the tracks that decode it.
     pub(super) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         if self.starting { None } else { self.units.pop_front() }
+    }
+
+    /// A fault of the publisher's clocks that was not taken yet.
+    pub(super) fn take_fault(&mut self) -> Option<FaultNews> {
+        self.timeline.take_fault()
     }
 
     /// Frames that could not be used, since this was asked before.

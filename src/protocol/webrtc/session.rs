@@ -519,6 +519,9 @@ impl RtcSession {
             }
             self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
         }
+        while let Some(fault) = ingest.take_fault() {
+            self.events.push_back(Event::ClockFault { publication: Handle::ONLY, fault });
+        }
         let units = ingest.take_dropped();
         if units > 0 {
             self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });

@@ -159,9 +159,9 @@ fn the_next_item_begins_when_it_is_asked_for() {
     assert_eq!(kinds(&posted), [format!("{}: stop pull", worker.0), format!("{}: pull 2", worker.0)]);
     assert_eq!(rig.index("p").0, Some(2));
     let ToWorker::StartPull(order) = &posted[1].1 else { panic!() };
-    assert_eq!(order.lead, secs(10), "leaps do not put the stream further and further ahead");
+    assert_eq!(order.lead, secs(2), "leaps do not put the stream further and further ahead");
     assert_eq!(rig.next("p", "?index=-1"), ok("p"));
-    assert_eq!(rig.item("/a.mp4").1.lead, secs(10), "nothing has come since");
+    assert_eq!(rig.item("/a.mp4").1.lead, secs(2), "nothing has come since");
     assert_eq!(rig.next("p", ""), ok("p"));
     rig.item("/b.mp4");
     let text = "Index is out of the list. Please specify the correct index";

@@ -171,7 +171,7 @@ fn every_codec_comes_in_and_goes_out() {
         let track = tracks.get(unit.track).unwrap().clone();
         assert_eq!((track.config.codec(), unit.config_epoch), (case.codec, tracks.epoch), "{name}");
         let chosen = Chosen::all_of(&tracks);
-        let given = crate::hub::Entry::new(std::time::Instant::now(), 0, unit, tracks);
+        let given = crate::hub::Entry::new(Instant::now(), 0, unit, tracks);
         assert_eq!(
             whole(&crate::protocol::flv_mapping::unit(&given, &chosen).unwrap()),
             case.given,
@@ -399,7 +399,7 @@ fn data_of_every_name_travels_once_media_flows() {
     for body in [metadata, named(b"onFI"), named(b"text")] {
         let Outcome::Unit(unit) = ingest.data(40, &body) else { panic!("{body:?}") };
         assert_eq!((unit.track, &unit.payload), (TrackId::DATA, &body));
-        let entry = crate::hub::Entry::new(std::time::Instant::now(), 0, unit, Arc::clone(ingest.tracks()));
+        let entry = crate::hub::Entry::new(Instant::now(), 0, unit, Arc::clone(ingest.tracks()));
         assert_eq!(
             whole(&crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).unwrap()),
             body

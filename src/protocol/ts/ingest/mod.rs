@@ -15,9 +15,10 @@ mod video;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
-use media::{AccessUnit, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
+use media::{AccessUnit, CodecConfig, FaultNews, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
 use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream};
 
 use self::audio::Audio;
@@ -46,8 +47,6 @@ pub(crate) struct Stats {
     pub(crate) dropped: u64,
     /// Frames that are malformed or of a codec that is not carried.
     pub(crate) bad: u64,
-    /// Jumps of the publisher's clock that were repaired.
-    pub(crate) jumps: u64,
 }
 
 /// An audio or video frame with the publisher's times.
@@ -148,6 +147,16 @@ impl Depackager {
         }
     }
 
+    /// The bytes that follow arrive now. A file has no arrival.
+    pub(crate) fn arrive(&mut self, now: Instant) {
+        self.timeline.arrive(now);
+    }
+
+    /// A fault of the publisher's clock that was not taken yet.
+    pub(crate) fn take_fault(&mut self) -> Option<FaultNews> {
+        self.timeline.take_fault()
+    }
+
     /// Bytes of the transport stream, in any split.
     pub(crate) fn handle(&mut self, bytes: &[u8]) {
         let mut input = bytes;
@@ -217,12 +226,7 @@ impl Depackager {
 
     /// The counters.
     pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            demux: self.demuxer.stats(),
-            dropped: self.dropped,
-            bad: self.bad,
-            jumps: self.timeline.jumps(),
-        }
+        Stats { demux: self.demuxer.stats(), dropped: self.dropped, bad: self.bad }
     }
 
     /// Streams that stay what they were go on; a new one takes the lowest free number of its kind.

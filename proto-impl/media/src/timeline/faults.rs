@@ -1,0 +1,128 @@
+//! Faults of a publisher's clocks: their kinds, their counts, and the newest ones for the log.
+
+use crate::TrackId;
+
+/// A kind of fault of a publisher's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClockFault {
+    /// A track's clock went on from elsewhere.
+    Jump,
+    /// Single units were stamped far off, and the clock came back.
+    Outlier,
+    /// A track's clock stood still while it was silent, and the other tracks went on.
+    Pause,
+    /// A track lay farther from the others than it arrived.
+    Apart,
+    /// A track's clock runs faster or slower than time passes.
+    Drift,
+    /// Units came, and their timestamps did not advance.
+    Frozen,
+    /// Sender reports disagree with the arrival of what they describe.
+    Report,
+}
+
+impl ClockFault {
+    /// All kinds, in the order in which they are counted.
+    pub const ALL: [Self; 7] =
+        [Self::Jump, Self::Outlier, Self::Pause, Self::Apart, Self::Drift, Self::Frozen, Self::Report];
+
+    /// The name in figures and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jump => "jump",
+            Self::Outlier => "outlier",
+            Self::Pause => "pause",
+            Self::Apart => "apart",
+            Self::Drift => "drift",
+            Self::Frozen => "frozen",
+            Self::Report => "report",
+        }
+    }
+
+    /// What was done about it, for the log.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::Jump => "the track continues where it was",
+            Self::Outlier => "the units were placed between their neighbours",
+            Self::Pause => "the track resumes at its time of arrival",
+            Self::Apart => "the track was moved to its time of arrival",
+            Self::Drift => "the track is held to real time little by little",
+            Self::Frozen => "arrival times replace the timestamps",
+            Self::Report => "the reports are ignored; arrival times align the tracks",
+        }
+    }
+}
+
+/// A fault as it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultNews {
+    /// The kind.
+    pub fault: ClockFault,
+    /// The track whose clock it is.
+    pub track: TrackId,
+    /// How far it is off, in milliseconds; positive: ahead of where it should be.
+    pub off_ms: i64,
+    /// Faults of the kind since it was last told.
+    pub count: u64,
+}
+
+/// Counts of faults by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCounts([u64; ClockFault::ALL.len()]);
+
+impl FaultCounts {
+    /// Faults of this kind.
+    #[must_use]
+    pub fn of(&self, fault: ClockFault) -> u64 {
+        self.0.get(fault as usize).copied().unwrap_or(0)
+    }
+
+    /// Each kind with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (ClockFault, u64)> {
+        ClockFault::ALL.into_iter().zip(self.0)
+    }
+
+    /// Faults of all kinds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Counts so many more.
+    pub fn add(&mut self, fault: ClockFault, more: u64) {
+        if let Some(count) = self.0.get_mut(fault as usize) {
+            *count = count.saturating_add(more);
+        }
+    }
+}
+
+/// The faults of one timeline.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faults {
+    pub(super) counts: FaultCounts,
+    /// The newest fault of each kind that was not told yet.
+    news: [Option<FaultNews>; ClockFault::ALL.len()],
+    has_news: bool,
+}
+
+impl Faults {
+    pub(super) fn note(&mut self, fault: ClockFault, track: TrackId, off_ms: i64) {
+        self.counts.add(fault, 1);
+        if let Some(news) = self.news.get_mut(fault as usize) {
+            let before = news.map_or(0, |news| news.count);
+            *news = Some(FaultNews { fault, track, off_ms, count: before.saturating_add(1) });
+            self.has_news = true;
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Option<FaultNews> {
+        if !self.has_news {
+            return None;
+        }
+        let next = self.news.iter_mut().find_map(Option::take);
+        self.has_news = next.is_some();
+        next
+    }
+}

@@ -1,0 +1,105 @@
+//! The limits of a timeline, in ticks of its timescale.
+
+use crate::Timescale;
+
+/// Named durations in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) timescale: Timescale,
+    /// Steps back within a track that are ordinary: unevenness where units come in decoding order, reordered pictures
+    /// where timestamps say when they are shown.
+    pub(super) back: i64,
+    /// A unit may lie this far ahead of where its predecessors and arrival have it.
+    pub(super) slack: i64,
+    /// A step forward up to this is a pause of the encoder, even when arrival does not show it.
+    pub(super) pause: i64,
+    /// Longest time between units that still counts as their ordinary distance.
+    pub(super) step_max: i64,
+    /// Distance of units before it is known.
+    pub(super) step_first: i64,
+    /// A unit this close to where a known step of the clock puts it has made the same step.
+    pub(super) near: i64,
+    /// Known steps are remembered this long.
+    pub(super) step_memory: i64,
+    /// Silence of a track that may be a mute.
+    pub(super) gap: i64,
+    /// Behind the other tracks by more than this after a gap, a track's clock stood still.
+    pub(super) late: i64,
+    /// Tracks keep their own distance up to this.
+    pub(super) apart: i64,
+    /// A track that came within this is flowing.
+    pub(super) fresh: i64,
+    /// Equal timestamps for longer than this are a clock that stands still.
+    pub(super) frozen: i64,
+    /// Length of a window of measurement.
+    pub(super) window: i64,
+    /// A change of the delay of all tracks by more than this within a window comes from the network.
+    pub(super) absorbed: i64,
+    /// An error beyond this is stepped over and not slewed.
+    pub(super) far: i64,
+    /// Sender reports are believed up to this distance from arrival.
+    pub(super) believed: i64,
+    /// Reports that agree to this are the same.
+    pub(super) agree: i64,
+    /// Later changes of reports count once they have stood this long.
+    pub(super) settled: i64,
+    /// Most that reports move a track with a unit.
+    pub(super) nudge: i64,
+    /// First timestamps up to this are kept.
+    pub(super) start_kept: i64,
+    /// Distance of the first unit of a returning publisher from the last one before.
+    pub(super) resume_gap: i64,
+}
+
+impl Limits {
+    /// For units in decoding order.
+    pub(super) fn decoding(timescale: Timescale) -> Self {
+        let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
+        Self {
+            timescale,
+            back: ms(100),
+            slack: ms(250),
+            pause: ms(1000),
+            step_max: ms(1000),
+            step_first: ms(33),
+            near: ms(500),
+            step_memory: ms(10_000),
+            gap: ms(1000),
+            late: ms(1500),
+            apart: ms(3000),
+            fresh: ms(300),
+            frozen: ms(500),
+            window: ms(500),
+            absorbed: ms(125),
+            far: ms(1000),
+            believed: ms(1000),
+            agree: ms(50),
+            settled: ms(6000),
+            nudge: ms(10),
+            start_kept: ms(5000),
+            resume_gap: ms(40),
+        }
+    }
+
+    /// For timestamps that say when pictures are shown.
+    pub(super) fn showing(timescale: Timescale) -> Self {
+        let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
+        Self { back: ms(1000), slack: ms(500), ..Self::decoding(timescale) }
+    }
+
+    /// The longest step of a clock that ran on while this time passed, drift included.
+    pub(super) const fn longest_step(&self, passed: i64) -> i64 {
+        let drifted = passed.saturating_add(passed / 4);
+        if drifted > self.step_max { drifted } else { self.step_max }
+    }
+
+    /// Ticks as microseconds.
+    pub(super) fn to_us(self, ticks: i64) -> i64 {
+        self.timescale.convert(ticks, Timescale::new(1_000_000))
+    }
+
+    /// Ticks as milliseconds.
+    pub(super) fn to_ms(self, ticks: i64) -> i64 {
+        self.timescale.to_ms(ticks)
+    }
+}

@@ -1,0 +1,493 @@
+//! One clean clock per stream, whatever the publisher's clocks do.
+//!
+//! **Arrival is the referee.** The owner says when units arrive ([`Timeline::arrive`]); a timeline that was never told reads
+//! a file, whose own timestamps are all there is.
+//!
+//! **Within a track** a timestamp is believed when it follows from the one before: a little on, or on by the time that
+//! passed. Another one is suspect. Its unit takes the place that its neighbours and its arrival give it. When the next
+//! timestamp follows the suspect, the clock has moved, and the track continues from there; when it follows the old clock, the
+//! suspect was an outlier and moved nothing. A step that one track has made is taken by the others exactly, so that all
+//! tracks keep their distance.
+//!
+//! **Between tracks** the publisher's own distance counts up to 3 s, measured at arrival. A track farther apart begins where
+//! it arrives. One that resumes behind a mute with a clock that stood still is put where it is due. RTP sources count from
+//! anywhere; they begin where they arrive, and sender reports, while they agree with arrival, align them.
+//!
+//! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with what it was in the
+//! track's first 2 s. The greatest lead in a window is least disturbed by the network. What changes for all tracks at once and
+//! quickly is the network's doing, or a file sent faster than real time, and is left alone. What changes slowly is drift: it
+//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on.
+//!
+//! DTS never falls within a track. A returning publisher continues behind its predecessor.
+
+mod faults;
+mod limits;
+mod slew;
+mod track;
+
+use std::time::Instant;
+
+use self::faults::Faults;
+pub use self::faults::{ClockFault, FaultCounts, FaultNews};
+use self::limits::Limits;
+use self::slew::{Slew, Thresholds};
+use self::track::{Alignment, Suspect, TrackClock};
+use crate::{TRACKS_MAX, Timescale, TrackId, nearest};
+
+/// Steps of the publisher's clock that are remembered.
+const STEPS_MAX: usize = 4;
+/// Lengths in bits at which clocks of encoders wrap although the protocol has room for more.
+const SHORT_CLOCKS: [u32; 3] = [24, 31, 32];
+/// Bits of timestamps that do not wrap.
+const UNWRAPPED_BITS: u32 = 62;
+/// Windows in a row in which a track must be far off before it is stepped.
+const FAR_WINDOWS: u8 = 2;
+
+/// The position of a timeline; handed to the next publisher of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// The highest DTS assigned so far, in milliseconds.
+    pub dts_ms: i64,
+    /// Whether any DTS was assigned.
+    pub started: bool,
+}
+
+/// When the current units arrived, in ticks since the first.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    began: Instant,
+    now: i64,
+}
+
+/// A step of the publisher's clock: what was added to the offset of a track, and when.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    shift: i64,
+    at: i64,
+}
+
+/// Maps a publisher's clocks to the stream's, in ticks of one timescale.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    bits: u32,
+    limits: Limits,
+    /// Each track counts from anywhere.
+    independent: bool,
+    arrival: Option<Arrival>,
+    tracks: Vec<TrackClock>,
+    /// The newest is last.
+    steps: Vec<Step>,
+    /// Added to the offsets of all tracks, and what it was when the last window ended.
+    common: i64,
+    common_before: i64,
+    common_slew: Slew,
+    /// The error of all tracks together in the last window.
+    common_error: i64,
+    window_ends: i64,
+    /// The last DTS of data.
+    beside: i64,
+    /// The highest DTS assigned so far.
+    head: i64,
+    started: bool,
+    faults: Faults,
+}
+
+impl Timeline {
+    /// A timeline for tracks on one clock of `bits` bits in `timescale`, whose units come in decoding order, continuing at
+    /// `position`.
+    #[must_use]
+    pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
+        Self {
+            bits: bits.clamp(1, UNWRAPPED_BITS),
+            limits: Limits::decoding(timescale),
+            independent: false,
+            arrival: None,
+            tracks: Vec::new(),
+            steps: Vec::new(),
+            common: 0,
+            common_before: 0,
+            common_slew: Slew::NEW,
+            common_error: 0,
+            window_ends: 0,
+            beside: 0,
+            head: Timescale::MILLISECONDS.convert(position.dts_ms, timescale),
+            started: position.started,
+            faults: Faults::default(),
+        }
+    }
+
+    /// A timeline for RTP sources: each counts from anywhere, and says when its frames are shown. Timestamps are unwrapped and
+    /// converted to `timescale` by the owner.
+    #[must_use]
+    pub fn of_sources(timescale: Timescale, position: Position) -> Self {
+        let timeline = Self::new(UNWRAPPED_BITS, timescale, position);
+        Self { independent: true, limits: Limits::showing(timescale), ..timeline }
+    }
+
+    /// The units that follow arrived at `now`.
+    pub fn arrive(&mut self, now: Instant) {
+        let began = self.arrival.map_or(now, |arrival| arrival.began);
+        let passed = now.saturating_duration_since(began);
+        let ticks = i64::from(self.limits.timescale.ticks());
+        let whole = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX).saturating_mul(ticks);
+        let rest = i64::from(passed.subsec_micros()).saturating_mul(ticks) / 1_000_000;
+        let now = whole.saturating_add(rest);
+        let before = self.arrival.map_or(now, |arrival| arrival.now);
+        self.arrival = Some(Arrival { began, now: now.max(before) });
+        if now >= self.window_ends {
+            self.window_ends = now.saturating_add(self.limits.window);
+            self.close_windows();
+        }
+    }
+
+    /// The stream's DTS for a unit that the publisher stamped `raw`.
+    pub fn map(&mut self, track: TrackId, raw: u64) -> i64 {
+        let at = self.place(track, raw, None).max(0);
+        self.settle(track, at)
+    }
+
+    /// The place on the stream's time of a source's frame. `own` is its timestamp, unwrapped; `sampled` the time on the sender's
+    /// wall clock, as reports have it, in the same ticks. It may be before that of the frame before: pictures come in the order
+    /// of decoding.
+    pub fn place_frame(&mut self, track: TrackId, own: i64, sampled: Option<i64>) -> i64 {
+        let raw = own.cast_unsigned() & ((1 << UNWRAPPED_BITS) - 1);
+        let at = self.place(track, raw, sampled);
+        self.head = self.head.max(at);
+        self.started = true;
+        at
+    }
+
+    /// The stream's DTS for a source's frame, where pictures come in the order in which they are shown.
+    pub fn map_frame(&mut self, track: TrackId, own: i64, sampled: Option<i64>) -> i64 {
+        let at = self.place_frame(track, own, sampled).max(0);
+        self.settle(track, at)
+    }
+
+    /// The stream's DTS for a unit that is neither audio nor video. Its stamp moves no clock: some encoders stamp metadata
+    /// zero at any time. One that makes no sense stands where the stream stands.
+    pub fn map_beside(&mut self, raw: u64) -> i64 {
+        let near = self.tracks.first().and_then(|clock| {
+            let at =
+                nearest(raw, self.bits, clock.raw).saturating_add(clock.offset).saturating_add(self.common);
+            (at.saturating_sub(clock.top).saturating_abs() <= self.limits.apart).then_some(at.max(0))
+        });
+        self.beside = self.beside.max(near.unwrap_or(self.head));
+        self.head = self.head.max(self.beside);
+        self.started = true;
+        self.beside
+    }
+
+    /// The position reached so far.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { dts_ms: self.limits.to_ms(self.head), started: self.started }
+    }
+
+    /// Faults of the publisher's clocks so far.
+    #[must_use]
+    pub const fn faults(&self) -> FaultCounts {
+        self.faults.counts
+    }
+
+    /// The newest fault of a kind that was not taken yet.
+    pub fn take_fault(&mut self) -> Option<FaultNews> {
+        self.faults.take()
+    }
+
+    fn now(&self) -> i64 {
+        self.arrival.map_or(0, |arrival| arrival.now)
+    }
+
+    /// DTS never falls within a track.
+    fn settle(&mut self, track: TrackId, at: i64) -> i64 {
+        let clock = self.tracks.iter_mut().find(|clock| clock.id == track);
+        let dts = clock.map_or(at, |clock| clock.monotone(at));
+        self.head = self.head.max(dts);
+        self.started = true;
+        dts
+    }
+
+    fn place(&mut self, track: TrackId, raw: u64, sampled: Option<i64>) -> i64 {
+        let Some(at) = self.tracks.iter().position(|clock| clock.id == track) else {
+            return self.begin(track, raw, sampled);
+        };
+        let live = self.arrival.map(|arrival| arrival.now);
+        let Some(clock) = self.tracks.get_mut(at) else { return self.head };
+        let raw = nearest(raw, self.bits, clock.raw);
+        let step = raw.saturating_sub(clock.raw);
+        let passed = live.map_or(0, |now| now.saturating_sub(clock.arrived));
+        if (0..=self.limits.longest_step(passed)).contains(&step) {
+            let slewed = clock.slew.advance(step);
+            clock.shift(slewed.saturating_neg());
+        }
+        let out = raw.saturating_add(clock.offset).saturating_add(self.common);
+        if !fits(clock, raw, out, live, &self.limits) {
+            return self.doubt(at, raw, live);
+        }
+        if clock.suspect.take().is_some() {
+            self.faults.note(ClockFault::Outlier, track, 0);
+        }
+        let out = match live {
+            Some(now) => self.resume(at, raw, out, now),
+            None => out,
+        };
+        self.accept(at, raw, out);
+        self.align(at, raw, sampled);
+        out
+    }
+
+    /// The first unit of a track.
+    fn begin(&mut self, track: TrackId, raw: u64, sampled: Option<i64>) -> i64 {
+        let now = self.now();
+        let lead = self.tracks.iter().max_by_key(|clock| clock.arrived);
+        let raw = match lead {
+            Some(lead) if !self.independent => nearest(raw, self.bits, lead.raw),
+            Some(_) | None => nearest(raw, UNWRAPPED_BITS, 0),
+        };
+        let (offset, off) = match lead {
+            None => (self.first_offset(raw), 0),
+            Some(lead) => self.offset_beside(lead, raw, now),
+        };
+        if off != 0 {
+            self.faults.note(ClockFault::Apart, track, self.limits.to_ms(off));
+        }
+        let step = self.limits.step_first;
+        let base = self.tracks.iter().find_map(TrackClock::report_base);
+        let mut clock = TrackClock::new(track, raw, offset.saturating_sub(self.common), now, step);
+        if let Some(sampled) = sampled {
+            clock.align_first(sampled.saturating_sub(raw), base, now, &self.limits);
+        }
+        let out = raw.saturating_add(clock.offset).saturating_add(self.common);
+        if self.tracks.len() < TRACKS_MAX {
+            self.tracks.push(clock);
+        }
+        out
+    }
+
+    /// The offset of a track that begins beside others, and how far it was off when it does not keep its own distance.
+    fn offset_beside(&self, lead: &TrackClock, raw: i64, now: i64) -> (i64, i64) {
+        let (due, apart) = match self.arrival {
+            Some(_) => (now.saturating_add(lead.peak()), self.limits.apart),
+            None => (self.head, self.limits.step_memory),
+        };
+        if self.independent {
+            return (due.saturating_sub(raw), 0);
+        }
+        let own = lead.offset.saturating_add(self.common);
+        let off = raw.saturating_add(own).saturating_sub(due);
+        let is_near = |shift: &i64| off.saturating_add(*shift).saturating_abs() <= apart;
+        match std::iter::once(0).chain(self.wraps()).find(is_near) {
+            Some(shift) => (own.saturating_add(shift), 0),
+            None => (due.saturating_sub(raw), off),
+        }
+    }
+
+    /// What wraps of clocks that are shorter than the protocol's have to be made up for with.
+    fn wraps(&self) -> impl Iterator<Item = i64> {
+        let (bits, independent) = (self.bits, self.independent);
+        let short = SHORT_CLOCKS.into_iter().filter(move |&short| !independent && short < bits);
+        short.flat_map(|short| [1i64 << short, -(1i64 << short)])
+    }
+
+    /// A timestamp that does not follow from those before. Gives the unit's place.
+    fn doubt(&mut self, at: usize, raw: i64, live: Option<i64>) -> i64 {
+        let now = self.now();
+        let Some(clock) = self.tracks.get(at) else { return self.head };
+        let out = raw.saturating_add(clock.offset).saturating_add(self.common);
+        let predicted = clock.predicted(live, &self.limits);
+        let near = |shift: i64| {
+            out.saturating_add(shift).saturating_sub(predicted).saturating_abs() <= self.limits.near
+        };
+        let is_recent =
+            |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
+        let known =
+            self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
+        if let Some(shift) = known.or_else(|| self.wraps().find(|&shift| near(shift)))
+            && let Some(clock) = self.tracks.get_mut(at)
+        {
+            clock.shift(shift);
+            clock.suspect = None;
+            let out = out.saturating_add(shift);
+            self.accept(at, raw, out);
+            return out;
+        }
+        let Some(clock) = self.tracks.get_mut(at) else { return self.head };
+        let moved = clock.suspect.filter(|suspect| {
+            let next = raw.saturating_add(suspect.out).saturating_sub(suspect.raw);
+            let step = raw.saturating_sub(suspect.raw);
+            step >= -self.limits.back && next <= bound(clock, live, &self.limits)
+        });
+        let Some(suspect) = moved else {
+            if clock.suspect.is_some() {
+                self.faults.note(
+                    ClockFault::Outlier,
+                    clock.id,
+                    self.limits.to_ms(out.saturating_sub(predicted)),
+                );
+            }
+            clock.place_suspect(Suspect { raw, out: predicted }, now);
+            return predicted;
+        };
+        clock.suspect = None;
+        let forward = suspect.raw.saturating_sub(clock.raw);
+        let pause = if live.is_some() { self.limits.pause } else { self.limits.step_memory };
+        if (0..=pause).contains(&forward) {
+            // The encoder paused; arrival did not show it, because more came at once.
+            self.accept(at, raw, out);
+            return out;
+        }
+        let track = clock.id;
+        let place = raw.saturating_add(suspect.out).saturating_sub(suspect.raw);
+        let shift = place.saturating_sub(out);
+        clock.shift(shift);
+        self.faults.note(ClockFault::Jump, track, self.limits.to_ms(shift.saturating_neg()));
+        if self.steps.len() == STEPS_MAX {
+            self.steps.remove(0);
+        }
+        self.steps.push(Step { shift, at: now });
+        self.accept(at, raw, place);
+        place
+    }
+
+    /// Looks whether a track's clock stood still, while units came or while it was silent. Gives the unit's place.
+    fn resume(&mut self, at: usize, raw: i64, out: i64, now: i64) -> i64 {
+        let Some(clock) = self.tracks.get_mut(at) else { return out };
+        let track = clock.id;
+        let (is_frozen, is_new) = clock.is_frozen(raw, now, &self.limits);
+        if is_frozen {
+            let shift = clock.due(now, self.common_error).saturating_sub(out).max(0);
+            clock.shift(shift);
+            if is_new {
+                self.faults.note(ClockFault::Frozen, track, self.limits.to_ms(shift.saturating_neg()));
+            }
+            return out.saturating_add(shift);
+        }
+        let gap = now.saturating_sub(clock.arrived);
+        if gap < self.limits.gap {
+            return out;
+        }
+        let Some(lateness) = self.lateness_beside(at, now, gap) else { return out };
+        let Some(clock) = self.tracks.get_mut(at) else { return out };
+        let behind = clock.due(now, lateness).saturating_sub(out);
+        if behind <= self.limits.late {
+            return out;
+        }
+        clock.shift(behind);
+        self.faults.note(ClockFault::Pause, track, self.limits.to_ms(behind.saturating_neg()));
+        out.saturating_add(behind)
+    }
+
+    /// How late the tracks are that flowed while this one was silent. `None`: all were silent.
+    fn lateness_beside(&self, at: usize, now: i64, gap: i64) -> Option<i64> {
+        let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
+        let flowing = others.filter(|(_, clock)| {
+            now.saturating_sub(clock.arrived) <= self.limits.fresh
+                && now.saturating_sub(clock.flows_since) >= gap / 4 * 3
+        });
+        flowing.map(|(_, clock)| clock.lateness().unwrap_or(0)).max()
+    }
+
+    fn accept(&mut self, at: usize, raw: i64, out: i64) {
+        let now = self.now();
+        let Some(clock) = self.tracks.get_mut(at) else { return };
+        let advance = out.saturating_sub(self.head);
+        let passed = now.saturating_sub(clock.arrived);
+        clock.accept(raw, out, now, &self.limits);
+        if (1..=self.limits.longest_step(passed)).contains(&advance) {
+            self.common = self.common.saturating_sub(self.common_slew.advance(advance));
+        }
+    }
+
+    /// Lets sender reports align a track with the first other one that has some.
+    fn align(&mut self, at: usize, raw: i64, sampled: Option<i64>) {
+        let Some(sampled) = sampled else { return };
+        let now = self.now();
+        let base = self.tracks.iter().take(at).find_map(TrackClock::report_base);
+        let Some(clock) = self.tracks.get_mut(at) else { return };
+        let alignment = clock.align(sampled.saturating_sub(raw), base, now, &self.limits);
+        if let Alignment::Doubted(off) = alignment {
+            self.faults.note(ClockFault::Report, clock.id, self.limits.to_ms(off));
+        }
+    }
+
+    /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
+    fn close_windows(&mut self) {
+        self.tracks.iter_mut().for_each(TrackClock::close_window);
+        if self.tracks.iter().any(|clock| clock.was_blind) {
+            return;
+        }
+        // The correction makes changes of its own, and makes up for others.
+        let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
+        let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
+        let given = seen.saturating_sub(corrected);
+        let change = if seen.saturating_abs() < given.saturating_abs() { seen } else { given };
+        if change.saturating_abs() > self.limits.absorbed {
+            self.tracks.iter_mut().for_each(|clock| clock.absorb(change));
+        }
+        let Some(common) = shared(self.tracks.iter().filter_map(|clock| clock.error)) else { return };
+        self.common_error = common;
+        let started = self.common_slew.handle_error(common, &self.limits, Thresholds::STREAM);
+        if started && let Some(clock) = self.tracks.first() {
+            self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(common));
+        }
+        // Reports know better than arrival how tracks lie to each other: a congested path delays video more than audio.
+        let is_aligned = self.tracks.iter().any(|clock| clock.is_aligned(&self.limits));
+        for clock in &mut self.tracks {
+            let Some(error) = clock.error else {
+                clock.expect(common);
+                continue;
+            };
+            if is_aligned && clock.has_reports() {
+                continue;
+            }
+            let off = error.saturating_sub(common);
+            let is_far = off < -self.limits.far;
+            clock.far_windows = if is_far { clock.far_windows.saturating_add(1) } else { 0 };
+            if clock.far_windows >= FAR_WINDOWS {
+                clock.far_windows = 0;
+                clock.slew = Slew::NEW;
+                clock.shift(off.saturating_neg());
+                self.faults.note(ClockFault::Apart, clock.id, self.limits.to_ms(off));
+            } else if clock.slew.handle_error(off, &self.limits, Thresholds::TRACK) {
+                self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
+            }
+        }
+    }
+
+    fn first_offset(&self, raw: i64) -> i64 {
+        if self.started {
+            self.head.saturating_add(self.limits.resume_gap).saturating_sub(raw)
+        } else if raw <= self.limits.start_kept && !self.independent {
+            0
+        } else {
+            raw.saturating_neg()
+        }
+    }
+}
+
+/// The part of several values that all of them have: the smallest, when all are to the same side.
+fn shared(values: impl Iterator<Item = i64> + Clone) -> Option<i64> {
+    let (least, most) = (values.clone().min()?, values.max()?);
+    Some(if least > 0 { least } else { most.min(0) })
+}
+
+/// The latest place that a track's next unit can have.
+fn bound(clock: &TrackClock, live: Option<i64>, limits: &Limits) -> i64 {
+    let next = clock.top.saturating_add(clock.typical());
+    match live {
+        Some(now) => next.max(now.saturating_add(clock.peak())).saturating_add(limits.slack),
+        // Of a few pictures nobody knows how far they are apart.
+        None if clock.is_young() => next.saturating_add(limits.step_memory),
+        None => next.saturating_add(limits.slack.max(clock.typical().saturating_mul(2))),
+    }
+}
+
+/// Whether a timestamp follows from those before.
+fn fits(clock: &TrackClock, raw: i64, out: i64, live: Option<i64>, limits: &Limits) -> bool {
+    raw.saturating_sub(clock.raw) >= -limits.back && out <= bound(clock, live, limits)
+}
+
+#[cfg(test)]
+mod publishers;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! A control loop that moves a clock back to where it belongs by running it a little faster or slower.
+
+use super::limits::Limits;
+
+/// Windows in a row beyond the threshold before anything is moved.
+const DRIFT_WINDOWS: u8 = 2;
+/// Windows in a row without an error worth moving, after which the clock is left alone again.
+const CALM_WINDOWS: u8 = 20;
+/// Integral gain of one window, as a divisor. (The proportional one makes up for the whole error in a second.)
+const INTEGRAL_DIVISOR: i64 = 4;
+/// Drift is learnt from errors up to this; larger ones are steps that are being made up for.
+const LEARNT_FROM_US: i64 = 300_000;
+/// Fastest drift that is learnt, and fastest change of speed, in millionths.
+const LEARNT_MAX_PPM: i64 = 200_000;
+const SPEED_MAX_PPM: i64 = 250_000;
+/// Fastest change of speed for an error of more than a second.
+const SPEED_FAR_MAX_PPM: i64 = 500_000;
+/// A learnt drift below this is none.
+const LEARNT_MIN_PPM: i64 = 2_000;
+/// Windows of measurement in a second.
+const WINDOWS_A_SECOND: i64 = 2;
+const MILLION: i64 = 1_000_000;
+
+/// Thresholds of a loop, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Thresholds {
+    /// An error beyond this, in [`Thresholds::windows`] windows in a row, starts the loop.
+    pub(super) start_us: i64,
+    /// An error below this is none.
+    pub(super) calm_us: i64,
+    /// Windows in a row.
+    pub(super) windows: u8,
+}
+
+impl Thresholds {
+    /// Of one track against the others.
+    pub(super) const TRACK: Self = Self { start_us: 60_000, calm_us: 15_000, windows: DRIFT_WINDOWS };
+    /// Of all tracks together against arrival: networks delay them together, so it waits longer.
+    pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Slew {
+    active: bool,
+    over: u8,
+    calm: u8,
+    /// Error of the window before, while the clock is left alone.
+    last_us: i64,
+    learnt_ppm: i64,
+    /// Movement that the last error calls for beside the learnt drift, in millionths of a tick, and its fastest speed.
+    left: i64,
+    speed_ppm: i64,
+    /// Movement that is due and less than a tick, in millionths of a tick.
+    owed: i64,
+}
+
+impl Slew {
+    /// A clock that is left alone.
+    pub(super) const NEW: Self =
+        Self { active: false, over: 0, calm: 0, last_us: 0, learnt_ppm: 0, left: 0, speed_ppm: 0, owed: 0 };
+
+    /// Takes the error of a window: how far the clock is ahead, in ticks. True: the loop has just started.
+    pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
+        let error_us = limits.to_us(error);
+        let off = error_us.saturating_abs();
+        if !self.active {
+            self.over = if off > thresholds.start_us { self.over.saturating_add(1) } else { 0 };
+            if self.over < thresholds.windows {
+                self.last_us = error_us;
+                return false;
+            }
+            // The last two windows show how fast it drifts, unless it has just been stepped.
+            let drift = error_us.saturating_sub(self.last_us).saturating_mul(WINDOWS_A_SECOND);
+            let learnt_ppm = if drift.saturating_abs() <= LEARNT_MAX_PPM { drift } else { 0 };
+            *self = Self { active: true, learnt_ppm, ..Self::NEW };
+            self.correct(error, error_us);
+            return true;
+        }
+        let is_calm = off < thresholds.calm_us && self.learnt_ppm.saturating_abs() < LEARNT_MIN_PPM;
+        self.calm = if is_calm { self.calm.saturating_add(1) } else { 0 };
+        if self.calm >= CALM_WINDOWS {
+            *self = Self::NEW;
+            return false;
+        }
+        if off <= LEARNT_FROM_US {
+            let learnt = self.learnt_ppm.saturating_add(error_us / INTEGRAL_DIVISOR);
+            self.learnt_ppm = learnt.clamp(-LEARNT_MAX_PPM, LEARNT_MAX_PPM);
+        }
+        self.correct(error, error_us);
+        false
+    }
+
+    /// What of an error is made up for until the next one is known.
+    fn correct(&mut self, error: i64, error_us: i64) {
+        self.left = error.saturating_mul(MILLION / WINDOWS_A_SECOND);
+        let is_far = error_us.saturating_abs() > MILLION;
+        self.speed_ppm = if is_far { SPEED_FAR_MAX_PPM } else { SPEED_MAX_PPM };
+    }
+
+    /// Ticks to take off the clock after it has advanced by `step` ticks.
+    pub(super) fn advance(&mut self, step: i64) -> i64 {
+        if !self.active {
+            return 0;
+        }
+        let most = self.speed_ppm.saturating_mul(step);
+        let part = self.left.clamp(most.saturating_neg(), most);
+        self.left = self.left.saturating_sub(part);
+        self.owed = self.owed.saturating_add(part).saturating_add(self.learnt_ppm.saturating_mul(step));
+        let ticks = self.owed / MILLION;
+        self.owed = self.owed.saturating_sub(ticks.saturating_mul(MILLION));
+        ticks
+    }
+}

@@ -1,0 +1,241 @@
+use std::time::{Duration, Instant};
+
+use super::publishers::{Fault, Of, Publisher, Unit};
+use super::*;
+
+fn map_all(timeline: &mut Timeline, raws: &[u64]) -> Vec<i64> {
+    raws.iter().map(|&raw| timeline.map(TrackId::VIDEO, raw)).collect()
+}
+
+fn milliseconds() -> Timeline {
+    Timeline::new(32, Timescale::MILLISECONDS, Position::default())
+}
+
+/// Seeds of a run; `MILLSTREAM_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("MILLSTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200)
+}
+
+#[test]
+fn publishers_of_many_seeds_keep_order_speed_and_lips() {
+    let failed: Vec<String> = (0..seeds())
+        .filter_map(|seed| {
+            let publisher = Publisher::of_seed(seed);
+            let why = publisher.check().err()?;
+            Some(format!("seed {seed}: {why}\n  {publisher:?}"))
+        })
+        .collect();
+    let shown = failed.iter().take(9).cloned().collect::<Vec<_>>().join("\n");
+    assert!(failed.is_empty(), "{} of {}:\n{shown}", failed.len(), seeds());
+}
+
+#[test]
+fn a_clean_publisher_passes_to_the_millisecond() {
+    for (start, bits) in
+        [(0, 32), ((1 << 24) - 9_000, 24), ((1 << 31) - 9_000, 31), ((1i64 << 32) - 9_000, 32)]
+    {
+        let publisher = Publisher { start, bits, ..Publisher::clean() };
+        let (units, timeline) = publisher.run();
+        assert!(units.iter().all(|unit| unit.out == unit.sampled), "{bits} bits");
+        assert_eq!(timeline.faults().total(), 0, "{bits} bits");
+    }
+    // A line that holds everything for five seconds, and gives it at once, changes nothing.
+    let (units, timeline) = Publisher::with(&[Fault::Stall { at: 20_000, ms: 5_000 }]).run();
+    assert!(units.iter().all(|unit| unit.out == unit.sampled));
+    assert_eq!(timeline.faults().total(), 0);
+}
+
+#[test]
+fn a_clock_that_starts_near_zero_is_unchanged_and_one_that_starts_high_begins_at_zero() {
+    assert_eq!(map_all(&mut milliseconds(), &[23, 56, 90]), [23, 56, 90]);
+    assert_eq!(map_all(&mut milliseconds(), &[900_000, 900_033]), [0, 33]);
+}
+
+#[test]
+fn m_07_jumps_are_repaired_and_counted_and_the_wrap_is_no_jump() {
+    let mut t = milliseconds();
+    let raws = [0, 33, 3_000_000, 3_000_033, 100, 133, 0xffff_fff0, 0x10];
+    let out = map_all(&mut t, &raws);
+    assert!(out.windows(2).all(|w| matches!(w, [a, b] if b >= a && b - a <= 73)), "{out:?}");
+    assert_eq!(t.faults().of(ClockFault::Jump), 3);
+}
+
+#[test]
+fn tracks_share_the_offset_and_each_never_falls() {
+    let mut t = milliseconds();
+    assert_eq!(t.map(TrackId::VIDEO, 100), 100);
+    assert_eq!(t.map(TrackId::AUDIO, 90), 90);
+    assert_eq!(t.map(TrackId::AUDIO, 80), 90);
+    assert_eq!(t.map(TrackId::VIDEO, 133), 133);
+}
+
+#[test]
+fn metadata_stamped_zero_moves_nothing() {
+    let mut t = milliseconds();
+    map_all(&mut t, &[5000, 5033]);
+    assert_eq!(t.map_beside(0), 5033);
+    assert_eq!(t.map_beside(5040), 5040);
+    assert_eq!((map_all(&mut t, &[5066]), t.faults().total()), (vec![5066], 0));
+}
+
+#[test]
+fn a_returning_publisher_continues_behind_the_first() {
+    let position = Position { dts_ms: 5000, started: true };
+    let mut t = Timeline::new(32, Timescale::MILLISECONDS, position);
+    assert_eq!(map_all(&mut t, &[0, 33]), [5040, 5073]);
+    // The next publisher counts something else.
+    let mut t = Timeline::new(33, Timescale::new(90_000), t.position());
+    assert_eq!(map_all(&mut t, &[7_000_000]), [5113 * 90]);
+}
+
+#[test]
+fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap() {
+    let ticks = Timescale::new(90_000);
+    let mut t = Timeline::new(33, ticks, Position::default());
+    assert_eq!(map_all(&mut t, &[1, 3004, 6007]), [1, 3004, 6007]);
+    // The end of 33 bits, 26.5 hours on: the clock starts high, and the wrap is no jump.
+    let mut t = Timeline::new(33, ticks, Position::default());
+    let end = 1u64 << 33;
+    assert_eq!(map_all(&mut t, &[end - 3003, 0, 3003, 6006]), [0, 3003, 6006, 9009]);
+    assert_eq!(t.faults().total(), 0);
+}
+
+#[test]
+fn a_file_keeps_its_pauses_and_loses_its_jumps() {
+    // Nine seconds are a pause: the first unit behind it comes early, those that follow are where the file has them.
+    let file = || {
+        let mut t = milliseconds();
+        map_all(&mut t, &(0..10).map(|n| n * 33).collect::<Vec<_>>());
+        t
+    };
+    let mut t = file();
+    assert_eq!(map_all(&mut t, &[9_330, 9_363]), [330, 9_363]);
+    assert_eq!(t.faults().total(), 0);
+    let mut t = file();
+    assert_eq!(map_all(&mut t, &[60_000, 60_033, 60_066]), [330, 363, 396]);
+    assert_eq!(t.faults().of(ClockFault::Jump), 1);
+    // One picture in nine seconds.
+    let slides: Vec<u64> = (0..20).map(|n| n * 9_000).collect();
+    let mut t = milliseconds();
+    assert!(map_all(&mut t, &slides).iter().zip(&slides).all(|(out, raw)| *out == raw.cast_signed()));
+}
+
+#[test]
+fn one_unit_that_is_off_moves_nothing() {
+    for by in [-40_000_000, -4_000, -700, 700, 5_000, 3_600_000] {
+        let (units, timeline) = Publisher::with(&[Fault::Outlier { of: Of::One(0), at: 20_000, by }]).run();
+        let moved: Vec<&Unit> =
+            units.iter().filter(|unit| !unit.is_outlier && unit.out != unit.sampled).collect();
+        assert!(moved.is_empty(), "{by}: {moved:?}");
+        let outlier = units.iter().find(|unit| unit.is_outlier).unwrap();
+        assert!((outlier.out - outlier.sampled).abs() <= 5, "{by}: {outlier:?}");
+        assert_eq!((timeline.faults().of(ClockFault::Outlier), timeline.faults().total()), (1, 1), "{by}");
+    }
+}
+
+#[test]
+fn a_step_of_all_tracks_keeps_their_distance_exactly() {
+    for by in [-3_600_000, -30_000, -2_000, 2_000, 30_000, 40_000_000] {
+        let publisher =
+            Publisher { start: 4_000_000, ..Publisher::with(&[Fault::Jump { of: Of::All, at: 20_000, by }]) };
+        let (units, timeline) = publisher.run();
+        let lead = |track: usize| {
+            let last = units.iter().rev().find(|unit| unit.track == track).unwrap();
+            last.out - last.sampled
+        };
+        assert_eq!(lead(0), lead(1), "{by}");
+        assert!(lead(0).abs() <= 10, "{by}: {}", lead(0));
+        assert_eq!(timeline.faults().of(ClockFault::Jump), 1, "{by}");
+    }
+}
+
+#[test]
+fn a_muted_track_resumes_where_it_is_due_with_its_first_unit() {
+    let publisher = Publisher::with(&[Fault::Mute { of: Of::One(1), at: 20_000, ms: 4_000, stands: true }]);
+    let (units, timeline) = publisher.run();
+    let first = units.iter().find(|unit| unit.track == 1 && unit.sampled >= 24_000).unwrap();
+    assert!((first.out - first.sampled).abs() <= 30, "{first:?}");
+    assert!(units.iter().filter(|unit| unit.track == 0).all(|unit| unit.out == unit.sampled));
+    assert_eq!((timeline.faults().of(ClockFault::Pause), timeline.faults().total()), (1, 1));
+}
+
+#[test]
+fn tracks_keep_their_own_distance_up_to_3_s_and_take_that_of_arrival_beyond() {
+    for (own, expected) in
+        [(-900, -900), (2_900, 2_900), (3_200, 0), (10_000, 0), (7_200_000, 0), (-60_000, 0)]
+    {
+        let publisher = Publisher { offsets: vec![0, own], start: 90_000, ..Publisher::clean() };
+        let (units, timeline) = publisher.run();
+        let lead = |track: usize| {
+            let last = units.iter().rev().find(|unit| unit.track == track).unwrap();
+            last.out - last.sampled
+        };
+        assert!((lead(1) - lead(0) - expected).abs() <= 40, "{own}: {}", lead(1) - lead(0));
+        assert_eq!(timeline.faults().of(ClockFault::Apart), u64::from(expected != own), "{own}");
+    }
+}
+
+#[test]
+fn a_file_sent_faster_than_real_time_keeps_its_times() {
+    let mut t = milliseconds();
+    let began = Instant::now();
+    for n in 0..3_000u64 {
+        // Forty times as fast.
+        t.arrive(began + Duration::from_millis(n));
+        assert_eq!(t.map(TrackId::VIDEO, n * 40), i64::try_from(n * 40).unwrap());
+        assert_eq!(t.map(TrackId::AUDIO, n * 40 + 7), i64::try_from(n * 40 + 7).unwrap());
+    }
+    assert_eq!(t.faults().total(), 0);
+}
+
+#[test]
+fn timestamps_that_stand_still_are_replaced_by_arrival() {
+    let (units, timeline) = Publisher::with(&[Fault::Frozen { of: Of::All, at: 0, ms: 60_000 }]).run();
+    let late = units.iter().filter(|unit| unit.sampled > 2_000 && (unit.out - unit.sampled).abs() > 100);
+    assert_eq!(late.count(), 0);
+    assert_eq!(timeline.faults().of(ClockFault::Frozen), 2);
+}
+
+/// Reports of two sources: the second lies where `own` says, arrives at once, and the reports have it `told` ms elsewhere.
+fn reported(told: i64, seconds: i64) -> (i64, u64) {
+    let ticks = Timescale::new(90_000);
+    let mut t = Timeline::of_sources(ticks, Position::default());
+    let began = Instant::now();
+    let mut distance = 0;
+    for n in 0..seconds * 25 {
+        let at = n * 3_600;
+        t.arrive(began + Duration::from_millis(u64::try_from(n * 40).unwrap()));
+        let reports = n > 25;
+        let first = t.place_frame(TrackId::VIDEO, 77_000 + at, reports.then_some(at));
+        let second = t.place_frame(TrackId::AUDIO, 5_000_000 + at, reports.then_some(at + told * 90));
+        distance = (second - first) / 90;
+    }
+    (distance, t.faults().of(ClockFault::Report))
+}
+
+#[test]
+fn reports_align_sources_while_they_agree_with_arrival() {
+    for (told, expected, faults) in
+        [(0, 0, 0), (80, 80, 0), (-80, -80, 0), (900, 900, 0), (4_000, 0, 1), (-3_600_000, 0, 1)]
+    {
+        let (distance, doubted) = reported(told, 30);
+        assert!((distance - expected).abs() <= 1, "{told}: {distance}");
+        assert_eq!(doubted, faults, "{told}");
+    }
+}
+
+#[test]
+fn a_wall_clock_that_is_set_moves_no_source() {
+    for step in [-3_600_000, -30_000, -1_500, -700, 700, 30_000] {
+        let mut t = Timeline::of_sources(Timescale::new(90_000), Position::default());
+        let began = Instant::now();
+        for n in 0..2_000i64 {
+            t.arrive(began + Duration::from_millis(u64::try_from(n * 40).unwrap()));
+            // The reports of the second source follow 3 s later.
+            let sampled = |since: i64| n * 3_600 + if n >= since { step * 90 } else { 0 };
+            let first = t.place_frame(TrackId::VIDEO, n * 3_600, Some(sampled(500)));
+            let second = t.place_frame(TrackId::AUDIO, 9_000 + n * 3_600, Some(sampled(575)));
+            assert_eq!((first, second), (n * 3_600, n * 3_600), "{step} at {n}");
+        }
+    }
+}

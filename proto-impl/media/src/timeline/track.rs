@@ -1,0 +1,351 @@
+//! The clock of one track: where its units lie on the stream's time, and how that compares with their arrival.
+
+use super::limits::Limits;
+use super::slew::Slew;
+use crate::TrackId;
+
+/// Units with one timestamp before its clock counts as standing still.
+const FROZEN_UNITS: u32 = 8;
+/// Units with one timestamp that still count in measurements: parts of one picture.
+const STILL_MEASURED: u32 = 2;
+/// Windows at the beginning of a track before its delay is known. The last two of them count: a start may come at once.
+const WARM_UP_WINDOWS: u8 = 4;
+/// Units after which their distance is known.
+const YOUNG_UNITS: u8 = 8;
+/// Weight of the newest distance of units in their average, as a divisor.
+const STEP_DIVISOR: i64 = 8;
+/// Parts of a tick in which the average is kept.
+const STEP_PARTS: i64 = 64;
+/// Share of its error that a unit moves a track towards its sender reports, as a divisor.
+const NUDGE_DIVISOR: i64 = 8;
+/// No measurement in this window.
+const NONE: i64 = i64::MIN;
+
+/// A unit whose timestamp does not follow from those before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Suspect {
+    pub(super) raw: i64,
+    pub(super) out: i64,
+}
+
+/// A sender's reports about one source.
+#[derive(Debug, Clone, Copy)]
+struct Reports {
+    /// Sender time minus the source's timestamps.
+    told: i64,
+    /// The distance from the reference track that they last showed, and since when.
+    seen: i64,
+    since: i64,
+    /// Sum of the movements that followed from them.
+    moved: i64,
+    /// The distance that they show now.
+    off: i64,
+    /// The first agreement has been acted on.
+    aligned: bool,
+    /// A disagreement has been noted.
+    doubted: bool,
+}
+
+/// What reports made of a track's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alignment {
+    /// Nothing, or a movement within their limits.
+    Fine,
+    /// They disagree with arrival by so much; told once.
+    Doubted(i64),
+}
+
+/// See the module. Times of arrival are zero for files.
+#[derive(Debug, Clone)]
+pub(super) struct TrackClock {
+    pub(super) id: TrackId,
+    /// The last timestamp that was believed.
+    pub(super) raw: i64,
+    /// Added to timestamps.
+    pub(super) offset: i64,
+    /// The latest place given to a unit.
+    pub(super) top: i64,
+    /// Average distance of units, in parts of a tick.
+    typical: i64,
+    /// Units from which it was learnt, up to a few.
+    learnt: u8,
+    /// Arrival of the last unit.
+    pub(super) arrived: i64,
+    /// Units have come without a gap since.
+    pub(super) flows_since: i64,
+    pub(super) suspect: Option<Suspect>,
+    /// Units in a row with one timestamp, and the arrival of the first.
+    still: u32,
+    still_since: i64,
+    frozen: bool,
+    /// The last DTS given out.
+    last: i64,
+    /// Greatest `place - arrival` in this window and in the last one that had units.
+    window: i64,
+    previous: i64,
+    /// What that is when all is well.
+    reference: Option<i64>,
+    warm_up: u8,
+    /// Units of this window could not be measured, and of the last one.
+    is_blind: bool,
+    pub(super) was_blind: bool,
+    /// How far the track was ahead of its reference in the last window, and in the last that was measured.
+    pub(super) error: Option<i64>,
+    last_error: i64,
+    /// The change since the window measured before.
+    pub(super) change: Option<i64>,
+    pub(super) far_windows: u8,
+    pub(super) slew: Slew,
+    reports: Option<Reports>,
+}
+
+impl TrackClock {
+    /// A track whose first unit arrived at `now`.
+    pub(super) const fn new(id: TrackId, raw: i64, offset: i64, now: i64, step: i64) -> Self {
+        let top = raw.saturating_add(offset);
+        Self {
+            id,
+            raw,
+            offset,
+            top,
+            typical: step.saturating_mul(STEP_PARTS),
+            learnt: 0,
+            arrived: now,
+            flows_since: now,
+            suspect: None,
+            still: 0,
+            still_since: now,
+            frozen: false,
+            last: 0,
+            window: top.saturating_sub(now),
+            previous: NONE,
+            reference: None,
+            warm_up: 0,
+            is_blind: false,
+            was_blind: false,
+            error: None,
+            last_error: 0,
+            change: None,
+            far_windows: 0,
+            slew: Slew::NEW,
+            reports: None,
+        }
+    }
+
+    /// Greatest lead of its units over their arrival, of late.
+    pub(super) fn peak(&self) -> i64 {
+        self.window.max(self.previous)
+    }
+
+    /// How late it is, as a number below zero, against what it was when all was well.
+    pub(super) fn lateness(&self) -> Option<i64> {
+        Some(self.peak().saturating_sub(self.reference?))
+    }
+
+    /// Where a unit belongs that arrives now, when everything is as late as `lateness` says.
+    pub(super) fn due(&self, now: i64, lateness: i64) -> i64 {
+        let lead = self.reference.map_or_else(|| self.peak(), |lead| lead.saturating_add(lateness));
+        now.saturating_add(lead)
+    }
+
+    /// Average distance of its units.
+    pub(super) const fn typical(&self) -> i64 {
+        self.typical.saturating_add(STEP_PARTS / 2) / STEP_PARTS
+    }
+
+    /// Whether too few units have come to know their distance.
+    pub(super) const fn is_young(&self) -> bool {
+        self.learnt < YOUNG_UNITS
+    }
+
+    /// Where the next unit belongs by the distance of those before and its arrival.
+    pub(super) fn predicted(&self, now: Option<i64>, limits: &Limits) -> i64 {
+        let next = self.top.saturating_add(self.typical());
+        let Some(now) = now else { return next };
+        let due = now.saturating_add(self.peak());
+        let elapsed = now.saturating_sub(self.arrived);
+        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near) {
+            due.max(self.top)
+        } else {
+            next.min(due.saturating_add(limits.slack)).max(self.top)
+        }
+    }
+
+    /// Moves the track by so much from here on.
+    pub(super) const fn shift(&mut self, ticks: i64) {
+        self.offset = self.offset.saturating_add(ticks);
+    }
+
+    /// Its units are to be expected so much later from here on, or earlier: the network, or the publisher's pace, has changed
+    /// for all tracks.
+    pub(super) fn absorb(&mut self, ticks: i64) {
+        self.rebase(ticks);
+        self.last_error = self.last_error.saturating_sub(ticks);
+        self.error = self.error.map(|error| error.saturating_sub(ticks));
+    }
+
+    fn rebase(&mut self, ticks: i64) {
+        self.reference = self.reference.map(|lead| lead.saturating_add(ticks));
+    }
+
+    /// The track was silent for a window: its units are due as late as those of the others.
+    pub(super) fn expect(&mut self, lateness: i64) {
+        if let Some(lead) = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS) {
+            self.previous = lead.saturating_add(lateness);
+        }
+    }
+
+    /// Takes note of a unit that was believed.
+    pub(super) fn accept(&mut self, raw: i64, out: i64, now: i64, limits: &Limits) {
+        let advance = out.saturating_sub(self.top);
+        if (1..=limits.step_max).contains(&advance) {
+            let error = advance.saturating_mul(STEP_PARTS).saturating_sub(self.typical);
+            let weight = if self.learnt == 0 { 1 } else { STEP_DIVISOR };
+            self.typical = self.typical.saturating_add(error / weight);
+            self.learnt = self.learnt.saturating_add(1).min(YOUNG_UNITS);
+        }
+        if now.saturating_sub(self.arrived) > limits.gap {
+            self.flows_since = now;
+        }
+        self.raw = raw;
+        self.top = self.top.max(out);
+        self.arrived = now;
+        if self.still < STILL_MEASURED {
+            self.window = self.window.max(out.saturating_sub(now));
+        } else {
+            self.is_blind = true;
+        }
+    }
+
+    /// Takes note of a unit that was placed without its timestamp.
+    pub(super) fn place_suspect(&mut self, suspect: Suspect, now: i64) {
+        self.suspect = Some(suspect);
+        self.top = self.top.max(suspect.out);
+        self.arrived = now;
+    }
+
+    /// Whether the timestamps have stood still for too long, now that one more unit has `raw`; and whether this unit is the first
+    /// to show it.
+    pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
+        if raw != self.raw {
+            (self.still, self.still_since, self.frozen) = (0, now, false);
+            return (false, false);
+        }
+        self.still = self.still.saturating_add(1);
+        let is_frozen = self.still >= FROZEN_UNITS && now.saturating_sub(self.still_since) >= limits.frozen;
+        (is_frozen, is_frozen && !std::mem::replace(&mut self.frozen, is_frozen))
+    }
+
+    /// Ends a window of measurement.
+    pub(super) fn close_window(&mut self) {
+        let measured = std::mem::replace(&mut self.window, NONE);
+        self.was_blind = std::mem::take(&mut self.is_blind);
+        (self.error, self.change) = (None, None);
+        if measured == NONE {
+            return;
+        }
+        self.previous = measured;
+        if self.was_blind {
+            return;
+        }
+        if self.warm_up < WARM_UP_WINDOWS {
+            self.warm_up += 1;
+            let before = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS);
+            self.reference = Some(before.map_or(measured, |lead| lead.max(measured)));
+        } else {
+            let error = measured.saturating_sub(self.reference.unwrap_or(measured));
+            self.change = Some(error.saturating_sub(std::mem::replace(&mut self.last_error, error)));
+            self.error = Some(error);
+        }
+    }
+
+    /// A DTS that is never before the last one.
+    pub(super) const fn monotone(&mut self, dts: i64) -> i64 {
+        if dts > self.last {
+            self.last = dts;
+        }
+        self.last
+    }
+
+    /// The difference of stream time and sender time, when reports told of it.
+    pub(super) fn report_base(&self) -> Option<i64> {
+        Some(self.offset.saturating_sub(self.reports?.told))
+    }
+
+    /// Whether reports align the track with another one now.
+    pub(super) fn is_aligned(&self, limits: &Limits) -> bool {
+        let near = |reports: Reports| reports.off.saturating_abs() <= limits.agree.saturating_mul(2);
+        self.reports.is_some_and(|reports| reports.aligned && near(reports))
+    }
+
+    /// Whether reports tell of it.
+    pub(super) const fn has_reports(&self) -> bool {
+        self.reports.is_some()
+    }
+
+    /// The place of the track's very first unit as reports have it, beside a track of theirs that lies at `base`.
+    pub(super) fn align_first(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) {
+        let mut reports =
+            Reports { told, seen: 0, since: now, moved: 0, off: 0, aligned: false, doubted: false };
+        if let Some(base) = base {
+            let shift = base.saturating_add(told).saturating_sub(self.offset);
+            reports.seen = shift.saturating_neg();
+            if shift.saturating_abs() <= limits.believed {
+                self.offset = self.offset.saturating_add(shift);
+                self.top = self.top.saturating_add(shift);
+                self.window = self.window.saturating_add(shift);
+                (reports.seen, reports.moved, reports.aligned) = (0, shift, true);
+            }
+        }
+        self.reports = Some(reports);
+    }
+
+    /// Moves the track towards where reports have it: at once when they tell for the first time and it must move on, else
+    /// little by little, and only while they agree with arrival and stand.
+    pub(super) fn align(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) -> Alignment {
+        let is_first = self.reports.is_none();
+        let reports = self.reports.get_or_insert(Reports {
+            told,
+            seen: 0,
+            since: now,
+            moved: 0,
+            off: 0,
+            aligned: false,
+            doubted: false,
+        });
+        reports.told = told;
+        let Some(base) = base else { return Alignment::Fine };
+        // How far the track lies ahead of where the reports have it.
+        let off = self.offset.saturating_sub(told).saturating_sub(base);
+        reports.off = off;
+        if is_first || off.saturating_sub(reports.seen).saturating_abs() > limits.agree {
+            (reports.seen, reports.since) = (off, now);
+        }
+        let is_settled = now.saturating_sub(reports.since) >= limits.settled;
+        let total = reports.moved.saturating_sub(off);
+        let is_believed =
+            off.saturating_abs() <= limits.believed && total.saturating_abs() <= limits.believed;
+        if !is_believed {
+            let is_told = !is_settled || std::mem::replace(&mut reports.doubted, true);
+            return if is_told { Alignment::Fine } else { Alignment::Doubted(off) };
+        }
+        reports.doubted = false;
+        if off == 0 || (reports.aligned && !is_settled) {
+            return Alignment::Fine;
+        }
+        let little = (off / NUDGE_DIVISOR).clamp(-limits.nudge, limits.nudge);
+        let step = if !reports.aligned && off < 0 { off } else { little };
+        reports.seen = reports.seen.saturating_sub(step);
+        reports.moved = reports.moved.saturating_sub(step);
+        // What is left is less than a share of it, or the change was made at once.
+        let was_aligned = reports.aligned;
+        reports.aligned |= step == off || little == 0;
+        self.shift(step.saturating_neg());
+        self.rebase(step.saturating_neg());
+        if !was_aligned {
+            // What arrival shows meanwhile is neither the old place nor the new one.
+            (self.warm_up, self.reference) = (0, None);
+        }
+        Alignment::Fine
+    }
+}
