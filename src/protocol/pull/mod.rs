@@ -447,6 +447,9 @@ impl PullSession {
                     }
                 }
                 Output::Unsupported(what) => return self.end(now, &what),
+                Output::LeftOut(reason) => {
+                    tracing::info!(key = %self.key, reason, "audio of the source is not carried");
+                }
             }
         }
         // The next attempt may find the source mended; its viewers are told of nothing by sound alone.

@@ -17,7 +17,7 @@ use super::refusals::{
 use crate::hub::Selection;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::flv_mapping::{Depackager, Outcome};
-use crate::protocol::usable::{Fault, Usable};
+use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
     About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session,
     asked_selection,
@@ -180,12 +180,20 @@ impl RtmpSession {
         self.watch(ctx);
     }
 
-    /// Tells when the video that is announced never comes to anything. An encoder whose whole stream is of no use is ended
-    /// by the number of its bad messages.
+    /// Tells when the video that is announced never comes to anything, and ends a stream of which nothing is carried. Any
+    /// other whole stream of no use is ended by the number of its bad messages.
     fn watch(&mut self, ctx: &Context<'_>) {
-        let Role::Publisher { ingest, usable, .. } = &mut self.role else { return };
-        if let Some(Fault::NoVideo(reason)) = usable.check(ctx.now.mono, ingest.supply()) {
-            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        let Role::Publisher { ingest, usable, message_stream } = &mut self.role else { return };
+        let supply = ingest.supply();
+        match (usable.check(ctx.now.mono, supply), supply, ingest.left_out()) {
+            (Some(Fault::NoVideo(reason)), _, _) => {
+                self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+            }
+            (Some(Fault::Unusable(_)), Supply::Nothing, Some(why)) => {
+                let message_stream = *message_stream;
+                self.refuse_codec(ctx, message_stream, why.to_string());
+            }
+            (Some(Fault::Unusable(_)) | None, _, _) => {}
         }
     }
 
@@ -209,6 +217,10 @@ impl RtmpSession {
             Outcome::Unsupported(what) => {
                 let message_stream = *message_stream;
                 self.refuse_codec(ctx, message_stream, what);
+            }
+            Outcome::LeftOut(reason) => {
+                let (key, peer) = (&self.key, self.peer);
+                tracing::info!(key, %peer, reason, "audio of the publisher is not carried");
             }
             Outcome::Several(outcomes) => outcomes.into_iter().for_each(|one| self.outcome(ctx, one)),
         }

@@ -35,9 +35,9 @@ fn m_09_bad_messages_now_and_then_never_end_a_stream() {
 #[test]
 fn a_refusal_without_asking_is_told_to_the_owner_without_credentials() {
     let told = |rig: &Rig| {
-        let refused = |event: &Event| match event {
-            Event::Refused { verb, key, reason } => Some((*verb, key.clone(), *reason)),
-            _ => None,
+        let refused = |event: &Event| {
+            let Event::Refused { verb, key, reason } = event else { return None };
+            Some((*verb, key.clone(), *reason))
         };
         rig.events.iter().find_map(refused)
     };
