@@ -50,6 +50,9 @@ fn start_codes_become_lengths_and_lengths_stay() {
     assert_eq!(sets.frame(one.clone()).unwrap(), Some(one.clone()));
     sets.frame(with_start_codes(&[0, 0, 0, 1], &[INTER])).unwrap();
     assert_eq!(sets.frame(one.clone()).unwrap(), Some(one), "the only NAL unit, and of one byte");
+    // A start code of three bytes and a slice of 322 bytes, which as a length of 321 lead to the end, too.
+    let slice = [INTER, &[1; 318]].concat();
+    assert_eq!(sets.frame(with_start_codes(&[0, 0, 1], &[&slice])).unwrap(), Some(with_lengths(&[&slice])));
     for bad in [&[0, 0, 0, 9, 0x65][..], &[0, 0], &[1, 2, 3], &[0, 1, 0x65]] {
         assert!(sets.frame(Bytes::copy_from_slice(bad)).is_err(), "{bad:?}");
     }

@@ -195,6 +195,22 @@ fn sets_that_change_in_band_begin_an_epoch() {
 }
 
 #[test]
+fn a_codec_that_comes_back_without_a_header_is_configured_again() {
+    let record = media::codec::h265::Config::read(Bytes::from_static(HVCC)).unwrap();
+    let hevc: Vec<&[u8]> = record.parameter_sets().chain([HEVC_NAL.get(4..).unwrap()]).collect();
+    let mut ingest = ingest();
+    for (n, codec) in (1..).zip([Codec::H264, Codec::H265, Codec::H264]) {
+        let (head, nals) = match codec {
+            Codec::H264 => (&b"\x17\x01\0\0\0"[..], &[SPS, PPS, IDR][..]),
+            _ => (&b"\x93hvc1"[..], &hevc[..]),
+        };
+        assert_eq!(avc(&mut ingest, 0, head, &with_lengths(nals)).len(), 1, "{codec}");
+        let track = ingest.tracks().video().unwrap();
+        assert_eq!((track.config.codec(), track.epoch), (codec, n));
+    }
+}
+
+#[test]
 fn a_stray_frame_of_another_codec_forgets_no_sets() {
     let record = media::codec::h264::Config::of_sets(&[SPS], &[PPS]).unwrap().record;
     let mut short = record.to_vec();
