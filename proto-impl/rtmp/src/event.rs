@@ -20,7 +20,7 @@ pub enum Event {
         verb: Verb,
         /// The stream key as far as it can be read, without credentials: for the log.
         key: String,
-        /// Why.
+        /// The reason, for the log.
         reason: &'static str,
     },
     /// A published audio, video or data message.

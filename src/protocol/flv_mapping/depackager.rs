@@ -238,8 +238,11 @@ impl Depackager {
                 Outcome::Taken
             }
             AudioPacket::SequenceHeader => {
-                self.of_adts = self.of_adts.without(id);
-                self.config(id, tag.codec, &tag.payload)
+                let outcome = self.config(id, tag.codec, &tag.payload);
+                if outcome == Outcome::Taken {
+                    self.of_adts = self.of_adts.without(id);
+                }
+                outcome
             }
             AudioPacket::MultichannelConfig => self.extra(id, tag.codec, tag.payload),
             AudioPacket::Frame if tag.payload.is_empty() => Outcome::Taken,
@@ -334,7 +337,7 @@ impl Depackager {
         Outcome::Taken
     }
 
-    /// The parameter sets of a track in that codec. `None`: the codec has none of the kind.
+    /// The parameter sets of a track in that codec. `None`: the codec has no NAL units.
     fn sets_of(&mut self, id: TrackId, codec: Codec) -> Option<&mut ParameterSets> {
         let is_it = |(of, sets): &(TrackId, ParameterSets)| *of == id && sets.is_of(codec);
         if !self.sets.iter().any(is_it) {

@@ -65,9 +65,9 @@ fn printable(text: &str) -> String {
 /// Logs a refusal.
 pub(super) fn log_refusal(verb: Verb, key: &str, peer: SocketAddr, reason: &str) {
     match verb {
-        Verb::Connect => tracing::info!(key, %peer, reason, "RTMP peer refused"),
-        Verb::Publish => tracing::info!(key, %peer, reason, "publisher refused"),
-        Verb::Play => tracing::info!(key, %peer, reason, "viewer refused"),
+        Verb::Connect => tracing::info!(%key, %peer, reason, "RTMP peer refused"),
+        Verb::Publish => tracing::info!(%key, %peer, reason, "publisher refused"),
+        Verb::Play => tracing::info!(%key, %peer, reason, "viewer refused"),
     }
 }
 

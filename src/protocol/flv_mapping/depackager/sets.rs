@@ -102,13 +102,13 @@ pub(super) struct ParameterSets {
 }
 
 impl ParameterSets {
-    /// Those of a track without a record. `None`: the codec has no NAL units.
+    /// Starts without any set, as a track without a record does. `None`: the codec has no NAL units.
     pub(super) fn new(codec: Codec) -> Option<Self> {
         let coding = Coding::of(codec)?;
         Some(Self { coding, length_size: 4, annex_b: false, sets: BTreeMap::new(), changed: false })
     }
 
-    /// Begins anew with those of a record.
+    /// Starts again with the sets of a record.
     pub(super) fn begin(&mut self, config: &CodecConfig) {
         self.sets.clear();
         match config {
