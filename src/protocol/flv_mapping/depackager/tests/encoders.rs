@@ -201,11 +201,9 @@ fn a_codec_that_comes_back_without_a_header_is_configured_again() {
     let record = media::codec::h265::Config::read(Bytes::from_static(HVCC)).unwrap();
     let hevc: Vec<&[u8]> = record.parameter_sets().chain([HEVC_NAL.get(4..).unwrap()]).collect();
     let mut ingest = ingest();
-    for (n, codec) in (1..).zip([Codec::H264, Codec::H265, Codec::H264]) {
-        let (head, nals) = match codec {
-            Codec::H264 => (&b"\x17\x01\0\0\0"[..], &[SPS, PPS, IDR][..]),
-            _ => (&b"\x93hvc1"[..], &hevc[..]),
-        };
+    let h264 = (Codec::H264, &b"\x17\x01\0\0\0"[..], &[SPS, PPS, IDR][..]);
+    let h265 = (Codec::H265, &b"\x93hvc1"[..], &hevc[..]);
+    for (n, (codec, head, nals)) in (1..).zip([h264, h265, h264]) {
         assert_eq!(avc(&mut ingest, 0, head, &with_lengths(nals)).len(), 1, "{codec}");
         let track = ingest.tracks().video().unwrap();
         assert_eq!((track.config.codec(), track.epoch), (codec, n));
