@@ -271,7 +271,8 @@ fn let_in(viewer: &mut Viewer) -> io::Result<usize> {
                     wanted = Some(stream_number(&request.target.stream));
                 }
                 rtmp::Event::Closed(reason) => return Err(io::Error::other(format!("{reason:?}"))),
-                rtmp::Event::Publish(_)
+                rtmp::Event::Refused { .. }
+                | rtmp::Event::Publish(_)
                 | rtmp::Event::Media(_)
                 | rtmp::Event::PublishEnded { .. }
                 | rtmp::Event::PlayEnded { .. }

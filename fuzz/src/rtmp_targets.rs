@@ -159,7 +159,8 @@ fn drain(server: &mut Server, seed: u8, events: &mut Vec<String>) {
                 server.accept_play(now, request.message_stream, PlayTracks { audio: true, video: true });
             }
             Event::Play(request) => server.reject_play(now, request.message_stream, rejection.clone()),
-            Event::Media(_)
+            Event::Refused { .. }
+            | Event::Media(_)
             | Event::PublishEnded { .. }
             | Event::PlayEnded { .. }
             | Event::PlayPaused { .. }

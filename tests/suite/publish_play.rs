@@ -181,7 +181,8 @@ fn refusals_are_sent_before_the_connection_closes() {
         "NetStream.Publish.BadName: You are not allowed to publish the stream."
     );
     assert!(refused("live", "a b").starts_with("NetStream.Failed: stream name is invalid."));
-    assert!(refused("live", "x?token").starts_with("NetStream.InvalidArg: Failed to publish (stream id: "));
+    let many = format!("x?{}", "token&".repeat(33));
+    assert!(refused("live", &many).starts_with("NetStream.InvalidArg: Failed to publish (stream id: "));
     assert!(refused("nowhere", "x").contains("No scope 'nowhere' on this server."));
     let played = RtmpPeer::play(server.rtmp, "live", "offline").unwrap_err();
     assert!(played.starts_with("NetStream.Play.StreamNotFound"), "{played}");

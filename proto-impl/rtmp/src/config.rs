@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use crate::FourCcs;
 
+/// Bad messages within [`BAD_MESSAGES_WINDOW`] that end a connection: an encoder whose every message is one is ended
+/// within the window, and one that now and then sends a message without sense is not.
+const BAD_MESSAGES_MAX: u32 = 1000;
+/// See [`BAD_MESSAGES_MAX`].
+const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
+
 /// The limits and timeouts of a [`crate::Server`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -33,8 +39,10 @@ pub struct Config {
     pub held_bytes_max: usize,
     /// Commands and pings in any second.
     pub commands_per_second_max: u32,
-    /// Messages of unknown type or out of place, over the connection's life.
+    /// Messages of unknown type or out of place in any [`Self::bad_messages_window`].
     pub bad_messages_max: u32,
+    /// The time over which bad messages are counted: a long stream may have some now and then.
+    pub bad_messages_window: Duration,
     /// The `fmsVer` in the `_result` of `connect`.
     pub server_version: String,
     /// The FourCCs that the owner can forward; announced to peers that announce FourCCs themselves.
@@ -57,7 +65,8 @@ impl Default for Config {
             message_streams_max: 8,
             held_bytes_max: 64 << 10,
             commands_per_second_max: 100,
-            bad_messages_max: 1000,
+            bad_messages_max: BAD_MESSAGES_MAX,
+            bad_messages_window: BAD_MESSAGES_WINDOW,
             server_version: "FMS/3,0,1,123".to_owned(),
             four_ccs: FourCcs::NONE,
         }

@@ -14,6 +14,15 @@ pub enum Event {
     Publish(PublishRequest),
     /// The peer wants to play.
     Play(PlayRequest),
+    /// The machine has refused a request without asking: a name that is no stream key, or a message stream that is busy.
+    Refused {
+        /// The request.
+        verb: Verb,
+        /// The stream key as far as it can be read, without credentials: for the log.
+        key: String,
+        /// The reason, for the log.
+        reason: &'static str,
+    },
     /// A published audio, video or data message.
     Media(MediaMessage),
     /// The publisher stopped.
@@ -46,6 +55,29 @@ pub enum Event {
     },
     /// The end, and always the last event: send what `poll_transmit` still gives, then close the connection.
     Closed(CloseReason),
+}
+
+/// A request that an owner is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// `connect`.
+    Connect,
+    /// `publish`.
+    Publish,
+    /// `play`.
+    Play,
+}
+
+impl Verb {
+    /// The command.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Publish => "publish",
+            Self::Play => "play",
+        }
+    }
 }
 
 /// The arguments of `connect` (§7.2.1.1).

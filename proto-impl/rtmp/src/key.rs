@@ -3,7 +3,7 @@
 //! The forms that publishers use:
 //! 1. `stream`, with or without a leading slash;
 //! 2. `app/stream` in `connect` and the rest in the name: librtmp-style parsers take two path parts as the app;
-//! 3. `stream?token=..&subscriberId=..`, values not decoded;
+//! 3. `stream?token=..&subscriberId=..`, values not decoded, names without a value allowed as over HTTP;
 //! 4. `stream/token/subscriberId/subscriberCode`, or the same with `%2F`.
 
 use crate::Rejection;
@@ -60,12 +60,22 @@ pub enum KeyError {
     /// The stream is not an id; this is what was sent, cut and without control characters.
     #[error("stream name is invalid. Don't use special characters. stream name: {0}")]
     Stream(String),
-    /// A parameter without a value, or too many.
-    #[error("parameters are invalid")]
+    /// Too many parameters.
+    #[error("too many parameters")]
     Parameters,
 }
 
 impl KeyError {
+    /// The error without what the peer sent.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::App => "application name is invalid",
+            Self::Stream(_) => "stream name is invalid",
+            Self::Parameters => "too many parameters",
+        }
+    }
+
     /// The status that answers it; `verb` is what failed, `publish` or `play`.
     #[must_use]
     pub fn rejection(&self, verb: &str, message_stream: u32) -> Rejection {
@@ -116,18 +126,33 @@ pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
     Ok(Target { app: app.to_owned(), stream, params })
 }
 
+/// Application and stream as they were sent, however wrong, for the log: cut, without control characters, and without
+/// what stands behind the stream, which may be a token.
+#[must_use]
+pub fn without_credentials(connect_app: &str, name: &str) -> String {
+    let first = |text: &str| {
+        let end = text.find(['/', '?']).unwrap_or(text.len());
+        printable(text.get(..end).unwrap_or_default())
+    };
+    let app = first(connect_app.strip_prefix('/').unwrap_or(connect_app));
+    let name = name.strip_prefix('/').unwrap_or(name).replace("%2F", "/").replace("%2f", "/");
+    let stream = first(second_component(connect_app).unwrap_or(&name));
+    if stream.is_empty() { app } else { format!("{app}/{stream}") }
+}
+
 fn second_component(connect_app: &str) -> Option<&str> {
     let path = connect_app.split('?').next()?;
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split('/').nth(1).filter(|component| !component.is_empty())
 }
 
-/// `k=v&k=v`; a value may contain `=`, may not be empty, and is not decoded.
+/// `k=v&k=v` as HTTP requests are read: empty pairs are skipped, and a name without `=` has an empty value. A value may
+/// contain `=`, and is not decoded.
 fn query_form(query: &str) -> Result<Vec<(String, String)>, KeyError> {
     let mut params = Vec::new();
-    for pair in query.strip_suffix('&').unwrap_or(query).split('&') {
-        let (name, value) = pair.split_once('=').ok_or(KeyError::Parameters)?;
-        if name.is_empty() || value.is_empty() || params.len() >= PARAMETERS_MAX {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if params.len() >= PARAMETERS_MAX {
             return Err(KeyError::Parameters);
         }
         params.push((name.to_owned(), value.to_owned()));
@@ -145,8 +170,11 @@ fn path_form(name: &str) -> (String, Vec<(String, String)>) {
 }
 
 fn invalid_stream(stream: &str) -> KeyError {
-    let echo = stream.chars().take(ECHO_CHARS_MAX).map(|c| if c.is_control() { '?' } else { c });
-    KeyError::Stream(echo.collect())
+    KeyError::Stream(printable(stream))
+}
+
+fn printable(text: &str) -> String {
+    text.chars().take(ECHO_CHARS_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -189,10 +217,30 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_without_a_value_is_an_error_with_the_stream_id() {
-        for name in ["s1?a", "s1?a=", "s1?", "s1?=v", "s1?a=b&&c=d"] {
-            assert_eq!(parse("live", name), Err(KeyError::Parameters), "{name}");
+    fn parameters_without_a_value_are_read_as_over_http() {
+        let rows: [(&str, &[(&str, &str)]); 9] = [
+            ("s1?a", &[("a", "")]),
+            ("s1?a=", &[("a", "")]),
+            ("s1?token=&subscriberId=u", &[("token", ""), ("subscriberId", "u")]),
+            ("s1?", &[]),
+            ("s1?&", &[]),
+            ("s1?&a=b", &[("a", "b")]),
+            ("s1?a=b&&flag&", &[("a", "b"), ("flag", "")]),
+            ("s1?=v", &[("", "v")]),
+            ("s1?a=b=c", &[("a", "b=c")]),
+        ];
+        for (name, params) in rows {
+            check("live", name, "s1", params);
         }
+        check("live/s1?flag", "?token=", "s1", &[("token", "")]);
+        check("live?flag&a=", "s1", "s1", &[]);
+    }
+
+    #[test]
+    fn m_14_too_many_parameters_are_an_error_with_the_stream_id() {
+        let name = |pairs: usize| format!("s1?{}", vec!["a"; pairs].join("&"));
+        assert_eq!(parse("live", &name(PARAMETERS_MAX)).unwrap().params.len(), PARAMETERS_MAX);
+        assert_eq!(parse("live", &name(PARAMETERS_MAX + 1)), Err(KeyError::Parameters));
         let rejection = KeyError::Parameters.rejection("publish", 1);
         assert_eq!(rejection.code, "NetStream.InvalidArg");
         assert_eq!(rejection.description, "Failed to publish (stream id: 1)");
@@ -226,6 +274,21 @@ mod tests {
             rejection.description,
             "stream name is invalid. Don't use special characters. stream name: a$??"
         );
+    }
+
+    #[test]
+    fn a_name_for_the_log_is_cut_and_has_no_credentials() {
+        for (app, name, key) in [
+            ("live", "a b?token=secret", "live/a b"),
+            ("live", "a$/secret/me", "live/a$"),
+            ("live", "/a$%2Fsecret", "live/a$"),
+            ("/li ve/s1?token=secret", "secret/me", "li ve/s1"),
+            ("a\nb", "", "a?b"),
+            ("live", "?token=secret", "live"),
+        ] {
+            assert_eq!(without_credentials(app, name), key);
+        }
+        assert_eq!(without_credentials("live", &"x".repeat(9999)).len(), 5 + ECHO_CHARS_MAX);
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod handshake;
 pub mod key;
 mod link;
 mod message;
+mod rate;
 mod server;
 #[cfg(test)]
 mod testing;
@@ -34,7 +35,7 @@ pub use config::{ClientConfig, Config};
 pub use error::{Error, Limit, Violation};
 pub use event::{
     CloseReason, ConnectRequest, Event, PlayRequest, PlayTracks, PublishMode, PublishRequest, Rejection,
-    Stats, Timer,
+    Stats, Timer, Verb,
 };
 pub use four_cc::FourCcs;
 pub use key::Target;

@@ -10,6 +10,7 @@ use wire::{SendQueue, Writer};
 use crate::chunk::{self, CHUNK_SIZE_DEFAULT, Message, MessageHead};
 use crate::error::Fault;
 use crate::message::kind;
+use crate::rate::Rate;
 use crate::{CHUNK_SIZE_OUT, Config, Error, Limit, MediaMessage, Stats, Violation, command};
 
 /// The acknowledgement window that we announce, in both directions of a connection.
@@ -46,10 +47,8 @@ pub(crate) struct Link {
     window: Option<u64>,
     acknowledged_by_us: u64,
     bandwidth_answered: bool,
-    second: Option<Instant>,
-    commands_in_second: u32,
-    commands_per_second_max: u32,
-    bad_messages_max: u32,
+    commands: Rate,
+    bad_messages: Rate,
 }
 
 impl Link {
@@ -64,10 +63,8 @@ impl Link {
             window: None,
             acknowledged_by_us: 0,
             bandwidth_answered: false,
-            second: None,
-            commands_in_second: 0,
-            commands_per_second_max: config.commands_per_second_max,
-            bad_messages_max: config.bad_messages_max,
+            commands: Rate::new(config.commands_per_second_max, Duration::from_secs(1)),
+            bad_messages: Rate::new(config.bad_messages_max, config.bad_messages_window),
         }
     }
 
@@ -96,26 +93,13 @@ impl Link {
     /// Counts a command or ping against its rate.
     pub(crate) fn count_command(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.commands_received = self.stats.commands_received.saturating_add(1);
-        let begun =
-            self.second.is_some_and(|since| now.saturating_duration_since(since) < Duration::from_secs(1));
-        if !begun {
-            self.second = Some(now);
-            self.commands_in_second = 0;
-        }
-        self.commands_in_second = self.commands_in_second.saturating_add(1);
-        if self.commands_in_second > self.commands_per_second_max {
-            return Err(self.fault(Limit::CommandRate));
-        }
-        Ok(())
+        if self.commands.take(now) { Ok(()) } else { Err(self.fault(Limit::CommandRate)) }
     }
 
-    /// Counts a message that is out of place.
-    pub(crate) fn count_bad(&mut self) -> Result<(), Error> {
+    /// Counts a message that is out of place against its rate.
+    pub(crate) fn count_bad(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
-        if self.stats.bad_messages > self.bad_messages_max {
-            return Err(self.fault(Limit::BadMessages));
-        }
-        Ok(())
+        if self.bad_messages.take(now) { Ok(()) } else { Err(self.fault(Limit::BadMessages)) }
     }
 
     /// The error at this place of the input.

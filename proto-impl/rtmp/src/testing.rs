@@ -173,7 +173,8 @@ impl Rig {
                     Event::Connect(_) => self.server.accept_connect(self.now),
                     Event::Publish(request) => self.server.accept_publish(self.now, request.message_stream),
                     Event::Play(request) => self.server.accept_play(self.now, request.message_stream, tracks),
-                    Event::Media(_)
+                    Event::Refused { .. }
+                    | Event::Media(_)
                     | Event::PublishEnded { .. }
                     | Event::PlayEnded { .. }
                     | Event::PlayPaused { .. }

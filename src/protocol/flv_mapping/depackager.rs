@@ -3,6 +3,13 @@
 //! The payload of a frame is passed on byte for byte: parameter sets, SEI and delimiters inside stay where the
 //! encoder put them. What changes is around it: the FLV head goes, the clock is the stream's. That clock counts
 //! milliseconds, so the nanoseconds of Enhanced RTMP are not kept.
+//!
+//! Encoders that take liberties are understood: start codes in place of lengths and parameter sets in band ([`sets`]), AAC
+//! in ADTS ([`adts`]), composition times below zero ([`compositions`]).
+
+mod adts;
+mod compositions;
+mod sets;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,14 +18,17 @@ use bytes::Bytes;
 use flv::tag::{AudioBody, AudioPacket, FrameType, TrackPacket, VideoBody, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use media::codec::key_frame::is_key_frame;
-use media::codec::{g711, mp3};
+use media::codec::{aac, g711, mp3};
 use media::{
     AccessUnit, Codec, CodecConfig, FaultNews, Rendition, Timeline, Timescale, Track, TrackId, TrackKind,
-    TrackSet, Tracks,
+    TrackSet, Tracks, nal,
 };
 
+use self::compositions::Compositions;
+use self::sets::ParameterSets;
 use crate::mail::Grant;
-use crate::protocol::usable::{Supply, video_payload};
+use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
+use crate::protocol::usable::Supply;
 
 /// RTMP timestamps are 32 bits of milliseconds (RTMP 1.0 §5.3.1.3).
 const CLOCK_BITS: u32 = 32;
@@ -44,7 +54,9 @@ pub(crate) enum Outcome {
     Bad,
     /// The stream cannot be carried; the text is for the publisher.
     Unsupported(String),
-    /// The results of each track of a multitrack message.
+    /// The first audio that cannot be carried: it is left out, the rest goes on. The text is for the log.
+    LeftOut(String),
+    /// The results of each track of a multitrack message, or of each frame of a tag.
     Several(Vec<Self>),
 }
 
@@ -85,6 +97,13 @@ pub(crate) struct Depackager {
     /// Video tracks that have had a key frame; what comes before it is dropped.
     key_seen: TrackSet,
     others: OtherTracks,
+    /// The parameter sets of video tracks that have such, by track and codec; a stream has few.
+    sets: Vec<(TrackId, ParameterSets)>,
+    compositions: Compositions,
+    /// Audio tracks whose configuration is that of their ADTS heads.
+    of_adts: TrackSet,
+    /// Why audio is left out.
+    left_out: Option<flv::Error>,
     /// A video message has come, audio has become a unit.
     video_seen: bool,
     audio_seen: bool,
@@ -100,6 +119,10 @@ impl Depackager {
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             key_seen: TrackSet::EMPTY,
             others: OtherTracks::default(),
+            sets: Vec::new(),
+            compositions: Compositions::default(),
+            of_adts: TrackSet::EMPTY,
+            left_out: None,
             video_seen: false,
             audio_seen: false,
             why_bad: "",
@@ -128,6 +151,9 @@ impl Depackager {
 
     /// What has come of the stream so far.
     pub(crate) fn supply(&self) -> Supply {
+        if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
+            return Supply::Nothing;
+        }
         let has_video = !self.video_seen || !self.key_seen.is_empty();
         match (has_video, self.audio_seen) {
             (true, _) => Supply::Frames,
@@ -141,13 +167,25 @@ impl Depackager {
         Outcome::Bad
     }
 
-    /// Codecs that this server does not carry end the publish with a word; anything else is noise and dropped.
-    fn refused(&mut self, error: flv::Error) -> Outcome {
-        if error.is_unsupported() {
-            Outcome::Unsupported(error.to_string())
-        } else {
-            self.bad("a body that is malformed")
+    /// Video of a codec that this server does not carry ends the publish with a word. Such audio leaves the video alone: a
+    /// stream of nothing else is ended by its [`Supply`]. Anything else is noise and dropped.
+    fn refused(&mut self, kind: TrackKind, error: flv::Error) -> Outcome {
+        if !error.is_unsupported() {
+            return self.bad("a body that is malformed");
         }
+        match kind {
+            TrackKind::Video | TrackKind::Data => Outcome::Unsupported(error.to_string()),
+            TrackKind::Audio if self.left_out.is_some() => Outcome::Taken,
+            TrackKind::Audio => {
+                self.left_out = Some(error);
+                Outcome::LeftOut(error.to_string())
+            }
+        }
+    }
+
+    /// Why audio is left out, if any is.
+    pub(crate) const fn left_out(&self) -> Option<flv::Error> {
+        self.left_out
     }
 
     /// Counts of tracks that are not carried.
@@ -167,7 +205,7 @@ impl Depackager {
             Ok(VideoBody::Command(_)) => Outcome::Taken,
             Err(error) => {
                 self.video_seen = true;
-                self.refused(error)
+                self.refused(TrackKind::Video, error)
             }
         }
     }
@@ -178,7 +216,7 @@ impl Depackager {
             matches!(tag.packet, VideoPacket::Frame | VideoPacket::SequenceHeader) && !tag.payload.is_empty();
         match tag.packet {
             // An empty record is what some encoders send before they know their parameters.
-            VideoPacket::SequenceHeader if tag.payload.is_empty() && tag.codec != Codec::Vp8 => {
+            VideoPacket::SequenceHeader if tag.payload.is_empty() && needs_record(tag.codec) => {
                 Outcome::Taken
             }
             VideoPacket::SequenceHeader => self.config(id, tag.codec, &tag.payload),
@@ -199,16 +237,27 @@ impl Depackager {
                     ingest.audio_packet(id, timestamp, tag)
                 })
             }
-            Err(error) => self.refused(error),
+            Err(error) => self.refused(TrackKind::Audio, error),
         }
     }
 
     fn audio_packet(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         match tag.packet {
             AudioPacket::Silence | AudioPacket::EndOfSequence => Outcome::Taken,
-            AudioPacket::SequenceHeader => self.config(id, tag.codec, &tag.payload),
+            // ffmpeg that copies a stream may begin with an empty record, and send the real one when it has seen a frame.
+            AudioPacket::SequenceHeader if tag.payload.is_empty() && needs_record(tag.codec) => {
+                Outcome::Taken
+            }
+            AudioPacket::SequenceHeader => {
+                let outcome = self.config(id, tag.codec, &tag.payload);
+                if outcome == Outcome::Taken {
+                    self.of_adts = self.of_adts.without(id);
+                }
+                outcome
+            }
             AudioPacket::MultichannelConfig => self.extra(id, tag.codec, tag.payload),
             AudioPacket::Frame if tag.payload.is_empty() => Outcome::Taken,
+            AudioPacket::Frame if tag.codec == Codec::Aac => self.aac(id, timestamp, tag),
             AudioPacket::Frame => self.audio_unit(id, timestamp, tag),
         }
     }
@@ -221,7 +270,7 @@ impl Depackager {
         mut read: impl FnMut(&mut Self, TrackId, T) -> Outcome,
     ) -> Outcome {
         let mut seen = TrackSet::EMPTY;
-        let mut outcomes: Vec<Outcome> = packets
+        let outcomes: Vec<Outcome> = packets
             .into_iter()
             .map(|TrackPacket { id, four_cc, tag }| match (TrackId::nth(kind, id), tag) {
                 // What comes of a body is handed on with the tracks as they are behind it: nothing in it may change a track that
@@ -233,7 +282,7 @@ impl Depackager {
                     seen = seen.with(track);
                     read(self, track, tag)
                 }
-                (Some(TrackId::VIDEO | TrackId::AUDIO), Err(error)) => self.refused(error),
+                (Some(TrackId::VIDEO | TrackId::AUDIO), Err(error)) => self.refused(kind, error),
                 (_, Err(error)) if !error.is_unsupported() => {
                     self.bad("a track of several that is malformed")
                 }
@@ -243,11 +292,7 @@ impl Depackager {
                 }
             })
             .collect();
-        match outcomes.len() {
-            0 => Outcome::Taken,
-            1 => outcomes.swap_remove(0),
-            _ => Outcome::Several(outcomes),
-        }
+        joined(outcomes)
     }
 
     /// Whether a track is there, or may still be added.
@@ -287,11 +332,42 @@ impl Depackager {
     fn config(&mut self, id: TrackId, codec: Codec, record: &[u8]) -> Outcome {
         // A copy: the buffer it came in is shared with frames, and would stay as long as the stream.
         match CodecConfig::read(codec, Bytes::copy_from_slice(record)) {
-            Ok(Some(config)) => self.configure(id, config),
+            Ok(Some(config)) => {
+                if let Some(sets) = self.sets_of(id, codec) {
+                    sets.begin(&config);
+                }
+                // Units have lengths of four bytes.
+                self.configure(id, with_four_byte_lengths(&config));
+            }
             Ok(None) => {}
-            Err(_) => return self.bad("parameter sets that cannot be read"),
+            Err(_) => match self.sets_of(id, codec) {
+                Some(sets) if sets::begins_with_start_code(record) => sets.header(record),
+                Some(_) | None => return self.bad("parameter sets that cannot be read"),
+            },
         }
         Outcome::Taken
+    }
+
+    /// The parameter sets of a track in that codec. `None`: the codec has no NAL units.
+    fn sets_of(&mut self, id: TrackId, codec: Codec) -> Option<&mut ParameterSets> {
+        let is_it = |(of, sets): &(TrackId, ParameterSets)| *of == id && sets.is_of(codec);
+        if !self.sets.iter().any(is_it) {
+            self.sets.push((id, ParameterSets::new(codec)?));
+        }
+        self.sets.iter_mut().find(|one| is_it(one)).map(|(_, sets)| sets)
+    }
+
+    /// Checks what can be checked of a frame, gives its NAL units 4-byte lengths, and makes parameter sets in it the
+    /// configuration of its track. `None`: there is no slice of a picture in it.
+    fn picture(&mut self, id: TrackId, codec: Codec, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
+        let Some(sets) = self.sets_of(id, codec) else { return Ok(Some(payload)) };
+        let payload = sets.frame(payload)?;
+        if payload.is_some()
+            && let Some(config) = sets.new_config()
+        {
+            self.configure(id, config);
+        }
+        Ok(payload)
     }
 
     /// Makes this the configuration of a track. One that differs begins an epoch of it.
@@ -308,6 +384,7 @@ impl Depackager {
         if same.is_none() {
             // Another codec begins with a key frame of its own.
             self.key_seen = self.key_seen.without(id);
+            self.sets.retain(|(of, sets)| *of != id || sets.is_of(track.config.codec()));
         }
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
@@ -348,21 +425,22 @@ impl Depackager {
             // It needs no parameter sets, and not all send the empty ones.
             self.config(id, tag.codec, &[]);
         }
-        let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
-            return Outcome::Dropped;
-        };
+        let has_config = self.has(id, tag.codec);
         if tag.payload.is_empty()
             || !(-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms)
         {
-            return self.bad("a frame without payload, or with an impossible composition time");
+            let why = "a frame without payload, or with an impossible composition time";
+            return if has_config { self.bad(why) } else { Outcome::Dropped };
         }
-        // No frame is presented before it is decoded; encoders that claim so are a little off.
-        let composition = tag.composition_time_ms.max(0);
-        let payload = match video_payload(&track.config, tag.payload) {
+        let payload = match self.picture(id, tag.codec, tag.payload) {
             Ok(Some(payload)) => payload,
             // Parameter sets, SEI or delimiters in a tag of their own: well-formed, but no picture.
             Ok(None) => return Outcome::Dropped,
-            Err(_) => return self.bad("a video frame whose NAL units do not fit into it"),
+            Err(_) if has_config => return self.bad("a video frame whose NAL units do not fit into it"),
+            Err(_) => return Outcome::Dropped,
+        };
+        let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
+            return Outcome::Dropped;
         };
         // The tag tells: open GOPs begin with recovery points that no NAL type shows.
         let key_frame = match tag.frame_type {
@@ -378,8 +456,36 @@ impl Depackager {
             return Outcome::Dropped;
         }
         let dts = self.timeline.map(id, u64::from(timestamp));
-        let pts = dts.saturating_add(i64::from(composition));
+        let (dts, pts) = self.compositions.place(id, dts, tag.composition_time_ms);
         Outcome::Unit(AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload })
+    }
+
+    /// A tag of AAC: a raw frame, or frames in ADTS, whose heads are taken off. Where no record has come they are the
+    /// configuration; a record knows more (HE-AAC), and stays.
+    fn aac(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
+        let config = match self.tracks.get(id).map(|track| &track.config) {
+            Some(CodecConfig::Aac(config)) => Some(config),
+            Some(_) | None => None,
+        };
+        let Some(frames) = adts::split(config, &tag.payload) else {
+            return self.audio_unit(id, timestamp, tag);
+        };
+        if config.is_none() || self.of_adts.contains(id) {
+            let Ok(config) = aac::Config::of_adts(&frames.head) else {
+                return self.bad("AAC in ADTS that does not say its channels");
+            };
+            self.of_adts = self.of_adts.with(id);
+            self.configure(id, CodecConfig::Aac(config));
+        }
+        let mut outcomes = Vec::with_capacity(frames.raw.len().saturating_add(1));
+        for (n, payload) in frames.raw.into_iter().enumerate() {
+            let at = timestamp.wrapping_add(adts::offset_ms(&frames.head, n));
+            outcomes.push(self.audio_unit(id, at, AudioTag { payload, ..tag.clone() }));
+        }
+        if !frames.is_whole {
+            outcomes.push(self.bad("AAC in ADTS whose frames do not fit into their tag"));
+        }
+        joined(outcomes)
     }
 
     fn audio_unit(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
@@ -398,6 +504,15 @@ impl Depackager {
         let payload = tag.payload;
         self.audio_seen = true;
         Outcome::Unit(AccessUnit { track: id, dts, pts: dts, key_frame: false, config_epoch, payload })
+    }
+}
+
+/// The outcomes of one message as one.
+fn joined(mut outcomes: Vec<Outcome>) -> Outcome {
+    match outcomes.len() {
+        0 => Outcome::Taken,
+        1 => outcomes.swap_remove(0),
+        _ => Outcome::Several(outcomes),
     }
 }
 
@@ -448,6 +563,14 @@ fn implied_config(tag: &AudioTag) -> Result<Option<CodecConfig>, media::codec::E
         Codec::Aac | Codec::Flac | Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Vp8 => {
             Ok(None)
         }
+    }
+}
+
+/// Whether a track of the codec is not to be understood without a record, so that an empty one means nothing.
+const fn needs_record(codec: Codec) -> bool {
+    match codec {
+        Codec::Aac | Codec::Flac | Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => true,
+        Codec::Vp8 | Codec::Opus | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::G711(_) => false,
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) enum Output {
     Bad,
     /// The stream cannot be carried.
     Unsupported(String),
+    /// Audio that cannot be carried is left out.
+    LeftOut(String),
 }
 
 /// The depackager of the kind of stream.
@@ -176,6 +178,7 @@ fn outcome_of(outcome: flv_mapping::Outcome, kind: TagKind, tracks: &Arc<Tracks>
         flv_mapping::Outcome::Dropped => out.push(Output::Dropped { units: 1, media: kind != TagKind::Data }),
         flv_mapping::Outcome::Bad => out.push(Output::Bad),
         flv_mapping::Outcome::Unsupported(what) => out.push(Output::Unsupported(what)),
+        flv_mapping::Outcome::LeftOut(what) => out.push(Output::LeftOut(what)),
         flv_mapping::Outcome::Several(several) => {
             several.into_iter().for_each(|one| outcome_of(one, kind, tracks, out));
         }

@@ -509,6 +509,9 @@ impl PullSession {
                 }
             }
             Output::Unsupported(what) => self.end(now, &what),
+            Output::LeftOut(reason) => {
+                tracing::info!(key = %self.key, reason, "audio of the source is not carried");
+            }
         }
     }
 

@@ -103,6 +103,10 @@ fn moment(since: Instant, from: i64, ms: i64) -> Instant {
 const fn time_of(output: &Output) -> Option<i64> {
     match output {
         Output::Unit { ms, .. } => *ms,
-        Output::Dropped { .. } | Output::Clock(_) | Output::Bad | Output::Unsupported(_) => None,
+        Output::Dropped { .. }
+        | Output::Clock(_)
+        | Output::Bad
+        | Output::Unsupported(_)
+        | Output::LeftOut(_) => None,
     }
 }

@@ -9,6 +9,7 @@ mod load;
 mod publishing;
 mod pull;
 mod push;
+mod refusals;
 mod session;
 mod settings;
 mod url;

@@ -7,14 +7,17 @@ use std::time::Instant;
 
 use crypto::Seed;
 use media::{TrackKind, Tracks};
-use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Rejection, Server};
+use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Server, Verb};
 use wire::SendQueue;
 
-use crate::auth::access::Denial;
+use super::refusals::{
+    ended, log_others, log_refusal, no_subscription_status, refusal_status, rejection,
+    unlogged_no_subscription, unlogged_refusal,
+};
 use crate::hub::Selection;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
-use crate::protocol::flv_mapping::{Depackager, OtherTrack, OtherTracks, Outcome};
-use crate::protocol::usable::{Fault, Usable};
+use crate::protocol::flv_mapping::{Depackager, Outcome};
+use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
     About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session,
     asked_selection,
@@ -48,6 +51,9 @@ enum Role {
 pub(crate) struct RtmpSession {
     machine: Box<Server>,
     role: Role,
+    peer: SocketAddr,
+    /// The stream that it asked for last; its application alone before that.
+    key: String,
     events: VecDeque<Event>,
     user_agent: String,
     via: Vec<String>,
@@ -62,10 +68,12 @@ pub(crate) struct RtmpSession {
 }
 
 impl RtmpSession {
-    pub(crate) fn new(now: Now, _peer: SocketAddr, seed: Seed) -> Self {
+    pub(crate) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
         Self {
             machine: Box::new(Server::new(now.mono, Arc::clone(&CONFIG), seed)),
             role: Role::None,
+            peer,
+            key: String::new(),
             events: VecDeque::new(),
             user_agent: String::new(),
             via: Vec::new(),
@@ -84,6 +92,7 @@ impl RtmpSession {
                 rtmp::Event::Connect(request) => self.connect(ctx, request),
                 rtmp::Event::Publish(request) => self.publish(ctx, request),
                 rtmp::Event::Play(request) => self.play(ctx, request),
+                rtmp::Event::Refused { verb, key, reason } => log_refusal(verb, &key, self.peer, reason),
                 rtmp::Event::Media(message) => self.media(ctx, &message),
                 rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
@@ -104,28 +113,34 @@ impl RtmpSession {
         self.multitrack = request.multitrack;
         // Sets that differ only in what is never sent share a package.
         self.four_ccs = request.four_ccs.unwrap_or_default().and(CONFIG.four_ccs);
+        self.key.clone_from(&request.app);
         if ctx.draining {
             let description = "The server is going down.";
+            self.log_refusal(Verb::Connect, "the server goes down");
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.AppShutdown", description);
         } else if ctx.apps.contains_key(request.app.as_str()) {
             self.machine.accept_connect(ctx.now.mono);
         } else {
             let description = format!("No scope '{}' on this server.", request.app);
+            self.log_refusal(Verb::Connect, "no such application");
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.InvalidApp", &description);
         }
     }
 
     fn publish(&mut self, ctx: &Context<'_>, request: rtmp::PublishRequest) {
         let message_stream = request.message_stream;
+        let key = StreamKey::new(&request.target.app, &request.target.stream);
         if !matches!(self.role, Role::None) {
+            log_refusal(Verb::Publish, &key.to_string(), self.peer, "the connection has a stream already");
             let rejection =
                 rejection("NetStream.Publish.BadName", "This connection has a stream already.", false);
             self.machine.reject_publish(ctx.now.mono, message_stream, rejection);
             return;
         }
         self.role = Role::AskedPublish { message_stream };
+        self.key = key.to_string();
         let ask = PublishAsk {
-            key: StreamKey::new(&request.target.app, &request.target.stream),
+            key,
             ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
             params: request.target.params,
@@ -136,13 +151,15 @@ impl RtmpSession {
 
     fn play(&mut self, ctx: &Context<'_>, request: rtmp::PlayRequest) {
         let message_stream = request.message_stream;
+        let key = StreamKey::new(&request.target.app, &request.target.stream);
         if !matches!(self.role, Role::None) {
+            log_refusal(Verb::Play, &key.to_string(), self.peer, "the connection has a stream already");
             let rejection = rejection("NetStream.Failed", "This connection has a stream already.", false);
             self.machine.reject_play(ctx.now.mono, message_stream, rejection);
             return;
         }
         self.role = Role::AskedPlay { message_stream };
-        let key = StreamKey::new(&request.target.app, &request.target.stream);
+        self.key = key.to_string();
         let params = request.target.params;
         let announced = if self.multitrack { Selection::ALL } else { Selection::DEFAULT };
         let selection = asked_selection(&params).unwrap_or(announced);
@@ -166,12 +183,20 @@ impl RtmpSession {
         self.watch(ctx);
     }
 
-    /// Tells when the video that is announced never comes to anything. An encoder whose whole stream is of no use is ended
-    /// by the number of its bad messages.
+    /// Tells when the video that is announced never comes to anything, and ends a stream of which nothing is carried. Any
+    /// other whole stream of no use is ended by the number of its bad messages.
     fn watch(&mut self, ctx: &Context<'_>) {
-        let Role::Publisher { ingest, usable, .. } = &mut self.role else { return };
-        if let Some(Fault::NoVideo(reason)) = usable.check(ctx.now.mono, ingest.supply()) {
-            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        let Role::Publisher { ingest, usable, message_stream } = &mut self.role else { return };
+        let supply = ingest.supply();
+        match (usable.check(ctx.now.mono, supply), supply, ingest.left_out()) {
+            (Some(Fault::NoVideo(reason)), _, _) => {
+                self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+            }
+            (Some(Fault::Unusable(_)), Supply::Nothing, Some(why)) => {
+                let message_stream = *message_stream;
+                self.refuse_codec(ctx, message_stream, why.to_string());
+            }
+            (Some(Fault::Unusable(_)) | None, _, _) => {}
         }
     }
 
@@ -193,14 +218,27 @@ impl RtmpSession {
                 self.machine.bad_media(ctx.now.mono);
             }
             Outcome::Unsupported(what) => {
-                tracing::info!(%what, "publisher refused: codec");
-                let rejection = rejection("NetStream.Failed", what, true);
-                // It was granted before it showed what it sends.
-                self.machine.end_publish(ctx.now.mono, *message_stream, rejection);
-                self.publish_ended(true);
+                let message_stream = *message_stream;
+                self.refuse_codec(ctx, message_stream, what);
+            }
+            Outcome::LeftOut(reason) => {
+                let (key, peer) = (&self.key, self.peer);
+                tracing::info!(%key, %peer, reason, "audio of the publisher is not carried");
             }
             Outcome::Several(outcomes) => outcomes.into_iter().for_each(|one| self.outcome(ctx, one)),
         }
+    }
+
+    /// Ends a publish that was granted before it showed what it sends.
+    fn refuse_codec(&mut self, ctx: &Context<'_>, message_stream: u32, what: String) {
+        self.log_refusal(Verb::Publish, &what);
+        let rejection = rejection("NetStream.Failed", what, true);
+        self.machine.end_publish(ctx.now.mono, message_stream, rejection);
+        self.publish_ended(true);
+    }
+
+    fn log_refusal(&self, verb: Verb, reason: &str) {
+        log_refusal(verb, &self.key, self.peer, reason);
     }
 
     fn dropped(&mut self) {
@@ -239,6 +277,9 @@ impl RtmpSession {
             }
             Err(refusal) => {
                 self.role = Role::None;
+                if let Some(reason) = unlogged_refusal(&refusal) {
+                    self.log_refusal(Verb::Publish, reason);
+                }
                 self.machine.reject_publish(ctx.now.mono, message_stream, refusal_status(&refusal));
             }
         }
@@ -261,6 +302,9 @@ impl RtmpSession {
             }
             Err(why) => {
                 self.role = Role::None;
+                if let Some(reason) = unlogged_no_subscription(&why) {
+                    self.log_refusal(Verb::Play, reason);
+                }
                 self.machine.reject_play(ctx.now.mono, message_stream, no_subscription_status(why));
             }
         }
@@ -391,68 +435,5 @@ impl Session for RtmpSession {
     }
 }
 
-/// The server ends a publish; encoders that heed `level:"error"` stop at once.
-fn ended(description: &'static str) -> Rejection {
-    rejection("NetStream.Unpublish.Success", description, true)
-}
-
-fn rejection(code: &'static str, description: impl Into<String>, close: bool) -> Rejection {
-    Rejection { code: code.into(), description: description.into(), close }
-}
-
-/// Logs one line for a publisher with tracks that are not carried.
-fn log_others(others: &OtherTracks) {
-    if others.packets == 0 {
-        return;
-    }
-    let name = |other: &OtherTrack| format!("{:?} {} {}", other.kind, other.id, other.four_cc.escape_ascii());
-    let tracks = others.seen.iter().map(name).collect::<Vec<_>>().join(", ");
-    tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher were not carried");
-}
-
-/// The codes and descriptions of the reference server.
-fn refusal_status(refusal: &Refusal) -> Rejection {
-    match refusal {
-        Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
-        Refusal::Loop => {
-            rejection("NetStream.Publish.BadName", "The stream has passed this server already.", true)
-        }
-        Refusal::Denied(Denial::Blocked(subscriber)) => {
-            let text = format!("Subscriber {} is blocked to publish stream.", printable(subscriber));
-            rejection("NetStream.Failed", text, true)
-        }
-        Refusal::NoApplication
-        | Refusal::InUse
-        | Refusal::NotAllowed(_)
-        | Refusal::Denied(_)
-        | Refusal::Draining => {
-            rejection("NetStream.Publish.BadName", "You are not allowed to publish the stream.", true)
-        }
-    }
-}
-
-/// The words for players. The reference says `Publish.BadName` on play, and so do we.
-fn no_subscription_status(why: NoSubscription) -> Rejection {
-    match why {
-        NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),
-        NoSubscription::Disabled => rejection("NetStream.Failed", "RTMP playback is disabled.", true),
-        NoSubscription::Denied(Denial::Blocked(subscriber)) => {
-            let text = format!("Subscriber {} is blocked to play stream.", printable(&subscriber));
-            rejection("NetStream.Failed", text, true)
-        }
-        NoSubscription::Denied(_) => {
-            let text = "You are not allowed to play the stream due to security.";
-            rejection("NetStream.Publish.BadName", text, true)
-        }
-        NoSubscription::Unavailable => {
-            rejection("NetStream.Failed", "current system resources not enough", true)
-        }
-    }
-}
-
-/// A peer's name for itself, fit to be echoed.
-fn printable(text: &str) -> String {
-    text.chars().take(128).map(|c| if c.is_control() { '?' } else { c }).collect()
-}
 #[cfg(test)]
 mod tests;

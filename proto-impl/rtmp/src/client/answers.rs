@@ -55,7 +55,7 @@ impl Client {
             "close" => self.finish(CloseReason::PeerClosed),
             // Bandwidth checks and notifications that need no answer.
             "onBWDone" | "onFCPublish" | "onFCUnpublish" | "onFCSubscribe" | "_onbwcheck" | "_onbwdone" => {}
-            _ => return self.link.count_bad(),
+            _ => return self.link.count_bad(now),
         }
         Ok(())
     }

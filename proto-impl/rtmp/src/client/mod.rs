@@ -246,7 +246,7 @@ impl Client {
             }
             _ => match MediaMessage::of(message) {
                 Some(media) => self.handle_media(now, media),
-                None => self.link.count_bad(),
+                None => self.link.count_bad(now),
             },
         }
     }
@@ -255,11 +255,11 @@ impl Client {
     fn handle_media(&mut self, now: Instant, media: MediaMessage) -> Result<(), Error> {
         self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
         if self.role == Role::Publish {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         self.ready(now);
         if !matches!(self.phase, Phase::Ready { .. }) {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         self.timers.set(Timer::Player, now, self.config.stall_timeout);
         self.events.push_back(ClientEvent::Media(media));

@@ -9,8 +9,10 @@ use super::{Phase, Server, State};
 use crate::chunk::Message;
 use crate::command::{Command, text};
 use crate::four_cc::{self, Ability, FourCcs};
+use crate::key::KeyError;
 use crate::{
-    ConnectRequest, Error, Event, PlayRequest, PublishMode, PublishRequest, Violation, command, key, message,
+    ConnectRequest, Error, Event, PlayRequest, PublishMode, PublishRequest, Target, Verb, Violation, command,
+    key, message,
 };
 
 /// Entries of `via` that are looked at; a stream that passed more nodes is refused long before.
@@ -30,35 +32,41 @@ impl Server {
             Phase::Unconnected => Err(self.link.fault(Violation::NotConnected)),
             Phase::Connected { app } => {
                 let app = app.clone();
-                self.handle_connected(&app, message.message_stream, &command)
+                self.handle_connected(now, &app, message.message_stream, &command)
             }
             Phase::Handshake(_) | Phase::ConnectPending { .. } | Phase::Closed => Ok(()),
         }
     }
 
     /// A flat list of names; ids of message streams are those of the message, except for `deleteStream`.
-    fn handle_connected(&mut self, app: &str, message_stream: u32, command: &Command) -> Result<(), Error> {
+    fn handle_connected(
+        &mut self,
+        now: Instant,
+        app: &str,
+        message_stream: u32,
+        command: &Command,
+    ) -> Result<(), Error> {
         match command.name.as_str() {
-            "createStream" => self.create_stream(command),
+            "createStream" => self.create_stream(now, command),
             "releaseStream" | "_checkbw" | "initStream" => self.reply(command, Value::Undefined),
             "getStreamLength" => self.reply(command, Value::Number(0.0)),
             "FCPublish" => self.reply_fc(command, "onFCPublish", "NetStream.Publish.Start"),
             "FCSubscribe" => self.reply_fc(command, "onFCSubscribe", "NetStream.Play.Start"),
             "FCUnpublish" => self.fc_unpublish(command),
-            "publish" => self.publish(app, message_stream, command),
-            "play" => self.play(app, message_stream, command, command.argument(0)),
+            "publish" => self.publish(now, app, message_stream, command),
+            "play" => self.play(now, app, message_stream, command, command.argument(0)),
             "play2" => {
                 let name = command.argument(0).get("streamName").unwrap_or(&Value::Null);
-                self.play(app, message_stream, command, name)
+                self.play(now, app, message_stream, command, name)
             }
-            "pause" | "pauseRaw" => self.pause(message_stream, command),
-            "receiveAudio" => self.receive(message_stream, command, true),
-            "receiveVideo" => self.receive(message_stream, command, false),
-            "seek" => self.seek(message_stream),
-            "closeStream" => self.close_stream(message_stream),
-            "deleteStream" => self.delete_stream(message_stream, command),
+            "pause" | "pauseRaw" => self.pause(now, message_stream, command),
+            "receiveAudio" => self.receive(now, message_stream, command, true),
+            "receiveVideo" => self.receive(now, message_stream, command, false),
+            "seek" => self.seek(now, message_stream),
+            "closeStream" => self.close_stream(now, message_stream),
+            "deleteStream" => self.delete_stream(now, message_stream, command),
             // Results of what we never asked for, bandwidth checks, statistics of old players.
-            _ => self.link.count_bad(),
+            _ => self.link.count_bad(now),
         }
     }
 
@@ -67,6 +75,7 @@ impl Server {
         let object = command.object();
         let connect_app = text(object, "app");
         let Ok(app) = key::parse_app(connect_app) else {
+            self.refused(Verb::Connect, key::without_credentials(connect_app, ""), KeyError::App.reason());
             let code = "NetConnection.Connect.InvalidApp";
             self.refuse_connect(command.transaction, code, "No scope on this server.");
             return;
@@ -93,7 +102,7 @@ impl Server {
         self.events.push_back(Event::Connect(request));
     }
 
-    fn create_stream(&mut self, command: &Command) -> Result<(), Error> {
+    fn create_stream(&mut self, now: Instant, command: &Command) -> Result<(), Error> {
         if let Some(id) = self.streams.create() {
             let values = [Value::Null, Value::Number(f64::from(id))];
             self.link.send_command("_result", command.transaction, &values);
@@ -101,7 +110,7 @@ impl Server {
         }
         let information = command::information("error", "NetConnection.Call.Failed", "Too many streams.");
         self.link.send_command("_error", command.transaction, &[Value::Null, information]);
-        self.link.count_bad()
+        self.link.count_bad(now)
     }
 
     /// `_result`, unless the transaction is 0: GStreamer waits for nothing then.
@@ -131,17 +140,16 @@ impl Server {
         Ok(())
     }
 
-    fn publish(&mut self, app: &str, message_stream: u32, command: &Command) -> Result<(), Error> {
-        if !self.require_idle(message_stream, "NetStream.Publish.BadName")? {
-            return Ok(());
-        }
+    fn publish(
+        &mut self,
+        now: Instant,
+        app: &str,
+        message_stream: u32,
+        command: &Command,
+    ) -> Result<(), Error> {
         let name = command.argument(0).as_str().unwrap_or_default();
-        let target = match key::parse(app, name) {
-            Ok(target) => target,
-            Err(error) => {
-                self.reject_and_close(message_stream, &error.rejection("publish", message_stream));
-                return Ok(());
-            }
+        let Some(target) = self.target(now, Verb::Publish, app, message_stream, name)? else {
+            return Ok(());
         };
         let mode = match command.argument(1).as_str() {
             Some("record") => PublishMode::Record,
@@ -153,17 +161,17 @@ impl Server {
         Ok(())
     }
 
-    fn play(&mut self, app: &str, message_stream: u32, command: &Command, name: &Value) -> Result<(), Error> {
-        if !self.require_idle(message_stream, "NetStream.Play.Failed")? {
-            return Ok(());
-        }
+    fn play(
+        &mut self,
+        now: Instant,
+        app: &str,
+        message_stream: u32,
+        command: &Command,
+        name: &Value,
+    ) -> Result<(), Error> {
         let name = name.as_str().unwrap_or_default();
-        let target = match key::parse(app, name) {
-            Ok(target) => target,
-            Err(error) => {
-                self.reject_and_close(message_stream, &error.rejection("play", message_stream));
-                return Ok(());
-            }
+        let Some(target) = self.target(now, Verb::Play, app, message_stream, name)? else {
+            return Ok(());
         };
         // Reset is a boolean, or a number in old players; it is the default.
         let reset = command.argument(3);
@@ -177,9 +185,9 @@ impl Server {
     }
 
     /// A live stream can be paused only by not being sent; the owner decides where it goes on.
-    fn pause(&mut self, message_stream: u32, command: &Command) -> Result<(), Error> {
+    fn pause(&mut self, now: Instant, message_stream: u32, command: &Command) -> Result<(), Error> {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         let paused = command.argument(0).as_bool().unwrap_or(true);
         let (code, description) = if paused {
@@ -192,9 +200,15 @@ impl Server {
         Ok(())
     }
 
-    fn receive(&mut self, message_stream: u32, command: &Command, of_audio: bool) -> Result<(), Error> {
+    fn receive(
+        &mut self,
+        now: Instant,
+        message_stream: u32,
+        command: &Command,
+        of_audio: bool,
+    ) -> Result<(), Error> {
         let Some(State::Playing { wanted, .. }) = self.streams.state_mut(message_stream) else {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         };
         let wants = command.argument(0).as_bool().unwrap_or(true);
         if of_audio {
@@ -208,18 +222,18 @@ impl Server {
     }
 
     /// A live stream has no other place to go to. The level is `status`: ffplay would stop at an error.
-    fn seek(&mut self, message_stream: u32) -> Result<(), Error> {
+    fn seek(&mut self, now: Instant, message_stream: u32) -> Result<(), Error> {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         let description = "The stream is live.";
         self.link.send_status(message_stream, "status", "NetStream.Seek.Failed", description);
         Ok(())
     }
 
-    fn close_stream(&mut self, message_stream: u32) -> Result<(), Error> {
+    fn close_stream(&mut self, now: Instant, message_stream: u32) -> Result<(), Error> {
         if self.streams.state(message_stream).is_none() {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         self.stop(message_stream);
         Ok(())
@@ -227,7 +241,7 @@ impl Server {
 
     /// The argument is the id. GStreamer sends the stream's name instead, after its FCUnpublish has ended the
     /// publish: a name that nothing has is no mistake.
-    fn delete_stream(&mut self, message_stream: u32, command: &Command) -> Result<(), Error> {
+    fn delete_stream(&mut self, now: Instant, message_stream: u32, command: &Command) -> Result<(), Error> {
         let argument = command.argument(0);
         let id = match (argument.as_number(), argument.as_str()) {
             (Some(number), _) => self.stream_of(number),
@@ -241,7 +255,7 @@ impl Server {
         let Some(id) = known else {
             let description = "No such stream.";
             self.link.send_status(message_stream, "error", "NetStream.Failed", description);
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         };
         self.stop(id);
         self.streams.delete(id);
@@ -272,27 +286,50 @@ impl Server {
         }
     }
 
-    /// Whether the stream exists and does nothing. If not, the peer gets an error status, and what lives there
-    /// goes on.
-    fn require_idle(&mut self, message_stream: u32, code: &str) -> Result<bool, Error> {
-        let (code, description) = match self.streams.state(message_stream) {
-            Some(State::Idle) => return Ok(true),
-            Some(_) => (code, "The stream is in use."),
-            None => ("NetStream.Failed", "No such stream."),
+    /// The stream that a publish or play names, if the message stream exists and does nothing. If not, the peer gets an
+    /// error status; what lives on a busy message stream goes on, and a name that is no stream key ends the connection.
+    fn target(
+        &mut self,
+        now: Instant,
+        verb: Verb,
+        app: &str,
+        message_stream: u32,
+        name: &str,
+    ) -> Result<Option<Target>, Error> {
+        let busy = match (self.streams.state(message_stream), verb) {
+            (Some(State::Idle), _) => None,
+            (Some(_), Verb::Play) => Some(("NetStream.Play.Failed", "The stream is in use.")),
+            (Some(_), Verb::Publish | Verb::Connect) => {
+                Some(("NetStream.Publish.BadName", "The stream is in use."))
+            }
+            (None, _) => Some(("NetStream.Failed", "No such stream.")),
         };
-        self.link.send_status(message_stream, "error", code, description);
-        self.link.count_bad()?;
-        Ok(false)
+        if let Some((code, description)) = busy {
+            self.refused(verb, key::without_credentials(app, name), description);
+            self.link.send_status(message_stream, "error", code, description);
+            self.link.count_bad(now)?;
+            return Ok(None);
+        }
+        match key::parse(app, name) {
+            Ok(target) => Ok(Some(target)),
+            Err(error) => {
+                self.refused(verb, key::without_credentials(app, name), error.reason());
+                let rejection = error.rejection(verb.name(), message_stream);
+                self.link.send_status(message_stream, "error", &rejection.code, &rejection.description);
+                self.finish(crate::CloseReason::Rejected);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells the owner of a request that it will not be asked about.
+    fn refused(&mut self, verb: Verb, key: String, reason: &'static str) {
+        self.events.push_back(Event::Refused { verb, key, reason });
     }
 
     fn ask(&mut self, message_stream: u32, request: State) {
         if let Some(state) = self.streams.state_mut(message_stream) {
             *state = request;
         }
-    }
-
-    fn reject_and_close(&mut self, message_stream: u32, rejection: &crate::Rejection) {
-        self.link.send_status(message_stream, "error", &rejection.code, &rejection.description);
-        self.finish(crate::CloseReason::Rejected);
     }
 }

@@ -192,7 +192,7 @@ impl Server {
             }
             _ => match MediaMessage::of(message) {
                 Some(media) => self.handle_media(now, media),
-                None => self.link.count_bad(),
+                None => self.link.count_bad(now),
             },
         }
     }
@@ -207,7 +207,7 @@ impl Server {
             media.message_stream = only;
         }
         if !matches!(self.streams.state(media.message_stream), Some(State::Publishing { .. })) {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         self.timers.set(Timer::Publisher, now, self.config.publisher_idle_timeout);
         self.events.push_back(Event::Media(media));

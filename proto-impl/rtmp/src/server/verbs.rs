@@ -142,9 +142,9 @@ impl Server {
     }
 
     /// The owner could not read a media message: it counts like an unknown one, and too many end the connection.
-    pub fn bad_media(&mut self, _now: Instant) {
+    pub fn bad_media(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::Closed)
-            && let Err(error) = self.link.count_bad()
+            && let Err(error) = self.link.count_bad(now)
         {
             self.fail(&error);
         }

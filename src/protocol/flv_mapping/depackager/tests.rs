@@ -3,6 +3,8 @@ use crate::config::AppSettings;
 use crate::hub::Chosen;
 use crate::types::StreamId;
 
+mod encoders;
+
 fn ingest() -> Depackager {
     Depackager::new(&Grant {
         stream: StreamId(1),
@@ -45,7 +47,7 @@ fn m_20_bad_frames_are_dropped_and_foreign_codecs_named() {
         assert_eq!(ingest.video(0, &Bytes::from_static(bad)), Outcome::Bad, "{bad:?}");
     }
     assert!(matches!(ingest.video(0, &Bytes::from_static(b"\x90vvc1")), Outcome::Unsupported(_)));
-    assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x6fabc")), Outcome::Unsupported(_)));
+    assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x6fabc")), Outcome::LeftOut(_)));
     assert_eq!(ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11")), Outcome::Bad);
     assert_eq!(ingest.audio(0, &Bytes::from_static(b"\xaf\x01abc")), Outcome::Dropped);
     assert_eq!(ingest.audio(0, &Bytes::new()), Outcome::Taken);

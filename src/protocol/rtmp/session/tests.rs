@@ -19,26 +19,32 @@ struct Rig {
 }
 
 impl Rig {
-    /// An encoder that was granted its stream.
-    fn publishing() -> Self {
+    /// A peer that has asked for a stream.
+    fn asking(begin: fn(Instant, Arc<ClientConfig>, Seed) -> Client, app: &str, stream: &str) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
-        let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let config = ClientConfig {
-            app: "live".to_owned(),
-            tc_url: "rtmp://h/live".to_owned(),
-            stream: "s".to_owned(),
+            app: app.to_owned(),
+            tc_url: format!("rtmp://h/{app}"),
+            stream: stream.to_owned(),
             ..ClientConfig::default()
         };
         let mut rig = Self {
             now,
-            apps: Apps::from([("live".into(), Arc::clone(&settings))]),
+            apps: Apps::from([("live".into(), Arc::new(AppSettings::defaults("live").unwrap()))]),
             session: RtmpSession::new(now, SocketAddr::from(([192, 0, 2, 1], 1)), Seed::from_number(1)),
-            client: Client::publish(now.mono, Arc::new(config), Seed::from_number(2)),
+            client: begin(now.mono, Arc::new(config), Seed::from_number(2)),
             events: Vec::new(),
             heard: Vec::new(),
         };
         rig.exchange();
+        rig
+    }
+
+    /// An encoder that was granted its stream.
+    fn publishing() -> Self {
+        let mut rig = Self::asking(Client::publish, "live", "s");
         assert!(matches!(rig.events[..], [Event::Publish { .. }]), "{:?}", rig.events);
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let grant = Grant { stream: StreamId(1), position: media::Position::default(), epoch: 0, settings };
         let web = SessionSettings::default();
         rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Ok(grant));
@@ -122,4 +128,114 @@ fn the_first_bad_message_is_told_and_video_that_never_comes_to_anything() {
     assert_eq!(faults, [bad, "no frame of its video could be used within 15 s"], "once each");
     let units = rig.events.iter().filter(|event| matches!(event, Event::Unit { .. })).count();
     assert_eq!(units, 16, "the sound goes on");
+}
+
+/// The lines that the work logs at info and above.
+fn logged(work: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .without_time()
+        .with_max_level(tracing::Level::INFO)
+        .finish();
+    tracing::subscriber::with_default(subscriber, work);
+    let bytes = lines.0.lock().unwrap();
+    String::from_utf8(bytes.clone()).unwrap()
+}
+
+#[test]
+fn the_reason_of_every_refusal_is_logged_with_the_stream_key() {
+    type Begin = fn(Instant, Arc<ClientConfig>, Seed) -> Client;
+    let (publish, play): (Begin, Begin) = (Client::publish, Client::play);
+    for (begin, app, stream, line) in [
+        (publish, "nope", "s", r#"RTMP peer refused key=nope peer=192.0.2.1:1 reason="no such application""#),
+        (publish, "a b", "s", r#"RTMP peer refused key=a b peer=192.0.2.1:1 reason="application name is"#),
+        (
+            publish,
+            "live",
+            "s$?token=secret",
+            r#"publisher refused key=live/s$ peer=192.0.2.1:1 reason="stream"#,
+        ),
+        (play, "live", "s$/secret", r#"viewer refused key=live/s$ peer=192.0.2.1:1 reason="stream name is"#),
+    ] {
+        let log = logged(|| drop(Rig::asking(begin, app, stream)));
+        assert!(log.contains(line) && log.lines().count() == 1 && !log.contains("secret"), "{log}");
+    }
+    let web = SessionSettings::default();
+    for (why, reason) in [
+        (NoSubscription::NotFound, Some("no such stream is live")),
+        (NoSubscription::Disabled, Some("RTMP playback is disabled")),
+        (NoSubscription::Unavailable, Some("the server goes down")),
+        (NoSubscription::Denied(crate::auth::access::Denial::Unsupported), Some("a check is switched on")),
+        // Control has logged it.
+        (NoSubscription::Denied(crate::auth::access::Denial::Token), None),
+    ] {
+        let mut rig = Rig::asking(play, "live", "s?token=secret");
+        let log = logged(|| rig.session.subscribe_verdict(&context(rig.now, &rig.apps, &web), Err(why)));
+        let line =
+            reason.map(|reason| format!("viewer refused key=live/s peer=192.0.2.1:1 reason=\"{reason}"));
+        assert!(line.map_or(log.is_empty(), |line| log.contains(&line)), "{log}");
+    }
+    for (refusal, reason) in [(Refusal::Resources, Some("resources are short")), (Refusal::InUse, None)] {
+        let mut rig = Rig::asking(publish, "live", "s");
+        let log = logged(|| rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Err(refusal)));
+        let line =
+            reason.map(|reason| format!("publisher refused key=live/s peer=192.0.2.1:1 reason=\"{reason}"));
+        assert!(line.map_or(log.is_empty(), |line| log.contains(&line)), "{log}");
+    }
+    let mut rig = Rig::publishing();
+    rig.send(MediaKind::Video, b"\x90vvc1");
+    let log = logged(|| rig.exchange());
+    assert!(
+        log.contains(r#"publisher refused key=live/s peer=192.0.2.1:1 reason="unsupported video"#),
+        "{log}"
+    );
+}
+
+#[test]
+fn audio_that_is_not_carried_is_logged_once_and_refused_where_there_is_nothing_else() {
+    for with_video in [true, false] {
+        let mut rig = Rig::publishing();
+        let log = logged(|| {
+            for second in 0..20 {
+                if with_video && second == 0 {
+                    rig.send(
+                        MediaKind::Video,
+                        b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68",
+                    );
+                }
+                rig.send(MediaKind::Audio, b"\xb6ab");
+                if with_video {
+                    rig.send(MediaKind::Video, b"\x17\x01\0\0\0\0\0\0\x01\x65");
+                }
+                rig.exchange();
+                rig.now.mono += std::time::Duration::from_secs(1);
+            }
+        });
+        let reason = r#"key=live/s peer=192.0.2.1:1 reason="unsupported audio format 11""#;
+        assert_eq!(log.matches("audio of the publisher is not carried").count(), 1, "{log}");
+        assert!(log.contains(&format!("audio of the publisher is not carried {reason}")), "{log}");
+        assert_eq!(log.contains(&format!("publisher refused {reason}")), !with_video, "{log}");
+        let told = |event: &ClientEvent| matches!(event, ClientEvent::Rejected { description, .. } if description.contains("format 11"));
+        assert_eq!(rig.heard.iter().any(told), !with_video, "{:?}", rig.heard);
+        let units = rig.events.iter().filter(|event| matches!(event, Event::Unit { .. })).count();
+        assert_eq!(units, if with_video { 20 } else { 0 });
+        assert!(!rig.events.iter().any(|event| matches!(event, Event::Fault { .. })), "{:?}", rig.events);
+    }
 }

@@ -1,0 +1,28 @@
+//! A count of events in windows of time.
+
+use std::time::{Duration, Instant};
+
+/// At most so many events in a window, which begins with the first event behind the window before it.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    max: u32,
+    window: Duration,
+    begun: Option<Instant>,
+    count: u32,
+}
+
+impl Rate {
+    pub(crate) const fn new(max: u32, window: Duration) -> Self {
+        Self { max, window, begun: None, count: 0 }
+    }
+
+    /// Counts an event. `false`: there are too many.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        if self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= self.window) {
+            self.begun = Some(now);
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= self.max
+    }
+}

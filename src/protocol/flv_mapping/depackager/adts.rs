@@ -1,0 +1,121 @@
+//! AAC whose frames keep their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV wants raw frames, but some encoders pass on what
+//! they read from MPEG-TS or from files, several frames to a tag.
+//!
+//! A raw frame of AAC LC or HE-AAC never looks like this: its first three bits would end it at once.
+
+use bytes::Bytes;
+use media::codec::aac;
+
+/// Frames of one tag; as many are more than a second.
+const FRAMES_MAX: usize = 64;
+/// The object types whose frames begin with the id of an element: Main to LTP, and HE-AAC by SBR and PS.
+const WITH_ELEMENT_IDS: [u32; 6] = [1, 2, 3, 4, 5, 29];
+
+/// The frames of a tag in ADTS.
+#[derive(Debug, PartialEq)]
+pub(super) struct Frames {
+    /// The head of the first frame, with which the others agree.
+    pub(super) head: aac::Adts,
+    /// The raw frames.
+    pub(super) raw: Vec<Bytes>,
+    /// Whether they make up the whole tag.
+    pub(super) is_whole: bool,
+}
+
+/// Takes the heads off. `None`: the tag is not in ADTS. `config` is the configuration that the publisher has sent, if any.
+pub(super) fn split(config: Option<&aac::Config>, tag: &Bytes) -> Option<Frames> {
+    if config.is_some_and(|config| !WITH_ELEMENT_IDS.contains(&config.object_type)) {
+        return None;
+    }
+    let head = aac::Adts::read(tag).ok()?;
+    let mut frames = Frames { head, raw: Vec::new(), is_whole: false };
+    let mut rest = tag.clone();
+    while frames.raw.len() < FRAMES_MAX {
+        let next = aac::Adts::read(&rest).ok().filter(|next| is_of_one_track(&head, next));
+        let Some(next) = next.filter(|next| next.frame_bytes <= rest.len()) else { break };
+        let frame = rest.split_to(next.frame_bytes);
+        frames.raw.push(frame.slice(next.header_bytes.min(frame.len())..));
+    }
+    frames.is_whole = rest.is_empty();
+    Some(frames)
+}
+
+/// Whether a further head says the same of its track. The raw blocks of a frame with several cannot be told apart.
+fn is_of_one_track(first: &aac::Adts, next: &aac::Adts) -> bool {
+    let of = |adts: &aac::Adts| (adts.object_type, adts.rate_index, adts.channel_configuration);
+    of(first) == of(next) && next.blocks == 1
+}
+
+/// Milliseconds from the first frame to the frame `n` of a tag.
+pub(super) fn offset_ms(head: &aac::Adts, n: usize) -> u32 {
+    let samples = u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(aac::FRAME_SAMPLES.into());
+    let ms = samples.saturating_mul(1000).checked_div(head.sample_rate.into()).unwrap_or(0);
+    u32::try_from(ms).unwrap_or(0)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A frame of AAC LC, 48 kHz stereo, with its head.
+    pub(in super::super) fn frame(raw: &[u8]) -> Vec<u8> {
+        let config = aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+        [&config.adts(raw.len()).unwrap()[..], raw].concat()
+    }
+
+    fn split_all(tag: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
+        let frames = split(None, &Bytes::copy_from_slice(tag))?;
+        Some((frames.raw.iter().map(|raw| raw.to_vec()).collect(), frames.is_whole))
+    }
+
+    #[test]
+    fn a_tag_is_split_at_its_heads() {
+        let of = |raw: &[&[u8]], whole| Some((raw.iter().map(|raw| raw.to_vec()).collect::<Vec<_>>(), whole));
+        let (one, two) = (frame(b"abc"), frame(b"de"));
+        let mut with_crc = frame(b"..crc");
+        with_crc[1] &= 0xfe;
+        let mut mono = frame(b"x");
+        mono[3] = mono[3] & 0x3f | 0x40;
+        let mut two_blocks = frame(b"xy");
+        two_blocks[6] |= 1;
+        for (tag, split) in [
+            (one.clone(), of(&[b"abc"], true)),
+            ([&one[..], &two, &one].concat(), of(&[b"abc", b"de", b"abc"], true)),
+            (with_crc, of(&[b"crc"], true)),
+            // The rest is none: cut, noise, another track, blocks that cannot be told apart.
+            ([&one[..], &two[..8]].concat(), of(&[b"abc"], false)),
+            ([&one[..], b"noise"].concat(), of(&[b"abc"], false)),
+            ([&one[..], &mono].concat(), of(&[b"abc"], false)),
+            ([&one[..], &two_blocks].concat(), of(&[b"abc"], false)),
+            (one[..9].to_vec(), of(&[], false)),
+            // Raw.
+            (b"\x21\x1b\x80".to_vec(), None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(split_all(&tag), split, "{tag:x?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_of_very_many_frames_is_cut() {
+        let (raw, is_whole) = split_all(&frame(b"a").repeat(FRAMES_MAX + 1)).unwrap();
+        assert_eq!((raw.len(), is_whole), (FRAMES_MAX, false));
+    }
+
+    #[test]
+    fn frames_without_element_ids_are_raw_whatever_they_look_like() {
+        let eld = aac::Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();
+        let he = aac::Config::read(Bytes::from_static(&[0x2b, 0x11, 0x88])).unwrap();
+        let tag = Bytes::from(frame(b"abc"));
+        assert_eq!(split(Some(&eld), &tag), None);
+        assert!(split(Some(&he), &tag).is_some());
+    }
+
+    #[test]
+    fn frames_are_spaced_by_their_samples() {
+        let head = aac::Adts::read(&frame(b"a")).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|n| offset_ms(&head, n)), [0, 21, 42, 64]);
+        let head = aac::Adts { sample_rate: 44_100, ..head };
+        assert_eq!([1, 2, 43].map(|n| offset_ms(&head, n)), [23, 46, 998]);
+    }
+}

@@ -1,0 +1,207 @@
+//! NAL units of H.264 and H.265 as encoders send them over RTMP, and the parameter sets among them.
+//!
+//! A configuration record says how long the lengths of NAL units are, and has the parameter sets. Encoders are met that send
+//! start codes in place of lengths, that send no record, and that change their parameter sets in band without a new one: the
+//! sets of the band then make the configuration. They stay in the frames, too.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use media::codec::{h264, h265};
+use media::nal::{self, AnnexB, Nals};
+use media::{Codec, CodecConfig};
+
+/// Largest id of a parameter set: that of an H.264 picture parameter set.
+const SET_ID_MAX: u32 = 255;
+/// Bytes of all parameter sets of a track: more make no record.
+const SETS_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
+/// Parameter sets of one frame that are looked at.
+const SETS_OF_FRAME_MAX: usize = 64;
+
+/// The two codings with NAL units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    H264,
+    H265,
+}
+
+impl Coding {
+    const fn of(codec: Codec) -> Option<Self> {
+        match codec {
+            Codec::H264 => Some(Self::H264),
+            Codec::H265 => Some(Self::H265),
+            Codec::Av1
+            | Codec::Vp9
+            | Codec::Vp8
+            | Codec::Aac
+            | Codec::Opus
+            | Codec::Mp3
+            | Codec::Ac3
+            | Codec::Eac3
+            | Codec::Flac
+            | Codec::G711(_) => None,
+        }
+    }
+
+    fn is_picture(self, nal: &[u8]) -> bool {
+        match self {
+            Self::H264 => h264::is_picture(nal),
+            Self::H265 => h265::is_picture(nal),
+        }
+    }
+
+    /// nal_unit_type of sequence and of picture parameter sets.
+    const fn kinds(self) -> [u8; 2] {
+        match self {
+            Self::H264 => [h264::NAL_SPS, h264::NAL_PPS],
+            Self::H265 => [h265::NAL_SPS, h265::NAL_PPS],
+        }
+    }
+
+    /// The type of a parameter set, by which sets are ordered in a record, and its id; `None` of other NAL units.
+    fn set_key(self, nal: &[u8]) -> Option<(u8, u32)> {
+        let (kind, id) = match self {
+            Self::H264 => match h264::nal_type(nal) {
+                kind @ (h264::NAL_SPS | h264::NAL_PPS) => (kind, h264::set_id(nal).ok()?),
+                _ => return None,
+            },
+            Self::H265 => match h265::nal_type(nal)? {
+                kind @ h265::NAL_VPS..=h265::NAL_PPS => (kind, h265::set_id(nal).ok()?),
+                _ => return None,
+            },
+        };
+        (id <= SET_ID_MAX).then_some((kind, id))
+    }
+
+    fn config(self, sets: &BTreeMap<(u8, u32), Bytes>) -> Result<CodecConfig, media::codec::Error> {
+        let of = |kind: u8| -> Vec<&[u8]> {
+            sets.range((kind, 0)..=(kind, SET_ID_MAX)).map(|(_, set)| &set[..]).collect()
+        };
+        Ok(match self {
+            Self::H264 => CodecConfig::H264(h264::Config::of_sets(&of(h264::NAL_SPS), &of(h264::NAL_PPS))?),
+            Self::H265 => CodecConfig::H265(h265::Config::of_sets(
+                &of(h265::NAL_VPS),
+                &of(h265::NAL_SPS),
+                &of(h265::NAL_PPS),
+            )?),
+        })
+    }
+}
+
+/// The NAL units and parameter sets of one track.
+#[derive(Debug)]
+pub(super) struct ParameterSets {
+    coding: Coding,
+    /// Bytes of a NAL length as the publisher sends it: 1, 2 or 4.
+    length_size: u8,
+    /// Frames have had start codes.
+    annex_b: bool,
+    sets: BTreeMap<(u8, u32), Bytes>,
+    /// The sets are others than those of the configuration given out last.
+    changed: bool,
+}
+
+impl ParameterSets {
+    /// Starts without any set, as a track without a record does. `None`: the codec has no NAL units.
+    pub(super) fn new(codec: Codec) -> Option<Self> {
+        let coding = Coding::of(codec)?;
+        Some(Self { coding, length_size: 4, annex_b: false, sets: BTreeMap::new(), changed: false })
+    }
+
+    /// Starts again with the sets of a record.
+    pub(super) fn begin(&mut self, config: &CodecConfig) {
+        self.sets.clear();
+        match config {
+            CodecConfig::H264(config) => {
+                self.length_size = config.length_size;
+                self.take(config.parameter_sets());
+            }
+            CodecConfig::H265(config) => {
+                self.length_size = config.length_size;
+                self.take(config.parameter_sets());
+            }
+            CodecConfig::Av1(_)
+            | CodecConfig::Vp9(_)
+            | CodecConfig::Vp8(_)
+            | CodecConfig::Aac(_)
+            | CodecConfig::Opus(_)
+            | CodecConfig::Mp3(_)
+            | CodecConfig::Ac3(_)
+            | CodecConfig::Eac3(_)
+            | CodecConfig::Flac(_)
+            | CodecConfig::G711(_) => {}
+        }
+        self.changed = false;
+    }
+
+    /// Whether these are sets of that codec.
+    pub(super) fn is_of(&self, codec: Codec) -> bool {
+        Coding::of(codec) == Some(self.coding)
+    }
+
+    /// Gives the NAL units of a frame 4-byte lengths, and takes its parameter sets. `None`: there is no slice of a picture in it.
+    pub(super) fn frame(&mut self, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
+        let payload = self.with_lengths(payload)?;
+        self.take(Nals::new(&payload, 4).flatten());
+        let has_picture = Nals::new(&payload, 4).flatten().any(|nal| self.coding.is_picture(nal));
+        Ok(has_picture.then_some(payload))
+    }
+
+    /// Takes the parameter sets of a record that is none, but NAL units behind start codes.
+    pub(super) fn header(&mut self, header: &[u8]) {
+        self.take(AnnexB::new(header));
+    }
+
+    /// A start code and a length of 1 look alike. Lengths have to lead exactly to the end of the payload, which start codes do
+    /// only by chance; so start codes are looked for where they do not, and from then on.
+    fn with_lengths(&mut self, payload: Bytes) -> Result<Bytes, nal::Error> {
+        if self.annex_b && begins_with_start_code(&payload) {
+            return Ok(nal::to_lengths(&payload));
+        }
+        nal::to_four_byte_lengths(payload.clone(), self.length_size).or_else(|error| {
+            if !begins_with_start_code(&payload) {
+                return Err(error);
+            }
+            self.annex_b = true;
+            Ok(nal::to_lengths(&payload))
+        })
+    }
+
+    fn take<'a>(&mut self, nals: impl Iterator<Item = &'a [u8]>) {
+        let sets = nals.filter_map(|nal| Some((self.coding.set_key(nal)?, nal)));
+        let found: Vec<((u8, u32), &[u8])> = sets.take(SETS_OF_FRAME_MAX).collect();
+        let is_new = |(key, nal): &((u8, u32), &[u8])| self.sets.get(key).is_none_or(|known| known != nal);
+        if !found.iter().any(is_new) {
+            return;
+        }
+        let [sps, _] = self.coding.kinds();
+        if found.iter().any(|one| one.0.0 == sps && is_new(one)) {
+            // The pictures are of the new one: an old one beside it would only be taken for it.
+            self.sets.retain(|key, _| key.0 != sps || found.iter().any(|(found, _)| found == key));
+        }
+        self.sets.extend(found.into_iter().map(|(key, nal)| (key, Bytes::copy_from_slice(nal))));
+        if self.sets.values().map(Bytes::len).sum::<usize>() > SETS_BYTES_MAX {
+            self.sets.clear();
+        }
+        self.changed = true;
+    }
+
+    /// The configuration of the sets, when they are others than before and enough for a decoder.
+    pub(super) fn new_config(&mut self) -> Option<CodecConfig> {
+        let has = |kind| self.sets.keys().any(|key| key.0 == kind);
+        if !self.changed || !self.coding.kinds().into_iter().all(has) {
+            return None;
+        }
+        self.changed = false;
+        self.coding.config(&self.sets).ok()
+    }
+}
+
+/// Two zeros or more, and a one (H.264 §B.1.1).
+pub(super) fn begins_with_start_code(bytes: &[u8]) -> bool {
+    let zeros = bytes.iter().position(|&byte| byte != 0).unwrap_or(0);
+    zeros >= 2 && bytes.get(zeros) == Some(&1)
+}
+
+#[cfg(test)]
+pub(super) mod tests;
