@@ -94,7 +94,7 @@ impl Server {
             return Err(Status::UNSUPPORTED_MEDIA_TYPE);
         }
         let stream = stream_request(request)?;
-        let description = Description::read(&request.body).map_err(|error| {
+        let description = Description::read_streams(&request.body).map_err(|error| {
             tracing::debug!(%error, "announced a description that cannot be read");
             Status::BAD_REQUEST
         })?;

@@ -74,6 +74,24 @@ fn ffmpeg_publishes() {
     through(&mut rig, &[announce()]);
 }
 
+#[test]
+fn a_section_that_cannot_be_read_is_left_out_and_the_others_keep_their_numbers() {
+    let head = "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nt=0 0\r\n";
+    let foreign = "m=application/TP-LINK 0 RTP/AVP smart/1/90000\r\na=control:track1\r\n";
+    let body = format!("{head}{foreign}nonsense\r\nm=audio -5 RTP/AVP 0\r\na=control:track2\r\n");
+    let mut publisher = rig();
+    through(&mut publisher, &[ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", &body)]);
+    let Event::Announce(request) = &publisher.events[0] else { panic!("{:?}", publisher.events) };
+    let known: Vec<_> =
+        request.description.media.iter().map(|media| media.rtp_formats().next().is_some()).collect();
+    assert_eq!(known, [false, true]);
+    through(&mut publisher, &[setup("track2", RECORD_TCP)]);
+    assert!(matches!(publisher.events.last(), Some(Event::Setup(request)) if request.track == 1));
+    // Nothing of it is of use.
+    let request = ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", &format!("{head}{foreign}"));
+    assert_eq!(status(&rig().feed(&request)), 400);
+}
+
 /// GStreamer appends the track to the path and leaves the query behind it.
 #[test]
 fn rtspclientsink_publishes() {
