@@ -93,7 +93,7 @@ pub enum Limit {
     /// Too many requests refused for their credentials.
     #[error("failed authentications")]
     Authentications,
-    /// Too many frames of unknown channels, or messages out of place.
+    /// Too many messages out of place in a minute.
     #[error("bad messages")]
     BadMessages,
 }

@@ -227,7 +227,13 @@ impl RtspPull {
     fn packet(&mut self, now: Instant, section: usize, is_rtcp: bool, packet: &[u8]) {
         match &mut self.intake {
             Intake::None => {}
-            Intake::Described { waiting, .. } => {
+            Intake::Described { sources, waiting } => {
+                if !is_rtcp
+                    && sources.get(section).is_some_and(Option::is_some)
+                    && let Some(machine) = &mut self.machine
+                {
+                    machine.media_progress(now);
+                }
                 if waiting.len() < WAITING_MAX {
                     waiting.push_back(Arrived { section, is_rtcp, packet: Bytes::copy_from_slice(packet) });
                 }

@@ -70,7 +70,7 @@ impl Client {
     pub(super) fn handle_response(&mut self, now: Instant, response: Response) -> Result<(), Error> {
         self.link.count_message(now)?;
         if !self.dialog.is_answer(&response) {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         if response.status.is_provisional() {
             return Ok(());
