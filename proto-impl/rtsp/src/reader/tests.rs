@@ -95,7 +95,8 @@ fn frames_and_messages_share_a_stream() {
 fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
     const PACKET: &[u8] = b"$\x00\x00\x0c\x80\x60\x00\x01\x00\x00\x00\x02\x00\x00\x00\x03";
     const OPTIONS: &[u8] = b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n";
-    let noise: Vec<u8> = (0..37u32).map(|n| (n * 73 + 11) as u8).filter(|byte| *byte != b'$').collect();
+    let noise: Vec<u8> =
+        (0..37u8).map(|n| n.wrapping_mul(73).wrapping_add(11)).filter(|byte| *byte != b'$').collect();
     for stray in [
         &noise[..],
         b"x",
