@@ -94,6 +94,8 @@ pub(super) struct RtspPull {
     ways: Vec<Way>,
     intake: Intake,
     begun: bool,
+    /// Whether its video has stopped, which ends the attempt.
+    video_stopped: bool,
     /// One that came before the description.
     grant: Option<Grant>,
     report_at: Option<Instant>,
@@ -119,6 +121,7 @@ impl RtspPull {
             ways: Vec::new(),
             intake: Intake::None,
             begun: false,
+            video_stopped: false,
             grant: None,
             report_at: None,
             outgoing: VecDeque::new(),
@@ -249,7 +252,11 @@ impl RtspPull {
                 {
                     machine.media_progress(now);
                 }
+                let stopped = depackager.video_has_stopped(now);
                 self.take_units();
+                if stopped && !std::mem::replace(&mut self.video_stopped, true) {
+                    self.end("no video for 10 s while audio went on");
+                }
             }
         }
     }

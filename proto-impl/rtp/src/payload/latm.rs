@@ -86,7 +86,11 @@ impl Depacketizer {
             return Ok(());
         }
         let is_adts = *self.is_adts.get_or_insert_with(|| adts::is_adts(&element));
-        if is_adts { self.take_adts(part.timestamp, &element, out) } else { self.take_latm(part, &element, out) }
+        if is_adts {
+            self.take_adts(part.timestamp, &element, out)
+        } else {
+            self.take_latm(part, &element, out)
+        }
     }
 
     fn take_adts(&mut self, timestamp: u32, element: &[u8], out: &mut Out<'_>) -> Result<(), Error> {
