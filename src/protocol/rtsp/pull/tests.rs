@@ -261,7 +261,7 @@ fn a_pull_whose_video_stops_ends_although_its_audio_goes_on() {
         let why = |event| if let ClientEvent::Ended(why) = event { Some((n, why)) } else { None };
         let told: Vec<_> = rig.told().into_iter().filter_map(why).collect();
         assert!(told.len() <= 1 && (told.is_empty() || ended.is_none()), "it ends once: {told:?}");
-        ended = ended.or(told.into_iter().next());
+        ended = ended.or_else(|| told.into_iter().next());
         rig.now += Duration::from_secs(1);
     }
     assert_eq!(ended, Some((10, "no video for 10 s while audio went on".to_owned())));
@@ -293,9 +293,9 @@ fn a_source_that_goes_on_under_another_ssrc_is_followed() {
         send(&mut rig, 8, 501 + 2 * n);
     }
     let videos = |events: &[ClientEvent]| {
-        let of_video = |event: &ClientEvent| match event {
-            ClientEvent::Unit { unit, .. } if unit.track == media::TrackId::VIDEO => Some(unit.dts),
-            _ => None,
+        let of_video = |event: &ClientEvent| {
+            let ClientEvent::Unit { unit, .. } = event else { return None };
+            (unit.track == media::TrackId::VIDEO).then_some(unit.dts)
         };
         events.iter().filter_map(of_video).collect::<Vec<i64>>()
     };
