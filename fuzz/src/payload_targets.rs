@@ -24,8 +24,8 @@ fn format(choice: u8) -> (Format, Option<Codec>) {
                 Mpeg4Generic { size_length: 6, index_length: 2, index_delta_length: 2, unit_ticks: 160 };
             (Format::Mpeg4Generic(odd), None)
         }
-        10 => (Format::Mp4aLatm(Some(latm)), None),
-        _ => (Format::Mp4aLatm(None), None),
+        10 => (Format::Mp4aLatm { config: Some(latm), clock_rate: 48_000 }, None),
+        _ => (Format::Mp4aLatm { config: None, clock_rate: 48_000 }, None),
     }
 }
 

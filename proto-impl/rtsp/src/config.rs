@@ -26,7 +26,7 @@ pub struct Config {
     pub requests_per_second_max: u32,
     /// Requests that are challenged although they had credentials.
     pub authentications_max: u32,
-    /// Frames of unknown channels and messages out of place, over the connection's life.
+    /// Messages out of place in a minute.
     pub bad_messages_max: u32,
 }
 
@@ -63,7 +63,7 @@ pub struct ClientConfig {
     pub falls_back_to_udp: bool,
     /// Time from a request to its answer.
     pub request_timeout: Duration,
-    /// Play only: between two packets, interleaved or told of by [`crate::Client::media_progress`]. `None`: for ever.
+    /// Play only: between two calls of [`crate::Client::media_progress`]. `None`: for ever.
     pub stall_timeout: Option<Duration>,
 }
 

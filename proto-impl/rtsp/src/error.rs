@@ -61,8 +61,8 @@ pub enum Violation {
     #[error("missing or malformed CSeq")]
     CSeq,
     /// A server described no stream that can be read.
-    #[error("malformed description")]
-    Description,
+    #[error("malformed description: {0}")]
+    Description(sdp::Error),
     /// A server chose a transport that was not offered, or none that can be read.
     #[error("transport out of place")]
     Transport,
@@ -93,7 +93,7 @@ pub enum Limit {
     /// Too many requests refused for their credentials.
     #[error("failed authentications")]
     Authentications,
-    /// Too many frames of unknown channels, or messages out of place.
+    /// Too many messages out of place in a minute.
     #[error("bad messages")]
     BadMessages,
 }

@@ -212,6 +212,8 @@ pub struct Stats {
     pub messages_received: u64,
     /// Interleaved frames of known channels received.
     pub frames_received: u64,
-    /// Frames of unknown channels, and messages out of place.
+    /// Frames of channels that were not set up, or before media was asked for.
+    pub frames_ignored: u64,
+    /// Messages out of place.
     pub bad_messages: u32,
 }

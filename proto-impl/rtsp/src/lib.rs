@@ -34,7 +34,8 @@
 //! the address of the connection's peer, at the ports that the peer named.
 //!
 //! **Datagrams go around the machine.** RTP and RTCP that come by UDP are the owner's; it tells the machine of them with
-//! [`Server::keep_alive`] and [`Client::media_progress`], so that a session that only sends media does not end.
+//! [`Server::keep_alive`], so that a session that only sends media does not end. [`Client::media_progress`] is called for
+//! frames and datagrams alike: whether one is media of the stream is not seen here.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -22,3 +22,5 @@ pub const TRANSPORTS_MAX: usize = 16;
 pub const CHALLENGES_MAX: usize = 8;
 /// Tracks of a session; interleaved, there is room for 128.
 pub const TRACKS_MAX: usize = 64;
+/// Bytes between two frames or messages that are neither.
+pub const STRAY_BYTES_MAX: usize = 64 * 1024;

@@ -8,6 +8,9 @@ use wire::SendQueue;
 use crate::error::Fault;
 use crate::{Config, Error, Item, Limit, Reader, Request, Response, Stats};
 
+/// The window in which messages out of place are counted.
+const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
+
 /// The four bytes before an interleaved packet (RFC 2326 §10.12). `None` for a packet that is too long for a frame.
 ///
 /// Head and packet are written as two slices, and nothing may come between them.
@@ -26,6 +29,8 @@ pub(crate) struct Link {
     /// The second that is counted, and the messages in it.
     second: Option<(Instant, u32)>,
     messages_per_second_max: u32,
+    /// The window that is counted, and the messages out of place in it.
+    bad_window: Option<(Instant, u32)>,
     bad_messages_max: u32,
 }
 
@@ -37,6 +42,7 @@ impl Link {
             stats: Stats::default(),
             second: None,
             messages_per_second_max: config.requests_per_second_max,
+            bad_window: None,
             bad_messages_max: config.bad_messages_max,
         }
     }
@@ -54,23 +60,20 @@ impl Link {
     /// Counts a message against the rate.
     pub(crate) fn count_message(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.messages_received = self.stats.messages_received.saturating_add(1);
-        let (since, count) = match self.second {
-            Some((since, count)) if now.saturating_duration_since(since) < Duration::from_secs(1) => {
-                (since, count.saturating_add(1))
-            }
-            Some(_) | None => (now, 1),
-        };
-        self.second = Some((since, count));
+        let count = count_in(&mut self.second, now, Duration::from_secs(1));
         if count > self.messages_per_second_max { Err(self.fault(Limit::RequestRate)) } else { Ok(()) }
     }
 
-    /// Counts what is unknown or out of place.
-    pub(crate) fn count_bad(&mut self) -> Result<(), Error> {
+    /// Counts a message out of place.
+    pub(crate) fn count_bad(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
-        if self.stats.bad_messages > self.bad_messages_max {
-            return Err(self.fault(Limit::BadMessages));
-        }
-        Ok(())
+        let count = count_in(&mut self.bad_window, now, BAD_MESSAGES_WINDOW);
+        if count > self.bad_messages_max { Err(self.fault(Limit::BadMessages)) } else { Ok(()) }
+    }
+
+    /// Counts a frame that is given to nobody: its channel was not set up, or it came before media was asked for.
+    pub(crate) const fn count_ignored(&mut self) {
+        self.stats.frames_ignored = self.stats.frames_ignored.saturating_add(1);
     }
 
     pub(crate) fn send_request(&mut self, request: &Request) {
@@ -98,4 +101,16 @@ impl Link {
         self.stats.bytes_sent = self.stats.bytes_sent.saturating_add(u64::try_from(bytes.len()).unwrap_or(0));
         self.out.push(bytes);
     }
+}
+
+/// Counts one more in a window that begins with its first; gives the count.
+fn count_in(window: &mut Option<(Instant, u32)>, now: Instant, length: Duration) -> u32 {
+    let (since, count) = match *window {
+        Some((since, count)) if now.saturating_duration_since(since) < length => {
+            (since, count.saturating_add(1))
+        }
+        Some(_) | None => (now, 1),
+    };
+    *window = Some((since, count));
+    count
 }

@@ -2,18 +2,21 @@
 //!
 //! It takes what real peers send beside the grammar: lines that end with a bare LF, empty lines between messages, and
 //! bytes that are no UTF-8 in the values of fields. It refuses what hides a message in another one: a doubled or crooked
-//! `Content-Length`, control characters, fields that continue on another line. Every byte is looked at once and copied
-//! once; no length that the peer announces makes room by itself.
+//! `Content-Length`, control characters, fields that continue on another line. Behind a first frame, bytes that are neither
+//! frame nor message are passed over, up to a bound ([`stray`]). No length that the peer announces makes room by itself.
 
-use bytes::{Bytes, BytesMut};
+mod stray;
+
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::error::Fault;
 use crate::limits::{
     BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADER_NAME_BYTES_MAX, HEADER_VALUE_BYTES_MAX, HEADERS_MAX,
-    START_LINE_BYTES_MAX, URL_BYTES_MAX,
+    START_LINE_BYTES_MAX, STRAY_BYTES_MAX, URL_BYTES_MAX,
 };
 use crate::message::{VERSION, number};
 use crate::{Error, Headers, Limit, Method, Request, Response, Status, Violation};
+use stray::{Beginning, Seen};
 
 /// The first byte of an interleaved frame.
 const DOLLAR: u8 = b'$';
@@ -46,6 +49,8 @@ enum State {
     /// Between messages.
     #[default]
     Start,
+    /// Behind a frame or message, and these bytes that are neither.
+    Search { stray: usize },
     /// In the four bytes before a frame's payload.
     FrameHead,
     /// In a frame's payload.
@@ -62,6 +67,8 @@ pub struct Reader {
     state: State,
     /// The part of the current head, body or frame that has come.
     buffer: BytesMut,
+    /// The channels of the frames so far.
+    seen: Seen,
     at: u64,
 }
 
@@ -101,8 +108,14 @@ impl Reader {
                     None => return Ok(None),
                     Some(b'\r' | b'\n') => *input = input.get(1..).unwrap_or_default(),
                     Some(&DOLLAR) => self.state = State::FrameHead,
+                    Some(_) if !self.seen.is_empty() => self.state = State::Search { stray: 0 },
                     Some(_) => self.state = State::Head { line: 0, lines: 0 },
                 },
+                &mut State::Search { stray } => {
+                    if !self.search(stray, input)? {
+                        return Ok(None);
+                    }
+                }
                 State::FrameHead => {
                     if !fill(&mut self.buffer, 4, input) {
                         return Ok(None);
@@ -115,6 +128,7 @@ impl Reader {
                 &mut State::Frame { channel, left } => {
                     let Some(payload) = self.collect(left, input) else { return Ok(None) };
                     self.state = State::Start;
+                    self.seen.add(channel);
                     return Ok(Some(Item::Interleaved { channel, payload }));
                 }
                 State::Head { .. } => {
@@ -133,6 +147,36 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Passes over stray bytes, one by one, up to the beginning of a frame or message. False when it has not come.
+    fn search(&mut self, mut stray: usize, input: &mut &[u8]) -> Result<bool, Fault> {
+        while let Some((&byte, rest)) = input.split_first() {
+            *input = rest;
+            self.buffer.extend_from_slice(&[byte]);
+            loop {
+                match stray::judge(&self.buffer, &self.seen, stray) {
+                    Beginning::Unknown => break,
+                    Beginning::Frame { channel, length, first } => {
+                        self.buffer.clear();
+                        self.buffer.extend_from_slice(&[first]);
+                        self.state = State::Frame { channel, left: length.into() };
+                        return Ok(true);
+                    }
+                    Beginning::Message => {
+                        self.state = State::Head { line: self.buffer.len(), lines: 0 };
+                        return Ok(true);
+                    }
+                    Beginning::Stray => self.buffer.advance(1),
+                }
+                stray = stray.saturating_add(1);
+                if stray > STRAY_BYTES_MAX {
+                    return Err(Violation::StartLine.into());
+                }
+            }
+        }
+        self.state = State::Search { stray };
+        Ok(false)
     }
 
     /// The next `length` bytes, once they are there.

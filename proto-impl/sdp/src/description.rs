@@ -94,6 +94,13 @@ impl Description {
         reader::read(text, reader::Form::Description)
     }
 
+    /// Reads the streams that an RTSP peer describes, as loosely as cameras write them. A line that cannot be read is passed
+    /// over; a section that cannot be understood keeps its place and its `control`, and has no format. An error names the
+    /// first bad line where no section with a format is left; all limits hold.
+    pub fn read_streams(text: &[u8]) -> Result<Self, Error> {
+        reader::read(text, reader::Form::Streams)
+    }
+
     /// Reads an `application/trickle-ice-sdpfrag` (RFC 8840): attributes and sections without `v=`.
     pub fn read_fragment(text: &[u8]) -> Result<Self, Error> {
         reader::read(text, reader::Form::Fragment)

@@ -65,4 +65,27 @@ pub enum Error {
         /// The attribute, or the line's letter.
         what: &'static str,
     },
+    /// Streams are described, and there is no media section.
+    #[error("no media section")]
+    NoMedia,
+}
+
+impl Error {
+    /// Whether it is about the size of the description, not about what it says.
+    #[must_use]
+    pub const fn is_limit(self) -> bool {
+        match self {
+            Self::TooLarge { .. }
+            | Self::LineTooLong { .. }
+            | Self::TooManyLines
+            | Self::TooManyMedia { .. }
+            | Self::TooManyAttributes { .. }
+            | Self::TooManyBandwidths { .. } => true,
+            Self::NotALine { .. }
+            | Self::NoVersion { .. }
+            | Self::Malformed { .. }
+            | Self::Duplicate { .. }
+            | Self::NoMedia => false,
+        }
+    }
 }

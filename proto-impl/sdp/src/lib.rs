@@ -5,7 +5,8 @@
 //!
 //! Readers are lenient where real peers are loose and nobody acts upon the line (`o=`, `c=`, unknown letters, candidates of
 //! an unknown kind), and strict where a session depends on it: a malformed `rtpmap` or `fingerprint` is an [`Error`] that
-//! names the line. What a description may take is bounded, see [`limits`].
+//! names the line. Cameras are looser still: [`Description::read_streams`] takes of theirs what can be read. What a
+//! description may take is bounded, see [`limits`].
 //!
 //! An answer is made section by section: [`Media::select`] finds the formats that both have, [`Media::accept`] or
 //! [`Media::reject`] makes the section, [`Description::mirror_bundle`] ties them together. The answer to an offer of ours is

@@ -181,6 +181,17 @@ impl Media {
         Some(Self::new(MediaKind::read(word(kind)?), number(port)?, protocol, formats))
     }
 
+    /// Reads as much of an `m=` line as can be read: words that are no payload types are left out, and so is a port that is
+    /// none, which RTSP has no use for.
+    pub(crate) fn read_loosely(text: &str) -> Self {
+        let (kind, rest) = first_word(text);
+        let (port, rest) = first_word(rest);
+        let (protocol, formats) = first_word(rest);
+        let types = formats.split_ascii_whitespace().take(FORMATS_MAX).filter_map(PayloadType::read);
+        let formats = Formats::Rtp(distinct(types.map(Some)).unwrap_or_default());
+        Self::new(MediaKind::read(kind), number(port).unwrap_or(0), protocol, formats)
+    }
+
     /// Whether the section is refused or over: port 0, and not bundle-only (RFC 9143 §6). Of offers and answers only: RTSP
     /// has port 0 everywhere.
     #[must_use]

@@ -185,7 +185,7 @@ proptest! {
 
     #[test]
     fn no_bytes_are_too_odd(mut bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let _ = Description::read(&bytes);
+        let _ = (Description::read(&bytes), Description::read_streams(&bytes));
         bytes.splice(0..0, *b"v=0\na=");
         let _ = Description::read(&bytes);
     }

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::host::Connection;
 use crate::limits::{ATTRIBUTES_MAX, BANDWIDTHS_MAX, BYTES_MAX, LINE_BYTES_MAX, LINES_MAX, MEDIA_MAX};
 use crate::media::{Bandwidth, Media};
+use crate::rtp::Rtpmap;
 
 /// The form of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,9 @@ pub(crate) enum Form {
     Description,
     /// Attributes and sections; the lines of a session may be there or not.
     Fragment,
+    /// The streams of an RTSP peer: a line that cannot be read costs itself, and a section that cannot be understood keeps
+    /// its place without formats.
+    Streams,
 }
 
 pub(crate) fn read(text: &[u8], form: Form) -> Result<Description, Error> {
@@ -25,7 +29,7 @@ pub(crate) fn read(text: &[u8], form: Form) -> Result<Description, Error> {
     for (bytes, line) in text.trim_ascii_end().split(|&b| b == b'\n').zip(1..) {
         // A lone CR ends a line too; the number counts LFs.
         for bytes in bytes.split(|&b| b == b'\r').filter(|bytes| !bytes.is_empty()) {
-            reader.line(line, bytes)?;
+            reader.line(line, bytes).or_else(|error| reader.pass_over(error))?;
         }
     }
     reader.finish()
@@ -44,11 +48,22 @@ struct Reader {
     form: Form,
     seen: Seen,
     lines: usize,
+    /// The first line that was passed over.
+    fault: Option<Error>,
 }
 
 impl Reader {
     fn new(form: Form) -> Self {
-        Self { description: Description::default(), form, seen: Seen::default(), lines: 0 }
+        Self { description: Description::default(), form, seen: Seen::default(), lines: 0, fault: None }
+    }
+
+    /// Goes on behind a line that cannot be read, where the form allows it. No form lifts a limit.
+    fn pass_over(&mut self, error: Error) -> Result<(), Error> {
+        if self.form != Form::Streams || error.is_limit() {
+            return Err(error);
+        }
+        self.fault.get_or_insert(error);
+        Ok(())
     }
 
     fn line(&mut self, line: usize, bytes: &[u8]) -> Result<(), Error> {
@@ -110,7 +125,14 @@ impl Reader {
         if self.description.media.len() >= MEDIA_MAX {
             return Err(Error::TooManyMedia { line });
         }
-        let media = Media::read(value).ok_or(Error::Malformed { line, what: "m=" })?;
+        let read = Media::read(value).ok_or(Error::Malformed { line, what: "m=" });
+        let media = match read {
+            Err(error) if self.form == Form::Streams => {
+                self.pass_over(error)?;
+                Media::read_loosely(value)
+            }
+            read => read?,
+        };
         self.description.media.push(media);
         Ok(())
     }
@@ -140,7 +162,10 @@ impl Reader {
     }
 
     fn attribute(&mut self, line: usize, value: &str) -> Result<(), Error> {
-        let attribute = Attribute::read(value).map_err(|what| Error::Malformed { line, what })?;
+        let usual = value.strip_prefix("rtpmap:").filter(|_| self.form == Form::Streams);
+        let usual = usual.and_then(Rtpmap::with_usual_clock).map(Attribute::Rtpmap);
+        let attribute = usual.map_or_else(|| Attribute::read(value), Ok);
+        let attribute = attribute.map_err(|what| Error::Malformed { line, what })?;
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.attributes,
             None => &mut self.description.attributes,
@@ -172,7 +197,12 @@ impl Reader {
         if self.form == Form::Description && !self.seen.version {
             return Err(Error::NoVersion { line: 1 });
         }
-        Ok(self.description)
+        let is_left = self.description.media.iter().any(|media| media.rtp_formats().next().is_some());
+        match self.fault {
+            Some(fault) if !is_left => Err(fault),
+            None if self.form == Form::Streams && self.description.media.is_empty() => Err(Error::NoMedia),
+            Some(_) | None => Ok(self.description),
+        }
     }
 }
 
@@ -281,6 +311,86 @@ mod tests {
         assert_eq!((read.origin.username.as_str(), read.origin.session_id), ("camera", 0));
         assert_eq!((read.connection.is_none(), read.bandwidths.len()), (true, 1));
         assert_eq!((read.media[0].bandwidths[0].value, read.media[0].connection.is_some()), (512, true));
+    }
+
+    const BODY: &str = "m=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\na=control:trackID=1\n";
+
+    /// The encodings of the sections of an RTSP peer, `-` for those without a format, and their controls.
+    fn streams(text: &[u8]) -> Result<Vec<(String, Option<String>)>, Error> {
+        let of = |media: &Media| {
+            let encoding = media.rtp_formats().next().map(|format| format.rtpmap.to_string());
+            (encoding.unwrap_or_else(|| "-".to_owned()), media.attributes.control().map(str::to_owned))
+        };
+        read(text, Form::Streams).map(|read| read.media.iter().map(of).collect())
+    }
+
+    #[test]
+    fn a_broken_line_of_an_rtsp_peer_costs_itself_or_its_section() {
+        let video = ("96 H264/90000", Some("trackID=1"));
+        let foreign = ("-", Some("track3"));
+        let section = |line: &str| format!("{HEAD}{BODY}{line}\na=control:track3\n");
+        for (text, wanted) in [
+            (section("m=application/TP-LINK 0 RTP/AVP smart/1/90000"), vec![video, foreign]),
+            (section("m=application 0 RTP/AVP vana"), vec![video, foreign]),
+            (section("m=application 0 RTP/AVP"), vec![video, foreign]),
+            (section("m=application 99999 RTP/AVP 107"), vec![video, foreign]),
+            (section("m="), vec![video, foreign]),
+            (section("m=application 0 RTP/AVP 107\na=rtpmap:107 vnd.onvif.metadata"), vec![video, foreign]),
+            (section("m=audio 0 RTP/AVP 97\na=rtpmap:97 MPEG4-GENERIC"), vec![video, foreign]),
+            (section("m=audio 0 RTP/AVP 97\na=rtpmap:97 L16/0"), vec![video, foreign]),
+            (section("m=audio 0 RTP/AVP x 8"), vec![video, ("8 PCMA/8000", Some("track3"))]),
+            (section("m=audio 0 RTP/AVP 0\na=mid:\na=setup:x"), vec![video, ("0 PCMU/8000", Some("track3"))]),
+            (format!("{HEAD}{}", BODY.replace("video 0", "video -1353744643")), vec![video]),
+            (format!("{HEAD}{}", BODY.replace("H264/90000", "H264")), vec![video]),
+            (format!("{HEAD}foo\n{BODY}foo\n"), vec![video]),
+            (format!("{HEAD}v=0\no=- 1 1 IN IP4 1.1.1.1\ns=x\n{BODY}a=x\0y\n"), vec![video]),
+            (format!("v=1\ns =x\n{BODY}"), vec![video]),
+            (BODY.to_owned(), vec![video]),
+        ] {
+            let wanted: Vec<_> =
+                wanted.into_iter().map(|(e, control)| (e.to_owned(), control.map(str::to_owned))).collect();
+            assert_eq!(streams(text.as_bytes()), Ok(wanted), "{text}");
+            // Another peer must be right.
+            let is_loose = text.contains("AVP\n");
+            assert_eq!(read(text.as_bytes(), Form::Description).is_ok(), is_loose, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_rtsp_description_of_which_nothing_is_left_names_its_first_bad_line() {
+        let malformed = |line, what| Error::Malformed { line, what };
+        for (text, error) in [
+            (format!("{HEAD}m=video 0 RTP/AVP 96\na=rtpmap:96 H264/0\n"), malformed(6, "rtpmap")),
+            (format!("{HEAD}m=video 0 RTP/AVP 200\n"), malformed(5, "m=")),
+            (format!("{HEAD}m=video 0 RTP/AVP x\nm=audio 0 RTP/AVP y\n"), malformed(5, "m=")),
+            ("<html>\n</html>\n".to_owned(), Error::NotALine { line: 1 }),
+            (HEAD.to_owned(), Error::NoMedia),
+            (String::new(), Error::NoMedia),
+        ] {
+            assert_eq!(streams(text.as_bytes()), Err(error), "{text}");
+        }
+        // Nothing is wrong with a section that does not say what it carries.
+        assert!(streams(format!("{HEAD}m=video 0 RTP/AVP 96\n").as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn p_10_no_limit_is_lifted_for_rtsp_peers() {
+        let check = |rest: &str, error| {
+            let text = format!("{HEAD}{BODY}{rest}");
+            assert_eq!(streams(text.as_bytes()), Err(error), "{:.40}", rest);
+        };
+        let sections = MEDIA_MAX - 1;
+        check(&"m=x\n".repeat(10_000), Error::TooManyMedia { line: 8 + sections });
+        check(&"m=audio 0 RTP/AVP 0\n".repeat(1000), Error::TooManyMedia { line: 8 + sections });
+        check(&"foo\n".repeat(LINES_MAX), Error::TooManyLines);
+        check(&"a=x\n".repeat(ATTRIBUTES_MAX), Error::TooManyAttributes { line: 6 + ATTRIBUTES_MAX });
+        check(&"b=AS:1\n".repeat(BANDWIDTHS_MAX + 1), Error::TooManyBandwidths { line: 8 + BANDWIDTHS_MAX });
+        check(&format!("a={}", "x".repeat(100_000)), Error::LineTooLong { line: 8 });
+        assert!(matches!(streams(&vec![b'x'; 1 << 20]), Err(Error::TooLarge { .. })));
+        // More words than there are payload types.
+        let words: String = (0..=200).map(|n| format!(" w{n}")).collect();
+        let text = format!("{HEAD}{BODY}m=application 0 UDP{words}\n");
+        assert_eq!(streams(text.as_bytes()).map(|sections| sections.len()), Ok(2));
     }
 
     #[test]

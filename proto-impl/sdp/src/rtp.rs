@@ -57,6 +57,25 @@ impl Rtpmap {
         Some(Self { payload_type: PayloadType::read(payload_type)?, encoding, clock_rate, channels })
     }
 
+    /// Reads the attribute's value without its clock rate, where each description of the encoding has the same one: some
+    /// cameras leave it out.
+    pub(crate) fn with_usual_clock(text: &str) -> Option<Self> {
+        let (payload_type, encoding) = first_word(text);
+        let encoding = word(encoding).filter(|encoding| !encoding.contains('/'))?;
+        let is = |names: &[&str]| names.iter().any(|name| encoding.eq_ignore_ascii_case(name));
+        let (clock_rate, channels) = if is(&["H264", "H265", "VP8", "VP9", "AV1", "MPA"]) {
+            (90_000, None)
+        } else if is(&["PCMU", "PCMA"]) {
+            (8000, None)
+        } else if is(&["opus"]) {
+            (48_000, Some(2))
+        } else {
+            return None;
+        };
+        let payload_type = PayloadType::read(payload_type)?;
+        Some(Self { payload_type, encoding: encoding.to_owned(), clock_rate, channels })
+    }
+
     /// The assignment of a static payload type (RFC 3551 §6), for sections that do not repeat it.
     #[must_use]
     pub fn of_static(payload_type: PayloadType) -> Option<Self> {

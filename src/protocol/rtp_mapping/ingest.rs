@@ -6,8 +6,8 @@
 //! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers hear of
 //! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
 //!
-//! **Who sends.** The first source of a section is the one; packets of others are dropped, and so are payload types that its
-//! description does not have.
+//! **Who sends.** One source of a section is received, the first, until another one takes its place ([`super::succession`]);
+//! packets of others are dropped, and so are payload types that its description does not have.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use sdp::Format;
 use super::clock::{SenderTime, SourceClock, TICKS};
 use super::configs;
 use super::decode_order::DecodeOrder;
+use super::succession::Succession;
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 
@@ -38,6 +39,11 @@ const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
 /// The stream's time begins here, 200 ms: pictures that are shown late are decoded before the first is shown.
 const LEAD: i64 = 18_000;
+/// How long no packet of the video comes, while audio does, before it has stopped. Cameras that send a picture now and then
+/// send it more often.
+const VIDEO_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long ago the last packet of audio that goes on is at most.
+const AUDIO_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a receiver report.
 const REPORT_BYTES_MAX: usize = 1200;
 
@@ -65,6 +71,20 @@ impl Source {
             depacketizer,
         })
     }
+
+    /// The configuration of AAC that came in band. ADTS does not tell of SBR, so what is described is kept where they agree.
+    fn aac_config(&self) -> Option<CodecConfig> {
+        let in_band = self.depacketizer.aac_config()?;
+        match &self.config {
+            Some(described @ CodecConfig::Aac(config))
+                if config.sample_rate == in_band.sample_rate
+                    && config.channel_configuration == in_band.channel_configuration =>
+            {
+                Some(described.clone())
+            }
+            Some(_) | None => Some(CodecConfig::Aac(in_band.clone())),
+        }
+    }
 }
 
 /// A source that is received.
@@ -73,6 +93,7 @@ struct Incoming {
     source: Source,
     track: TrackId,
     receiver: Option<(Ssrc, Receiver)>,
+    succession: Succession,
     mapping: ClockMapping,
     clock: SourceClock,
     order: DecodeOrder,
@@ -82,6 +103,17 @@ struct Incoming {
     needs_key_frame: bool,
     /// Packets before the next one are missing.
     gap: bool,
+}
+
+impl Incoming {
+    /// Another source follows: its numbers and its clock are its own.
+    fn begin_anew(&mut self) {
+        self.receiver = None;
+        self.mapping = ClockMapping::new(self.source.rate.ticks());
+        self.clock = SourceClock::new(self.source.rate, Unwrap::new(u32::BITS));
+        self.gap = true;
+        self.needs_key_frame = self.source.codec.kind() == TrackKind::Video;
+    }
 }
 
 /// The state of one publisher.
@@ -113,6 +145,7 @@ impl Depackager {
             Some(Incoming {
                 track,
                 receiver: None,
+                succession: Succession::default(),
                 mapping: ClockMapping::new(source.rate.ticks()),
                 clock: SourceClock::new(source.rate, Unwrap::new(u32::BITS)),
                 order: DecodeOrder::default(),
@@ -150,7 +183,8 @@ impl Depackager {
     /// An RTP packet of a section. False: it is none of what was described.
     pub(in crate::protocol) fn handle_rtp(&mut self, now: Instant, section: usize, packet: &[u8]) -> bool {
         let Some(one) = self.at(section) else { return false };
-        let Ok(packet) = Packet::read(packet) else { return false };
+        let bytes = packet;
+        let Ok(packet) = Packet::read(bytes) else { return false };
         let header = packet.header;
         if header.payload_type != one.source.payload_type {
             return false;
@@ -160,8 +194,14 @@ impl Depackager {
             (header.ssrc, Receiver::new(header.ssrc, config))
         });
         if *ssrc != header.ssrc {
-            return false;
+            let Some(held) = one.succession.other(now, header.ssrc, bytes) else { return false };
+            one.begin_anew();
+            for (arrival, packet) in held {
+                self.handle_rtp(arrival, section, &packet);
+            }
+            return true;
         }
+        one.succession.received(now);
         if !packet.payload.is_empty() {
             receiver.handle_packet(now, &header, Bytes::copy_from_slice(packet.payload));
         }
@@ -245,6 +285,17 @@ impl Depackager {
         }
     }
 
+    /// Whether the video has stopped while audio goes on: both were described and have come.
+    pub(in crate::protocol) fn video_has_stopped(&self, now: Instant) -> bool {
+        let silence = |kind| {
+            let of_kind = self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == kind);
+            let last = of_kind.filter_map(|one| one.succession.last()).max()?;
+            Some(now.saturating_duration_since(last))
+        };
+        silence(TrackKind::Video).is_some_and(|silence| silence >= VIDEO_SILENCE_MAX)
+            && silence(TrackKind::Audio).is_some_and(|silence| silence < AUDIO_PAUSE_MAX)
+    }
+
     fn drain(&mut self, now: Instant, section: usize) {
         while let Some(one) = self.at(section) {
             let Some((_, receiver)) = &mut one.receiver else { return };
@@ -298,7 +349,7 @@ impl Depackager {
         let mut payload = frame.payload;
         let mut config = match codec {
             Codec::Mp3 => mp3::Config::of_frame(&payload).ok().map(CodecConfig::Mp3),
-            Codec::Aac => one.source.depacketizer.aac_config().cloned().map(CodecConfig::Aac),
+            Codec::Aac => one.source.aac_config(),
             Codec::H264
             | Codec::H265
             | Codec::Vp8

@@ -6,5 +6,6 @@ pub(super) mod configs;
 mod decode_order;
 pub(super) mod describe;
 mod ingest;
+mod succession;
 
 pub(super) use ingest::{Depackager, Source};

@@ -94,6 +94,8 @@ pub(super) struct RtspPull {
     ways: Vec<Way>,
     intake: Intake,
     begun: bool,
+    /// Whether its video has stopped, which ends the attempt.
+    video_stopped: bool,
     /// One that came before the description.
     grant: Option<Grant>,
     report_at: Option<Instant>,
@@ -119,6 +121,7 @@ impl RtspPull {
             ways: Vec::new(),
             intake: Intake::None,
             begun: false,
+            video_stopped: false,
             grant: None,
             report_at: None,
             outgoing: VecDeque::new(),
@@ -227,7 +230,13 @@ impl RtspPull {
     fn packet(&mut self, now: Instant, section: usize, is_rtcp: bool, packet: &[u8]) {
         match &mut self.intake {
             Intake::None => {}
-            Intake::Described { waiting, .. } => {
+            Intake::Described { sources, waiting } => {
+                if !is_rtcp
+                    && sources.get(section).is_some_and(Option::is_some)
+                    && let Some(machine) = &mut self.machine
+                {
+                    machine.media_progress(now);
+                }
                 if waiting.len() < WAITING_MAX {
                     waiting.push_back(Arrived { section, is_rtcp, packet: Bytes::copy_from_slice(packet) });
                 }
@@ -243,7 +252,11 @@ impl RtspPull {
                 {
                     machine.media_progress(now);
                 }
+                let stopped = depackager.video_has_stopped(now);
                 self.take_units();
+                if stopped && !std::mem::replace(&mut self.video_stopped, true) {
+                    self.end("no video for 10 s while audio went on");
+                }
             }
         }
     }

@@ -1,11 +1,13 @@
 //! AAC as `mpeg4-generic` (RFC 3640): headers of the access units first, then their data. A unit that does not fit one
-//! packet comes in several, each with the header of the whole (§3.2.3). Interleaving is not read.
+//! packet comes in several, each with the header of the whole (§3.2.3). Interleaving is not read. Units, or whole payloads,
+//! that are ADTS are taken out of it.
 
 use bytes::{Bytes, BytesMut};
+use media::codec::aac;
 use wire::BitReader;
 
 use super::frames::Out;
-use super::{Error, Frame, Part, Payloads, fragments};
+use super::{Error, Frame, Part, Payloads, adts, fragments};
 
 /// AU-headers-length and one AU header of AAC-hbr.
 const HEAD_BYTES: usize = 4;
@@ -23,7 +25,7 @@ pub struct Mpeg4Generic {
     pub index_length: u8,
     /// `indexDeltaLength`: bits of the other indices.
     pub index_delta_length: u8,
-    /// Ticks between two units: 1024 samples of AAC, or 960.
+    /// Ticks between two units: 1024 samples of AAC, or 960, twice as many where SBR doubles the rate.
     pub unit_ticks: u32,
 }
 
@@ -31,6 +33,50 @@ impl Mpeg4Generic {
     /// `mode=AAC-hbr` (RFC 3640 §3.3.6).
     pub const AAC_HBR: Self =
         Self { size_length: 13, index_length: 3, index_delta_length: 3, unit_ticks: 1024 };
+}
+
+/// Object types whose frames are half as long: AAC LD and ELD.
+const OBJECT_TYPES_LOW_DELAY: [u32; 2] = [23, 39];
+/// Object types with an extension between their channels and their frame length: SBR and PS.
+const OBJECT_TYPES_HE: [u32; 2] = [5, 29];
+/// An explicit samplingFrequency has 24 bits more.
+const RATE_EXPLICIT: u32 = 15;
+
+/// The ticks of a frame on a clock of that rate, by its AudioSpecificConfig.
+pub(super) fn frame_ticks(config: &aac::Config, clock_rate: u32) -> Option<u32> {
+    let samples = frame_samples(&config.record)?;
+    let ticks = u64::from(samples).checked_mul(clock_rate.into())?.checked_div(config.sample_rate.into())?;
+    u32::try_from(ticks).ok()
+}
+
+/// The samples of a frame before SBR: frameLengthFlag of an AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1, §4.4.1).
+fn frame_samples(record: &[u8]) -> Option<u32> {
+    let mut bits = BitReader::new(record);
+    let mut object_type = read_object_type(&mut bits)?;
+    skip_rate(&mut bits)?;
+    bits.skip(4).ok()?;
+    if OBJECT_TYPES_HE.contains(&object_type) {
+        skip_rate(&mut bits)?;
+        object_type = read_object_type(&mut bits)?;
+    }
+    let is_short = bits.bit().ok()?;
+    Some(match (OBJECT_TYPES_LOW_DELAY.contains(&object_type), is_short) {
+        (false, false) => 1024,
+        (false, true) => 960,
+        (true, false) => 512,
+        (true, true) => 480,
+    })
+}
+
+fn read_object_type(bits: &mut BitReader<'_>) -> Option<u32> {
+    match bits.bits(5).ok()? {
+        31 => bits.bits(6).ok().map(|more| more.saturating_add(32)),
+        object_type => Some(object_type),
+    }
+}
+
+fn skip_rate(bits: &mut BitReader<'_>) -> Option<()> {
+    if bits.bits(4).ok()? == RATE_EXPLICIT { bits.skip(24).ok() } else { Some(()) }
 }
 
 /// See [`super::Packetizer::packetize`]; as AAC-hbr, a unit for each packet.
@@ -58,11 +104,17 @@ struct Fragmented {
 pub(super) struct Depacketizer {
     parameters: Mpeg4Generic,
     fragmented: Option<Fragmented>,
+    adts: adts::Reader,
 }
 
 impl Depacketizer {
-    pub(super) const fn new(parameters: Mpeg4Generic) -> Self {
-        Self { parameters, fragmented: None }
+    pub(super) fn new(parameters: Mpeg4Generic) -> Self {
+        Self { parameters, fragmented: None, adts: adts::Reader::default() }
+    }
+
+    /// The configuration of ADTS.
+    pub(super) const fn config(&self) -> Option<&aac::Config> {
+        self.adts.config()
     }
 
     pub(super) fn handle_part(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
@@ -76,6 +128,11 @@ impl Depacketizer {
     }
 
     fn take(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let unit_ticks = self.parameters.unit_ticks;
+        // As AU headers its first bytes would be 8 KiB of them.
+        if self.adts.take(part.payload, part.timestamp, |_| unit_ticks, out) {
+            return Ok(());
+        }
         let (headers_bits, rest) = match part.payload.split_first_chunk::<2>() {
             _ if self.parameters.size_length == 0 => (0, part.payload),
             Some((length, rest)) => (usize::from(u16::from_be_bytes(*length)), rest),
@@ -99,10 +156,10 @@ impl Depacketizer {
         let mut data = data;
         for size in sizes {
             let (unit, rest) = data.split_at_checked(size).ok_or(Error::Malformed("AU-size"))?;
-            if !unit.is_empty() {
+            if !unit.is_empty() && !self.adts.take(unit, timestamp, |_| unit_ticks, out) {
                 out.give(frame(timestamp, unit));
             }
-            timestamp = timestamp.wrapping_add(self.parameters.unit_ticks);
+            timestamp = timestamp.wrapping_add(unit_ticks);
             data = rest;
         }
         Ok(())
@@ -147,7 +204,9 @@ impl Depacketizer {
         if open.bytes.len() == whole {
             let payload = open.bytes.split().freeze();
             self.fragmented = None;
-            out.give(Frame { timestamp, key_frame: false, payload });
+            if !self.adts.take(&payload, timestamp, |_| self.parameters.unit_ticks, out) {
+                out.give(Frame { timestamp, key_frame: false, payload });
+            }
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Formats from the `rtpmap` and `fmtp` lines of a session description.
 
-use media::codec::{Codec, g711};
+use media::codec::{Codec, aac, g711};
 use sdp::{BadParameter, Format as Described};
 
+use super::aac::frame_ticks;
 use super::{Error, Format, Mpeg4Generic};
 
 /// Bits that the header fields of RFC 3640 may have.
@@ -27,7 +28,9 @@ impl Format {
             Codec::Opus => Self::Opus,
             Codec::G711(_) => Self::G711,
             Codec::Mp3 => Self::Mp3,
-            Codec::Aac if described.rtpmap.is("MP4A-LATM") => Self::Mp4aLatm(latm_config(described)?),
+            Codec::Aac if described.rtpmap.is("MP4A-LATM") => {
+                Self::Mp4aLatm { config: latm_config(described)?, clock_rate: described.rtpmap.clock_rate }
+            }
             Codec::Aac => Self::Mpeg4Generic(mpeg4_generic(described)?),
             Codec::Ac3 | Codec::Eac3 | Codec::Flac => return Ok(None),
         }))
@@ -80,8 +83,18 @@ fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
         size_length: bits("sizeLength")?,
         index_length: bits("indexLength")?,
         index_delta_length: bits("indexDeltaLength")?,
-        unit_ticks: parameters.number("constantDuration").unwrap_or(AAC_FRAME_SAMPLES),
+        unit_ticks: unit_ticks(described),
     })
+}
+
+/// As described, else as the configuration has it; the clock is that of the output, or of what is before SBR.
+fn unit_ticks(described: &Described) -> u32 {
+    let constant = described.parameters.number("constantDuration").filter(|&ticks| ticks > 0);
+    let by_config = || {
+        let record = described.parameters.mpeg4_config().ok()??;
+        frame_ticks(&aac::Config::read(record).ok()?, described.rtpmap.clock_rate)
+    };
+    constant.or_else(by_config).unwrap_or(AAC_FRAME_SAMPLES)
 }
 
 /// RFC 6416 §7.1: without `cpresent`, the configuration is in band.
@@ -121,9 +134,44 @@ mod tests {
         let config = bytes::Bytes::from_static(&[0x40, 0, 0x23, 0x20, 0x3f, 0xc0]);
         assert_eq!(
             format("97 MP4A-LATM/48000/2", "cpresent=0;config=400023203fc0"),
-            Ok(Some(Format::Mp4aLatm(Some(config))))
+            Ok(Some(Format::Mp4aLatm { config: Some(config), clock_rate: 48_000 }))
         );
-        assert_eq!(format("97 MP4A-LATM/48000/2", ""), Ok(Some(Format::Mp4aLatm(None))));
+        let in_band = Format::Mp4aLatm { config: None, clock_rate: 48_000 };
+        assert_eq!(format("97 MP4A-LATM/48000/2", ""), Ok(Some(in_band)));
+    }
+
+    #[test]
+    fn units_are_as_far_from_each_other_as_the_configuration_says() {
+        for (clock_rate, fmtp, ticks) in [
+            (48_000, "config=1190", 1024),
+            (44_100, "config=1210", 1024),
+            // HE-AAC, 24 kHz before SBR: with the clock of the output, and of the core.
+            (48_000, "config=2B118800", 2048),
+            (24_000, "config=2B118800", 1024),
+            // The same with SBR behind the core, and not signalled.
+            (48_000, "config=131056E598", 2048),
+            (48_000, "config=1310", 2048),
+            // HE-AAC v2.
+            (48_000, "config=EB098800", 2048),
+            // 960 samples, and with SBR.
+            (48_000, "config=1194", 960),
+            (48_000, "config=2B118A00", 1920),
+            // AAC LD and ELD.
+            (48_000, "config=B990", 512),
+            (48_000, "config=F8E65000", 480),
+            // An explicit rate.
+            (48_000, "config=17805DC010", 1024),
+            (90_000, "config=1190", 1920),
+            (48_000, "config=1190;constantDuration=960", 960),
+            (48_000, "config=1190;constantDuration=0", 1024),
+            (48_000, "config=zz", 1024),
+            (48_000, "", 1024),
+        ] {
+            let fmtp = format!("sizelength=13;indexlength=3;indexdeltalength=3;{fmtp}");
+            let read = format(&format!("97 mpeg4-generic/{clock_rate}/2"), &fmtp);
+            let wanted = Mpeg4Generic { unit_ticks: ticks, ..Mpeg4Generic::AAC_HBR };
+            assert_eq!(read, Ok(Some(Format::Mpeg4Generic(wanted))), "{clock_rate} {fmtp}");
+        }
     }
 
     #[test]

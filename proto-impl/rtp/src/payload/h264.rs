@@ -67,19 +67,22 @@ impl NalFormat for H264 {
         ([(head & !TYPE) | FU_A, 0], head & TYPE)
     }
 
-    fn fragmented_head([indicator, _]: Head, kind: u8) -> Option<Head> {
+    fn fragmented_head([indicator, _]: Head, kind: u8) -> Head {
         // The third bit of the header is reserved.
-        let kind = kind & TYPE;
-        matches!(kind, 1..=23).then_some([(indicator & !TYPE) | kind, 0])
+        [(indicator & !TYPE) | (kind & TYPE), 0]
     }
 
     fn form(payload: &[u8]) -> Result<Form, Error> {
+        if payload.is_empty() {
+            return Ok(Form::Reserved);
+        }
         match h264::nal_type(payload) {
             1..=23 => Ok(Form::Single),
             STAP_A => Ok(Form::Aggregate),
             FU_A => Ok(Form::Fragment),
             25..=27 | 29 => Err(Error::Unsupported("interleaved mode")),
-            _ => Err(Error::Malformed("NAL unit type")),
+            // RFC 6184 §5.2: 0, 30 and 31.
+            _ => Ok(Form::Reserved),
         }
     }
 }

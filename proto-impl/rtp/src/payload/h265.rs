@@ -69,18 +69,22 @@ impl NalFormat for H265 {
         ([(first & !TYPE) | (FU << 1), second], (first & TYPE) >> 1)
     }
 
-    fn fragmented_head([first, second]: Head, kind: u8) -> Option<Head> {
-        (kind < AP).then_some([(first & !TYPE) | (kind << 1), second])
+    fn fragmented_head([first, second]: Head, kind: u8) -> Head {
+        [(first & !TYPE) | ((kind << 1) & TYPE), second]
     }
 
     fn form(payload: &[u8]) -> Result<Form, Error> {
+        if payload.is_empty() {
+            return Ok(Form::Reserved);
+        }
         let [first, _] = payload.first_chunk::<2>().ok_or(Error::Malformed("NAL unit header"))?;
         match (first & TYPE) >> 1 {
             0..AP => Ok(Form::Single),
             AP => Ok(Form::Aggregate),
             FU => Ok(Form::Fragment),
             PACI => Err(Error::Unsupported("PACI")),
-            _ => Err(Error::Malformed("NAL unit type")),
+            // RFC 7798 §1.1.4: 51 to 63 have no meaning.
+            _ => Ok(Form::Reserved),
         }
     }
 }

@@ -1,22 +1,27 @@
 //! AAC as `MP4A-LATM` (RFC 6416 §6): an audioMuxElement of ISO/IEC 14496-3 in one packet or several, the last of which
-//! has the marker bit.
+//! has the marker bit. Where the first element is ADTS, so are the others.
 
 use bytes::BytesMut;
 use media::codec::{aac, latm};
 
+use super::aac::frame_ticks;
 use super::frames::Out;
-use super::{Error, Frame, Part};
+use super::{Error, Frame, Part, adts};
 
 /// Bytes of an audioMuxElement: more than 64 frames of AAC LC need at the highest bit rate.
 const ELEMENT_BYTES_MAX: usize = 1 << 17;
-/// Samples of a frame.
-const FRAME_SAMPLES: u32 = 1024;
+/// Ticks of a frame whose configuration is not known.
+const FRAME_TICKS: u32 = 1024;
 
 /// See [`super::Depacketizer`].
 #[derive(Debug)]
 pub(super) struct Depacketizer {
     reader: latm::Reader,
     in_band: bool,
+    clock_rate: u32,
+    adts: adts::Reader,
+    /// Whether elements are ADTS; `None` before the first.
+    is_adts: Option<bool>,
     element: BytesMut,
     timestamp: u32,
     broken: bool,
@@ -24,7 +29,7 @@ pub(super) struct Depacketizer {
 
 impl Depacketizer {
     /// Uses the StreamMuxConfig of the description; with `None` each element says whether it has one.
-    pub(super) fn new(config: Option<&[u8]>) -> Result<Self, Error> {
+    pub(super) fn new(config: Option<&[u8]>, clock_rate: u32) -> Result<Self, Error> {
         let reader = match config {
             Some(config) => {
                 latm::Reader::of_config(config).map_err(|_| Error::Unsupported("StreamMuxConfig"))?
@@ -32,11 +37,23 @@ impl Depacketizer {
             None => latm::Reader::new(),
         };
         let in_band = config.is_none();
-        Ok(Self { reader, in_band, element: BytesMut::new(), timestamp: 0, broken: false })
+        Ok(Self {
+            reader,
+            in_band,
+            clock_rate,
+            adts: adts::Reader::default(),
+            is_adts: None,
+            element: BytesMut::new(),
+            timestamp: 0,
+            broken: false,
+        })
     }
 
     pub(super) const fn config(&self) -> Option<&aac::Config> {
-        self.reader.config()
+        match self.adts.config() {
+            Some(config) => Some(config),
+            None => self.reader.config(),
+        }
     }
 
     pub(super) fn handle_part(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
@@ -59,21 +76,41 @@ impl Depacketizer {
         if !self.broken {
             self.element.extend_from_slice(part.payload);
         }
-        if !part.marker {
+        // Not all who send ADTS set the marker bit.
+        let is_whole = part.marker || self.is_adts != Some(false) && adts::is_adts(&self.element);
+        if !is_whole {
             return Ok(());
         }
         let element = self.element.split();
         if std::mem::take(&mut self.broken) {
             return Ok(());
         }
-        let frames = self.reader.read_element(&element, self.in_band).map_err(|_| {
+        let is_adts = *self.is_adts.get_or_insert_with(|| adts::is_adts(&element));
+        if is_adts {
+            self.take_adts(part.timestamp, &element, out)
+        } else {
+            self.take_latm(part, &element, out)
+        }
+    }
+
+    fn take_adts(&mut self, timestamp: u32, element: &[u8], out: &mut Out<'_>) -> Result<(), Error> {
+        let clock_rate = self.clock_rate;
+        if self.adts.take(element, timestamp, |config| ticks_of(config, clock_rate), out) {
+            return Ok(());
+        }
+        out.drop_frame();
+        Err(Error::Malformed("ADTS"))
+    }
+
+    fn take_latm(&mut self, part: &Part<'_>, element: &[u8], out: &mut Out<'_>) -> Result<(), Error> {
+        let frames = self.reader.read_element(element, self.in_band).map_err(|_| {
             out.drop_frame();
             Error::Malformed("audioMuxElement")
         })?;
-        let mut timestamp = part.timestamp;
+        let (mut timestamp, ticks) = (part.timestamp, ticks_of(self.reader.config(), self.clock_rate));
         for payload in frames {
             out.give(Frame { timestamp, key_frame: false, payload });
-            timestamp = timestamp.wrapping_add(FRAME_SAMPLES);
+            timestamp = timestamp.wrapping_add(ticks);
         }
         Ok(())
     }
@@ -88,4 +125,8 @@ impl Depacketizer {
     pub(super) fn pending_bytes(&self) -> usize {
         self.element.len()
     }
+}
+
+fn ticks_of(config: Option<&aac::Config>, clock_rate: u32) -> u32 {
+    config.and_then(|config| frame_ticks(config, clock_rate)).unwrap_or(FRAME_TICKS)
 }

@@ -17,12 +17,13 @@
 //! | VP9 | RFC 9628 | all descriptors; layers become a superframe | non-flexible, 15-bit picture ids |
 //! | AV1 | AV1 RTP 1.0 | all | up to three elements in a packet |
 //! | Opus | RFC 7587 | all | all |
-//! | AAC | RFC 3640 | no interleaving | AAC-hbr |
-//! | AAC in LATM | RFC 6416 | one program, one layer | no |
+//! | AAC | RFC 3640 | no interleaving; bare ADTS | AAC-hbr |
+//! | AAC in LATM | RFC 6416 | one program, one layer; bare ADTS | no |
 //! | MP3 | RFC 2250 | all | all |
 //! | G.711 | RFC 3551 §4.5.14 | all | all |
 
 mod aac;
+mod adts;
 mod audio;
 mod av1;
 mod describe;
@@ -257,8 +258,13 @@ pub enum Format {
     Mp3,
     /// AAC as `mpeg4-generic`.
     Mpeg4Generic(Mpeg4Generic),
-    /// AAC as `MP4A-LATM`. The StreamMuxConfig of the `config` parameter; `None` when it comes in band (`cpresent=1`).
-    Mp4aLatm(Option<Bytes>),
+    /// AAC as `MP4A-LATM`.
+    Mp4aLatm {
+        /// The StreamMuxConfig of the `config` parameter; `None` when it comes in band (`cpresent=1`).
+        config: Option<Bytes>,
+        /// Ticks per second of the timestamps.
+        clock_rate: u32,
+    },
 }
 
 /// Puts the frames of one source together.
@@ -294,7 +300,9 @@ impl Depacketizer {
             Format::Opus | Format::G711 => Incoming::Whole,
             Format::Mp3 => Incoming::Mp3(mpeg_audio::Depacketizer::default()),
             Format::Mpeg4Generic(parameters) => Incoming::Mpeg4Generic(aac::Depacketizer::new(parameters)),
-            Format::Mp4aLatm(config) => Incoming::Mp4aLatm(latm::Depacketizer::new(config.as_deref())?),
+            Format::Mp4aLatm { config, clock_rate } => {
+                Incoming::Mp4aLatm(latm::Depacketizer::new(config.as_deref(), clock_rate)?)
+            }
         };
         Ok(Self { incoming, ready: VecDeque::new(), stats: Stats::default() })
     }
@@ -325,19 +333,19 @@ impl Depacketizer {
         self.ready.pop_front()
     }
 
-    /// The AudioSpecificConfig that came in band, of AAC in LATM.
+    /// The AudioSpecificConfig that came in band: of AAC in LATM, or in the headers of ADTS, which do not tell of SBR.
     #[must_use]
     pub fn aac_config(&self) -> Option<&media::codec::aac::Config> {
         match &self.incoming {
             Incoming::Mp4aLatm(depacketizer) => depacketizer.config(),
+            Incoming::Mpeg4Generic(depacketizer) => depacketizer.config(),
             Incoming::H264(_)
             | Incoming::H265(_)
             | Incoming::Vp8(_)
             | Incoming::Vp9(_)
             | Incoming::Av1(_)
             | Incoming::Whole
-            | Incoming::Mp3(_)
-            | Incoming::Mpeg4Generic(_) => None,
+            | Incoming::Mp3(_) => None,
         }
     }
 

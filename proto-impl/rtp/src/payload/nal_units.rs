@@ -1,4 +1,8 @@
 //! NAL units in packets: alone, several in one packet, one in several. H.264 and H.265 differ only in their heads.
+//!
+//! What cameras get wrong costs the NAL unit and not the picture: types that are reserved, sizes of 0 and zeros in an
+//! aggregation packet. Start codes, which no NAL unit can have in it (H.264 §7.4.1), divide a payload into several; a last
+//! fragment may lack its end bit, for a lost one is known by the sequence numbers.
 
 use bytes::{BufMut, BytesMut};
 use media::codec::CodecConfig;
@@ -26,6 +30,8 @@ pub(super) enum Form {
     Single,
     Aggregate,
     Fragment,
+    /// Of a type that means nothing here.
+    Reserved,
 }
 
 /// The codec-specific part of NAL unit payloads.
@@ -48,8 +54,8 @@ pub(super) trait NalFormat: Default {
     fn aggregate_head(nals: &[&[u8]]) -> Head;
     /// The head of the packets with the fragments of a NAL unit, and its type.
     fn fragment_head(nal: Head) -> (Head, u8);
-    /// The head of the NAL unit that comes in such fragments; `None` for types that do not.
-    fn fragmented_head(payload: Head, kind: u8) -> Option<Head>;
+    /// The head of the NAL unit that comes in such fragments.
+    fn fragmented_head(payload: Head, kind: u8) -> Head;
     /// The structure of a payload by its head.
     fn form(payload: &[u8]) -> Result<Form, Error>;
 }
@@ -143,32 +149,28 @@ pub(super) struct Depacketizer<F> {
 
 impl<F: NalFormat> Assemble for Depacketizer<F> {
     fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error> {
-        let form = F::form(payload)?;
-        if form != Form::Fragment && self.fragmented.is_some() {
-            return Err(Error::Malformed("fragments that never end"));
+        let form = if begins_with_start_code(payload) { Form::Single } else { F::form(payload)? };
+        if form != Form::Fragment {
+            self.close_fragmented(frame);
         }
         match form {
-            Form::Single => nal::put_with_length(payload, frame),
+            Form::Single => put_units::<F>(payload, frame),
             Form::Aggregate => {
                 let mut reader = Reader::new(payload.get(F::HEAD_BYTES..).unwrap_or_default());
-                while !reader.is_empty() {
+                // A last zero is no size.
+                while reader.remaining() > 1 || reader.peek().is_some_and(|byte| byte != 0) {
                     let size = usize::from(reader.u16()?);
-                    let nal = reader.take(size)?;
-                    if F::form(nal) != Ok(Form::Single) {
-                        return Err(Error::Malformed("NAL unit among several"));
-                    }
-                    nal::put_with_length(nal, frame);
+                    put_units::<F>(reader.take(size)?, frame);
                 }
             }
             Form::Fragment => return self.append_fragment(payload, frame),
+            Form::Reserved => {}
         }
         Ok(())
     }
 
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending {
-        if self.fragmented.take().is_some() {
-            return Ending::Broken;
-        }
+        self.close_fragmented(frame);
         let mut key_frame = false;
         let mut first_picture = None;
         for nal in nal::Nals::new(frame, 4).flatten() {
@@ -195,29 +197,71 @@ impl<F: NalFormat> Depacketizer<F> {
         let (&header, piece) = behind.split_first().ok_or(Error::Malformed("fragment"))?;
         if header & FU_START != 0 {
             // A NAL unit in a single fragment is forbidden (RFC 6184 §5.8, RFC 7798 §4.4.3), and taken: it is whole.
-            if self.fragmented.is_some() {
-                return Err(Error::Malformed("fragments that never end"));
-            }
-            let head = F::fragmented_head(head, header & !(FU_START | FU_END))
-                .ok_or(Error::Malformed("NAL unit in fragments"))?;
+            self.close_fragmented(frame);
+            let head = F::fragmented_head(head, header & !(FU_START | FU_END));
             self.fragmented = Some(frame.len());
             frame.put_u32(0);
             frame.put_slice(head.get(..F::HEAD_BYTES).unwrap_or_default());
         }
-        let at = self.fragmented.ok_or(Error::Malformed("fragment without its start"))?;
+        if self.fragmented.is_none() {
+            return Err(Error::Malformed("fragment without its start"));
+        }
         frame.put_slice(piece);
         if header & FU_END != 0 {
-            self.fragmented = None;
-            close_nal(frame, at);
+            self.close_fragmented(frame);
         }
         Ok(())
     }
+
+    /// The NAL unit that came in fragments is whole: its length is written, or it is divided or left out.
+    fn close_fragmented(&mut self, frame: &mut BytesMut) {
+        let Some(at) = self.fragmented.take() else { return };
+        let unit = frame.get(at.saturating_add(4)..).unwrap_or_default();
+        if find_start_code(unit).is_none() && F::form(unit) == Ok(Form::Single) {
+            let length = u32::try_from(unit.len()).unwrap_or(0);
+            if let Some(place) = frame.get_mut(at..at.saturating_add(4)) {
+                place.copy_from_slice(&length.to_be_bytes());
+            }
+        } else {
+            let unit = frame.split_off(at);
+            put_units::<F>(unit.get(4..).unwrap_or_default(), frame);
+        }
+    }
 }
 
-/// Writes the length of the NAL unit that began behind `at` and ends here.
-fn close_nal(frame: &mut BytesMut, at: usize) {
-    let length = frame.len().saturating_sub(at).saturating_sub(4);
-    if let Some(place) = frame.get_mut(at..at.saturating_add(4)) {
-        place.copy_from_slice(&u32::try_from(length).unwrap_or(0).to_be_bytes());
+/// Appends the NAL units of a payload, which is one of them unless it has start codes.
+fn put_units<F: NalFormat>(payload: &[u8], frame: &mut BytesMut) {
+    let mut put = |nal: &[u8]| {
+        if F::form(nal) == Ok(Form::Single) {
+            nal::put_with_length(nal, frame);
+        }
+    };
+    match find_start_code(payload) {
+        None => put(payload),
+        Some(at) => {
+            let first = payload.get(..at).unwrap_or_default();
+            // The first byte of a start code of four.
+            put(first.strip_suffix(&[0]).unwrap_or(first));
+            nal::AnnexB::new(payload).for_each(put);
+        }
     }
+}
+
+fn begins_with_start_code(payload: &[u8]) -> bool {
+    payload.starts_with(&[0, 0, 1]) || payload.starts_with(&nal::START_CODE)
+}
+
+/// The place of the first start code of three bytes.
+fn find_start_code(bytes: &[u8]) -> Option<usize> {
+    // A byte above 1 is in none, and so is no start code that it could be the third byte of.
+    let mut at = 2usize;
+    while let Some(&byte) = bytes.get(at) {
+        let begin = at.saturating_sub(2);
+        match byte {
+            0 => at = at.saturating_add(1),
+            1 if bytes.get(begin..at) == Some(&[0, 0]) => return Some(begin),
+            _ => at = at.saturating_add(3),
+        }
+    }
+    None
 }

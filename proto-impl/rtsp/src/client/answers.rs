@@ -70,7 +70,7 @@ impl Client {
     pub(super) fn handle_response(&mut self, now: Instant, response: Response) -> Result<(), Error> {
         self.link.count_message(now)?;
         if !self.dialog.is_answer(&response) {
-            return self.link.count_bad();
+            return self.link.count_bad(now);
         }
         if response.status.is_provisional() {
             return Ok(());
@@ -141,15 +141,15 @@ impl Client {
     }
 
     fn described(&mut self, url: &str, response: &Response) -> Result<(), Error> {
-        let malformed = Violation::Description;
-        let description = Description::read(&response.body).map_err(|_| self.link.fault(malformed))?;
+        let malformed = |error| self.link.fault(Violation::Description(error));
+        let description = Description::read_streams(&response.body).map_err(malformed)?;
         // A base that is no URL is none: some cameras send a path.
         let base = ["Content-Base", "Content-Location"]
             .into_iter()
             .find_map(|name| response.headers.get(name).filter(|base| base.contains("://")))
             .unwrap_or(url);
         let presentation = Presentation::new(Mode::Play, base, &description);
-        self.presentation = Some(presentation.ok_or_else(|| self.link.fault(malformed))?);
+        self.presentation = Some(presentation.ok_or_else(|| malformed(sdp::Error::NoMedia))?);
         self.phase = Phase::Described;
         self.events.push_back(ClientEvent::Described(description));
         Ok(())
@@ -267,7 +267,7 @@ impl Client {
         match request.method {
             Method::Options => response.headers.push("Public", PUBLIC),
             Method::GetParameter | Method::SetParameter => {}
-            Method::Announce if self.mode == Mode::Play => match Description::read(&request.body) {
+            Method::Announce if self.mode == Mode::Play => match Description::read_streams(&request.body) {
                 Ok(description) => self.events.push_back(ClientEvent::Announced(description)),
                 Err(_) => response = Response::new(Status::BAD_REQUEST, request.headers.cseq()),
             },

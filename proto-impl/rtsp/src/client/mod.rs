@@ -205,7 +205,8 @@ impl Client {
         matches!(self.phase, Phase::Ready) && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// A datagram of the stream came: the machine does not see them.
+    /// Media of the stream came, as a frame or as a datagram. Only the owner can tell: a server that sends reports alone, or
+    /// packets that were not described, has stalled.
     pub fn media_progress(&mut self, now: Instant) {
         if let Some(timeout) = self.config.stall_timeout
             && matches!(self.phase, Phase::Ready)
@@ -240,23 +241,21 @@ impl Client {
             match item {
                 Item::Response(response) => self.handle_response(now, response)?,
                 Item::Request(request) => self.handle_request(now, &request)?,
-                Item::Interleaved { channel, payload } => self.handle_frame(now, channel, payload)?,
+                Item::Interleaved { channel, payload } => self.handle_frame(channel, payload),
             }
         }
         Ok(())
     }
 
-    fn handle_frame(&mut self, now: Instant, channel: u8, payload: Bytes) -> Result<(), Error> {
+    fn handle_frame(&mut self, channel: u8, payload: Bytes) {
         let frame = self.presentation.as_ref().and_then(|presentation| presentation.frame(channel, payload));
         // Some servers send media before they answer PLAY.
         match (frame, &self.phase) {
             (Some(frame), Phase::Start | Phase::Ready) => {
                 self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
                 self.events.push_back(ClientEvent::Interleaved(frame));
-                self.media_progress(now);
-                Ok(())
             }
-            (Some(_) | None, _) => self.link.count_bad(),
+            (Some(_) | None, _) => self.link.count_ignored(),
         }
     }
 

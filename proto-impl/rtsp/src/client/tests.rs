@@ -256,6 +256,47 @@ fn a_session_is_kept_alive_at_half_of_its_time() {
 }
 
 #[test]
+fn frames_of_other_channels_neither_end_a_pull_nor_keep_it() {
+    let now = start();
+    let mut script = Script::playing(now, "OPTIONS", "a");
+    script.feed(now + secs(5), &b"$\x09\x00\x01x".repeat(10_000));
+    // RTCP, and RTP that the owner does not take.
+    script.feed(now + secs(9), b"$\x01\x00\x01x$\x00\x00\x01x");
+    assert_eq!((script.closed(), script.client.stats().frames_ignored), (None, 10_000));
+    assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));
+    script.client.media_progress(now + secs(9));
+    script.client.handle_timeout(now + secs(10)).unwrap();
+    assert_eq!(script.closed(), None);
+    script.client.handle_timeout(now + secs(19)).unwrap();
+    script.feed(now + secs(19), b"");
+    assert_eq!(script.closed(), Some(&CloseReason::Timeout(Timer::Media)));
+}
+
+#[test]
+fn a_camera_that_describes_nothing_of_use_is_told_the_line() {
+    let now = start();
+    for (description, error) in [
+        ("v=0\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/0\r\n", "line 3: malformed rtpmap"),
+        ("<html></html>", "line 1 is not an SDP line"),
+        ("s=x\r\n", "no media section"),
+    ] {
+        let mut script = Script::new(player(config()));
+        script.answer(now, "200 OK", "", "").answer(now, "200 OK", "", description);
+        let Some(CloseReason::Failed(reason)) = script.closed() else { panic!("{:?}", script.events) };
+        assert!(reason.to_string().ends_with(error), "{reason}");
+    }
+    let odd =
+        DESCRIPTION.replace("m=audio", "nonsense\r\nm=application x RTP/AVP y\r\na=control:z\r\nm=audio");
+    let mut script = Script::new(player(config()));
+    script.answer(now, "200 OK", "", "").answer(now, "200 OK", "", &odd);
+    let Some(ClientEvent::Described(read)) = script.events.first() else { panic!("{:?}", script.events) };
+    let of =
+        |media: &sdp::Media| (media.attributes.control().map(str::to_owned), media.payload_types().len());
+    let wanted = [("trackID=0", 1), ("z", 0), ("trackID=1", 1)];
+    assert!(read.media.iter().map(of).eq(wanted.map(|(control, types)| (Some(control.to_owned()), types))));
+}
+
+#[test]
 fn a_silent_server_is_left() {
     let now = start();
     let mut script = Script::new(player(config()));
@@ -409,9 +450,8 @@ fn u_20_a_hostile_server_hits_the_same_limits() {
     assert_eq!(violation(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Violation::Version);
     assert_eq!(violation(b"RTSP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n"), Violation::ContentLength);
     let ok = "RTSP/1.0 200 OK\r\n\r\n";
-    assert_eq!(violation(format!("{ok}{ok}").as_bytes()), Violation::Description);
+    assert_eq!(violation(format!("{ok}{ok}").as_bytes()), Violation::Description(sdp::Error::NoMedia));
     assert_eq!(limit(false, b"RTSP/1.0 200 OK\r\nContent-Length: 200000\r\n\r\n"), Limit::BodyBytes);
-    assert_eq!(limit(true, &b"$\x09\x00\x01x".repeat(1001)), Limit::BadMessages);
     assert_eq!(limit(true, &b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n".repeat(101)), Limit::RequestRate);
     assert_eq!(limit(true, &ok.repeat(101).into_bytes()), Limit::RequestRate);
     for transport in [

@@ -92,6 +92,39 @@ fn frames_and_messages_share_a_stream() {
 }
 
 #[test]
+fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
+    const PACKET: &[u8] = b"$\x00\x00\x0c\x80\x60\x00\x01\x00\x00\x00\x02\x00\x00\x00\x03";
+    const OPTIONS: &[u8] = b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n";
+    let noise: Vec<u8> =
+        (0..37u8).map(|n| n.wrapping_mul(73).wrapping_add(11)).filter(|byte| *byte != b'$').collect();
+    for stray in [
+        &noise[..],
+        b"x",
+        b"\0\0\r\n\r\n\0",
+        // A frame of a channel that had none, and one whose packet is none.
+        b"?$\x09\x00\x10",
+        b"?$\x00\x00\x0c\x00",
+        b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA rtsp",
+        b"RTSP/1RTSP/1PLAYPLAY",
+    ] {
+        for next in [PACKET, OPTIONS] {
+            let all = items(&[PACKET, stray, next, PACKET].concat());
+            let last = if next == PACKET { all[0].clone() } else { items(OPTIONS).remove(0) };
+            assert_eq!(all, [all[0].clone(), last, all[0].clone()], "{}", stray.escape_ascii());
+        }
+    }
+    // The length is smaller than the packet.
+    let short = [PACKET, &[7; 5], PACKET].concat();
+    assert_eq!(items(&short).len(), 2);
+    // Each run has a bound of its own, and before the first frame there are none.
+    let long = vec![b'x'; STRAY_BYTES_MAX];
+    let runs = [PACKET, &long, PACKET, &long, PACKET].concat();
+    assert_eq!(read(&runs, 1000).0.len(), 3);
+    assert_eq!(fault(&[PACKET, &long, b"xx"].concat()), Violation::StartLine.into());
+    assert_eq!(fault(b"x\n\n"), Violation::StartLine.into());
+}
+
+#[test]
 fn p_09_a_frame_that_stops_holds_what_came_and_no_more() {
     let mut reader = Reader::new();
     let mut input = &b"$\x00\xff\xff12345"[..];

@@ -198,9 +198,9 @@ impl Server {
                 // Nothing was asked of the peer.
                 Item::Response(_) => {
                     self.link.count_message(now)?;
-                    self.link.count_bad()?;
+                    self.link.count_bad(now)?;
                 }
-                Item::Interleaved { channel, payload } => self.handle_frame(now, channel, payload)?,
+                Item::Interleaved { channel, payload } => self.handle_frame(now, channel, payload),
             }
         }
         if self.state == State::Closed {
@@ -211,16 +211,15 @@ impl Server {
         Ok(())
     }
 
-    fn handle_frame(&mut self, now: Instant, channel: u8, payload: Bytes) -> Result<(), Error> {
+    fn handle_frame(&mut self, now: Instant, channel: u8, payload: Bytes) {
         let frame = self.presentation.as_ref().and_then(|presentation| presentation.frame(channel, payload));
-        let Some(frame) = frame else { return self.link.count_bad() };
+        let Some(frame) = frame else { return self.link.count_ignored() };
         self.keep_alive(now);
         self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
         // What is under way when a session pauses is nobody's fault.
         if matches!(self.state, State::Playing | State::Recording) {
             self.events.push_back(Event::Interleaved(frame));
         }
-        Ok(())
     }
 
     /// Keeps what the machine may not read yet.

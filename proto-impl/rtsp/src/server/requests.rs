@@ -94,7 +94,7 @@ impl Server {
             return Err(Status::UNSUPPORTED_MEDIA_TYPE);
         }
         let stream = stream_request(request)?;
-        let description = Description::read(&request.body).map_err(|error| {
+        let description = Description::read_streams(&request.body).map_err(|error| {
             tracing::debug!(%error, "announced a description that cannot be read");
             Status::BAD_REQUEST
         })?;
@@ -257,7 +257,12 @@ fn usable(presentation: &Presentation, transport: Transport) -> Option<Transport
     }
     match (transport.lower, transport.channels) {
         (Lower::Udp, _) => transport.client_ports.is_some().then_some(transport),
-        (Lower::Tcp, Some(channels)) => presentation.are_free(channels).then_some(transport),
-        (Lower::Tcp, None) => Some(Transport { channels: Some(presentation.free_channels()?), ..transport }),
+        (Lower::Tcp, Some(channels)) if presentation.are_free(channels) => Some(transport),
+        // The server may have given an earlier track the channels that a player has in mind for this one: it is given
+        // others.
+        (Lower::Tcp, Some(_)) if presentation.mode == Mode::Record => None,
+        (Lower::Tcp, Some(_) | None) => {
+            Some(Transport { channels: Some(presentation.free_channels()?), ..transport })
+        }
     }
 }

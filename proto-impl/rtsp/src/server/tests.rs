@@ -74,6 +74,24 @@ fn ffmpeg_publishes() {
     through(&mut rig, &[announce()]);
 }
 
+#[test]
+fn a_section_that_cannot_be_read_is_left_out_and_the_others_keep_their_numbers() {
+    let head = "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nt=0 0\r\n";
+    let foreign = "m=application/TP-LINK 0 RTP/AVP smart/1/90000\r\na=control:track1\r\n";
+    let body = format!("{head}{foreign}nonsense\r\nm=audio -5 RTP/AVP 0\r\na=control:track2\r\n");
+    let mut publisher = rig();
+    through(&mut publisher, &[ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", &body)]);
+    let Event::Announce(request) = &publisher.events[0] else { panic!("{:?}", publisher.events) };
+    let known: Vec<_> =
+        request.description.media.iter().map(|media| media.rtp_formats().next().is_some()).collect();
+    assert_eq!(known, [false, true]);
+    through(&mut publisher, &[setup("track2", RECORD_TCP)]);
+    assert!(matches!(publisher.events.last(), Some(Event::Setup(request)) if request.track == 1));
+    // Nothing of it is of use.
+    let request = ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", &format!("{head}{foreign}"));
+    assert_eq!(status(&rig().feed(&request)), 400);
+}
+
 /// GStreamer appends the track to the path and leaves the query behind it.
 #[test]
 fn rtspclientsink_publishes() {
@@ -248,12 +266,14 @@ fn p_09_channels_and_frames_out_of_place() {
     let answer = rig.feed(&setup("streamid=1", "RTP/AVP/TCP;unicast;mode=record"));
     assert!(answer.contains("interleaved=2-3"), "{answer}");
     rig.feed(b"$\x09\x00\x01x$\x00\x00\x01x");
-    assert_eq!((rig.server.stats().bad_messages, rig.server.stats().frames_received), (1, 1));
-    rig.feed(&b"$\x09\x00\x01x".repeat(1000));
-    assert!(matches!(
-        rig.closed(),
-        Some(CloseReason::Failed(Error::Limit { limit: Limit::BadMessages, .. }))
-    ));
+    assert_eq!((rig.server.stats().frames_ignored, rig.server.stats().frames_received), (1, 1));
+    // They neither end the session nor keep it.
+    rig.now += secs(50);
+    rig.feed(&b"$\x09\x00\x01x".repeat(10_000));
+    assert_eq!((rig.closed(), rig.server.stats().frames_ignored), (None, 10_001));
+    rig.server.handle_timeout(rig.now + secs(10)).unwrap();
+    rig.decide();
+    assert_eq!(rig.closed(), Some(&CloseReason::Timeout(Timer::Session)));
 
     let mut rig = recording();
     rig.feed(b"$\x00\xff\xff");
@@ -261,6 +281,43 @@ fn p_09_channels_and_frames_out_of_place() {
         rig.feed(&[b'x'; 6000]);
     }
     assert!(rig.server.link.reader.pending_bytes() <= crate::limits::FRAME_BYTES_MAX);
+}
+
+#[test]
+fn messages_out_of_place_are_counted_by_the_minute() {
+    const ANSWER: &[u8] = b"RTSP/1.0 200 OK\r\nCSeq: 999\r\n\r\n";
+    let mut rig = recording();
+    for n in 0..3000 {
+        rig.now += Duration::from_millis(100);
+        rig.feed(ANSWER);
+        assert_eq!(rig.closed(), None, "{n}");
+        if n % 100 == 0 {
+            rig.feed(b"$\x00\x00\x00");
+        }
+    }
+    for _ in 0..2000 {
+        rig.now += Duration::from_millis(20);
+        rig.feed(ANSWER);
+    }
+    let failed = Error::Limit { at: rig.server.stats().bytes_received, limit: Limit::BadMessages };
+    assert_eq!(rig.closed(), Some(&CloseReason::Failed(failed)));
+}
+
+#[test]
+fn a_player_sets_up_its_tracks_in_any_order() {
+    // The server has channels of its own for each track, and the player counts them from 0.
+    let mut rig = rig();
+    through(&mut rig, &[describe()]);
+    for (track, asked, offered, chosen) in [(1, 0, 0, 2), (0, 2, 0, 0)] {
+        let transport = format!("RTP/AVP/TCP;unicast;interleaved={asked}-{}", asked + 1);
+        rig.server.handle_bytes(rig.now, &setup(&format!("trackID={track}"), &transport)).unwrap();
+        let Some(Event::Setup(request)) = rig.server.poll_event() else { panic!("{}", rig.sent()) };
+        assert_eq!((request.track, request.transports[0].channels), (track, Channels::from_rtp(offered)));
+        let transport = Transport { channels: Channels::from_rtp(chosen), ..request.transports[0].clone() };
+        rig.server.accept_setup(rig.now, transport);
+        let answer = rig.sent();
+        assert!(answer.contains(&format!("interleaved={chosen}-")), "{answer}");
+    }
 }
 
 #[test]

@@ -245,3 +245,69 @@ fn u_20_a_camera_that_sends_before_anybody_takes_it_is_held_up_to_a_bound() {
     rig.pull.handle_timeout(rig.now + Duration::from_secs(3));
     assert_eq!(rig.units(), WAITING_MAX);
 }
+
+#[test]
+fn a_pull_whose_video_stops_ends_although_its_audio_goes_on() {
+    let mut rig = Rig::new("rtsp://h/cam");
+    rig.begin(&[]);
+    rig.grant();
+    let mut ended = None;
+    for n in 0..30u16 {
+        if n == 0 {
+            rig.camera.send_frame(1, false, picture(n).into());
+        }
+        rig.camera.send_frame(2, false, sound(n).into());
+        rig.run();
+        let why = |event| if let ClientEvent::Ended(why) = event { Some((n, why)) } else { None };
+        let told: Vec<_> = rig.told().into_iter().filter_map(why).collect();
+        assert!(told.len() <= 1 && (told.is_empty() || ended.is_none()), "it ends once: {told:?}");
+        ended = ended.or_else(|| told.into_iter().next());
+        rig.now += Duration::from_secs(1);
+    }
+    assert_eq!(ended, Some((10, "no video for 10 s while audio went on".to_owned())));
+}
+
+/// A picture of another source.
+fn picture_of(ssrc: u8, sequence: u16) -> Vec<u8> {
+    let mut packet = picture(sequence);
+    packet[11] = ssrc;
+    packet
+}
+
+#[test]
+fn a_source_that_goes_on_under_another_ssrc_is_followed() {
+    let ms = Duration::from_millis;
+    let mut rig = Rig::new("rtsp://h/cam");
+    rig.begin(&[]);
+    rig.grant();
+    let send = |rig: &mut Rig, ssrc, sequence| {
+        rig.now += ms(40);
+        rig.camera.send_frame(1, false, picture_of(ssrc, sequence).into());
+        rig.camera.send_frame(2, false, sound(sequence).into());
+        rig.run();
+    };
+    // Two packets of another source between those of the first are dropped.
+    for n in 0..10 {
+        send(&mut rig, 7, n);
+        send(&mut rig, 8, 500 + 2 * n);
+        send(&mut rig, 8, 501 + 2 * n);
+    }
+    let videos = |events: &[ClientEvent]| {
+        let of_video = |event: &ClientEvent| {
+            let ClientEvent::Unit { unit, .. } = event else { return None };
+            (unit.track == media::TrackId::VIDEO).then_some(unit.dts)
+        };
+        events.iter().filter_map(of_video).collect::<Vec<i64>>()
+    };
+    assert_eq!(videos(&rig.told()).len(), 10);
+    // It begins anew elsewhere: its first packets wait, and none of them is lost.
+    let mut times = Vec::new();
+    for n in 0..30 {
+        send(&mut rig, 9, 40_000 + n);
+        let told = videos(&rig.told());
+        assert_eq!(told.is_empty(), n < 10, "{n}");
+        times.extend(told);
+    }
+    assert_eq!(times.len(), 30);
+    assert!(times.is_sorted(), "{times:?}");
+}

@@ -60,7 +60,7 @@ pub(super) struct RtspViewer {
     machine: Client,
     /// `None`: nobody sends such a thing.
     sections: Vec<Option<Section>>,
-    bad_messages: u32,
+    frames_ignored: u64,
     has_ended: bool,
     events: VecDeque<LoadEvent>,
 }
@@ -78,7 +78,7 @@ impl RtspViewer {
         Self {
             machine: Client::play(now, Arc::new(config), seed),
             sections: Vec::new(),
-            bad_messages: 0,
+            frames_ignored: 0,
             has_ended: false,
             events: VecDeque::new(),
         }
@@ -99,8 +99,8 @@ impl RtspViewer {
             }
         }
         // Nothing comes on a channel that was not set up.
-        let before = std::mem::replace(&mut self.bad_messages, self.machine.stats().bad_messages);
-        if self.bad_messages > before {
+        let before = std::mem::replace(&mut self.frames_ignored, self.machine.stats().frames_ignored);
+        if self.frames_ignored > before {
             self.spoilt(true);
         }
     }

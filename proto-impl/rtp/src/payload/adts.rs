@@ -1,0 +1,69 @@
+//! AAC as bare ADTS (ISO/IEC 14496-3 §1.A.3.2), which some cameras send where they describe RFC 3640 or LATM.
+
+use bytes::Bytes;
+use media::codec::aac::{Adts, Config};
+
+use super::Frame;
+use super::frames::Out;
+
+/// What the headers of the frames said last.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    config: Option<Config>,
+}
+
+impl Reader {
+    pub(super) const fn config(&self) -> Option<&Config> {
+        self.config.as_ref()
+    }
+
+    /// Gives the frames of bytes that are ADTS from their beginning to their end; `ticks` are between two of a
+    /// configuration. False: they are something else. No raw frame of AAC looks so: its first element would be its end.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        timestamp: u32,
+        ticks: impl Fn(Option<&Config>) -> u32,
+        out: &mut Out<'_>,
+    ) -> bool {
+        if !is_adts(bytes) {
+            return false;
+        }
+        let (mut rest, mut timestamp) = (bytes, timestamp);
+        while let Some((adts, raw, behind)) = split_frame(rest) {
+            self.learn(&adts);
+            out.give(Frame { timestamp, key_frame: false, payload: Bytes::copy_from_slice(raw) });
+            timestamp = timestamp.wrapping_add(ticks(self.config()));
+            rest = behind;
+        }
+        true
+    }
+
+    fn learn(&mut self, adts: &Adts) {
+        let is_known = self.config.as_ref().is_some_and(|config| {
+            config.object_type == u32::from(adts.object_type)
+                && config.sample_rate == adts.sample_rate
+                && config.channel_configuration == adts.channel_configuration
+        });
+        if !is_known {
+            self.config = Config::of_adts(adts).ok().or_else(|| self.config.take());
+        }
+    }
+}
+
+/// Whether bytes are frames of ADTS and nothing else.
+pub(super) fn is_adts(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some((_, _, behind)) = split_frame(rest) {
+        rest = behind;
+    }
+    rest.is_empty() && !bytes.is_empty()
+}
+
+/// The header of the first frame, its data, and what is behind it.
+fn split_frame(bytes: &[u8]) -> Option<(Adts, &[u8], &[u8])> {
+    // Data blocks of one frame cannot be told apart.
+    let adts = Adts::read(bytes).ok().filter(|adts| adts.blocks == 1)?;
+    let (frame, rest) = bytes.split_at_checked(adts.frame_bytes)?;
+    Some((adts, frame.get(adts.header_bytes..)?, rest))
+}
