@@ -4,13 +4,13 @@
 //! whole transport packets of access units. What lies in a PES packet (NAL units, ADTS, ...) is not looked at here.
 //!
 //! ```text
-//! bytes -> packets of 188 -> PAT -> PMT -> streams
-//!                         -> PES packets by PID -> payload with PTS and DTS
+//! bytes -> packets of 188, 192 or 204 -> PAT -> PMT -> streams
+//!                                      -> PES packets by PID -> payload with PTS and DTS
 //! ```
 //!
 //! Times are ticks of 90 kHz in 33 bits as they stand in the stream; who unwraps them owns the clock. One program and
-//! [`STREAMS_MAX`] streams are read, one program of one video and one audio stream is written. Packets of 192 or 204
-//! bytes, scrambled content and the MPEG-1 form of PES are not read.
+//! [`STREAMS_MAX`] streams are read, one program of one video and one audio stream is written. Scrambled
+//! content and the MPEG-1 form of PES are not read.
 
 #![forbid(unsafe_code)]
 

@@ -52,8 +52,26 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// Reads type and descriptors. The descriptors identify private data (6).
-    fn read(stream_type: u8, descriptors: &[u8]) -> Result<Self, Error> {
+    /// Reads type and descriptors. The descriptors identify private data (6); if one of them has a wrong length, none
+    /// counts.
+    fn read(stream_type: u8, descriptors: &[u8]) -> Self {
+        match stream_type {
+            0x03 => Self::MpegAudio { mpeg2: false },
+            0x04 => Self::MpegAudio { mpeg2: true },
+            0x06 => Self::private(descriptors).ok().flatten().unwrap_or(Self::Other(stream_type)),
+            0x0f => Self::AacAdts,
+            0x11 => Self::AacLatm,
+            0x1b => Self::H264,
+            0x24 => Self::H265,
+            // ATSC A/53 part 3 and A/52 annex G.
+            0x81 => Self::Ac3,
+            0x87 => Self::Eac3,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The content of private data by its descriptors; `None` when they do not tell.
+    fn private(descriptors: &[u8]) -> Result<Option<Self>, Error> {
         let (mut private, mut opus_channels) = (None, 2);
         let mut reader = Reader::new(descriptors);
         while !reader.is_empty() {
@@ -78,22 +96,9 @@ impl StreamKind {
             };
             private = private.or(kind);
         }
-        Ok(match stream_type {
-            0x03 => Self::MpegAudio { mpeg2: false },
-            0x04 => Self::MpegAudio { mpeg2: true },
-            0x06 => match private {
-                Some(Self::Opus { .. }) => Self::Opus { channels: opus_channels },
-                Some(kind) => kind,
-                None => Self::Other(stream_type),
-            },
-            0x0f => Self::AacAdts,
-            0x11 => Self::AacLatm,
-            0x1b => Self::H264,
-            0x24 => Self::H265,
-            // ATSC A/53 part 3 and A/52 annex G.
-            0x81 => Self::Ac3,
-            0x87 => Self::Eac3,
-            other => Self::Other(other),
+        Ok(match private {
+            Some(Self::Opus { .. }) => Some(Self::Opus { channels: opus_channels }),
+            other => other,
         })
     }
 
@@ -223,7 +228,7 @@ impl Pmt {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
             let info = reader.u16()? & 0x0fff;
-            let kind = StreamKind::read(stream_type, reader.take(usize::from(info))?)?;
+            let kind = StreamKind::read(stream_type, reader.take(usize::from(info))?);
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
             if taken || streams.len() >= streams_max {
                 streams_left_out += 1;
@@ -264,13 +269,35 @@ pub(crate) mod tests {
         let read = |body: &[u8]| Pmt::read(&section(TABLE_PMT, body), 16);
         let good = [0xe1, 0, 0xf0, 2, 9, 0, 0x1b, 0xe1, 0, 0xf0, 3, 0x0a, 1, 0];
         assert_eq!(read(&good).unwrap().streams, [Stream { pid: Pid::new(0x100), kind: StreamKind::H264 }]);
-        for (at, length) in [(3, 200), (3, 11), (10, 4), (10, 255), (12, 2), (12, 255)] {
+        for (at, length) in [(3, 200), (3, 11), (10, 4), (10, 255)] {
             let mut lies = good;
             lies[at] = length;
             assert!(read(&lies).is_err(), "{at}: {length}");
         }
         let ends: Vec<usize> = (0..good.len()).filter(|&end| read(&good[..end]).is_ok()).collect();
         assert_eq!(ends, [6], "it may end between streams only");
+    }
+
+    #[test]
+    fn a_descriptor_of_a_wrong_length_voids_its_streams_descriptors_alone() {
+        let body = |lengths: [u8; 2]| {
+            let [first, second] = lengths;
+            let ac3 = [0x06, 0xe1, 1, 0xf0, 6, 0x0a, first, 1, 0x6a, second, 0];
+            [&[0xe1, 0, 0xf0, 0, 0x1b, 0xe1, 0, 0xf0, 3, 0x0a, first, 0][..], &ac3, &[0x0f, 0xe1, 2, 0xf0, 0]]
+                .concat()
+        };
+        for first in 0..=255 {
+            for second in 0..=255 {
+                let bytes = body([first, second]);
+                let pmt = Pmt::read(&section(TABLE_PMT, &bytes), 16).unwrap();
+                let kinds: Vec<StreamKind> = pmt.streams.iter().map(|stream| stream.kind).collect();
+                let private = if (first, second) == (1, 1) { StreamKind::Ac3 } else { kinds[1] };
+                assert_eq!(kinds, [StreamKind::H264, private, StreamKind::AacAdts], "{first} {second}");
+                if first > 4 || (first == 1 && second > 1) {
+                    assert_eq!(private, StreamKind::Other(6), "{first} {second}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -328,7 +355,7 @@ pub(crate) mod tests {
 
     #[test]
     fn private_data_is_what_its_descriptors_say() {
-        let kind = |descriptors: &[u8]| StreamKind::read(6, descriptors).unwrap();
+        let kind = |descriptors: &[u8]| StreamKind::read(6, descriptors);
         assert_eq!(kind(&[0x6a, 1, 0]), StreamKind::Ac3);
         assert_eq!(kind(&[0x0a, 4, b'e', b'n', b'g', 0, 0x7a, 1, 0]), StreamKind::Eac3);
         assert_eq!(kind(b"\x05\x04Opus\x7f\x02\x80\x01"), StreamKind::Opus { channels: 1 });

@@ -1,19 +1,30 @@
 //! Bytes in any split to packets of 188, with resynchronisation after lost or inserted bytes.
 //!
+//! Packets stand 188 bytes apart, or 192 with four bytes of arrival time in front (M2TS), or 204 with parity behind (ETSI
+//! EN 300 429 §6.2). Only the distance of their sync bytes tells, so the bytes between two packets are passed over
+//! without asking on which side they belong.
+//!
 //! In step, a packet is taken when its first byte is the sync byte; nothing is waited for. Out of step, a sync byte
-//! counts only with another one 188 bytes behind it (ISO/IEC 13818-1 annex G.1 advises to look at more than one): so a
-//! stream that is whole again is back after one packet, and what was left out is counted.
+//! counts only with another one at the known distance behind it (ISO/IEC 13818-1 annex G.1 advises to look at more than
+//! one), or with two more at one of the other distances: so a stream that is whole again is back after one packet, and
+//! the bytes left out are counted.
 
 use crate::packet::{PACKET_BYTES, SYNC_BYTE};
 
-/// The most bytes that are buffered: an incomplete packet, or as much as it takes to see the second sync byte.
-const HELD_MAX: usize = 2 * PACKET_BYTES;
+/// Distances of packets.
+const STRIDES: [usize; 3] = [PACKET_BYTES, 192, 204];
+/// The most bytes that are buffered: an incomplete packet, or a search, of which each pass drops half at least.
+const HELD_MAX: usize = 1024;
 
 /// Finds packets.
 #[derive(Debug)]
 pub(crate) struct Sync {
     held: Vec<u8>,
     in_step: bool,
+    /// Distance of packets: one of [`STRIDES`].
+    stride: usize,
+    /// Bytes between the last packet and the next that are still to be passed over.
+    gap: usize,
     /// Times it fell out of step.
     pub(crate) losses: u64,
     /// Bytes that were left out.
@@ -36,16 +47,18 @@ pub(crate) enum Next<'a> {
 impl Default for Sync {
     /// Starts in sync: the first byte is taken for the start of a packet.
     fn default() -> Self {
-        Self { held: Vec::new(), in_step: true, losses: 0, bytes_skipped: 0 }
+        Self { held: Vec::new(), in_step: true, stride: PACKET_BYTES, gap: 0, losses: 0, bytes_skipped: 0 }
     }
 }
 
 impl Sync {
     pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Next<'a> {
+        self.pass_gap(input);
         if self.in_step && self.held.is_empty() {
             match input.split_first_chunk::<PACKET_BYTES>() {
                 Some((packet, rest)) if packet.first() == Some(&SYNC_BYTE) => {
                     *input = rest;
+                    self.gap = self.stride.saturating_sub(PACKET_BYTES);
                     return Next::Whole(packet);
                 }
                 None if input.is_empty() => return Next::Empty,
@@ -53,6 +66,16 @@ impl Sync {
             }
         }
         self.next_held(input)
+    }
+
+    /// Passes over the bytes between two packets, as far as they are there.
+    fn pass_gap(&mut self, input: &mut &[u8]) {
+        let held = self.gap.min(self.held.len());
+        self.held.drain(..held);
+        self.gap -= held;
+        let given = self.gap.min(input.len());
+        *input = input.get(given..).unwrap_or_default();
+        self.gap -= given;
     }
 
     fn next_held<'a>(&mut self, input: &mut &'a [u8]) -> Next<'a> {
@@ -76,21 +99,59 @@ impl Sync {
             }
             let Some(packet) = self.held.first_chunk::<PACKET_BYTES>().copied() else { return Next::Empty };
             self.held.drain(..PACKET_BYTES);
+            self.gap = self.stride.saturating_sub(PACKET_BYTES);
             return Next::Joined(packet);
         }
     }
 
-    /// Drops what comes before a sync byte that another one follows. True when it is found.
+    /// Drops the bytes before a sync byte that others follow at a packet's distance. True when it is found.
     fn search(&mut self) -> bool {
-        let is_sync = |at: usize| self.held.get(at) == Some(&SYNC_BYTE);
-        let candidate = (0..self.held.len())
-            .find(|&at| is_sync(at) && (is_sync(at + PACKET_BYTES) || at + PACKET_BYTES >= self.held.len()));
-        let skip = candidate.unwrap_or(self.held.len());
+        let mut skip = self.held.len();
+        for at in 0..self.held.len() {
+            match self.stride_at(at) {
+                Verdict::Packets(stride) => {
+                    (self.stride, self.in_step) = (stride, true);
+                    // An earlier candidate that is still open is not waited for.
+                    skip = at;
+                    break;
+                }
+                Verdict::Open => skip = skip.min(at),
+                Verdict::Nothing => {}
+            }
+        }
         self.held.drain(..skip);
         self.bytes_skipped = self.bytes_skipped.saturating_add(skip as u64);
-        self.in_step = self.held.len() > PACKET_BYTES;
         self.in_step
     }
+
+    /// Whether packets begin at an offset of the held bytes, and how far apart they are.
+    fn stride_at(&self, at: usize) -> Verdict {
+        if self.held.get(at) != Some(&SYNC_BYTE) {
+            return Verdict::Nothing;
+        }
+        let mut verdict = Verdict::Nothing;
+        for stride in std::iter::once(self.stride).chain(STRIDES) {
+            let needed = if stride == self.stride { 1 } else { 2 };
+            let mut syncs = (1..=needed).map(|n| self.held.get(at + n * stride));
+            match syncs.find(|byte| *byte != Some(&SYNC_BYTE)) {
+                None => return Verdict::Packets(stride),
+                Some(None) => verdict = Verdict::Open,
+                Some(Some(_)) => {}
+            }
+        }
+        verdict
+    }
+}
+
+/// The result of a look at a place where a packet may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Packets at this distance begin there.
+    Packets(usize),
+    /// More bytes are needed to tell.
+    Open,
+    /// None begins there.
+    Nothing,
 }
 
 #[cfg(test)]
@@ -153,6 +214,27 @@ mod tests {
             let mut sync = Sync::default();
             assert_eq!(numbers(&mut sync, &bytes[start..]), [1, 2, 3, 4, 5], "start {start}");
             assert_eq!(sync.bytes_skipped, (PACKET_BYTES - start) as u64);
+        }
+    }
+
+    #[test]
+    fn packets_of_192_and_204_bytes_are_read_in_any_cut_and_from_anywhere() {
+        for (before, behind) in [(0, 0), (4, 0), (0, 16)] {
+            let framed = |n| [vec![n; before], numbered(n), vec![n ^ 0x55; behind]].concat();
+            let bytes: Vec<u8> = (0..60).flat_map(framed).collect();
+            let stride = PACKET_BYTES + before + behind;
+            for cut in 1..2 * stride {
+                let mut sync = Sync::default();
+                let out: Vec<u8> = bytes.chunks(cut).flat_map(|piece| numbers(&mut sync, piece)).collect();
+                assert_eq!(out, (0..60).collect::<Vec<_>>(), "stride {stride}, cut {cut}");
+                assert!(sync.losses <= 1, "stride {stride}, cut {cut}");
+            }
+            for start in 1..stride {
+                let mut sync = Sync::default();
+                let out = numbers(&mut sync, &bytes[start..]);
+                let first = if start <= before { 0 } else { 1 };
+                assert_eq!(out, (first..60).collect::<Vec<_>>(), "stride {stride}, start {start}");
+            }
         }
     }
 

@@ -326,6 +326,43 @@ fn parameter_sets_become_the_tracks_and_new_ones_an_epoch() {
 }
 
 #[test]
+fn units_that_mean_nothing_cost_themselves_and_not_their_picture() {
+    let after = &[0xb4, 0xbb][..];
+    // A slice that begins no picture.
+    let rest = &[0x65, 0x44, 0x84, 2][..];
+    let voids: [&[u8]; 10] = [
+        &[0x60, 1, 2],
+        &[0x7e, 1, 2],
+        &[0x7f, 1, 2],
+        &[0, 9],
+        &[0x1e, 9],
+        &[0x1f, 9],
+        &[0x65],
+        &[0x41],
+        &[0x67],
+        &[6],
+    ];
+    for void in voids {
+        for at in 0..3 {
+            let mut publisher = Publisher::new(Some(StreamKind::H264), None);
+            publisher.video(0, &[AUD, SPS, PPS, IDR]);
+            let mut nals = vec![AUD, IDR, rest];
+            nals.insert(at + 1, void);
+            let came = publisher.video(3000, &nals);
+            assert_eq!((came.len(), &came[0].payload), (1, &lengths(&[IDR, rest])), "{void:?} {at}");
+            // Start codes with nothing between them are no units.
+            let bytes = [&annex_b(&nals)[..], &[0, 0, 1, 0, 0, 1, 0, 0, 0, 1]].concat();
+            let came = publisher.send(Kind::Video, 6000, 6000, false, &bytes);
+            assert_eq!(came[0].payload, lengths(&[IDR, rest]), "{void:?} {at}");
+        }
+    }
+    let mut publisher = Publisher::new(Some(StreamKind::H264), None);
+    publisher.video(0, &[AUD, SPS, PPS, IDR]);
+    let came = publisher.video(3000, &[AUD, INTER, &[10], &[11], after]);
+    assert_eq!(came[0].payload, lengths(&[INTER, &[10], &[11], after]), "units of a head alone by right");
+}
+
+#[test]
 fn a_recovery_point_is_a_key_frame_when_the_muxer_says_so() {
     let recovery: &[u8] = &[6, 6, 1, 0xc4, 0x80];
     let mut publisher = Publisher::new(Some(StreamKind::H264), None);

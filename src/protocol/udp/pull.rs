@@ -15,31 +15,93 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Datagrams that wait for somebody who takes them no faster than they are to be seen. Those behind them are lost, which
 /// their counters show.
 const WAITING_MAX: usize = 1024;
-/// The first byte of a packet (ISO/IEC 13818-1 §2.4.3.2), and the bytes of one.
+/// The first byte of a packet (ISO/IEC 13818-1 §2.4.3.2).
 const SYNC: u8 = 0x47;
-const PACKET_BYTES: usize = 188;
+/// Distances of packets, and the bytes of arrival time before each packet of 192.
+const STRIDES: [usize; 3] = [188, 192, 204];
+const ARRIVAL_BYTES: usize = 4;
 /// Datagrams of encoders that put RTP around them (RFC 2250): its head, and the payload type.
 const RTP_HEAD_BYTES: usize = 12;
 const RTP_MP2T: u8 = 33;
+/// After so many datagrams in a row of which none begins a transport stream, the wait ends with a reason.
+const UNKNOWN_MAX: u32 = 100;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct UdpPull {
-    /// Who sends, and when it was last heard.
-    sender: Option<(SocketAddr, Instant)>,
+    source: Option<Source>,
+    /// Datagrams since the last one that was of use, while there is no source.
+    unknown: u32,
     waiting: VecDeque<Bytes>,
     ended: Option<&'static str>,
 }
 
-/// The packets of a datagram; `None` where there are none.
-fn packets(datagram: &[u8]) -> Option<&[u8]> {
-    let inner = match datagram {
-        [head, marked, ..] if head >> 6 == 2 && marked & 0x7f == RTP_MP2T => {
-            datagram.get(RTP_HEAD_BYTES..)?
+/// The sender whose datagrams are taken.
+#[derive(Debug)]
+struct Source {
+    address: SocketAddr,
+    /// When it was last heard.
+    heard: Instant,
+    form: Form,
+}
+
+/// The form of a source's datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Bytes of the transport stream, cut anywhere: ffmpeg cuts at 1472.
+    Bytes,
+    /// Packets in RTP.
+    Rtp,
+}
+
+impl Form {
+    /// The form of the datagram with which a source begins; `None` where it is not known for a transport stream.
+    fn of(datagram: &[u8]) -> Option<Self> {
+        let is_sync = |bytes: &[u8], at: usize| bytes.get(at) == Some(&SYNC);
+        if Self::Rtp.payload(datagram).is_some_and(|inner| is_sync(inner, 0)) {
+            return Some(Self::Rtp);
         }
-        _ => datagram,
-    };
-    (inner.len() >= PACKET_BYTES && inner.first() == Some(&SYNC)).then_some(inner)
+        let begins = is_sync(datagram, 0) || is_sync(datagram, ARRIVAL_BYTES);
+        let repeats = |stride| (0..stride).any(|at| is_sync(datagram, at) && is_sync(datagram, at + stride));
+        (begins || STRIDES.into_iter().any(repeats)).then_some(Self::Bytes)
+    }
+
+    /// The bytes of the transport stream in a datagram.
+    fn payload(self, datagram: &[u8]) -> Option<&[u8]> {
+        match (self, datagram) {
+            (Self::Bytes, _) => Some(datagram).filter(|bytes| !bytes.is_empty()),
+            (Self::Rtp, [head, marked, ..]) if head >> 6 == 2 && marked & 0x7f == RTP_MP2T => {
+                datagram.get(RTP_HEAD_BYTES..)
+            }
+            (Self::Rtp, _) => None,
+        }
+    }
+}
+
+impl UdpPull {
+    /// The bytes of a datagram that belong to the source, which its sender may become.
+    fn take<'a>(&mut self, now: Instant, from: SocketAddr, datagram: &'a [u8]) -> Option<&'a [u8]> {
+        let known = self.source.as_mut().filter(|source| source.address == from);
+        if let Some(source) = known {
+            let payload = source.form.payload(datagram)?;
+            source.heard = now;
+            return Some(payload);
+        }
+        let is_heard = |source: &Source| now.saturating_duration_since(source.heard) < SILENCE_MAX;
+        if self.source.as_ref().is_some_and(is_heard) {
+            return None;
+        }
+        let Some(form) = Form::of(datagram) else {
+            self.unknown = self.unknown.saturating_add(1);
+            if self.unknown >= UNKNOWN_MAX {
+                self.ended = Some("datagrams arrive, but no MPEG-TS in them");
+            }
+            return None;
+        };
+        self.unknown = 0;
+        self.source = Some(Source { address: from, heard: now, form });
+        form.payload(datagram)
+    }
 }
 
 impl ClientDatagrams for UdpPull {
@@ -48,17 +110,9 @@ impl ClientDatagrams for UdpPull {
     }
 
     fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
-        let Some(packets) = packets(datagram) else { return };
-        let (sender, heard) = self.sender.get_or_insert((from, now));
-        if *sender != from {
-            if now.saturating_duration_since(*heard) < SILENCE_MAX {
-                return;
-            }
-            *sender = from;
-        }
-        *heard = now;
+        let Some(payload) = self.take(now, from, datagram) else { return };
         if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(Bytes::copy_from_slice(packets));
+            self.waiting.push_back(Bytes::copy_from_slice(payload));
         }
     }
 
@@ -123,6 +177,8 @@ mod tests {
         packets.get(1).copied()
     }
 
+    const PACKET_BYTES: usize = 188;
+
     fn packet(mark: u8) -> Vec<u8> {
         [&[SYNC, mark][..], &[0; PACKET_BYTES - 2]].concat()
     }
@@ -139,20 +195,49 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_without_packets_are_none_and_rtp_is_taken_off() {
+    fn datagrams_cut_anywhere_are_taken_from_the_source_whole_and_in_order() {
+        for (before, behind) in [(0, 0), (4, 0), (0, 16)] {
+            let framed = |n| [vec![0; before], packet(n), vec![0; behind]].concat();
+            let bytes: Vec<u8> = (0..40).flat_map(framed).collect();
+            for cut in before + 1..2000 {
+                let (mut pull, now) = (UdpPull::default(), Instant::now());
+                let mut got = Vec::new();
+                for piece in bytes.chunks(cut) {
+                    pull.handle_datagram(now, PathId::default(), address(1), &mut piece.to_vec());
+                    while let Some(ClientEvent::Media(Media::Payload(payload))) = pull.poll() {
+                        got.extend_from_slice(&payload);
+                    }
+                }
+                assert_eq!(got, bytes, "{} bytes, cut {cut}", PACKET_BYTES + before + behind);
+            }
+            // In the midst of a stream: two packets in it tell.
+            for start in 1..PACKET_BYTES {
+                let piece = &bytes[start..start + 1472];
+                assert!(give(&mut UdpPull::default(), Instant::now(), 1, piece).is_some(), "{start}");
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_of_something_else_end_the_wait_with_a_reason_and_rtp_is_taken_off() {
+        let rtp = |inner: &[u8]| [&[0x80, 33, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9][..], inner].concat();
         let (mut pull, now) = (UdpPull::default(), Instant::now());
-        for bad in [
-            &b""[..],
-            b"\x47",
-            &[0; 1316],
-            &packet(1)[..187],
-            &[0x80, 33],
-            &[&[0x80, 33][..], &[0; 400]].concat(),
-        ] {
+        for bad in [&b""[..], b"\x80", &[0; 1316], &[0x80, 33], &rtp(&[0; 400])] {
             assert_eq!(give(&mut pull, now, 1, bad), None);
         }
-        let rtp = [&[0x80, 33, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9][..], &packet(7)].concat();
-        assert_eq!(give(&mut pull, now, 1, &rtp), Some(7));
+        assert_eq!(give(&mut pull, now, 1, &rtp(&packet(7))), Some(7));
+        assert_eq!(give(&mut pull, now, 1, &packet(8)), None, "without RTP");
+        // Without RTP, a datagram that looks like it by chance is of the stream.
+        let mut pull = UdpPull::default();
+        assert_eq!(give(&mut pull, now, 1, &packet(1)), Some(1));
+        assert_eq!(give(&mut pull, now, 1, &rtp(&[3; 50])), Some(33));
+
+        let mut pull = UdpPull::default();
+        for _ in 0..UNKNOWN_MAX {
+            assert_eq!(pull.poll(), None);
+            pull.handle_datagram(now, PathId::default(), address(1), &mut [0; 1316]);
+        }
+        assert!(matches!(pull.poll(), Some(ClientEvent::Ended(_))));
     }
 
     #[test]

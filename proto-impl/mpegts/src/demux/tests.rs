@@ -87,6 +87,26 @@ fn any_cut_gives_the_same_events() {
 }
 
 #[test]
+fn packets_of_any_size_in_datagrams_of_any_cut_give_the_same_events() {
+    let bytes = stream(8, 1000);
+    let whole = read_all(&bytes).0;
+    assert_eq!(pes_of(&whole, VIDEO_PID).len(), 8);
+    for (before, behind) in [(0, 0), (4, 0), (0, 16)] {
+        let framed = |packet| [&[9; 4][..before], packet, &[0x33; 16][..behind]].concat();
+        let framed: Vec<u8> = bytes.chunks(PACKET).flat_map(framed).collect();
+        for cut in 1..=2000 {
+            let mut demuxer = Demuxer::new();
+            let mut events: Vec<Event> =
+                framed.chunks(cut).flat_map(|piece| read(&mut demuxer, piece)).collect();
+            demuxer.finish();
+            events.extend(read(&mut demuxer, &[]));
+            assert_eq!(events, whole, "{} bytes, cut {cut}", PACKET + before + behind);
+            assert_eq!((demuxer.stats().gaps, demuxer.stats().pes_damaged), (0, 0));
+        }
+    }
+}
+
+#[test]
 fn a_frame_with_a_length_comes_with_its_last_packet() {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);

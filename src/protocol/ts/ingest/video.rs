@@ -41,7 +41,7 @@ enum Coding {
 enum Role {
     /// Delimiter: begins an access unit, and is not kept.
     Delimiter,
-    /// Dropped.
+    /// Dropped: filler, and units that mean nothing.
     Filler,
     /// Parameter set: kept beside.
     Set,
@@ -54,7 +54,25 @@ enum Role {
 }
 
 impl Coding {
+    /// Whether a NAL unit is of a type that is reserved for other uses (H.264 0, 30 and 31: decoders differ over them), or
+    /// has nothing behind its head where its type needs something.
+    fn is_void(self, nal: &[u8]) -> bool {
+        match self {
+            Self::H264 => match h264::nal_type(nal) {
+                0 | 30 | 31 => true,
+                // End of sequence, end of stream.
+                10 | 11 => false,
+                _ => nal.len() < 2,
+            },
+            // End of sequence, end of bitstream.
+            Self::H265 => nal.len() < 2 || (nal.len() < 3 && !matches!(h265::nal_type(nal), Some(36 | 37))),
+        }
+    }
+
     fn role(self, nal: &[u8]) -> Role {
+        if self.is_void(nal) {
+            return Role::Filler;
+        }
         match self {
             Self::H264 => match h264::nal_type(nal) {
                 h264::NAL_AUD => Role::Delimiter,
