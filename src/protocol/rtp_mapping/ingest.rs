@@ -1,7 +1,7 @@
 //! RTP packets of a publisher to access units.
 //!
 //! **Times.** [`media::Timeline`] places the sources' frames on the stream's time, by their arrival and the sender's reports. RTP
-//! says when a picture is shown; when it is decoded follows from the order ([`super::decode_order`]).
+//! says when a picture is shown; when it is decoded follows from the order ([`crate::protocol::decode_order`]).
 //!
 //! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers hear of
 //! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
@@ -27,9 +27,9 @@ use sdp::Format;
 
 use super::clock::{SenderTime, SourceClock, TICKS};
 use super::configs;
-use super::decode_order::DecodeOrder;
 use super::succession::Succession;
 use crate::mail::Grant;
+use crate::protocol::decode_order::DecodeOrder;
 use crate::protocol::usable::Supply;
 
 /// How long the first units wait for the other sources.

@@ -3,7 +3,6 @@
 
 pub(super) mod clock;
 pub(super) mod configs;
-mod decode_order;
 pub(super) mod describe;
 mod ingest;
 mod succession;

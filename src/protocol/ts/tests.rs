@@ -651,3 +651,31 @@ fn a_picture_holds_little_more_than_its_bytes() {
         assert!(room <= 2 * bytes, "{room} for {bytes}");
     }
 }
+
+#[test]
+fn pictures_without_dts_get_decode_times_from_their_order() {
+    // Shown 0, 3, 1, 2, 6, 4, 5, ...: a picture that is shown late comes first of each three.
+    let shown = |n: u64| match n % 3 {
+        _ if n == 0 => 0,
+        1 => n + 2,
+        2 => n - 1,
+        _ => n - 1,
+    };
+    let mut publisher = Publisher::new(Some(StreamKind::H264), None);
+    let mut times = Vec::new();
+    for n in 0..60 {
+        let nals: Vec<&[u8]> = if n == 0 { vec![AUD, SPS, PPS, IDR] } else { vec![AUD, INTER] };
+        times.extend(publisher.video(shown(n) * 3600, &nals).iter().map(|unit| (unit.dts, unit.pts)));
+    }
+    assert_eq!(times.len(), 60);
+    assert!(times.iter().all(|(dts, pts)| dts <= pts), "{times:?}");
+    // What the first reordered pictures teach holds for all that follow.
+    assert!(times.iter().skip(6).is_sorted_by(|(a, _), (b, _)| a < b), "{times:?}");
+    let late: Vec<(u64, i64)> =
+        times.iter().map(|(_, pts)| *pts).enumerate().map(|(n, pts)| (n as u64, pts)).collect();
+    assert!(late.iter().skip(6).all(|(n, pts)| pts.cast_unsigned() == shown(*n) * 3600), "{late:?}");
+    // One packet with a DTS, and the stream's own times count.
+    publisher.send(Kind::Video, 70 * 3600, 72 * 3600, false, &annex_b(&[AUD, INTER]));
+    let next = publisher.video(71 * 3600, &[AUD, INTER]);
+    assert_eq!((next[0].dts, next[0].pts), (71 * 3600, 71 * 3600));
+}

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{h264, h265};
-use media::{CodecConfig, nal};
-use mpegts::{CLOCK_MASK, PES_BYTES_MAX, Pes, Stream, StreamKind};
+use media::{CodecConfig, Unwrap, nal};
+use mpegts::{CLOCK_BITS, CLOCK_MASK, PES_BYTES_MAX, Pes, Stream, StreamKind};
 
 use super::{Frame, Made};
+use crate::protocol::decode_order::DecodeOrder;
 
 /// Access units of one PES packet.
 const PICTURES_MAX: usize = 64;
@@ -156,6 +157,11 @@ pub(super) struct Video {
     /// DTS of the first picture of the last packet, and how many it had.
     last: Option<(u64, u64)>,
     step: u64,
+    /// Some packet had a DTS: one without has its PTS for it (ISO/IEC 13818-1 §2.4.3.7).
+    has_dts: bool,
+    /// Decode times of a stream that has none.
+    order: DecodeOrder,
+    unwrap: Unwrap,
 }
 
 impl Video {
@@ -183,6 +189,9 @@ impl Video {
             cuts: false,
             last: None,
             step: STEP_DEFAULT,
+            has_dts: false,
+            order: DecodeOrder::default(),
+            unwrap: Unwrap::new(CLOCK_BITS),
         })
     }
 
@@ -266,7 +275,7 @@ impl Video {
         if done.is_empty() {
             return;
         }
-        let Some(first) = self.time(pes) else {
+        let Some(first) = self.time(pes, done.len()) else {
             return made.push(Made::Early);
         };
         self.last = Some((first, done.len() as u64));
@@ -341,9 +350,20 @@ impl Video {
         }
     }
 
-    /// The DTS of a packet. One without a time continues from the last.
-    fn time(&mut self, pes: &Pes) -> Option<u64> {
-        let told = pes.dts.or(pes.pts);
+    /// When a picture is decoded that is shown at `pts`, in a stream without DTS. Such encoders send pictures that are shown out of
+    /// order all the same.
+    fn decode_time(&mut self, pts: u64) -> u64 {
+        let decoded = self.order.next(self.unwrap.unwrap(pts));
+        decoded.cast_unsigned() & CLOCK_MASK
+    }
+
+    /// The DTS of a packet of so many pictures. One without a time continues from the last.
+    fn time(&mut self, pes: &Pes, pictures: usize) -> Option<u64> {
+        self.has_dts |= pes.dts.is_some();
+        let told = match pes.pts {
+            Some(pts) if !self.has_dts && pictures == 1 => Some(self.decode_time(pts)),
+            Some(_) | None => pes.dts.or(pes.pts),
+        };
         if let (Some(dts), Some((first, pictures))) = (told, self.last) {
             let step = (dts.wrapping_sub(first) & CLOCK_MASK) / pictures;
             if (1..=STEP_MAX).contains(&step) {

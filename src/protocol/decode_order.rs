@@ -1,4 +1,4 @@
-//! When a picture is to be decoded. RTP only says when it is shown; pictures come in the order of decoding.
+//! When a picture is to be decoded. RTP, and MPEG-TS without DTS, only say when it is shown; pictures come in the order of decoding.
 //!
 //! Of pictures of which `depth` at most come before one that is shown earlier, the decoding times are the times of showing in
 //! their order, `depth` pictures late: they rise, and none is behind its own time of showing.
@@ -12,7 +12,7 @@ const JUMP_BACK: i64 = 180_000;
 
 /// Gives decoding times, in ticks of 90 kHz.
 #[derive(Debug, Default)]
-pub(super) struct DecodeOrder {
+pub(in crate::protocol) struct DecodeOrder {
     depth: usize,
     /// Times of showing that were not given out yet, in their order; at most [`DEPTH_MAX`] and one.
     shown: Vec<i64>,
@@ -21,12 +21,12 @@ pub(super) struct DecodeOrder {
 
 impl DecodeOrder {
     /// The parameter sets say how many pictures may come before one that is shown earlier. They may only turn out to be more.
-    pub(super) fn announce(&mut self, depth: u8) {
+    pub(in crate::protocol) fn announce(&mut self, depth: u8) {
         self.depth = self.depth.max(usize::from(depth).min(DEPTH_MAX));
     }
 
     /// The decoding time of the next picture, which is shown at `pts`.
-    pub(super) fn next(&mut self, pts: i64) -> i64 {
+    pub(in crate::protocol) fn next(&mut self, pts: i64) -> i64 {
         if self.last.is_some_and(|last| last.saturating_sub(pts) > JUMP_BACK) {
             self.shown.clear();
             self.last = None;
