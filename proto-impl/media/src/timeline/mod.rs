@@ -224,8 +224,9 @@ impl Timeline {
         if !fits(clock, raw, out, live, &self.limits) {
             return self.doubt(at, raw, live);
         }
-        if clock.suspect.take().is_some() {
-            self.faults.note(ClockFault::Outlier, track, 0);
+        if let Some(suspect) = clock.suspect.take() {
+            let own = suspect.raw.saturating_add(clock.offset).saturating_add(self.common);
+            self.faults.note(ClockFault::Outlier, track, self.limits.to_ms(own.saturating_sub(suspect.out)));
         }
         let out = match live {
             Some(now) => self.resume(at, raw, out, now),
