@@ -102,14 +102,15 @@ impl Control {
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
         let main_before = self.main_track_of(&key);
-        match change.apply(before) {
+        match change.apply(before.clone()) {
             Some(mut record) => {
                 self.keep_live_members(now, &key, &mut record);
+                let restarts = runs && before.is_some_and(|before| change.restarts_source(&before, &record));
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
                 self.reconcile_recording(now, &key);
                 self.review_viewers(&key);
-                if runs && change.restarts_source() {
+                if restarts {
                     self.restart_source(now, &key);
                 }
             }

@@ -66,12 +66,21 @@ impl Change {
 }
 
 impl Change {
-    /// Whether a source that runs begins anew: after an update, whatever it changed. Into which room a
-    /// stream goes is an operation of its own.
-    pub(in crate::control) fn restarts_source(&self) -> bool {
-        let Self::Update { body, .. } = self else { return false };
-        let room = Body { main_track_stream_id: body.main_track_stream_id.clone(), ..Body::default() };
-        room.main_track_stream_id.is_none() || **body != room
+    /// Whether a source that runs begins anew: an update has changed where it is fetched from, or how.
+    pub(in crate::control) fn restarts_source(&self, before: &Broadcast, after: &Broadcast) -> bool {
+        let of = |record: &Broadcast| {
+            let Broadcast {
+                stream_url,
+                ip_addr,
+                username,
+                password,
+                play_list_item_list,
+                seek_time_in_ms,
+                ..
+            } = record.clone();
+            (stream_url, ip_addr, username, password, play_list_item_list, seek_time_in_ms)
+        };
+        matches!(self, Self::Update { .. }) && of(before) != of(after)
     }
 }
 

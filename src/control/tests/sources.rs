@@ -276,9 +276,15 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     rig.gone(session, grant.stream, Departure::Lost, 500);
     let (_, returned) = rig.delivers(worker, second).unwrap();
     assert_eq!((returned.stream, returned.position.dts_ms), (grant.stream, 500));
-    // Another field is enough, and a source that does not run is not started.
-    assert_eq!(rig.put("s", r#"{"name":"n"}"#), (200, PLAIN.into()));
+    // What says nothing of where it comes from leaves it alone, and so does the URL that it has.
+    rig.take();
+    for same in [r#"{"name":"n"}"#, r#"{"streamUrl":"http://198.51.100.2:81/live/x.flv?a=b"}"#] {
+        assert_eq!(rig.put("s", same), (200, PLAIN.into()));
+        assert!(rig.pulls().is_empty(), "{same}");
+    }
+    assert_eq!(rig.put("s", r#"{"username":"u","password":"p"}"#), (200, PLAIN.into()));
     assert_eq!(rig.pull().1.attempt, 3);
+    // A source that does not run is not started.
     rig.op("s", "stop");
     rig.take();
     assert_eq!(rig.put("s", r#"{"streamUrl":"udp://h:1"}"#), (200, PLAIN.into()));
