@@ -567,7 +567,7 @@ impl PullSession {
                     }
                     None => Some(Depackager::new(&grant, held.front(), self.skip)),
                 };
-                let reserve = self.client.reserve().or(is_mp4.then_some(FILE_RESERVE));
+                let reserve = self.client.reserve().or_else(|| is_mp4.then_some(FILE_RESERVE));
                 let pace = reserve.map(|reserve| Pace::new(reserve, self.lead));
                 let usable = Usable::default();
                 let stall = now + STALL_TIMEOUT;

@@ -57,7 +57,7 @@ impl Pace {
     pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
         let Some(ms) = time_of(self.waiting.front()?) else { return self.waiting.pop_front() };
         let lead = i64::try_from(self.lead.as_millis()).unwrap_or(0);
-        let (since, from) = *self.base.get_or_insert((now, ms.saturating_sub(lead)));
+        let (since, from) = *self.base.get_or_insert_with(|| (now, ms.saturating_sub(lead)));
         let seen = moment(since, from, ms);
         if seen > now + self.reserve + EARLY {
             return None;

@@ -52,10 +52,11 @@ pub struct Position {
     pub started: bool,
 }
 
-/// When the current units arrived, in ticks since the first.
+/// When the current units arrived: `now` in ticks since the first.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     began: Instant,
+    at: Instant,
     now: i64,
 }
 
@@ -126,6 +127,10 @@ impl Timeline {
 
     /// The units that follow arrived at `now`.
     pub fn arrive(&mut self, now: Instant) {
+        if self.arrival.is_some_and(|arrival| arrival.at == now) {
+            return;
+        }
+        let at = now;
         let began = self.arrival.map_or(now, |arrival| arrival.began);
         let passed = now.saturating_duration_since(began);
         let ticks = i64::from(self.limits.timescale.ticks());
@@ -133,7 +138,7 @@ impl Timeline {
         let rest = i64::from(passed.subsec_micros()).saturating_mul(ticks) / 1_000_000;
         let now = whole.saturating_add(rest);
         let before = self.arrival.map_or(now, |arrival| arrival.now);
-        self.arrival = Some(Arrival { began, now: now.max(before) });
+        self.arrival = Some(Arrival { began, at, now: now.max(before) });
         if now >= self.window_ends {
             self.window_ends = now.saturating_add(self.limits.window);
             self.close_windows();
@@ -489,6 +494,7 @@ fn fits(clock: &TrackClock, raw: i64, out: i64, live: Option<i64>, limits: &Limi
 }
 
 #[cfg(test)]
+#[allow(clippy::wildcard_enum_match_arm, reason = "each question is about some of the faults")]
 mod publishers;
 #[cfg(test)]
 mod tests;

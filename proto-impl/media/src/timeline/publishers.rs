@@ -222,7 +222,7 @@ impl Publisher {
     pub(super) fn run(&self) -> (Vec<Unit>, Timeline) {
         // The protocol's clock has 32 bits, whatever the encoder does.
         let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
-        let began = Instant::now();
+        let began = began();
         let mut units = self.units();
         for unit in &mut units {
             timeline.arrive(began + Duration::from_millis(unit.arrives.cast_unsigned()));
@@ -326,6 +326,12 @@ impl Publisher {
             Fault::Jump { .. } | Fault::Outlier { .. } | Fault::Stall { .. } => false,
         })
     }
+}
+
+/// The beginning of virtual time.
+#[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
+pub(super) fn began() -> Instant {
+    Instant::now()
 }
 
 pub(super) fn track_id(track: usize) -> TrackId {

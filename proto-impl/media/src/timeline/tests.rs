@@ -1,6 +1,6 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::publishers::{Fault, Of, Publisher, Unit};
+use super::publishers::{Fault, Of, Publisher, Unit, began};
 use super::*;
 
 fn map_all(timeline: &mut Timeline, raws: &[u64]) -> Vec<i64> {
@@ -180,7 +180,7 @@ fn tracks_keep_their_own_distance_up_to_3_s_and_take_that_of_arrival_beyond() {
 #[test]
 fn a_file_sent_faster_than_real_time_keeps_its_times() {
     let mut t = milliseconds();
-    let began = Instant::now();
+    let began = began();
     for n in 0..3_000u64 {
         // Forty times as fast.
         t.arrive(began + Duration::from_millis(n));
@@ -202,7 +202,7 @@ fn timestamps_that_stand_still_are_replaced_by_arrival() {
 fn reported(told: i64, seconds: i64) -> (i64, u64) {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::of_sources(ticks, Position::default());
-    let began = Instant::now();
+    let began = began();
     let mut distance = 0;
     for n in 0..seconds * 25 {
         let at = n * 3_600;
@@ -230,7 +230,7 @@ fn reports_align_sources_while_they_agree_with_arrival() {
 fn a_wall_clock_that_is_set_moves_no_source() {
     for step in [-3_600_000, -30_000, -1_500, -700, 700, 30_000] {
         let mut t = Timeline::of_sources(Timescale::new(90_000), Position::default());
-        let began = Instant::now();
+        let began = began();
         for n in 0..2_000i64 {
             t.arrive(began + Duration::from_millis(u64::try_from(n * 40).unwrap()));
             // The reports of the second source follow 3 s later.
