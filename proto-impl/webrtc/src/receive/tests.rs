@@ -248,7 +248,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     assert_eq!(bench.key_frames_wanted(), [0; 0]);
     // A frame that is malformed is lost as well.
     bench.events();
-    bench.packet(H264, 1, 92, &[0x7f, 0]);
+    bench.packet(H264, 1, 92, &[0x78, 0, 9]);
     bench.wait(600);
     bench.delta(1, 93);
     assert_eq!((bench.events(), bench.key_frames_wanted()), ("LD".to_owned(), vec![1]));
