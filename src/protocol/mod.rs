@@ -15,6 +15,7 @@ pub mod load;
 mod mp4_mapping;
 pub mod outbound;
 mod own_files;
+mod parameter_sets;
 mod player;
 mod publisher;
 mod pull;

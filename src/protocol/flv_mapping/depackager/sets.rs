@@ -4,26 +4,17 @@
 //! start codes in place of lengths, that send no record, and that change their parameter sets in band without a new one: the
 //! sets of the band then make the configuration. They stay in the frames, too.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use media::codec::{h264, h265};
 use media::nal::{self, AnnexB, Nals};
 use media::{Codec, CodecConfig};
 
-/// Largest id of a parameter set: that of an H.264 picture parameter set.
-const SET_ID_MAX: u32 = 255;
+use crate::protocol::parameter_sets::{Coding, Sets};
+
 /// Bytes of all parameter sets of a track: more make no record.
 const SETS_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
 /// Parameter sets of one frame that are looked at.
 const SETS_OF_FRAME_MAX: usize = 64;
-
-/// The two codings with NAL units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    H264,
-    H265,
-}
 
 impl Coding {
     const fn of(codec: Codec) -> Option<Self> {
@@ -57,35 +48,6 @@ impl Coding {
             Self::H265 => [h265::NAL_SPS, h265::NAL_PPS],
         }
     }
-
-    /// The type of a parameter set, by which sets are ordered in a record, and its id; `None` of other NAL units.
-    fn set_key(self, nal: &[u8]) -> Option<(u8, u32)> {
-        let (kind, id) = match self {
-            Self::H264 => match h264::nal_type(nal) {
-                kind @ (h264::NAL_SPS | h264::NAL_PPS) => (kind, h264::set_id(nal).ok()?),
-                _ => return None,
-            },
-            Self::H265 => match h265::nal_type(nal)? {
-                kind @ h265::NAL_VPS..=h265::NAL_PPS => (kind, h265::set_id(nal).ok()?),
-                _ => return None,
-            },
-        };
-        (id <= SET_ID_MAX).then_some((kind, id))
-    }
-
-    fn config(self, sets: &BTreeMap<(u8, u32), Bytes>) -> Result<CodecConfig, media::codec::Error> {
-        let of = |kind: u8| -> Vec<&[u8]> {
-            sets.range((kind, 0)..=(kind, SET_ID_MAX)).map(|(_, set)| &set[..]).collect()
-        };
-        Ok(match self {
-            Self::H264 => CodecConfig::H264(h264::Config::of_sets(&of(h264::NAL_SPS), &of(h264::NAL_PPS))?),
-            Self::H265 => CodecConfig::H265(h265::Config::of_sets(
-                &of(h265::NAL_VPS),
-                &of(h265::NAL_SPS),
-                &of(h265::NAL_PPS),
-            )?),
-        })
-    }
 }
 
 /// The NAL units and parameter sets of one track.
@@ -96,7 +58,7 @@ pub(super) struct ParameterSets {
     length_size: u8,
     /// Frames have had start codes.
     annex_b: bool,
-    sets: BTreeMap<(u8, u32), Bytes>,
+    sets: Sets,
     /// The sets are others than those of the configuration given out last.
     changed: bool,
 }
@@ -105,7 +67,7 @@ impl ParameterSets {
     /// Starts without any set, as a track without a record does. `None`: the codec has no NAL units.
     pub(super) fn new(codec: Codec) -> Option<Self> {
         let coding = Coding::of(codec)?;
-        Some(Self { coding, length_size: 4, annex_b: false, sets: BTreeMap::new(), changed: false })
+        Some(Self { coding, length_size: 4, annex_b: false, sets: Sets::new(), changed: false })
     }
 
     /// Starts again with the sets of a record.

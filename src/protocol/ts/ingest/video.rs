@@ -7,15 +7,14 @@
 //! the next one, so it is done only for packets of nearly the 64 KiB that a length can say, and for streams that were
 //! seen to do so with smaller ones (whose first such picture is lost).
 
-use std::collections::BTreeMap;
-
 use bytes::{Bytes, BytesMut};
 use media::codec::{h264, h265};
-use media::{CodecConfig, Unwrap, nal};
+use media::{Unwrap, nal};
 use mpegts::{CLOCK_BITS, CLOCK_MASK, PES_BYTES_MAX, Pes, Stream, StreamKind};
 
 use super::{Frame, Made};
 use crate::protocol::decode_order::DecodeOrder;
+use crate::protocol::parameter_sets::{Coding, SET_ID_MAX, Sets};
 
 /// Access units of one PES packet.
 const PICTURES_MAX: usize = 64;
@@ -27,15 +26,6 @@ const STEP_DEFAULT: u64 = 3600;
 const STEP_MAX: u64 = 90_000;
 /// Largest parameter set.
 const SET_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
-/// Largest id of a parameter set: that of an H.264 picture parameter set.
-const SET_ID_MAX: u32 = 255;
-
-/// The two codings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    H264,
-    H265,
-}
 
 /// The role of a NAL unit in an access unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,29 +89,6 @@ impl Coding {
             },
         }
     }
-
-    /// The type of a parameter set, by which sets are ordered in a record, and its id.
-    fn set_key(self, nal: &[u8]) -> Option<(u8, u32)> {
-        let key = match self {
-            Self::H264 => (h264::nal_type(nal), h264::set_id(nal).ok()?),
-            Self::H265 => (h265::nal_type(nal)?, h265::set_id(nal).ok()?),
-        };
-        (key.1 <= SET_ID_MAX && nal.len() <= SET_BYTES_MAX).then_some(key)
-    }
-
-    fn config(self, sets: &BTreeMap<(u8, u32), Bytes>) -> Result<CodecConfig, media::codec::Error> {
-        let of = |kind: u8| -> Vec<&[u8]> {
-            sets.range((kind, 0)..=(kind, SET_ID_MAX)).map(|(_, set)| &set[..]).collect()
-        };
-        Ok(match self {
-            Self::H264 => CodecConfig::H264(h264::Config::of_sets(&of(h264::NAL_SPS), &of(h264::NAL_PPS))?),
-            Self::H265 => CodecConfig::H265(h265::Config::of_sets(
-                &of(h265::NAL_VPS),
-                &of(h265::NAL_SPS),
-                &of(h265::NAL_PPS),
-            )?),
-        })
-    }
 }
 
 /// An access unit in the making.
@@ -146,7 +113,7 @@ struct Held {
 pub(super) struct Video {
     stream: Stream,
     coding: Coding,
-    sets: BTreeMap<(u8, u32), Bytes>,
+    sets: Sets,
     sets_changed: bool,
     configured: bool,
     /// No picture of it is a field.
@@ -181,7 +148,7 @@ impl Video {
         Some(Self {
             stream,
             coding,
-            sets: BTreeMap::new(),
+            sets: Sets::new(),
             sets_changed: false,
             configured: false,
             frames_only: coding == Coding::H265,
@@ -318,7 +285,7 @@ impl Video {
     }
 
     fn take_set(&mut self, nal: &[u8], made: &mut Vec<Made>) {
-        let Some(key) = self.coding.set_key(nal) else {
+        let Some(key) = self.coding.set_key(nal).filter(|_| nal.len() <= SET_BYTES_MAX) else {
             return made.push(Made::Bad);
         };
         if self.sets.get(&key).is_none_or(|known| known != nal) {
