@@ -51,7 +51,7 @@ pub(super) struct SourceCount {
     pub(super) pictures: u64,
     pub(super) dropped: u64,
     pub(super) clock_faults: media::FaultCounts,
-    /// When faults of each kind were last logged.
+    /// Time of the last log line about each kind of clock fault.
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
     pub(super) last_unit: Option<Instant>,
     pub(super) position: media::Position,

@@ -448,7 +448,7 @@ impl PullSession {
         }
     }
 
-    /// What came of a live source goes out, unless it has just shown to be a file.
+    /// Gives out the output of a live source, unless the source has just turned out to be a file.
     fn take_output(&mut self, now: Instant, output: Output) {
         match &mut self.stage {
             Stage::Live { pace: Some(pace), .. } => pace.push(output),
@@ -462,7 +462,7 @@ impl PullSession {
         }
     }
 
-    /// Gives out what of a file is due.
+    /// Gives out the units of a file that are due.
     fn release(&mut self, now: Instant) {
         while let Stage::Live { pace: Some(pace), .. } = &mut self.stage
             && let Some(output) = pace.poll(now)
@@ -477,7 +477,7 @@ impl PullSession {
         }
     }
 
-    /// What came of the source goes out.
+    /// Turns an output of the source into an event.
     fn give(&mut self, now: Instant, output: Output) {
         let Stage::Live { stall, pace, began, .. } = &mut self.stage else { return };
         let publication = Handle::ONLY;
@@ -515,7 +515,7 @@ impl PullSession {
         }
     }
 
-    /// The client has nothing more. What of a file is not due yet still comes.
+    /// The client has ended. Units of a file that are not due yet are still given out.
     fn client_ended(&mut self, now: Instant, reason: String) {
         self.finish_pieces(now);
         match &mut self.stage {

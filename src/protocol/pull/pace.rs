@@ -1,4 +1,4 @@
-//! When the units of a file are due: each by its DTS, as from an encoder.
+//! Pacing of files: each unit leaves when its DTS is due, as from an encoder.
 //!
 //! A piece of a file makes many units. They wait here, and nothing further is read while any waits. The stream keeps a reserve
 //! ahead of real time, given out at once at its start, for slow disks and for the pause between two files. When the reserve is
@@ -33,7 +33,7 @@ impl Pace {
         Self { waiting: VecDeque::new(), ended: None, reserve, lead, base: None, latest: 0 }
     }
 
-    /// Takes what a piece of the file has made.
+    /// Queues an output of a piece of the file.
     pub(super) fn push(&mut self, output: Output) {
         self.waiting.push_back(output);
     }
@@ -53,7 +53,7 @@ impl Pace {
         self.waiting.is_empty()
     }
 
-    /// What is due next, now.
+    /// The next output that is due at `now`.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
         let Some(ms) = time_of(self.waiting.front()?) else { return self.waiting.pop_front() };
         let lead = i64::try_from(self.lead.as_millis()).unwrap_or(0);
@@ -74,7 +74,7 @@ impl Pace {
         output
     }
 
-    /// When the next one is due.
+    /// Time at which the next output is due.
     pub(super) fn due(&self) -> Option<Instant> {
         let ms = time_of(self.waiting.front()?);
         let (since, from) = self.base?;

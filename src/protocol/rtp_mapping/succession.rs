@@ -44,7 +44,7 @@ impl Succession {
         self.rival = None;
     }
 
-    /// When the last packet of the source that is received came.
+    /// Arrival of the last packet of the current source.
     pub(super) const fn last(&self) -> Option<Instant> {
         self.last
     }

@@ -40,7 +40,7 @@ impl ClockFault {
         }
     }
 
-    /// What was done about it, for the log.
+    /// The correction in words, for the log.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! One clean clock per stream, whatever the publisher's clocks do.
+//! The clock of a stream: even and monotone, whatever the publisher's clocks do.
 //!
 //! **Arrival is the referee.** The owner says when units arrive ([`Timeline::arrive`]); a timeline that was never told reads
 //! a file, whose own timestamps are all there is.
@@ -52,7 +52,7 @@ pub struct Position {
     pub started: bool,
 }
 
-/// When the current units arrived: `now` in ticks since the first.
+/// Arrival of the current units; `now` counts ticks since the first.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     began: Instant,
@@ -288,7 +288,7 @@ impl Timeline {
         }
     }
 
-    /// What wraps of clocks that are shorter than the protocol's have to be made up for with.
+    /// Offsets that undo a wrap of a clock shorter than the protocol's.
     fn wraps(&self) -> impl Iterator<Item = i64> {
         let (bits, independent) = (self.bits, self.independent);
         let short = SHORT_CLOCKS.into_iter().filter(move |&short| !independent && short < bits);
@@ -493,8 +493,5 @@ fn fits(clock: &TrackClock, raw: i64, out: i64, live: Option<i64>, limits: &Limi
     raw.saturating_sub(clock.raw) >= -limits.back && out <= bound(clock, live, limits)
 }
 
-#[cfg(test)]
-#[allow(clippy::wildcard_enum_match_arm, reason = "each question is about some of the faults")]
-mod publishers;
 #[cfg(test)]
 mod tests;

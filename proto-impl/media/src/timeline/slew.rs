@@ -48,7 +48,7 @@ pub(super) struct Slew {
     /// Error of the window before, while the clock is left alone.
     last_us: i64,
     learnt_ppm: i64,
-    /// Movement that the last error calls for beside the learnt drift, in millionths of a tick, and its fastest speed.
+    /// The part of the last error still to be corrected, in millionths of a tick, and the fastest speed for it.
     left: i64,
     speed_ppm: i64,
     /// Movement that is due and less than a tick, in millionths of a tick.
@@ -60,7 +60,7 @@ impl Slew {
     pub(super) const NEW: Self =
         Self { active: false, over: 0, calm: 0, last_us: 0, learnt_ppm: 0, left: 0, speed_ppm: 0, owed: 0 };
 
-    /// Takes the error of a window: how far the clock is ahead, in ticks. True: the loop has just started.
+    /// Takes the error of a window: how far the clock is ahead, in ticks. Returns true when the loop has just started.
     pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
         let error_us = limits.to_us(error);
         let off = error_us.saturating_abs();
@@ -91,7 +91,7 @@ impl Slew {
         false
     }
 
-    /// What of an error is made up for until the next one is known.
+    /// Sets the part of an error to correct before the next window ends.
     fn correct(&mut self, error: i64, error_us: i64) {
         self.left = error.saturating_mul(MILLION / WINDOWS_A_SECOND);
         let is_far = error_us.saturating_abs() > MILLION;

@@ -1,6 +1,9 @@
+#[allow(clippy::wildcard_enum_match_arm, reason = "each question is about some of the faults")]
+mod publishers;
+
 use std::time::Duration;
 
-use super::publishers::{Fault, Of, Publisher, Unit, began};
+use self::publishers::{Fault, Of, Publisher, Unit, began};
 use super::*;
 
 fn map_all(timeline: &mut Timeline, raws: &[u64]) -> Vec<i64> {

@@ -46,7 +46,7 @@ struct Reports {
     doubted: bool,
 }
 
-/// What reports made of a track's place.
+/// The effect of sender reports on a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alignment {
     /// Nothing, or a movement within their limits.
@@ -83,7 +83,7 @@ pub(super) struct TrackClock {
     /// Greatest `place - arrival` in this window and in the last one that had units.
     window: i64,
     previous: i64,
-    /// What that is when all is well.
+    /// The lead when all is well.
     reference: Option<i64>,
     warm_up: u8,
     /// Units of this window could not be measured, and of the last one.
@@ -137,12 +137,12 @@ impl TrackClock {
         self.window.max(self.previous)
     }
 
-    /// How late it is, as a number below zero, against what it was when all was well.
+    /// Lead of late minus the lead when all is well: negative when the track is late.
     pub(super) fn lateness(&self) -> Option<i64> {
         Some(self.peak().saturating_sub(self.reference?))
     }
 
-    /// Where a unit belongs that arrives now, when everything is as late as `lateness` says.
+    /// The place of a unit that arrives now, when all tracks are late by `lateness`.
     pub(super) fn due(&self, now: i64, lateness: i64) -> i64 {
         let lead = self.reference.map_or_else(|| self.peak(), |lead| lead.saturating_add(lateness));
         now.saturating_add(lead)
@@ -158,7 +158,7 @@ impl TrackClock {
         self.learnt < YOUNG_UNITS
     }
 
-    /// Where the next unit belongs by the distance of those before and its arrival.
+    /// The place of the next unit, by the distance of those before it and by its arrival.
     pub(super) fn predicted(&self, now: Option<i64>, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
         let Some(now) = now else { return next };
@@ -337,13 +337,13 @@ impl TrackClock {
         let step = if !reports.aligned && off < 0 { off } else { little };
         reports.seen = reports.seen.saturating_sub(step);
         reports.moved = reports.moved.saturating_sub(step);
-        // What is left is less than a share of it, or the change was made at once.
+        // Aligned: the rest is too small to move, or the whole distance was moved at once.
         let was_aligned = reports.aligned;
         reports.aligned |= step == off || little == 0;
         self.shift(step.saturating_neg());
         self.rebase(step.saturating_neg());
         if !was_aligned {
-            // What arrival shows meanwhile is neither the old place nor the new one.
+            // Windows measured while it moves show neither the old place nor the new one.
             (self.warm_up, self.reference) = (0, None);
         }
         Alignment::Fine

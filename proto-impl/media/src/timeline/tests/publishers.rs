@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::*;
+use crate::timeline::*;
+use crate::{Timescale, TrackId};
 
 /// A small generator of random numbers: splitmix64.
 #[derive(Debug, Clone)]
@@ -85,7 +86,7 @@ pub(super) struct Publisher {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit {
     pub(super) track: usize,
-    /// When it was sampled, in true milliseconds.
+    /// Time of sampling, in true milliseconds.
     pub(super) sampled: i64,
     pub(super) arrives: i64,
     pub(super) raw: u64,
@@ -112,7 +113,7 @@ impl Publisher {
         Self { faults: faults.to_vec(), ..Self::clean() }
     }
 
-    /// One with faults far enough apart that each can be judged.
+    /// A publisher made from a seed. Its faults are far enough apart that each can be judged.
     pub(super) fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = usize::try_from(random.between(1, 4)).unwrap();
@@ -154,7 +155,7 @@ impl Publisher {
         }
     }
 
-    /// Where the publisher's clock has a unit: true time and all faults.
+    /// The timestamp of a unit, true time with all faults, and whether it is an outlier.
     fn stamp(&self, track: usize, sampled: i64, previous: i64) -> (u64, bool) {
         let lost = |sampled: i64, fault: &Fault| match *fault {
             Fault::Frozen { of, at, ms } if of.has(track) && sampled > at => (sampled - at).min(ms),
@@ -231,7 +232,10 @@ impl Publisher {
         (units, timeline)
     }
 
-    /// What the stream of any publisher must keep; the reason why it does not.
+    /// Checks the properties that hold for every publisher.
+    ///
+    /// # Errors
+    /// The first property that does not hold, and where.
     pub(super) fn check(&self) -> Result<(), String> {
         let (units, _) = self.run();
         self.check_order(&units)?;
