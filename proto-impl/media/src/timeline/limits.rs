@@ -1,5 +1,7 @@
 //! The limits of a timeline, in ticks of its timescale.
 
+use std::time::Duration;
+
 use crate::Timescale;
 
 /// Named durations in ticks.
@@ -91,6 +93,14 @@ impl Limits {
     pub(super) const fn longest_step(&self, passed: i64) -> i64 {
         let drifted = passed.saturating_add(passed / 4);
         if drifted > self.step_max { drifted } else { self.step_max }
+    }
+
+    /// A duration in ticks.
+    pub(super) fn ticks_of(&self, duration: Duration) -> i64 {
+        let ticks = u64::from(self.timescale.ticks());
+        let whole = duration.as_secs().saturating_mul(ticks);
+        let rest = u64::from(duration.subsec_nanos()) * ticks / 1_000_000_000;
+        i64::try_from(whole.saturating_add(rest)).unwrap_or(i64::MAX)
     }
 
     /// Ticks as microseconds.

@@ -98,9 +98,10 @@ impl Timeline {
     /// `position`.
     #[must_use]
     pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
+        let limits = Limits::decoding(timescale);
         Self {
             bits: bits.clamp(1, UNWRAPPED_BITS),
-            limits: Limits::decoding(timescale),
+            limits,
             independent: false,
             arrival: None,
             tracks: Vec::new(),
@@ -109,7 +110,7 @@ impl Timeline {
             common_before: 0,
             common_slew: Slew::NEW,
             common_error: 0,
-            window_ends: 0,
+            window_ends: limits.window,
             beside: 0,
             head: Timescale::MILLISECONDS.convert(position.dts_ms, timescale),
             started: position.started,
@@ -127,18 +128,13 @@ impl Timeline {
 
     /// The units that follow arrived at `now`.
     pub fn arrive(&mut self, now: Instant) {
-        if self.arrival.is_some_and(|arrival| arrival.at == now) {
+        let arrival = self.arrival.get_or_insert(Arrival { began: now, at: now, now: 0 });
+        if arrival.at == now {
             return;
         }
-        let at = now;
-        let began = self.arrival.map_or(now, |arrival| arrival.began);
-        let passed = now.saturating_duration_since(began);
-        let ticks = i64::from(self.limits.timescale.ticks());
-        let whole = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX).saturating_mul(ticks);
-        let rest = i64::from(passed.subsec_micros()).saturating_mul(ticks) / 1_000_000;
-        let now = whole.saturating_add(rest);
-        let before = self.arrival.map_or(now, |arrival| arrival.now);
-        self.arrival = Some(Arrival { began, at, now: now.max(before) });
+        arrival.at = now;
+        arrival.now = arrival.now.max(self.limits.ticks_of(now.saturating_duration_since(arrival.began)));
+        let now = arrival.now;
         if now >= self.window_ends {
             self.window_ends = now.saturating_add(self.limits.window);
             self.close_windows();
@@ -147,6 +143,9 @@ impl Timeline {
 
     /// The stream's DTS for a unit that the publisher stamped `raw`.
     pub fn map(&mut self, track: TrackId, raw: u64) -> i64 {
+        if let Some(dts) = self.follow(track, raw) {
+            return dts;
+        }
         let at = self.place(track, raw, None).max(0);
         self.settle(track, at)
     }
@@ -201,6 +200,20 @@ impl Timeline {
 
     fn now(&self) -> i64 {
         self.arrival.map_or(0, |arrival| arrival.now)
+    }
+
+    /// The short way for nearly all units: a live track whose unit plainly follows, while nothing is corrected. `None`: the
+    /// long way decides, and nothing has changed.
+    fn follow(&mut self, track: TrackId, raw: u64) -> Option<i64> {
+        let now = self.arrival?.now;
+        if self.common_slew.is_active() {
+            return None;
+        }
+        let clock = self.tracks.iter_mut().find(|clock| clock.id == track)?;
+        let raw = nearest(raw, self.bits, clock.raw);
+        let dts = clock.follow(raw, self.common, now, &self.limits)?;
+        self.head = self.head.max(dts);
+        Some(dts)
     }
 
     /// DTS never falls within a track.
@@ -419,9 +432,6 @@ impl Timeline {
     /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
     fn close_windows(&mut self) {
         self.tracks.iter_mut().for_each(TrackClock::close_window);
-        if self.tracks.iter().any(|clock| clock.was_blind) {
-            return;
-        }
         // The correction makes changes of its own, and makes up for others.
         let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
@@ -481,7 +491,7 @@ fn shared(values: impl Iterator<Item = i64> + Clone) -> Option<i64> {
 fn bound(clock: &TrackClock, live: Option<i64>, limits: &Limits) -> i64 {
     let next = clock.top.saturating_add(clock.typical());
     match live {
-        Some(now) => next.max(now.saturating_add(clock.peak())).saturating_add(limits.slack),
+        Some(now) => clock.latest(now, limits),
         // Of a few pictures nobody knows how far they are apart.
         None if clock.is_young() => next.saturating_add(limits.step_memory),
         None => next.saturating_add(limits.slack.max(clock.typical().saturating_mul(2))),

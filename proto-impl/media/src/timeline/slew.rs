@@ -45,8 +45,6 @@ pub(super) struct Slew {
     active: bool,
     over: u8,
     calm: u8,
-    /// Error of the window before, while the clock is left alone.
-    last_us: i64,
     learnt_ppm: i64,
     /// The part of the last error still to be corrected, in millionths of a tick, and the fastest speed for it.
     left: i64,
@@ -58,7 +56,12 @@ pub(super) struct Slew {
 impl Slew {
     /// A clock that is left alone.
     pub(super) const NEW: Self =
-        Self { active: false, over: 0, calm: 0, last_us: 0, learnt_ppm: 0, left: 0, speed_ppm: 0, owed: 0 };
+        Self { active: false, over: 0, calm: 0, learnt_ppm: 0, left: 0, speed_ppm: 0, owed: 0 };
+
+    /// Whether a correction is being made.
+    pub(super) const fn is_active(&self) -> bool {
+        self.active
+    }
 
     /// Takes the error of a window: how far the clock is ahead, in ticks. Returns true when the loop has just started.
     pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
@@ -67,13 +70,9 @@ impl Slew {
         if !self.active {
             self.over = if off > thresholds.start_us { self.over.saturating_add(1) } else { 0 };
             if self.over < thresholds.windows {
-                self.last_us = error_us;
                 return false;
             }
-            // The last two windows show how fast it drifts, unless it has just been stepped.
-            let drift = error_us.saturating_sub(self.last_us).saturating_mul(WINDOWS_A_SECOND);
-            let learnt_ppm = if drift.saturating_abs() <= LEARNT_MAX_PPM { drift } else { 0 };
-            *self = Self { active: true, learnt_ppm, ..Self::NEW };
+            *self = Self { active: true, ..Self::NEW };
             self.correct(error, error_us);
             return true;
         }

@@ -1,6 +1,8 @@
 #[allow(clippy::wildcard_enum_match_arm, reason = "each question is about some of the faults")]
 mod publishers;
 
+mod corners;
+
 use std::time::Duration;
 
 use self::publishers::{Fault, Of, Publisher, Unit, began};

@@ -6,8 +6,6 @@ use crate::TrackId;
 
 /// Units with one timestamp before its clock counts as standing still.
 const FROZEN_UNITS: u32 = 8;
-/// Units with one timestamp that still count in measurements: parts of one picture.
-const STILL_MEASURED: u32 = 2;
 /// Windows at the beginning of a track before its delay is known. The last two of them count: a start may come at once.
 const WARM_UP_WINDOWS: u8 = 4;
 /// Units after which their distance is known.
@@ -86,9 +84,6 @@ pub(super) struct TrackClock {
     /// The lead when all is well.
     reference: Option<i64>,
     warm_up: u8,
-    /// Units of this window could not be measured, and of the last one.
-    is_blind: bool,
-    pub(super) was_blind: bool,
     /// How far the track was ahead of its reference in the last window, and in the last that was measured.
     pub(super) error: Option<i64>,
     last_error: i64,
@@ -121,8 +116,6 @@ impl TrackClock {
             previous: NONE,
             reference: None,
             warm_up: 0,
-            is_blind: false,
-            was_blind: false,
             error: None,
             last_error: 0,
             change: None,
@@ -184,6 +177,17 @@ impl TrackClock {
         self.error = self.error.map(|error| error.saturating_sub(ticks));
     }
 
+    /// Moves the track, and where its units are to be expected.
+    fn carry(&mut self, ticks: i64) {
+        self.shift(ticks);
+        self.rebase(ticks);
+        for lead in [&mut self.window, &mut self.previous] {
+            if *lead != NONE {
+                *lead = lead.saturating_add(ticks);
+            }
+        }
+    }
+
     fn rebase(&mut self, ticks: i64) {
         self.reference = self.reference.map(|lead| lead.saturating_add(ticks));
     }
@@ -195,14 +199,47 @@ impl TrackClock {
         }
     }
 
+    /// The DTS of a unit that plainly follows the one before on a clock that is left alone. Any other unit gives `None` and
+    /// changes nothing.
+    pub(super) fn follow(&mut self, raw: i64, common: i64, now: i64, limits: &Limits) -> Option<i64> {
+        // None of these can wrap and still lie within the limits.
+        let out = raw.wrapping_add(self.offset).wrapping_add(common);
+        let advance = out.wrapping_sub(self.top);
+        let is_plain = self.suspect.is_none()
+            && self.still == 0
+            && !self.slew.is_active()
+            && (1..=limits.step_max).contains(&advance)
+            && now.wrapping_sub(self.arrived) < limits.gap;
+        if !is_plain || out > self.latest(now, limits) {
+            return None;
+        }
+        self.learn(advance);
+        (self.raw, self.top, self.arrived) = (raw, out, now);
+        self.window = self.window.max(out.saturating_sub(now));
+        Some(self.monotone(out))
+    }
+
+    /// The latest place that the next unit can have when it arrives now.
+    pub(super) fn latest(&self, now: i64, limits: &Limits) -> i64 {
+        let next = self.top.saturating_add(self.typical());
+        next.max(now.saturating_add(self.peak())).saturating_add(limits.slack)
+    }
+
+    /// Learns the distance of units from one that is within the limits.
+    const fn learn(&mut self, advance: i64) {
+        let error = advance.saturating_mul(STEP_PARTS).saturating_sub(self.typical);
+        let weight = if self.learnt == 0 { 1 } else { STEP_DIVISOR };
+        self.typical = self.typical.saturating_add(error / weight);
+        if self.learnt < YOUNG_UNITS {
+            self.learnt += 1;
+        }
+    }
+
     /// Takes note of a unit that was believed.
     pub(super) fn accept(&mut self, raw: i64, out: i64, now: i64, limits: &Limits) {
         let advance = out.saturating_sub(self.top);
         if (1..=limits.step_max).contains(&advance) {
-            let error = advance.saturating_mul(STEP_PARTS).saturating_sub(self.typical);
-            let weight = if self.learnt == 0 { 1 } else { STEP_DIVISOR };
-            self.typical = self.typical.saturating_add(error / weight);
-            self.learnt = self.learnt.saturating_add(1).min(YOUNG_UNITS);
+            self.learn(advance);
         }
         if now.saturating_sub(self.arrived) > limits.gap {
             self.flows_since = now;
@@ -210,11 +247,7 @@ impl TrackClock {
         self.raw = raw;
         self.top = self.top.max(out);
         self.arrived = now;
-        if self.still < STILL_MEASURED {
-            self.window = self.window.max(out.saturating_sub(now));
-        } else {
-            self.is_blind = true;
-        }
+        self.window = self.window.max(out.saturating_sub(now));
     }
 
     /// Takes note of a unit that was placed without its timestamp.
@@ -239,15 +272,11 @@ impl TrackClock {
     /// Ends a window of measurement.
     pub(super) fn close_window(&mut self) {
         let measured = std::mem::replace(&mut self.window, NONE);
-        self.was_blind = std::mem::take(&mut self.is_blind);
         (self.error, self.change) = (None, None);
         if measured == NONE {
             return;
         }
         self.previous = measured;
-        if self.was_blind {
-            return;
-        }
         if self.warm_up < WARM_UP_WINDOWS {
             self.warm_up += 1;
             let before = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS);
@@ -291,9 +320,8 @@ impl TrackClock {
             let shift = base.saturating_add(told).saturating_sub(self.offset);
             reports.seen = shift.saturating_neg();
             if shift.saturating_abs() <= limits.believed {
-                self.offset = self.offset.saturating_add(shift);
+                self.carry(shift);
                 self.top = self.top.saturating_add(shift);
-                self.window = self.window.saturating_add(shift);
                 (reports.seen, reports.moved, reports.aligned) = (0, shift, true);
             }
         }
@@ -340,8 +368,7 @@ impl TrackClock {
         // Aligned: the rest is too small to move, or the whole distance was moved at once.
         let was_aligned = reports.aligned;
         reports.aligned |= step == off || little == 0;
-        self.shift(step.saturating_neg());
-        self.rebase(step.saturating_neg());
+        self.carry(step.saturating_neg());
         if !was_aligned {
             // Windows measured while it moves show neither the old place nor the new one.
             (self.warm_up, self.reference) = (0, None);

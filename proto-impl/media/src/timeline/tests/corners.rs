@@ -1,0 +1,183 @@
+//! Corners of the clock that the generator reaches in one seed of thousands, each on its own.
+
+use std::time::{Duration, Instant};
+
+use super::lips;
+use super::publishers::{Fault, Of, Publisher, Unit, began};
+use crate::timeline::*;
+use crate::{Timescale, TrackId};
+
+/// Two RTP sources, a unit each every 40 ms, in ticks of a millisecond.
+struct Sources {
+    timeline: Timeline,
+    began: Instant,
+}
+
+impl Sources {
+    fn new() -> Self {
+        Self { timeline: Timeline::of_sources(Timescale::MILLISECONDS, Position::default()), began: began() }
+    }
+
+    /// The place of a unit of `track` that arrives at `at` with timestamp `own`, sampled at `sampled` by the reports.
+    fn place(&mut self, track: TrackId, at: i64, own: i64, sampled: Option<i64>) -> i64 {
+        self.timeline.arrive(self.began + Duration::from_millis(at.cast_unsigned()));
+        self.timeline.place_frame(track, own, sampled)
+    }
+}
+
+fn leads(units: &[Unit], track: usize, from: i64, to: i64) -> impl Iterator<Item = i64> {
+    let of = units.iter().filter(move |unit| unit.track == track && (from..to).contains(&unit.sampled));
+    of.map(|unit| unit.out - unit.sampled)
+}
+
+#[test]
+fn reports_hold_a_source_that_a_slow_path_delays() {
+    let mut sources = Sources::new();
+    for n in 0..1_500 {
+        let at = n * 40;
+        let delay = if n > 500 { 200 } else { 0 };
+        let sound = sources.place(TrackId::AUDIO, at, 7_000 + at, Some(at));
+        let picture = sources.place(TrackId::VIDEO, at + delay, 90_000 + at, Some(at));
+        assert!(n < 100 || picture == sound, "{n}: {picture} {sound}");
+    }
+    assert_eq!(sources.timeline.faults().total(), 0);
+}
+
+#[test]
+fn the_first_report_moves_a_source_on_at_once() {
+    let mut sources = Sources::new();
+    let mut distances = Vec::new();
+    for n in 0..60 {
+        let at = n * 40;
+        let told = n > 25;
+        let picture = sources.place(TrackId::VIDEO, at, 90_000 + at, told.then_some(at));
+        let sound = sources.place(TrackId::AUDIO, at, 7_000 + at, told.then_some(at + 600));
+        distances.push(sound - picture);
+    }
+    assert_eq!((distances[25], distances[27]), (0, 600));
+}
+
+#[test]
+fn a_source_that_reports_have_moved_resumes_behind_a_mute_where_they_have_it() {
+    let mut sources = Sources::new();
+    for n in 0..1_400 {
+        let at = n * 40;
+        // The reports correct themselves by 300 ms.
+        let ahead = if n < 300 { 600 } else { 900 };
+        let stood = if n >= 1_000 { 4_000 } else { 0 };
+        let told = n < 900;
+        let picture = sources.place(TrackId::VIDEO, at, 90_000 + at, told.then_some(at));
+        if !(900..1_000).contains(&n) {
+            let sound = sources.place(TrackId::AUDIO, at, 7_000 + at - stood, told.then_some(at + ahead));
+            let off = sound - picture - ahead;
+            assert!(n < 50 || (300..700).contains(&n) || off.abs() <= 8, "{n}: {off}");
+        }
+    }
+    assert_eq!(sources.timeline.faults().of(ClockFault::Pause), 1);
+}
+
+/// A path that gets faster by 900 ms while the sound is silent: the sound's first unit comes earlier than its last ones did.
+#[test]
+fn a_silent_track_takes_part_in_a_change_of_the_path() {
+    let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
+    let began = began();
+    for n in 0..1_500i64 {
+        let at = n * 40;
+        let delay = if n < 600 { 900 } else { 0 };
+        timeline.arrive(began + Duration::from_millis((at + delay).cast_unsigned()));
+        let own = at.cast_unsigned();
+        assert_eq!(timeline.map(TrackId::VIDEO, own), at);
+        if !(500..750).contains(&n) {
+            assert_eq!(timeline.map(TrackId::AUDIO, own), at, "{n}");
+        }
+    }
+    assert_eq!(timeline.faults().total(), 0);
+}
+
+#[test]
+fn a_clock_that_drifts_and_stands_still_keeps_its_lips() {
+    let drift = |at| Fault::Drift { of: Of::All, at, ppm: 8_000 };
+    let still = |at, ms| Fault::Frozen { of: Of::One(0), at, ms };
+    let two = Publisher {
+        seed: 7_012,
+        bits: 31,
+        start: 334_632,
+        tracks: vec![40_000, 24_000],
+        offsets: vec![0, 1_017],
+        delays: vec![69, 108],
+        jitter: 20,
+        faults: vec![drift(8_986), still(41_234, 2_725), still(79_543, 1_340)],
+        seconds: 130,
+    };
+    let three = Publisher {
+        seed: 3_291,
+        bits: 24,
+        start: 16_726_779,
+        tracks: vec![40_000, 33_333, 21_333],
+        offsets: vec![0, 2_329, 2_175],
+        delays: vec![99, 78, 89],
+        jitter: 8,
+        faults: vec![drift(8_003), still(40_899, 4_573)],
+        seconds: 130,
+    };
+    two.check().unwrap();
+    three.check().unwrap();
+}
+
+#[test]
+fn parts_of_a_picture_share_its_timestamp() {
+    let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
+    let began = began();
+    for n in 0..1_000i64 {
+        for part in 0..3 {
+            timeline.arrive(began + Duration::from_millis((n * 40 + part * 5).cast_unsigned()));
+            assert_eq!(timeline.map(TrackId::VIDEO, (n * 40).cast_unsigned()), n * 40);
+        }
+    }
+    assert_eq!(timeline.faults().total(), 0);
+}
+
+#[test]
+fn a_step_that_is_made_up_for_is_not_taken_for_drift() {
+    let publisher = Publisher::with(&[Fault::Mute { of: Of::One(1), at: 20_000, ms: 900, stands: true }]);
+    let (units, _) = publisher.run();
+    let most = leads(&units, 1, 21_000, 60_000).max().unwrap();
+    assert!(most <= 80, "it overshoots by {most} ms");
+    assert!(lips(&units, 30_000, 60_000) <= 30, "{}", lips(&units, 30_000, 60_000));
+}
+
+#[test]
+fn a_clock_that_was_corrected_is_left_alone_again() {
+    let publisher = Publisher {
+        seconds: 90,
+        ..Publisher::with(&[Fault::Mute { of: Of::One(1), at: 20_000, ms: 900, stands: true }])
+    };
+    let (units, _) = publisher.run();
+    let settled: Vec<i64> = leads(&units, 1, 50_000, 90_000).collect();
+    assert!(settled.iter().all(|lead| *lead == settled[0]), "{settled:?}");
+}
+
+#[test]
+fn a_drift_is_met_before_lips_part() {
+    for (ppm, most) in [(-150_000, 260), (150_000, 200), (-50_000, 120), (50_000, 120), (8_000, 80)] {
+        let (units, _) = Publisher::with(&[Fault::Drift { of: Of::One(1), at: 10_000, ppm }]).run();
+        assert!(lips(&units, 10_000, 60_000) <= most, "{ppm}: {}", lips(&units, 10_000, 60_000));
+    }
+}
+
+/// A clock that gets faster and faster, and is right again: the drift that was learnt must not outlast it.
+#[test]
+fn a_clock_that_races_is_let_go_when_it_is_right_again() {
+    let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
+    let began = began();
+    let mut ahead = 0;
+    for n in 0..2_000i64 {
+        let at = n * 40;
+        ahead += if (500..700).contains(&n) { (n - 500) / 12 * 2 } else { 0 };
+        timeline.arrive(began + Duration::from_millis(at.cast_unsigned()));
+        let picture = timeline.map(TrackId::VIDEO, at.cast_unsigned());
+        let sound = timeline.map(TrackId::AUDIO, (at + ahead).cast_unsigned());
+        assert!((sound - picture).abs() <= 450, "{n}: {sound} {picture}");
+        assert!(n < 1_000 || (sound - picture).abs() <= 60, "{n}: {sound} {picture}");
+    }
+}
