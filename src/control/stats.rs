@@ -172,7 +172,8 @@ impl Control {
         let from = live.granted.from;
         let wall_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
         let from = if from.started { from.dts_ms } else { 0 };
-        record.speed = speed(figures.position.dts_ms.saturating_sub(from), wall_ms);
+        let media_ms = figures.position.dts_ms.saturating_sub(from).saturating_sub(figures.made_up_ms);
+        record.speed = speed(media_ms, wall_ms);
     }
 }
 

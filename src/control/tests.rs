@@ -283,6 +283,7 @@ impl Rig {
         let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
         let source = SourceFigures {
             clock_faults: media::FaultCounts::default(),
+            made_up_ms: 0,
             stream,
             received_bytes: bytes,
             position: Position { dts_ms, started: true },

@@ -34,6 +34,9 @@ pub struct SourceFigures {
     pub dropped: u64,
     /// Faults of the publisher's clocks that were corrected.
     pub clock_faults: FaultCounts,
+    /// Media time in [`SourceFigures::position`] that did not come but was added by the stream's clock, in milliseconds;
+    /// below zero: more came.
+    pub made_up_ms: i64,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
     /// How the publisher's packets arrive; zeros where the transport hides it.

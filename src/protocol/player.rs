@@ -158,7 +158,7 @@ impl LoadPlayer for PulledPlayer {
                     let is_video = unit.track == TrackId::VIDEO;
                     self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
                 }
-                ClientEvent::Begun | ClientEvent::Dropped(_) | ClientEvent::ClockFault(_) => {}
+                ClientEvent::Begun | ClientEvent::Dropped(_) | ClientEvent::ClockNews(_) => {}
                 // The load generator measures the server that it was told of.
                 ClientEvent::NextServer(_) | ClientEvent::Disconnect => {
                     self.events.push_back(LoadEvent::Closed("the server redirects".to_owned()));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use media::{AccessUnit, FaultNews, TrackId, TrackSet, Tracks};
+use media::{AccessUnit, ClockNews, TrackId, TrackSet, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use super::{Apps, Claim, Format, Remote};
@@ -179,12 +179,12 @@ pub enum Event {
         /// The number of units.
         units: u64,
     },
-    /// A clock of its publisher was wrong, and was corrected.
-    ClockFault {
+    /// News of its publisher's clocks: faults, and the pace.
+    ClockNews {
         /// The publication.
         publication: Handle,
-        /// The fault.
-        fault: FaultNews,
+        /// The news.
+        news: ClockNews,
     },
     /// What it publishes has a fault that an operator should know of. Sessions tell each once.
     Fault {

@@ -103,7 +103,7 @@ impl Worker {
             Event::Unpublished { publication, departure } => self.unpublish(id, publication, departure),
             Event::Unit { publication, unit, tracks } => self.ingest(id, publication, unit, tracks),
             Event::UnitsDropped { publication, units } => self.count_dropped(id, publication, units),
-            Event::ClockFault { publication, fault } => self.note_clock_fault(id, publication, fault),
+            Event::ClockNews { publication, news } => self.note_clock_news(id, publication, news),
             Event::Fault { publication, reason } => self.log_fault(id, publication, reason),
             Event::Subscribe { subscription, ask } => self.subscribe(id, subscription, ask),
             Event::Attach { subscription, format } => self.attach_ordered(id, subscription, format),

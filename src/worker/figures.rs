@@ -125,6 +125,7 @@ impl Worker {
             pictures: count.pictures,
             dropped: count.dropped,
             clock_faults: count.clock_faults,
+            made_up_ms: count.made_up_ms,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
             reception: figures.and_then(|figures| figures.reception()).unwrap_or_default(),
         })

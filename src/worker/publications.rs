@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, FaultNews, TrackKind, Tracks};
+use media::{AccessUnit, ClockNews, FaultNews, TrackKind, Tracks};
 
 use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
@@ -145,10 +145,14 @@ impl Worker {
         count.last_unit = Some(self.now.mono);
         let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
         count.pictures = count.pictures.saturating_add(u64::from(is_video));
+        let has_stopped = count.video.note(self.now.mono, is_video);
         let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
         count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
         if !std::mem::replace(&mut count.position.started, true) {
             self.tell(ToControl::SourceStarted(stream));
+        }
+        if has_stopped {
+            self.log_fault(id, publication, "no video for 10 s while audio goes on");
         }
         self.append_published(id, stream, entry);
     }
@@ -227,9 +231,17 @@ impl Worker {
         }
     }
 
-    /// Counts faults of a publisher's clock, and logs one of each kind in [`CLOCK_LOG_INTERVAL`].
-    pub(super) fn note_clock_fault(&mut self, id: ConnId, publication: Handle, news: FaultNews) {
+    /// Counts faults of a publisher's clock and keeps its pace.
+    pub(super) fn note_clock_news(&mut self, id: ConnId, publication: Handle, news: ClockNews) {
         let Some(stream) = self.published(id, publication) else { return };
+        match news {
+            ClockNews::Fault(fault) => self.note_clock_fault(id, stream, fault),
+            ClockNews::MadeUp(ms) => self.live.sources.entry(stream).or_default().made_up_ms = ms,
+        }
+    }
+
+    /// Counts a fault, and logs one of each kind in [`CLOCK_LOG_INTERVAL`].
+    fn note_clock_fault(&mut self, id: ConnId, stream: StreamId, news: FaultNews) {
         let FaultNews { fault, track, off_ms, count } = news;
         self.meter.clock_faults.add(fault, count);
         let source: &mut SourceCount = self.live.sources.entry(stream).or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use media::{TrackId, TrackSet};
 
@@ -14,6 +14,11 @@ use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::Reply;
 use crate::types::{ConnId, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
+
+/// A publisher's video has stopped when no picture has come for so long.
+const VIDEO_SILENCE: Duration = Duration::from_secs(10);
+/// Between two log lines about it.
+const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The streams that this worker carries, and what it needs to know of each.
 #[derive(Debug, Default)]
@@ -43,6 +48,31 @@ impl Live {
     }
 }
 
+/// Notes when a publisher's video stops while its sound goes on. The stream stays up for those who listen; its operator is told.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct VideoWatch {
+    last: Option<Instant>,
+    told: Option<Instant>,
+}
+
+impl VideoWatch {
+    /// A unit has come. True: it is sound, and the operator is to be told that no picture has come for [`VIDEO_SILENCE`].
+    pub(super) fn note(&mut self, now: Instant, is_video: bool) -> bool {
+        if is_video {
+            self.last = Some(now);
+            return false;
+        }
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let is_silent = self.last.is_some_and(|at| since(at) >= VIDEO_SILENCE);
+        let is_told =
+            self.told.is_some_and(|told| since(told) < VIDEO_TOLD_INTERVAL || self.last < Some(told));
+        if is_silent && !is_told {
+            self.told = Some(now);
+        }
+        is_silent && !is_told
+    }
+}
+
 /// Counters of a publisher on this worker.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct SourceCount {
@@ -51,9 +81,12 @@ pub(super) struct SourceCount {
     pub(super) pictures: u64,
     pub(super) dropped: u64,
     pub(super) clock_faults: media::FaultCounts,
+    /// Media time that the clock added, in milliseconds ([`media::ClockNews::MadeUp`]).
+    pub(super) made_up_ms: i64,
     /// Time of the last log line about each kind of clock fault.
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
     pub(super) last_unit: Option<Instant>,
+    pub(super) video: VideoWatch,
     pub(super) position: media::Position,
     pub(super) publisher: Option<SessionRef>,
 }
@@ -287,5 +320,33 @@ impl Worker {
         let Some(conn) = self.conns.get(id) else { return };
         let publishes = conn.publications.iter().any(|publication| publication.stream.is_some());
         self.agenda.outputs.push_back(Output::Authenticated { conn: id, publishes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_video_that_stops_is_told_once_until_it_is_back_and_a_minute_has_passed() {
+        let (start, mut watch) = (Instant::now(), VideoWatch::default());
+        let mut told = Vec::new();
+        for second in 0..200 {
+            let now = start + Duration::from_secs(second);
+            // It pauses for nine seconds, fifteen, fifteen again, and for good.
+            let is_there = second < 1
+                || (10..20).contains(&second)
+                || (35..40).contains(&second)
+                || (55..100).contains(&second);
+            if is_there {
+                assert!(!watch.note(now, true), "{second}");
+            }
+            if watch.note(now, false) {
+                told.push(second);
+            }
+        }
+        assert_eq!(told, [29, 109]);
+        let mut sound_alone = VideoWatch::default();
+        assert!((0..99).all(|second| !sound_alone.note(start + Duration::from_secs(second), false)));
     }
 }

@@ -15,6 +15,6 @@ mod unit;
 pub use codec::{Codec, CodecConfig};
 use time::nearest;
 pub use time::{Timescale, Unwrap};
-pub use timeline::{ClockFault, FaultCounts, FaultNews, Position, Timeline};
+pub use timeline::{ClockFault, ClockNews, FaultCounts, FaultNews, Position, Timeline};
 pub use track::{Origin, Rendition, TRACKS_MAX, Track, TrackId, TrackKind, TrackSet, Tracks};
 pub use unit::AccessUnit;

@@ -20,7 +20,7 @@ use flv::{AudioTag, VideoTag};
 use media::codec::key_frame::is_key_frame;
 use media::codec::{aac, g711, mp3};
 use media::{
-    AccessUnit, Codec, CodecConfig, FaultNews, Rendition, Timeline, Timescale, Track, TrackId, TrackKind,
+    AccessUnit, ClockNews, Codec, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind,
     TrackSet, Tracks, nal,
 };
 
@@ -135,8 +135,8 @@ impl Depackager {
     }
 
     /// A fault of the publisher's clock that was not taken yet.
-    pub(crate) fn take_fault(&mut self) -> Option<FaultNews> {
-        self.timeline.take_fault()
+    pub(crate) fn take_clock_news(&mut self) -> Option<ClockNews> {
+        self.timeline.take_clock_news()
     }
 
     /// The tracks of the units that came out last.

@@ -150,8 +150,8 @@ impl HlsPull {
         while let Some((unit, tracks)) = units.poll_unit() {
             self.events.push_back(ClientEvent::Unit { unit, tracks });
         }
-        while let Some(fault) = units.take_fault() {
-            self.events.push_back(ClientEvent::ClockFault(fault));
+        while let Some(news) = units.take_clock_news() {
+            self.events.push_back(ClientEvent::ClockNews(news));
         }
         let dropped = units.take_dropped();
         if dropped > 0 {

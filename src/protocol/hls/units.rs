@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::hls::{Rendition, SegmentKind};
 use bytes::Bytes;
-use media::{AccessUnit, FaultNews, Tracks};
+use media::{AccessUnit, ClockNews, Tracks};
 
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
@@ -145,11 +145,11 @@ impl Units {
     }
 
     /// A fault of the stream's clocks that was not taken yet.
-    pub(super) fn take_fault(&mut self) -> Option<FaultNews> {
+    pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
         match &mut self.kind {
             Kind::Unknown => None,
-            Kind::Ts(depackager) => depackager.take_fault(),
-            Kind::Mp4(depackager) => depackager.take_fault(),
+            Kind::Ts(depackager) => depackager.take_clock_news(),
+            Kind::Mp4(depackager) => depackager.take_clock_news(),
         }
     }
 

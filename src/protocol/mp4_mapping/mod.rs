@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fmp4::{Event, Limits, Reader, Sample};
-use media::{AccessUnit, FaultNews, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
+use media::{AccessUnit, ClockNews, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use crate::mail::Grant;
 use crate::protocol::usable::{Supply, video_payload};
@@ -156,8 +156,8 @@ impl Depackager {
     }
 
     /// A fault of the file's clock that was not taken yet.
-    pub(in crate::protocol) fn take_fault(&mut self) -> Option<FaultNews> {
-        self.timeline.take_fault()
+    pub(in crate::protocol) fn take_clock_news(&mut self) -> Option<ClockNews> {
+        self.timeline.take_clock_news()
     }
 
     /// Samples that could not be used, since this was asked before.

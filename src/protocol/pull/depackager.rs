@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flv::file::TagKind;
-use media::{AccessUnit, FaultNews, TrackKind, Tracks};
+use media::{AccessUnit, ClockNews, TrackKind, Tracks};
 
 use super::Media;
 use crate::mail::Grant;
@@ -31,7 +31,7 @@ pub(super) enum Output {
         media: bool,
     },
     /// A clock was wrong, and was corrected.
-    Clock(FaultNews),
+    Clock(ClockNews),
     /// It is malformed.
     Bad,
     /// The stream cannot be carried.
@@ -129,11 +129,11 @@ impl Depackager {
     }
 
     /// A fault of the clocks that was not taken yet.
-    pub(super) fn take_fault(&mut self) -> Option<FaultNews> {
+    pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
         match self {
-            Self::Tags(ingest) => ingest.take_fault(),
-            Self::Ts(ingest) => ingest.take_fault(),
-            Self::Mp4(ingest) => ingest.take_fault(),
+            Self::Tags(ingest) => ingest.take_clock_news(),
+            Self::Ts(ingest) => ingest.take_clock_news(),
+            Self::Mp4(ingest) => ingest.take_clock_news(),
         }
     }
 

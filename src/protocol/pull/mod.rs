@@ -3,7 +3,7 @@
 //! 1. The connection is there: the [`Client`] of the protocol asks for the stream ([`PullState::Preparing`]).
 //! 2. The first video or audio: the session publishes, and reads no further before the verdict.
 //! 3. The grant says where the stream stands; what comes becomes units from there on.
-//! 4. No media for 4 s, an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
+//! 4. No media for 4 s, no video for 10 s while sound goes on ([`stall`]), an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
 //! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is. A source that is a
 //! file comes as fast as it is read; its units leave one by one when they are due ([`pace`]). A live source is never held back.
@@ -13,6 +13,7 @@ mod depackager;
 mod layout;
 mod pace;
 mod reading;
+mod stall;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flv::file::{Tag, TagKind};
-use media::{AccessUnit, FaultNews, Tracks};
+use media::{AccessUnit, ClockNews, TrackKind, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use crate::config::AppSettings;
@@ -39,13 +40,12 @@ pub(super) use body::TAG_BYTES_MAX;
 use depackager::{Depackager, Output, time_of};
 use pace::Pace;
 pub(super) use reading::Reading;
+use stall::Stall;
 
 /// Time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that is to call us may do so whenever it likes.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// Between two frames of a stream that flows.
-const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// The most pieces held before the first video or audio: metadata.
 const HELD_MAX: usize = 16;
 /// Larger metadata is not held.
@@ -137,7 +137,7 @@ pub(super) enum ClientEvent {
     /// Units that could not be used.
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
-    ClockFault(FaultNews),
+    ClockNews(ClockNews),
     /// Goes on at another server, in a connection of its own: [`Client::begin`] says when it is there.
     NextServer(NextServer),
     /// Has no more use for the connection.
@@ -269,7 +269,7 @@ enum Stage {
         /// `None`: the client makes the units.
         depackager: Option<Depackager>,
         usable: Usable,
-        stall: Instant,
+        stall: Box<Stall>,
         /// `None`: it is live.
         pace: Option<Pace>,
         /// A moment, and the media time in milliseconds that came then.
@@ -327,7 +327,7 @@ impl PullSession {
                 Some(ClientEvent::Dropped(units)) => {
                     self.ingest(now, [Output::Dropped { units, media: true }]);
                 }
-                Some(ClientEvent::ClockFault(fault)) => self.ingest(now, [Output::Clock(fault)]),
+                Some(ClientEvent::ClockNews(news)) => self.ingest(now, [Output::Clock(news)]),
                 Some(ClientEvent::NextServer(server)) => {
                     self.moves = true;
                     self.events.push_back(Event::NextServer(server));
@@ -407,7 +407,7 @@ impl PullSession {
             depackager.arrive(now);
         }
         depackager.take(media, &mut outputs);
-        outputs.extend(std::iter::from_fn(|| depackager.take_fault()).map(Output::Clock));
+        outputs.extend(std::iter::from_fn(|| depackager.take_clock_news()).map(Output::Clock));
         let bad = depackager.why_bad().filter(|_| usable.is_first_bad());
         if let Some(reason) = bad {
             self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
@@ -431,7 +431,7 @@ impl PullSession {
         };
         let skips = depackager.as_ref().is_some_and(Depackager::skips);
         if skips {
-            *stall = now + STALL_TIMEOUT;
+            stall.renew(now);
         }
         let fault = if skips { None } else { usable.check(now, supply) };
         match pace {
@@ -483,9 +483,14 @@ impl PullSession {
         let publication = Handle::ONLY;
         match output {
             Output::Unit { unit, tracks, ms } => {
+                let mut stopped = None;
                 self.bad = 0;
                 if let Some(ms) = ms {
-                    *stall = now + STALL_TIMEOUT;
+                    stall.renew(now);
+                    if tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video) {
+                        stall.picture(now);
+                    }
+                    stopped = stall.without_video(now).filter(|_| pace.is_none());
                     let (since, from) = *began.get_or_insert((now, ms));
                     let ahead = pace::ahead(since, from, ms, now);
                     if pace.is_none() && ahead > LIVE_AHEAD_MAX {
@@ -493,14 +498,17 @@ impl PullSession {
                     }
                 }
                 self.events.push_back(Event::Unit { publication, unit, tracks });
+                if let Some(reason) = stopped {
+                    self.end(now, &reason);
+                }
             }
             Output::Dropped { units, media } => {
                 if media {
-                    *stall = now + STALL_TIMEOUT;
+                    stall.renew(now);
                 }
                 self.events.push_back(Event::UnitsDropped { publication, units });
             }
-            Output::Clock(fault) => self.events.push_back(Event::ClockFault { publication, fault }),
+            Output::Clock(news) => self.events.push_back(Event::ClockNews { publication, news }),
             Output::Bad => {
                 self.events.push_back(Event::UnitsDropped { publication, units: 1 });
                 self.bad = self.bad.saturating_add(1);
@@ -570,7 +578,7 @@ impl PullSession {
                 let reserve = self.client.reserve().or_else(|| is_mp4.then_some(FILE_RESERVE));
                 let pace = reserve.map(|reserve| Pace::new(reserve, self.lead));
                 let usable = Usable::default();
-                let stall = now + STALL_TIMEOUT;
+                let stall = Box::new(Stall::new(now));
                 self.stage = Stage::Live { depackager, usable, stall, pace, began: None };
                 for media in held {
                     self.take_piece(now, &media);
@@ -615,7 +623,9 @@ impl PullSession {
     fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Connecting { until } | Stage::Preparing { until } => Some(*until),
-            Stage::Live { stall, pace, .. } => Some(pace.as_ref().and_then(Pace::due).unwrap_or(*stall)),
+            Stage::Live { stall, pace, .. } => {
+                Some(pace.as_ref().and_then(Pace::due).unwrap_or_else(|| stall.due()))
+            }
             Stage::Asked | Stage::Over => None,
         }
     }
@@ -704,13 +714,13 @@ impl Session for PullSession {
         match &mut self.stage {
             Stage::Connecting { until } if *until <= now => self.end(now, "connect timed out"),
             Stage::Preparing { until } if *until <= now => self.end(now, "no media came"),
-            Stage::Live { pace: Some(pace), stall, .. } if !pace.is_empty() => *stall = now + STALL_TIMEOUT,
-            Stage::Live { stall, .. } if *stall <= now => self.end(now, "frozen: no media for 4 s"),
-            Stage::Connecting { .. }
-            | Stage::Preparing { .. }
-            | Stage::Asked
-            | Stage::Live { .. }
-            | Stage::Over => {}
+            Stage::Live { pace: Some(pace), stall, .. } if !pace.is_empty() => stall.renew(now),
+            Stage::Live { stall, .. } => {
+                if let Some(reason) = stall.frozen(now) {
+                    self.end(now, &reason);
+                }
+            }
+            Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Over => {}
         }
         if matches!(self.stage, Stage::Over) {
             // Over a socket that nobody closes the server would not hear of it.

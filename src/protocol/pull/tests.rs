@@ -217,6 +217,30 @@ fn u_02_four_seconds_without_media_are_the_end_and_metadata_is_no_media() {
 }
 
 #[test]
+fn a_pull_whose_video_stops_ends_although_its_sound_goes_on() {
+    let mut rig = Rig::flowing();
+    let sound = |ms| {
+        let head = TagHead { kind: TagKind::Audio, size: 3, timestamp: ms };
+        [&head.write()[..], b"\x82\x55\x55", &head.trailer()].concat()
+    };
+    let mut ended = None;
+    for ms in (1_000u32..40_000).step_by(500) {
+        assert!(rig.run_to(Duration::from_millis(u64::from(ms))).is_empty(), "{ms}");
+        if ms < 12_000 {
+            assert!(!rig.give(&tag(INTER, ms)).is_empty(), "{ms}");
+        }
+        let events = rig.give(&sound(ms));
+        if events.iter().any(|event| event == "closed") {
+            ended = Some((ms, events));
+            break;
+        }
+    }
+    let (ms, events) = ended.unwrap();
+    assert_eq!(ms, 21_500);
+    assert!(events.iter().any(|event| event == "lost: no video for 10 s while audio went on"), "{events:?}");
+}
+
+#[test]
 fn u_20_servers_that_are_silent_or_break_the_rules() {
     // No connection, no answer, no media.
     let mut rig = Rig::flv();

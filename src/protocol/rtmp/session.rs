@@ -177,9 +177,9 @@ impl RtmpSession {
             MediaKind::Audio => ingest.audio(message.timestamp, &message.payload),
             MediaKind::Data => ingest.data(message.timestamp, &message.payload),
         };
-        let fault = ingest.take_fault();
+        let news = ingest.take_clock_news();
         self.outcome(ctx, outcome);
-        self.events.extend(fault.map(|fault| Event::ClockFault { publication: Handle::ONLY, fault }));
+        self.events.extend(news.map(|news| Event::ClockNews { publication: Handle::ONLY, news }));
         self.watch(ctx);
     }
 

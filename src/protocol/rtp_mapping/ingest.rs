@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use media::codec::{Codec, mp3};
 use media::{
-    AccessUnit, CodecConfig, FaultNews, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap,
+    AccessUnit, ClockNews, CodecConfig, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap,
 };
 use rtp::payload::{Depacketizer, Frame, Part, codec_of_description};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, Received, Receiver};
@@ -39,11 +39,6 @@ const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
 /// The stream's time begins here, 200 ms: pictures that are shown late are decoded before the first is shown.
 const LEAD: i64 = 18_000;
-/// How long no packet of the video comes, while audio does, before it has stopped. Cameras that send a picture now and then
-/// send it more often.
-const VIDEO_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long ago the last packet of audio that goes on is at most.
-const AUDIO_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a receiver report.
 const REPORT_BYTES_MAX: usize = 1200;
 
@@ -264,8 +259,8 @@ impl Depackager {
     }
 
     /// A fault of the sources' clocks that was not taken yet.
-    pub(in crate::protocol) fn take_fault(&mut self) -> Option<FaultNews> {
-        self.timeline.take_fault()
+    pub(in crate::protocol) fn take_clock_news(&mut self) -> Option<ClockNews> {
+        self.timeline.take_clock_news()
     }
 
     /// Frames that could not be used, since this was asked before.
@@ -283,17 +278,6 @@ impl Depackager {
             false if self.incoming.iter().flatten().next().is_none() => Supply::Nothing,
             false => Supply::Announced,
         }
-    }
-
-    /// Whether the video has stopped while audio goes on: both were described and have come.
-    pub(in crate::protocol) fn video_has_stopped(&self, now: Instant) -> bool {
-        let silence = |kind| {
-            let of_kind = self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == kind);
-            let last = of_kind.filter_map(|one| one.succession.last()).max()?;
-            Some(now.saturating_duration_since(last))
-        };
-        silence(TrackKind::Video).is_some_and(|silence| silence >= VIDEO_SILENCE_MAX)
-            && silence(TrackKind::Audio).is_some_and(|silence| silence < AUDIO_PAUSE_MAX)
     }
 
     fn drain(&mut self, now: Instant, section: usize) {

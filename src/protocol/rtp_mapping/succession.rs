@@ -44,11 +44,6 @@ impl Succession {
         self.rival = None;
     }
 
-    /// Arrival of the last packet of the current source.
-    pub(super) const fn last(&self) -> Option<Instant> {
-        self.last
-    }
-
     /// A packet of another source. Gives its packets when that takes over.
     pub(super) fn other(&mut self, now: Instant, ssrc: Ssrc, packet: &[u8]) -> Option<Vec<Held>> {
         let rival = match &mut self.rival {
@@ -79,7 +74,7 @@ mod tests {
             assert_eq!(sources.other(at(ms), Ssrc(8), b"8"), None, "{ms}");
             sources.received(at(ms + 1));
         }
-        assert_eq!((sources.other(at(1200), Ssrc(8), b"8"), sources.last()), (None, Some(at(601))));
+        assert_eq!((sources.other(at(1200), Ssrc(8), b"8"), sources.last), (None, Some(at(601))));
         assert_eq!(sources.other(at(1210), Ssrc(9), b"9"), None, "it is another one");
         let held = sources.other(at(1220), Ssrc(9), b"0").unwrap();
         assert_eq!(held, [(at(1210), Bytes::from_static(b"9")), (at(1220), Bytes::from_static(b"0"))]);

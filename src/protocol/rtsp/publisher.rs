@@ -14,8 +14,6 @@ use crate::types::Handle;
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
 /// Between two packets.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The stream stays up: there is audio for its viewers.
-const VIDEO_STOPPED: &str = "no video for 10 s while audio goes on";
 /// Between two receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -34,8 +32,6 @@ pub(super) struct Publisher {
     sections: usize,
     /// By when the next packet must have come.
     silent_at: Instant,
-    /// Whether its video has stopped, which was told.
-    video_stopped: bool,
     report_at: Instant,
     /// Reports to be sent, by section.
     reports: Vec<(usize, Bytes)>,
@@ -48,7 +44,6 @@ impl Publisher {
             ingest: Depackager::new(now, grant, sources),
             usable: Usable::default(),
             silent_at: super::viewer::after(now, FIRST_WITHIN),
-            video_stopped: false,
             report_at: super::viewer::after(now, REPORT_INTERVAL),
             reports: Vec::new(),
         }
@@ -73,8 +68,8 @@ impl Publisher {
         while let Some((unit, tracks)) = self.ingest.poll_unit() {
             events.extend([Event::Unit { publication, unit, tracks }]);
         }
-        while let Some(fault) = self.ingest.take_fault() {
-            events.extend([Event::ClockFault { publication, fault }]);
+        while let Some(news) = self.ingest.take_clock_news() {
+            events.extend([Event::ClockNews { publication, news }]);
         }
         let units = self.ingest.take_dropped();
         if units > 0 {
@@ -83,11 +78,6 @@ impl Publisher {
         if self.silent_at <= now {
             return Some(End { reason: "no packets", departure: Departure::Lost });
         }
-        let stopped = self.ingest.video_has_stopped(now);
-        if stopped && !self.video_stopped {
-            events.extend([Event::Fault { publication, reason: VIDEO_STOPPED }]);
-        }
-        self.video_stopped = stopped;
         let fault = self.usable.check(now, self.ingest.supply())?;
         let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
         events.extend([Event::Fault { publication, reason }]);

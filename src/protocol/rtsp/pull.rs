@@ -94,8 +94,6 @@ pub(super) struct RtspPull {
     ways: Vec<Way>,
     intake: Intake,
     begun: bool,
-    /// Whether its video has stopped, which ends the attempt.
-    video_stopped: bool,
     /// One that came before the description.
     grant: Option<Grant>,
     report_at: Option<Instant>,
@@ -121,7 +119,6 @@ impl RtspPull {
             ways: Vec::new(),
             intake: Intake::None,
             begun: false,
-            video_stopped: false,
             grant: None,
             report_at: None,
             outgoing: VecDeque::new(),
@@ -252,11 +249,7 @@ impl RtspPull {
                 {
                     machine.media_progress(now);
                 }
-                let stopped = depackager.video_has_stopped(now);
                 self.take_units();
-                if stopped && !std::mem::replace(&mut self.video_stopped, true) {
-                    self.end("no video for 10 s while audio went on");
-                }
             }
         }
     }
@@ -266,8 +259,8 @@ impl RtspPull {
         while let Some((unit, tracks)) = depackager.poll_unit() {
             self.events.push_back(ClientEvent::Unit { unit, tracks });
         }
-        while let Some(fault) = depackager.take_fault() {
-            self.events.push_back(ClientEvent::ClockFault(fault));
+        while let Some(news) = depackager.take_clock_news() {
+            self.events.push_back(ClientEvent::ClockNews(news));
         }
         let dropped = depackager.take_dropped();
         if dropped > 0 {

@@ -179,8 +179,8 @@ impl SrtSession {
         while let Some((unit, tracks)) = ingest.poll_unit() {
             self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
         }
-        while let Some(fault) = ingest.take_fault() {
-            self.events.push_back(Event::ClockFault { publication: Handle::ONLY, fault });
+        while let Some(news) = ingest.take_clock_news() {
+            self.events.push_back(Event::ClockNews { publication: Handle::ONLY, news });
         }
         let dropped = ingest.take_dropped();
         if dropped > 0 {

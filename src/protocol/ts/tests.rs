@@ -577,7 +577,7 @@ fn t_07_the_wrap_is_no_jump_and_a_jump_is_repaired() {
         times.push(publisher.video(dts, &key)[0].dts);
     }
     assert_eq!(times, [0, 3600, 7200, 10_800, 14_400, 18_000, 21_600]);
-    let fault = publisher.ingest.take_fault().unwrap();
+    let Some(media::ClockNews::Fault(fault)) = publisher.ingest.take_clock_news() else { panic!("no fault") };
     assert_eq!((fault.fault, fault.count), (media::ClockFault::Jump, 2));
     // A publisher that returns goes on behind its predecessor.
     let mut publisher = Publisher::new(Some(StreamKind::H264), None);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ::webrtc::{Section, SectionId};
 use media::codec::Codec;
 use media::{
-    AccessUnit, CodecConfig, FaultNews, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, Tracks,
+    AccessUnit, ClockNews, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, Tracks,
     Unwrap,
 };
 use rtp::NtpTime;
@@ -266,8 +266,8 @@ impl Ingest {
     }
 
     /// A fault of the publisher's clocks that was not taken yet.
-    pub(super) fn take_fault(&mut self) -> Option<FaultNews> {
-        self.timeline.take_fault()
+    pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
+        self.timeline.take_clock_news()
     }
 
     /// Frames that could not be used, since this was asked before.

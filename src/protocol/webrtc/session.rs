@@ -519,8 +519,8 @@ impl RtcSession {
             }
             self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
         }
-        while let Some(fault) = ingest.take_fault() {
-            self.events.push_back(Event::ClockFault { publication: Handle::ONLY, fault });
+        while let Some(news) = ingest.take_clock_news() {
+            self.events.push_back(Event::ClockNews { publication: Handle::ONLY, news });
         }
         let units = ingest.take_dropped();
         if units > 0 {

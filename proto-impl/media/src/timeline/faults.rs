@@ -2,6 +2,9 @@
 
 use crate::TrackId;
 
+/// Changes of the pace below this are not news.
+const PACE_STEP_MS: i64 = 100;
+
 /// A kind of fault of a publisher's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClockFault {
@@ -68,6 +71,16 @@ pub struct FaultNews {
     pub count: u64,
 }
 
+/// News of a publisher's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockNews {
+    /// A fault was corrected.
+    Fault(FaultNews),
+    /// Milliseconds that the stream has been given beyond what its timestamps advanced, in all; below zero when they
+    /// ran too fast. Jumps do not count.
+    MadeUp(i64),
+}
+
 /// Counts of faults by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts([u64; ClockFault::ALL.len()]);
@@ -105,6 +118,9 @@ pub(super) struct Faults {
     /// The newest fault of each kind that was not told yet.
     news: [Option<FaultNews>; ClockFault::ALL.len()],
     has_news: bool,
+    /// The pace as it was told last, and as it is.
+    pace_told: i64,
+    pace: i64,
 }
 
 impl Faults {
@@ -117,12 +133,20 @@ impl Faults {
         }
     }
 
-    pub(super) fn take(&mut self) -> Option<FaultNews> {
+    pub(super) fn note_pace(&mut self, made_up_ms: i64) {
+        self.pace = made_up_ms;
+        self.has_news |= made_up_ms.saturating_sub(self.pace_told).saturating_abs() >= PACE_STEP_MS;
+    }
+
+    pub(super) fn take(&mut self) -> Option<ClockNews> {
         if !self.has_news {
             return None;
         }
-        let next = self.news.iter_mut().find_map(Option::take);
-        self.has_news = next.is_some();
-        next
+        if let Some(fault) = self.news.iter_mut().find_map(Option::take) {
+            return Some(ClockNews::Fault(fault));
+        }
+        self.has_news = false;
+        let told = std::mem::replace(&mut self.pace_told, self.pace);
+        (told != self.pace).then_some(ClockNews::MadeUp(self.pace))
     }
 }

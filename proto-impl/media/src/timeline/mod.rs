@@ -28,7 +28,7 @@ mod track;
 use std::time::Instant;
 
 use self::faults::Faults;
-pub use self::faults::{ClockFault, FaultCounts, FaultNews};
+pub use self::faults::{ClockFault, ClockNews, FaultCounts, FaultNews};
 use self::limits::Limits;
 use self::slew::{Slew, Thresholds};
 use self::track::{Alignment, Suspect, TrackClock};
@@ -193,8 +193,8 @@ impl Timeline {
         self.faults.counts
     }
 
-    /// The newest fault of a kind that was not taken yet.
-    pub fn take_fault(&mut self) -> Option<FaultNews> {
+    /// News that were not taken yet: the newest fault of a kind, and the media time that was made up for.
+    pub fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.faults.take()
     }
 
@@ -236,7 +236,7 @@ impl Timeline {
         let passed = live.map_or(0, |now| now.saturating_sub(clock.arrived));
         if (0..=self.limits.longest_step(passed)).contains(&step) {
             let slewed = clock.slew.advance(step);
-            clock.shift(slewed.saturating_neg());
+            clock.make_up(slewed.saturating_neg());
         }
         let out = raw.saturating_add(clock.offset).saturating_add(self.common);
         if !fits(clock, raw, out, live, &self.limits) {
@@ -375,7 +375,7 @@ impl Timeline {
         let (is_frozen, is_new) = clock.is_frozen(raw, now, &self.limits);
         if is_frozen {
             let shift = clock.due(now, self.common_error).saturating_sub(out).max(0);
-            clock.shift(shift);
+            clock.make_up(shift);
             if is_new {
                 self.faults.note(ClockFault::Frozen, track, self.limits.to_ms(shift.saturating_neg()));
             }
@@ -391,7 +391,7 @@ impl Timeline {
         if behind <= self.limits.late {
             return out;
         }
-        clock.shift(behind);
+        clock.make_up(behind);
         self.faults.note(ClockFault::Pause, track, self.limits.to_ms(behind.saturating_neg()));
         out.saturating_add(behind)
     }
@@ -429,9 +429,18 @@ impl Timeline {
         }
     }
 
+    /// The track that needed least tells how fast the stream comes: others may be mute, or stand still.
+    fn note_pace(&mut self) {
+        let made_up =
+            self.tracks.iter().map(|clock| clock.made_up).min_by_key(|ticks| ticks.saturating_abs());
+        let made_up = made_up.unwrap_or(0).saturating_add(self.common);
+        self.faults.note_pace(self.limits.to_ms(made_up));
+    }
+
     /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
     fn close_windows(&mut self) {
         self.tracks.iter_mut().for_each(TrackClock::close_window);
+        self.note_pace();
         // The correction makes changes of its own, and makes up for others.
         let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
@@ -462,7 +471,7 @@ impl Timeline {
             if clock.far_windows >= FAR_WINDOWS {
                 clock.far_windows = 0;
                 clock.slew = Slew::NEW;
-                clock.shift(off.saturating_neg());
+                clock.make_up(off.saturating_neg());
                 self.faults.note(ClockFault::Apart, clock.id, self.limits.to_ms(off));
             } else if clock.slew.handle_error(off, &self.limits, Thresholds::TRACK) {
                 self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));

@@ -135,7 +135,7 @@ fn one_unit_that_is_off_moves_nothing() {
         let outlier = units.iter().find(|unit| unit.is_outlier).unwrap();
         assert!((outlier.out - outlier.sampled).abs() <= 5, "{by}: {outlier:?}");
         assert_eq!((timeline.faults().of(ClockFault::Outlier), timeline.faults().total()), (1, 1), "{by}");
-        let told = timeline.clone().take_fault().unwrap();
+        let Some(ClockNews::Fault(told)) = timeline.clone().take_clock_news() else { panic!("nothing told") };
         assert!((told.off_ms - by).abs() <= 5 && told.track == TrackId::VIDEO, "{told:?}");
     }
 }

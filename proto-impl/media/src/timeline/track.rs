@@ -61,6 +61,8 @@ pub(super) struct TrackClock {
     pub(super) raw: i64,
     /// Added to timestamps.
     pub(super) offset: i64,
+    /// The part of it that makes up for the pace of the clock.
+    pub(super) made_up: i64,
     /// The latest place given to a unit.
     pub(super) top: i64,
     /// Average distance of units, in parts of a tick.
@@ -102,6 +104,7 @@ impl TrackClock {
             id,
             raw,
             offset,
+            made_up: 0,
             top,
             typical: step.saturating_mul(STEP_PARTS),
             learnt: 0,
@@ -167,6 +170,12 @@ impl TrackClock {
     /// Moves the track by so much from here on.
     pub(super) const fn shift(&mut self, ticks: i64) {
         self.offset = self.offset.saturating_add(ticks);
+    }
+
+    /// Moves the track by media time that did not come, or, below zero, that came and was too much.
+    pub(super) const fn make_up(&mut self, ticks: i64) {
+        self.shift(ticks);
+        self.made_up = self.made_up.saturating_add(ticks);
     }
 
     /// Its units are to be expected so much later from here on, or earlier: the network, or the publisher's pace, has changed

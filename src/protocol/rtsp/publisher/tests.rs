@@ -224,35 +224,3 @@ fn reports_go_where_their_sections_go_every_five_seconds() {
     publisher.handle_timeout(at(10));
     assert!(publisher.poll_report(|_| true).is_some());
 }
-
-#[test]
-fn a_video_that_stops_is_told_once_and_the_stream_goes_on() {
-    let start = Instant::now();
-    let description = "v=0\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\nm=audio 0 RTP/AVP 0\r\n";
-    let description = sdp::Description::read_streams(description.as_bytes()).unwrap();
-    let sources = description.media.iter().map(|media| Source::of(&media.rtp_formats().next()?));
-    let mut publisher = Publisher::new(start, &grant(), sources.collect());
-    let packet = |kind, n: u16, second: u64| {
-        let [high, low] = n.to_be_bytes();
-        let [_, _, _, _, time @ ..] = (second * 90_000).to_be_bytes();
-        let head = [0x80, kind, high, low, time[0], time[1], time[2], time[3], 0, 0, 0, 7, 0x10];
-        [&head[..], &[0x10, 0x02, 0x00, 0x9d, 0x01, 0x2a, 16, 0, 16, 0, 1, 2, 3]].concat()
-    };
-    let mut told = Vec::new();
-    for second in 0..45u64 {
-        let (now, n) = (start + Duration::from_secs(second), u16::try_from(second).unwrap());
-        // The video pauses for nine seconds, then for fifteen.
-        if !(1..10).contains(&second) && !(20..35).contains(&second) {
-            assert!(publisher.packet(now, 0, false, &packet(0x80 | 96, n, second)));
-        }
-        // Its reports are no pictures.
-        publisher.packet(now, 0, true, &[0x80, 200, 0, 6, 0, 0, 0, 7]);
-        assert!(publisher.packet(now, 1, false, &packet(0, n, second)));
-        let mut events = Vec::new();
-        assert!(publisher.poll(now, &mut events).is_none(), "{second}");
-        let fault =
-            |event| if let Event::Fault { reason, .. } = event { Some((second, reason)) } else { None };
-        told.extend(events.into_iter().filter_map(fault));
-    }
-    assert_eq!(told, [(29, VIDEO_STOPPED)]);
-}

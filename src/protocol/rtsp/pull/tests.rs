@@ -246,27 +246,6 @@ fn u_20_a_camera_that_sends_before_anybody_takes_it_is_held_up_to_a_bound() {
     assert_eq!(rig.units(), WAITING_MAX);
 }
 
-#[test]
-fn a_pull_whose_video_stops_ends_although_its_audio_goes_on() {
-    let mut rig = Rig::new("rtsp://h/cam");
-    rig.begin(&[]);
-    rig.grant();
-    let mut ended = None;
-    for n in 0..30u16 {
-        if n == 0 {
-            rig.camera.send_frame(1, false, picture(n).into());
-        }
-        rig.camera.send_frame(2, false, sound(n).into());
-        rig.run();
-        let why = |event| if let ClientEvent::Ended(why) = event { Some((n, why)) } else { None };
-        let told: Vec<_> = rig.told().into_iter().filter_map(why).collect();
-        assert!(told.len() <= 1 && (told.is_empty() || ended.is_none()), "it ends once: {told:?}");
-        ended = ended.or_else(|| told.into_iter().next());
-        rig.now += Duration::from_secs(1);
-    }
-    assert_eq!(ended, Some((10, "no video for 10 s while audio went on".to_owned())));
-}
-
 /// A picture of another source.
 fn picture_of(ssrc: u8, sequence: u16) -> Vec<u8> {
     let mut packet = picture(sequence);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use media::{AccessUnit, CodecConfig, FaultNews, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
+use media::{AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
 use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream};
 
 use self::audio::Audio;
@@ -153,8 +153,8 @@ impl Depackager {
     }
 
     /// A fault of the publisher's clock that was not taken yet.
-    pub(crate) fn take_fault(&mut self) -> Option<FaultNews> {
-        self.timeline.take_fault()
+    pub(crate) fn take_clock_news(&mut self) -> Option<ClockNews> {
+        self.timeline.take_clock_news()
     }
 
     /// Bytes of the transport stream, in any split.

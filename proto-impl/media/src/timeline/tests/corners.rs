@@ -181,3 +181,44 @@ fn a_clock_that_races_is_let_go_when_it_is_right_again() {
         assert!(n < 1_000 || (sound - picture).abs() <= 60, "{n}: {sound} {picture}");
     }
 }
+
+/// Media time that the publisher's own clocks advanced in a minute, by the stream's clock and its news.
+fn came(faults: &[Fault]) -> i64 {
+    let publisher = Publisher::with(faults);
+    let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
+    let (began, mut made_up) = (began(), 0);
+    for unit in publisher.units() {
+        timeline.arrive(began + Duration::from_millis(unit.arrives.cast_unsigned()));
+        timeline.map(super::publishers::track_id(unit.track), unit.raw);
+        while let Some(news) = timeline.take_clock_news() {
+            match news {
+                ClockNews::MadeUp(ms) => made_up = ms,
+                ClockNews::Fault(_) => {}
+            }
+        }
+    }
+    timeline.position().dts_ms - made_up
+}
+
+#[test]
+fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
+    let drift = |of, ppm| Fault::Drift { of, at: 10_000, ppm };
+    let jump = |by| Fault::Jump { of: Of::All, at: 20_000, by };
+    let still = |of| Fault::Frozen { of, at: 20_000, ms: 30_000 };
+    let table = [
+        (vec![], 60_000),
+        (vec![drift(Of::All, 100_000)], 65_000),
+        (vec![drift(Of::All, -100_000)], 55_000),
+        // The other track shows how fast the stream comes.
+        (vec![drift(Of::One(1), 100_000)], 60_000),
+        (vec![still(Of::One(0))], 60_000),
+        (vec![still(Of::All)], 30_000),
+        // A jump is no pace.
+        (vec![jump(30_000)], 60_000),
+        (vec![jump(-15_000)], 60_000),
+    ];
+    for (faults, expected) in table {
+        let came = came(&faults);
+        assert!((came - expected).abs() <= 700, "{faults:?}: {came}, not {expected}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Watches that media of a pulled live stream keep coming, and its video on its own: sound that goes on would hide a picture
+//! that has stopped for good.
+
+use std::time::{Duration, Instant};
+
+/// Between two units of a stream that flows.
+const MEDIA_WITHIN: Duration = Duration::from_secs(4);
+/// Between two pictures, of a video that has shown that it flows.
+const VIDEO_WITHIN: Duration = Duration::from_secs(10);
+/// Between two pictures, before so many have come as tell how rare they are.
+const VIDEO_WITHIN_AT_FIRST: Duration = Duration::from_secs(60);
+const PICTURES_KNOWN: u32 = 10;
+/// Slides may come in so many times the longest distance that they have had.
+const SLIDES_FACTOR: u32 = 3;
+
+/// The video so far.
+#[derive(Debug, Clone, Copy)]
+struct Video {
+    last: Instant,
+    longest: Duration,
+    pictures: u32,
+}
+
+impl Video {
+    fn within(self) -> Duration {
+        let known = self.longest.saturating_mul(SLIDES_FACTOR).max(VIDEO_WITHIN);
+        if self.pictures < PICTURES_KNOWN { known.max(VIDEO_WITHIN_AT_FIRST) } else { known }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Stall {
+    due: Instant,
+    video: Option<Video>,
+}
+
+impl Stall {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { due: now + MEDIA_WITHIN, video: None }
+    }
+
+    /// Media came, whatever they are.
+    pub(super) fn renew(&mut self, now: Instant) {
+        self.due = now + MEDIA_WITHIN;
+    }
+
+    /// A picture came.
+    pub(super) fn picture(&mut self, now: Instant) {
+        let video = self.video.get_or_insert(Video { last: now, longest: Duration::ZERO, pictures: 0 });
+        video.longest = video.longest.max(now.saturating_duration_since(video.last));
+        video.last = now;
+        video.pictures = video.pictures.saturating_add(1);
+    }
+
+    /// When to look whether anything has come.
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// The reason when nothing comes any more.
+    pub(super) fn frozen(&self, now: Instant) -> Option<String> {
+        (self.due <= now).then(|| format!("frozen: no media for {} s", MEDIA_WITHIN.as_secs()))
+    }
+
+    /// The reason when sound came and the video has stopped.
+    pub(super) fn without_video(&self, now: Instant) -> Option<String> {
+        let video = self.video?;
+        let within = video.within();
+        let has_stopped = now.saturating_duration_since(video.last) >= within;
+        has_stopped.then(|| format!("no video for {} s while audio went on", within.as_secs()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second at which a video has stopped that had so many pictures, so far apart.
+    fn stopped_at(pictures: u64, apart_ms: u64) -> Option<u64> {
+        let began = Instant::now();
+        let mut stall = Stall::new(began);
+        (0..pictures).for_each(|n| stall.picture(began + Duration::from_millis(n * apart_ms)));
+        let last = began + Duration::from_millis((pictures - 1) * apart_ms);
+        (0..200).find(|&second| stall.without_video(last + Duration::from_secs(second)).is_some())
+    }
+
+    #[test]
+    fn video_has_stopped_after_10_s_slides_later() {
+        let table = [(250, 40, 10), (20, 3_000, 10), (20, 15_000, 45), (1, 0, 60), (5, 30_000, 90)];
+        for (pictures, apart_ms, at) in table {
+            assert_eq!(stopped_at(pictures, apart_ms), Some(at), "{pictures} pictures, {apart_ms} ms apart");
+        }
+        let stall = Stall::new(Instant::now());
+        assert_eq!(stall.without_video(stall.due() + Duration::from_secs(900)), None, "sound alone");
+    }
+}
