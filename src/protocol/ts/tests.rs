@@ -265,7 +265,7 @@ fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
         assert!(
             packet
                 .adaptation
-                .is_none_or(|field| field.pcr.is_none_or(|pcr| pcr.base >= ZERO - mpegts::PCR_LEAD))
+                .is_none_or(|field| field.pcr.is_none_or(|pcr| pcr.base >= ZERO - mpegts::LATE_MAX))
         );
     }
 }
