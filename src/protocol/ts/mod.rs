@@ -12,7 +12,7 @@ mod ingest;
 
 use media::Timescale;
 
-pub(crate) use egress::TsPackage;
+pub(crate) use egress::{TsPackage, fit};
 pub(crate) use ingest::Depackager;
 pub(in crate::protocol) use ingest::Stats;
 
