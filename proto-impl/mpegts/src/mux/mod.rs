@@ -153,7 +153,7 @@ struct Lane {
     kind: StreamKind,
     pid: Pid,
     continuity: u8,
-    /// DTS of its last unit; before the first one, the least that is expected of it.
+    /// DTS of the last unit that was written; before the first one, the least that is expected of it.
     edge: Option<u64>,
     /// There was a unit.
     begun: bool,
@@ -173,8 +173,7 @@ impl Lane {
     fn floor(&mut self, dts: u64) -> Option<u64> {
         let patience = if self.begun { LATE_MAX } else { 2 * LATE_MAX };
         let edge = *self.edge.get_or_insert_with(|| dts.wrapping_sub(LATE_MAX) & CLOCK_MASK);
-        let floor = self.held.as_ref().map_or(edge, |held| held.dts);
-        u64::try_from(signed(floor, dts)).is_ok_and(|behind| behind <= patience).then_some(floor)
+        u64::try_from(signed(edge, dts)).is_ok_and(|behind| behind <= patience).then_some(edge)
     }
 }
 

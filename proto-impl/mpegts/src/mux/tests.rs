@@ -266,6 +266,15 @@ fn several_audio_frames_share_a_packet_of_the_size_that_is_allowed() {
 }
 
 #[test]
+fn a_packet_goes_with_the_frame_that_fills_it() {
+    let mut muxer = Muxer::with_packing(Packing::LIVE);
+    muxer.set_streams(None, Some(StreamKind::AacAdts));
+    let mut pack = |n: u64| muxer.pack(&unit(Kind::Audio, 126_000 + n * FRAME, &[&[7; 348]]), FRAME);
+    let goes: Vec<u64> = (0..12).filter(|n| !pack(*n).is_empty()).collect();
+    assert_eq!(goes, [2, 5, 8, 11]);
+}
+
+#[test]
 fn sound_costs_little_more_than_its_bytes() {
     // 64 and 128 kb/s at 48 kHz; percent over the bytes of ADTS.
     let cases = [
@@ -365,6 +374,49 @@ fn no_unit_comes_behind_its_time_however_late_its_stream_is() {
             }
         }
     }
+}
+
+/// Video of 20 s, and sound that lags behind it and comes in bursts of 16 frames.
+fn lagging(lag: u64) -> Vec<u8> {
+    let mut muxer = both();
+    let (mut out, mut sound) = (Vec::new(), 0);
+    for n in 0..500 {
+        out.extend_from_slice(&muxer.write(&unit(Kind::Video, 200_000 + n * 3600, &[&[1; 900]])));
+        while sound < (n * 3600).saturating_sub(lag) / FRAME / 16 * 16 {
+            out.extend_from_slice(&muxer.write(&unit(Kind::Audio, 200_000 + sound * FRAME, &[&[7; 170]])));
+            sound += 1;
+        }
+    }
+    out
+}
+
+#[test]
+fn the_clock_runs_evenly_once_it_knows_how_late_the_sound_is() {
+    let out = lagging(40_000);
+    let late = out.len() / 2 / PACKET_BYTES * PACKET_BYTES;
+    let all = packets(&out[late..]);
+    let is_clock_alone = |packet: &&Packet<'_>| packet.payload.is_none();
+    assert_eq!(all.iter().filter(is_clock_alone).count(), 0);
+    let steps: Vec<u64> = clocks(&out[late..]).windows(2).map(|two| two[1].1 - two[0].1).collect();
+    assert!(steps.len() > 100 && steps.iter().all(|step| (1..=PCR_INTERVAL_MAX).contains(step)), "{steps:?}");
+}
+
+#[test]
+fn a_second_track_of_sound_that_lags_holds_the_clock_within_a_packet_too() {
+    let mut muxer = Muxer::with_packing(Packing::SEGMENT);
+    let kind = |number| (StreamNumber { kind: Kind::Audio, number }, StreamKind::AacAdts);
+    muxer.set_program([kind(0), kind(1)]);
+    let (mut out, mut second) = (Vec::new(), 0);
+    for n in 0..1000 {
+        out.extend_from_slice(&muxer.pack(&unit(Kind::Audio, 200_000 + n * FRAME, &[&[7; 90]]), FRAME));
+        while second + 25 < n / 25 * 25 {
+            let unit = Unit { number: 1, ..unit(Kind::Audio, 200_000 + second * FRAME, &[&[8; 90]]) };
+            out.extend_from_slice(&muxer.write(&unit));
+            second += 1;
+        }
+    }
+    let (nearest, longest) = check(&out);
+    assert!(nearest >= 0 && longest <= PCR_INTERVAL_MAX, "{nearest} {longest}");
 }
 
 #[test]
