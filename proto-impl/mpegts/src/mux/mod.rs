@@ -204,7 +204,8 @@ pub struct Muxer {
     /// DTS of the unit before which they were written last; `None` when they are due.
     tables_at: Option<u64>,
     clock: Clock,
-    /// Packets of streams that the program has no longer: they stand before the next tables.
+    /// Packets of streams that the program has no longer: they stand before the next tables. Each stream held no more than
+    /// [`Packing::audio_bytes`], and holds nothing while there are any.
     past: BytesMut,
 }
 
@@ -319,7 +320,10 @@ impl Muxer {
     pub fn pack(&mut self, unit: &Unit<'_>, duration: u64) -> Bytes {
         let Packing { audio_bytes, audio_wait, .. } = self.packing;
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
-        if duration == 0 || payload >= audio_bytes || unit.kind == Kind::Video || unit.pts != unit.dts {
+        let is_alone =
+            duration == 0 || payload >= audio_bytes || unit.kind == Kind::Video || unit.pts != unit.dts;
+        // What is left of streams that changed is not to grow.
+        if is_alone || !self.past.is_empty() {
             return self.write(unit);
         }
         let Some(at) = self.position(unit) else { return Bytes::new() };

@@ -472,4 +472,11 @@ fn what_is_held_of_a_stream_that_changes_comes_before_the_new_tables() {
     let pids: Vec<Pid> = packets(&bytes).iter().map(|packet| packet.pid).collect();
     assert_eq!(pids, [Pid::PAT, PMT_PID, AUDIO_PID, AUDIO_PID, Pid::PAT, PMT_PID, AUDIO_PID]);
     assert_eq!(read(&bytes)[1].payload.len(), 50);
+    // Streams that change with every frame leave nothing that grows.
+    for n in 0..100 {
+        muxer.set_streams(None, Some(if n % 2 == 0 { StreamKind::AacAdts } else { StreamKind::Ac3 }));
+        let bytes = muxer.pack(&unit(Kind::Audio, 126_000 + n * FRAME, &[&[7; 50]]), FRAME);
+        assert!(n == 0 || bytes.is_empty() == (n % 2 == 0), "{n}");
+        assert!(muxer.past.len() <= PACKET_BYTES);
+    }
 }
