@@ -146,7 +146,13 @@ pub trait Package: std::fmt::Debug + Send {
     /// What a subscriber needs before a unit of these tracks when it has not had it for this epoch: parameter sets
     /// and metadata, stamped like the unit at `dts_ms`.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
-    /// A unit of a chosen track. Empty when the format cannot carry it.
+    /// A prelude is made anew with the first unit of a chosen track that is so much later than the last one.
+    fn prelude_age_ms(&self) -> i64 {
+        PRELUDE_AGE_MS
+    }
+    /// A unit of a chosen track. Empty when the format cannot carry it, or sends it with the next unit: a cursor passes over units
+    /// without bytes, so the bytes of several may stand in one, but only behind the units themselves, and in one
+    /// that no subscriber leaves out: of audio, or of the first video.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
     /// Where what is made depends on how many share it.
     fn sharing(&mut self) -> Option<&mut dyn Sharing> {
@@ -240,7 +246,7 @@ impl Packager {
         let stale = self.preludes.back().is_none_or(|last| {
             last.epoch != epoch
                 || entry.unit.key_frame
-                || entry.dts_ms.saturating_sub(last.dts_ms) >= PRELUDE_AGE_MS
+                || entry.dts_ms.saturating_sub(last.dts_ms) >= package.prelude_age_ms()
         });
         if stale {
             self.preludes.push_back(Prelude {

@@ -70,7 +70,7 @@ impl TsMux {
     /// Without parameter sets.
     #[must_use]
     pub fn new() -> Self {
-        Self(FlvMux::new(TsPackage::new()))
+        Self(FlvMux::new(TsPackage::at_once()))
     }
 
     /// The packets of a video or audio unit; `None` for parameter sets, which go with the video, and for data.

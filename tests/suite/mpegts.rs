@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bytes::Bytes;
-use mpegts::{Demuxer, Event, Kind, Muxer, Pes, StreamKind, Unit};
+use mpegts::{Demuxer, Event, Kind, Muxer, Packing, Pes, StreamKind, Unit};
 
 use super::support::run;
 
@@ -43,13 +43,13 @@ fn probe(path: &Path, stream: &str) -> Vec<Seen> {
 }
 
 /// The PES packets of the file, fed as SRT brings them.
-fn demux(path: &Path) -> Vec<Pes> {
+fn demux(path: &Path, streams: usize) -> Vec<Pes> {
     let bytes = std::fs::read(path).unwrap();
     let mut demuxer = Demuxer::new();
     let mut out = Vec::new();
     let mut take = |event| match event {
         Event::Pes(pes) => out.push(pes),
-        Event::Program(map) => assert_eq!(map.streams.len(), 2),
+        Event::Program(map) => assert_eq!(map.streams.len(), streams),
     };
     for mut piece in bytes.chunks(1316) {
         while let Some(event) = demuxer.read(&mut piece) {
@@ -92,7 +92,7 @@ fn transport_streams_in_and_out_are_what_ffprobe_and_gstreamer_see() {
     ];
     for (name, coding) in codings {
         let file = ts_file(name, coding);
-        let packets = demux(&file);
+        let packets = demux(&file, 2);
         assert_eq!(seen(&packets, true), probe(&file, "v"), "{name}");
         let times: Vec<i64> = probe(&file, "a").iter().map(|packet| packet.0).collect();
         assert!(seen(&packets, false).iter().all(|packet| times.contains(&packet.0)), "{name}");
@@ -125,4 +125,81 @@ fn mux(packets: &[Pes]) -> Vec<u8> {
         muxer.write(&Unit { kind, number: 0, pts, dts, random_access, payload: &[&pes.payload] })
     };
     packets.iter().map(write).collect::<Vec<_>>().concat()
+}
+
+/// Ticks of an AAC frame at 48 kHz.
+const FRAME: u64 = 1920;
+
+/// The frames of an audio PES packet, each with its ADTS head.
+fn adts(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = payload;
+    std::iter::from_fn(move || {
+        let head = rest.first_chunk::<7>()?;
+        let bytes = usize::from(head[3] & 3) << 11 | usize::from(head[4]) << 3 | usize::from(head[5] >> 5);
+        let (frame, tail) = rest.split_at(bytes);
+        rest = tail;
+        Some(frame)
+    })
+}
+
+/// The same streams, frame by frame, as they are packed. Those of live viewers have tables every 400 ms.
+fn pack(packets: &[Pes], packing: Packing) -> Vec<u8> {
+    let kind = |video: bool| packets.iter().map(|pes| pes.stream.kind).find(|kind| kind.is_video() == video);
+    let mut units: Vec<(Kind, u64, u64, bool, &[u8])> = Vec::new();
+    for pes in packets {
+        let pts = pes.pts.unwrap();
+        if pes.stream.kind.is_video() {
+            units.push((Kind::Video, pts, pes.dts.unwrap_or(pts), pes.random_access, &pes.payload));
+        } else {
+            let frames = adts(&pes.payload).zip((0..).map(|n| pts + n * FRAME));
+            units.extend(frames.map(|(frame, pts)| (Kind::Audio, pts, pts, false, frame)));
+        }
+    }
+    units.sort_by_key(|(_, _, dts, ..)| *dts);
+    let mut muxer = Muxer::with_packing(packing);
+    muxer.set_streams(kind(true), kind(false));
+    let (mut out, mut tables_at) = (Vec::new(), 0);
+    for (kind, pts, dts, random_access, payload) in units {
+        if packing == Packing::LIVE && dts >= tables_at + 36_000 {
+            muxer.begin();
+            tables_at = dts;
+        }
+        let unit = Unit { kind, number: 0, pts, dts, random_access, payload: &[payload] };
+        out.extend(if kind == Kind::Video { muxer.write(&unit) } else { muxer.pack(&unit, FRAME) });
+    }
+    out.extend(muxer.flush());
+    out
+}
+
+#[test]
+fn transport_streams_of_ours_are_as_small_as_those_of_ffmpeg_and_read_the_same() {
+    let sound = "anoisesrc=r=48000:a=0.3:c=pink";
+    let video = ["-f", "lavfi", "-i", "testsrc2=size=640x360:rate=25"];
+    let coded = ["-c:v", "libx264", "-preset", "ultrafast", "-g", "50", "-pix_fmt", "yuv420p", "-b:v"];
+    for (rate, video_rate) in [("64k", None), ("128k", None), ("128k", Some("2M")), ("64k", Some("150k"))] {
+        let name = format!("size-{rate}-{}-{}.ts", video_rate.unwrap_or("0"), std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let mut command = Command::new("ffmpeg");
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-f", "lavfi", "-i", sound]);
+        if let Some(video_rate) = video_rate {
+            command.args(video).args(coded).arg(video_rate);
+        }
+        command.args(["-ac", "2", "-c:a", "aac", "-b:a", rate, "-t", "20", "-f", "mpegts"]).arg(&path);
+        let (status, _, err) = run(&mut command);
+        assert!(status.success(), "{err}");
+        let theirs = std::fs::metadata(&path).unwrap().len();
+        let packets = demux(&path, if video_rate.is_some() { 2 } else { 1 });
+        for (packing, percent) in [(Packing::SEGMENT, 100), (Packing::LIVE, 106)] {
+            let bytes = pack(&packets, packing);
+            let ours = bytes.len() as u64;
+            println!("{rate} {video_rate:?} {packing:?}: {ours} of {theirs}");
+            assert!(ours * 100 <= theirs * percent, "{rate} {video_rate:?} {packing:?}: {ours} of {theirs}");
+            let written = path.with_extension("ours.ts");
+            std::fs::write(&written, bytes).unwrap();
+            assert_eq!(probe(&written, "a"), probe(&path, "a"), "{rate} {packing:?}");
+            assert_eq!(probe(&written, "v"), probe(&path, "v"), "{rate} {packing:?}");
+            std::fs::remove_file(written).unwrap();
+        }
+        std::fs::remove_file(path).unwrap();
+    }
 }

@@ -40,6 +40,8 @@ pub const FAILURES_MAX: u32 = 5;
 pub const RELOAD_MIN: Duration = Duration::from_millis(500);
 /// The longest target duration that is believed.
 pub const TARGET_DURATION_MAX: Duration = Duration::from_secs(60);
+/// The longest duration of a segment that is believed.
+pub const SEGMENT_DURATION_MAX: Duration = Duration::from_secs(600);
 /// The least time from one request to the next, of any kind: segments without length, or without bytes, are not asked
 /// for in a storm.
 pub const REQUEST_SPACING: Duration = Duration::from_millis(10);

@@ -1,11 +1,15 @@
-//! Cuts what a stream is packaged as, MPEG-TS, into segments ([`Window`] says where), and keeps their playlist.
+//! Makes the segments of a stream, MPEG-TS, where [`Window`] says, and keeps their playlist.
+//!
+//! A segment is written as a whole: it begins with the tables, and no audio frame that belongs to it is left for the next one.
 
 use bytes::{Bytes, BytesMut};
 use hls::playlist::MediaPlaylist;
 
 use super::settings::{HlsSettings, Suffix};
-use super::window::{Unit, Window};
+use super::window::{End, Unit, Window};
+use crate::hub::{Chosen, Entry};
 use crate::mail::Progress;
+use crate::protocol::ts::TsPackage;
 
 /// A segment that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,7 @@ pub(super) struct Segmenter {
     name: String,
     suffix: Suffix,
     window: Window,
+    ts: TsPackage,
     bytes: BytesMut,
     /// Bytes of the last segment: the next one is about as large.
     last_bytes: usize,
@@ -34,20 +39,17 @@ impl Segmenter {
             name: name.to_owned(),
             suffix: settings.suffix.clone(),
             window: Window::new(settings, 3),
+            ts: TsPackage::segments(),
             bytes: BytesMut::new(),
             last_bytes: 0,
         }
     }
 
-    /// Takes a unit, as it is packaged. The segment that it ends.
-    pub(super) fn unit<'b>(&mut self, unit: Unit, slices: impl Iterator<Item = &'b Bytes>) -> Option<Cut> {
-        let end = self.window.ends_before(&unit, self.bytes.len());
-        let cut = end.and_then(|end| self.close(end.at_ms));
-        self.window.note(&unit, end.is_some_and(|end| end.changed));
-        if self.bytes.is_empty() {
-            self.bytes.reserve(self.last_bytes);
-        }
-        slices.for_each(|slice| self.bytes.extend_from_slice(slice));
+    /// Takes a unit. The segment that it ends.
+    pub(super) fn unit(&mut self, unit: Unit, entry: &Entry, chosen: &Chosen) -> Option<Cut> {
+        let (end, cut) = self.end_before(&unit);
+        let packets = self.ts.write(entry, chosen).unwrap_or_default();
+        self.add(&unit, end, &packets);
         cut
     }
 
@@ -56,6 +58,21 @@ impl Segmenter {
         let cut = self.close(self.window.end_ms());
         self.window.playlist_mut().ended = true;
         cut
+    }
+
+    /// Ends the segment that grows, if it ends before this unit.
+    fn end_before(&mut self, unit: &Unit) -> (Option<End>, Option<Cut>) {
+        let end = self.window.ends_before(unit, self.bytes.len());
+        (end, end.and_then(|end| self.close(end.at_ms)))
+    }
+
+    /// Adds the packets of a unit to the segment, which begins with it where another one has ended.
+    fn add(&mut self, unit: &Unit, end: Option<End>, packets: &[u8]) {
+        self.window.note(unit, end.is_some_and(|end| end.changed));
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.last_bytes);
+        }
+        self.bytes.extend_from_slice(packets);
     }
 
     /// The playlist; `None` while it would name too little.
@@ -77,6 +94,9 @@ impl Segmenter {
     }
 
     fn close(&mut self, end_ms: i64) -> Option<Cut> {
+        let rest = self.ts.flush();
+        self.bytes.extend_from_slice(&rest);
+        self.ts.begin();
         let uri = format!("{}{}.ts", self.name, self.suffix.of(self.window.number()));
         let segment = self.window.open_segment(None, &[]);
         if !self.window.close(end_ms, &uri, self.bytes.len(), segment) {
@@ -89,15 +109,20 @@ impl Segmenter {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
 
     use hls::Playlist;
     use hls::playlist::MediaPlaylist;
+    use media::codec::{aac, h264};
+    use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+    use mpegts::{AUDIO_PID, Demuxer, Event, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID};
 
     use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX};
     use super::*;
     use crate::config::AppSettings;
-    use crate::protocol::schema;
+    use crate::hub::Selection;
+    use crate::protocol::{schema, ts};
 
     /// A segmenter with everything that it has said, checked as it is said.
     struct Rig {
@@ -121,7 +146,8 @@ mod tests {
         fn unit(&mut self, dts_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
             let wall_ms = 1_700_000_000_000 + dts_ms.unsigned_abs();
             let unit = Unit { dts_ms, wall_ms, begins, epoch };
-            let cut = self.segmenter.unit(unit, [Bytes::copy_from_slice(bytes)].iter());
+            let (end, cut) = self.segmenter.end_before(&unit);
+            self.segmenter.add(&unit, end, bytes);
             self.take(cut);
         }
 
@@ -283,5 +309,93 @@ mod tests {
             let bytes: usize = rig.segments.iter().map(|(_, bytes)| bytes.len()).sum();
             assert_eq!((bytes, rig.last.ended), (1600, true), "seed {seed}");
         }
+    }
+
+    /// A stream of 25 pictures and 46.9 frames of sound a second, as it is cut: the segments, and the frames that went in.
+    fn cut(video: bool, seconds: i64) -> (Vec<Bytes>, usize) {
+        let video = video.then(|| {
+            let sps = [0x67, 0x42, 0xc0, 0x1e, 0xd9, 0x00, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03];
+            let config = h264::Config::of_sets(&[&sps], &[&[0x68, 0xcb, 0x83, 0xcb, 0x20]]).unwrap();
+            Track::new(TrackId::VIDEO, CodecConfig::H264(config), Timescale::new(90_000))
+        });
+        let aac = aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+        let audio = Track::new(TrackId::AUDIO, CodecConfig::Aac(aac), Timescale::new(90_000));
+        let has_video = video.is_some();
+        let tracks = Arc::new(Tracks::new(1, video.into_iter().chain([audio])));
+        let mut chosen = Chosen::default();
+        chosen.update(Selection::DEFAULT, &tracks, &ts::fit);
+        let mut units = Vec::new();
+        for dts in (0..seconds * 90_000).filter(|dts| dts % 1920 == 0 || has_video && dts % 3600 == 0) {
+            if has_video && dts % 3600 == 0 {
+                units.push((
+                    TrackId::VIDEO,
+                    dts,
+                    dts % 90_000 == 0,
+                    Bytes::from_static(&[0, 0, 0, 4, 0x65, 1, 2, 3]),
+                ));
+            }
+            if dts % 1920 == 0 {
+                units.push((TrackId::AUDIO, dts, false, Bytes::from_static(&[0x21; 170])));
+            }
+        }
+        let frames = units.len();
+        let mut segmenter = segmenter(&[]);
+        let mut segments = Vec::new();
+        for (track, dts, key_frame, payload) in units {
+            let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
+            let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks));
+            let begins = !has_video || key_frame;
+            let at = Unit { dts_ms: entry.dts_ms, wall_ms: 0, begins, epoch: 1 };
+            segments.extend(segmenter.unit(at, &entry, &chosen).map(|cut| cut.bytes));
+        }
+        segments.extend(segmenter.finish().map(|cut| cut.bytes));
+        (segments, frames)
+    }
+
+    #[test]
+    fn each_segment_begins_with_its_tables_and_has_all_its_sound() {
+        for video in [true, false] {
+            let (segments, frames) = cut(video, 9);
+            assert_eq!(segments.len(), 5);
+            let mut last = std::collections::BTreeMap::new();
+            let (mut came, mut ends) = (0, None::<u64>);
+            for segment in &segments {
+                let packets =
+                    || segment.chunks(PACKET_BYTES).map(|one| Packet::read(one.try_into().unwrap()).unwrap());
+                let pids: Vec<Pid> = packets().map(|packet| packet.pid).take(3).collect();
+                assert_eq!(pids[..2], [Pid::PAT, PMT_PID]);
+                assert_eq!(pids[2], if video { VIDEO_PID } else { AUDIO_PID });
+                let tables = packets().filter(|packet| packet.pid == Pid::PAT).count();
+                assert_eq!(tables, if video { packets().filter(is_key_frame).count() } else { 1 });
+                for packet in packets() {
+                    let step = u8::from(packet.payload.is_some_and(|payload| !payload.is_empty()));
+                    if let Some(before) = last.insert(packet.pid, packet.continuity) {
+                        assert_eq!((before + step) & 0x0f, packet.continuity, "over the segments");
+                    }
+                }
+                // Alone it is read whole.
+                let mut demuxer = Demuxer::new();
+                let mut input = &segment[..];
+                let pes = |event| if let Event::Pes(pes) = event { Some(pes) } else { None };
+                let mut all: Vec<Pes> =
+                    std::iter::from_fn(|| demuxer.read(&mut input)).filter_map(pes).collect();
+                demuxer.finish();
+                all.extend(std::iter::from_fn(|| demuxer.read(&mut &[][..])).filter_map(pes));
+                let first = all.iter().map(|pes| pes.dts.or(pes.pts).unwrap()).min();
+                assert!(first >= ends, "sound of the segment before");
+                ends = all.iter().map(|pes| pes.dts.or(pes.pts).unwrap()).max();
+                came += all
+                    .iter()
+                    .map(|pes| if pes.stream.kind.is_video() { 1 } else { pes.payload.len() / 177 })
+                    .sum::<usize>();
+            }
+            assert_eq!(came, frames);
+        }
+    }
+
+    fn is_key_frame(packet: &Packet<'_>) -> bool {
+        packet.pid == VIDEO_PID
+            && packet.unit_start
+            && packet.adaptation.is_some_and(|field| field.random_access)
     }
 }

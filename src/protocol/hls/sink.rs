@@ -17,7 +17,7 @@ use super::{ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
-use crate::protocol::ts::TsPackage;
+use crate::protocol::ts;
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
 };
@@ -41,7 +41,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
     is_enabled,
-    package: |_| Some(Box::new(Segmented(TsPackage::new()))),
+    package: |_| Some(Box::new(Segmented)),
     is_given_up_by_close: false,
 };
 
@@ -49,22 +49,28 @@ fn is_enabled(app: &AppSettings) -> bool {
     HlsSettings::of(app).enabled
 }
 
-/// MPEG-TS for players of HLS: few of them know Opus in it, so sound is AAC where it can be.
+/// MPEG-TS for players of HLS: few of them know Opus in it, so sound is AAC where it can be. The units go to the sink as they are,
+/// because it writes whole segments.
 #[derive(Debug)]
-struct Segmented(TsPackage);
+struct Segmented;
 
 impl Package for Segmented {
     fn fit(&self, track: &Track) -> Fit {
-        let fit = self.0.fit(track);
+        let fit = ts::fit(track);
         if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }
     }
 
-    fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
-        self.0.prelude(chosen, dts_ms)
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
-        self.0.unit(entry, chosen)
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        let track = entry.tracks.get(entry.unit.track);
+        if track.is_some_and(|track| ts::fit(track) != Fit::No) {
+            Parts::new([entry.unit.payload.clone()])
+        } else {
+            Parts::default()
+        }
     }
 }
 
@@ -129,8 +135,7 @@ impl UnitSink for HlsSink {
             begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
             epoch: unit.chosen.epoch(),
         };
-        let slices = unit.parts().flat_map(Parts::slices);
-        if let Some(cut) = self.segmenter.unit(at, slices) {
+        if let Some(cut) = self.segmenter.unit(at, entry, unit.chosen) {
             self.publish_cut(Some(cut));
         }
     }

@@ -68,7 +68,7 @@ static FORMAT: FormatKind = FormatKind {
     name: "ts",
     counted_as: None,
     is_enabled: is_playback_enabled,
-    package: |_| Some(Box::new(TsPackage::new())),
+    package: |_| Some(Box::new(TsPackage::live())),
     is_given_up_by_close: false,
 };
 

@@ -1,10 +1,14 @@
-//! Access units to transport packets, which every viewer of a stream shares.
+//! Access units to transport packets: those that every viewer of a stream shares, and those of segments.
 //!
-//! A unit's packets are complete in themselves. Tables stand before every key frame, before the first unit of an epoch
-//! and before a unit every 100 ms, so a prelude is never needed and none is made: it would be written into some
-//! viewers' streams and not into others', and could not have the right continuity counters in both. A viewer of a
-//! stream with video begins with a key frame, and so with tables and clock; one with audio alone has them within
-//! 100 ms.
+//! **Viewers** ([`TsPackage::live`]). Each unit of the ring has packets of its own, or none: audio frames wait for each other,
+//! 70 ms at most ([`Packing::LIVE`]), and the last one of a PES packet brings all of them. So a viewer who comes between two
+//! of them gets a few frames from before it came, and none twice or in part. Tables stand before every key frame,
+//! before the first unit of an epoch and before a unit every 400 ms, each time a prelude is made. The prelude is a copy of
+//! those, with their counters: whoever comes later begins with it, and goes on with the next tables as all others do; whoever begins
+//! at the same unit has them twice, as ISO/IEC 13818-1 §2.4.3.3 allows.
+//!
+//! **Segments** ([`TsPackage::segments`]) are made as a whole: their owner says where they begin ([`TsPackage::begin`]) and end
+//! ([`TsPackage::flush`]).
 //!
 //! What MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) is left out, and not
 //! announced.
@@ -12,7 +16,7 @@
 use bytes::Bytes;
 use media::codec::{h264, h265, opus};
 use media::{CodecConfig, Track, TrackKind, nal};
-use mpegts::{CLOCK_MASK, Kind, Muxer, StreamKind, StreamNumber, Unit};
+use mpegts::{CLOCK_MASK, Kind, Muxer, Packing, StreamKind, StreamNumber, Unit};
 use smallvec::SmallVec;
 
 use super::{TICKS, ZERO};
@@ -23,27 +27,56 @@ const MPEG2_RATE: u32 = 32_000;
 /// A piece of a payload: what most frames need without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
+/// The tables are repeated so often, in milliseconds: with a frame on top that is less than the 500 ms of ETSI TR 101 290.
+const TABLES_MS: i64 = 400;
+
 /// A program of the chosen tracks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TsPackage {
     muxer: Muxer,
     epoch: Option<u32>,
 }
 
 impl TsPackage {
-    /// Creates a packager in front of the first unit.
-    pub(crate) fn new() -> Self {
-        Self::default()
+    /// Packets that viewers share, in front of the first unit.
+    pub(crate) fn live() -> Self {
+        Self { muxer: Muxer::with_packing(Packing::LIVE), epoch: None }
     }
 
-    fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
-        let unit = &entry.unit;
-        let tracks = &entry.tracks;
+    /// Segments, which are sent whole.
+    pub(crate) fn segments() -> Self {
+        Self { muxer: Muxer::with_packing(Packing::SEGMENT), epoch: None }
+    }
+
+    /// Packets of every unit at once.
+    pub(crate) fn at_once() -> Self {
+        Self { muxer: Muxer::with_packing(Packing::NONE), epoch: None }
+    }
+
+    /// A segment begins: with the tables.
+    pub(crate) const fn begin(&mut self) {
+        self.muxer.begin();
+    }
+
+    /// The packets of the frames that still wait for others.
+    pub(crate) fn flush(&mut self) -> Bytes {
+        self.muxer.flush()
+    }
+
+    /// Takes note of the chosen tracks.
+    fn follow(&mut self, chosen: &Chosen) {
         if self.epoch != Some(chosen.epoch()) {
             self.epoch = Some(chosen.epoch());
             let stream = |track: &Track| Some((stream_number(track, chosen), stream_kind(track)?));
             self.muxer.set_program(chosen.iter().filter_map(stream));
         }
+    }
+
+    /// The packets of a unit, with those of frames that have waited for it; `None` when it cannot be carried.
+    pub(crate) fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
+        let unit = &entry.unit;
+        let tracks = &entry.tracks;
+        self.follow(chosen);
         let track = tracks.get(unit.track)?;
         stream_kind(track)?;
         let head = audio_head(&track.config, &unit.payload);
@@ -77,24 +110,30 @@ impl TsPackage {
         };
         let StreamNumber { kind, number } = stream_number(track, chosen);
         let (pts, dts) = (time(unit.pts), time(unit.dts));
-        Some(self.muxer.write(&Unit {
-            kind,
-            number,
-            pts,
-            dts,
-            random_access: unit.key_frame,
-            payload: &payload,
-        }))
+        let made = Unit { kind, number, pts, dts, random_access: unit.key_frame, payload: &payload };
+        if kind == Kind::Video {
+            return Some(self.muxer.write(&made));
+        }
+        let duration = track.config.samples_of(&unit.payload).and_then(|(samples, rate)| {
+            samples.checked_mul(u64::from(mpegts::TICKS_PER_SECOND))?.checked_div(u64::from(rate))
+        });
+        Some(self.muxer.pack(&made, duration.unwrap_or(0)))
     }
 }
 
 impl Package for TsPackage {
     fn fit(&self, track: &Track) -> Fit {
-        Fit::of(stream_kind(track).is_some())
+        fit(track)
     }
 
-    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
-        Parts::default()
+    fn prelude(&mut self, chosen: &Chosen, _dts_ms: i64) -> Parts {
+        self.follow(chosen);
+        self.muxer.begin();
+        Parts::new([self.muxer.tables()])
+    }
+
+    fn prelude_age_ms(&self) -> i64 {
+        TABLES_MS
     }
 
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
@@ -103,6 +142,11 @@ impl Package for TsPackage {
             .map(|bytes| Parts::new([bytes]))
             .unwrap_or_default()
     }
+}
+
+/// How well a track is carried.
+pub(crate) fn fit(track: &Track) -> Fit {
+    Fit::of(stream_kind(track).is_some())
 }
 
 /// The position of a track in the program: the first of its kind is the first stream of it, whatever its id.

@@ -12,7 +12,7 @@ mod ingest;
 
 use media::Timescale;
 
-pub(crate) use egress::TsPackage;
+pub(crate) use egress::{TsPackage, fit};
 pub(crate) use ingest::Depackager;
 pub(in crate::protocol) use ingest::Stats;
 
@@ -22,7 +22,7 @@ const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
 pub(in crate::protocol) const BAD_FRAME: &str =
     "a frame that is malformed, or of a codec that is not carried";
 /// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,
-/// which stands [`mpegts::PCR_LEAD`] before the unit, is then never negative.
+/// which stands [`mpegts::LATE_MAX`] before the unit at most, is then never negative.
 const ZERO: u64 = 126_000;
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! Which variant of a multivariant playlist is pulled, and which audio beside it.
+//! Which variants of a multivariant playlist may be pulled, in which order, and which audio beside them.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use crate::playlist::{MultivariantPlaylist, RenditionKind, Variant};
 use crate::uri::Url;
@@ -7,6 +10,15 @@ use crate::uri::Url;
 const CARRIED: [&str; 11] =
     ["avc1", "avc3", "hvc1", "hev1", "av01", "vp09", "mp4a", "opus", "ac-3", "ec-3", "flac"];
 
+/// A variant that may be pulled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Its media playlist.
+    pub(super) main: Url,
+    /// The media playlist of its audio, if that is a separate one.
+    pub(super) audio: Option<Url>,
+}
+
 /// The media playlist of the best variant, and that of its audio if it is a separate one.
 #[must_use]
 pub fn choose(
@@ -14,12 +26,36 @@ pub fn choose(
     base: &Url,
     bandwidth_max: Option<u64>,
 ) -> Option<(Url, Option<Url>)> {
-    let usable = || {
-        playlist.variants.iter().filter(|variant| is_carried(variant) && base.resolve(&variant.uri).is_ok())
-    };
+    let best = choices(playlist, base, bandwidth_max).pop_front()?;
+    Some((best.main, best.audio))
+}
+
+/// The variants that may be pulled, the best first: those within the bandwidth by falling bandwidth, or, if there is none, all by
+/// rising bandwidth. Of equal ones the first comes first: servers list a backup behind what it stands in for.
+pub(super) fn choices(
+    playlist: &MultivariantPlaylist,
+    base: &Url,
+    bandwidth_max: Option<u64>,
+) -> VecDeque<Choice> {
+    let mut usable: Vec<&Variant> = playlist.variants.iter().filter(|variant| is_carried(variant)).collect();
     let fits = |variant: &&Variant| bandwidth_max.is_none_or(|max| variant.bandwidth <= max);
-    let best = usable().filter(fits).max_by_key(|variant| variant.bandwidth);
-    let variant = best.or_else(|| usable().min_by_key(|variant| variant.bandwidth))?;
+    if usable.iter().any(|variant| fits(variant) && base.resolve(&variant.uri).is_ok()) {
+        usable.retain(fits);
+        usable.sort_by_key(|variant| Reverse(variant.bandwidth));
+    } else {
+        usable.sort_by_key(|variant| variant.bandwidth);
+    }
+    let mut choices = VecDeque::new();
+    for choice in usable.into_iter().filter_map(|variant| choice_of(playlist, base, variant)) {
+        if !choices.contains(&choice) {
+            choices.push_back(choice);
+        }
+    }
+    choices
+}
+
+/// A variant with the default audio of its group; `None` when its URI leads nowhere.
+fn choice_of(playlist: &MultivariantPlaylist, base: &Url, variant: &Variant) -> Option<Choice> {
     let main = base.resolve(&variant.uri).ok()?;
     let group = || {
         playlist.renditions.iter().filter(|rendition| {
@@ -28,7 +64,8 @@ pub fn choose(
     };
     let audio = group().find(|rendition| rendition.default).or_else(|| group().next());
     let audio = audio.and_then(|rendition| base.resolve(rendition.uri.as_deref()?).ok());
-    Some((main.clone(), audio.filter(|audio| *audio != main)))
+    let audio = audio.filter(|audio| *audio != main);
+    Some(Choice { main, audio })
 }
 
 fn is_carried(variant: &Variant) -> bool {

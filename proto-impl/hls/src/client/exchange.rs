@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 
+use super::choose::choices;
 use super::track::{Track, later};
-use super::{Client, Event, Rendition, SegmentKind, choose};
+use super::{Client, Event, SegmentKind};
 use crate::Playlist;
 use crate::decrypt::Decrypter;
 use crate::limits::{
@@ -123,6 +124,7 @@ impl Client {
         let kind = if is_mp4 { SegmentKind::Fmp4 } else { SegmentKind::Ts };
         let discontinuity = std::mem::take(&mut track.discontinuity) || current.segment.discontinuity;
         let (rendition, init) = (track.rendition, track.init.take());
+        self.has_begun = true;
         self.event(Event::Begin { rendition, kind, discontinuity });
         if let Some(bytes) = init {
             self.event(Event::Init { rendition, bytes });
@@ -232,12 +234,9 @@ impl Client {
             }
             Ok(Playlist::Multivariant(playlist)) if self.is_first => {
                 self.is_first = false;
-                match choose(&playlist, &exchange.url, self.config.bandwidth_max) {
-                    Some((main, audio)) => {
-                        let audio = audio.map(|url| Track::new(Rendition::Audio, url, self.now));
-                        self.tracks = vec![Track::new(Rendition::Main, main, self.now)];
-                        self.tracks.extend(audio);
-                    }
+                self.choices = choices(&playlist, &exchange.url, self.config.bandwidth_max);
+                match self.choices.pop_front() {
+                    Some(best) => self.pull(best),
                     None => self.end("no variant that can be fetched is in codecs that are carried"),
                 }
             }
@@ -253,7 +252,7 @@ impl Client {
             track.failures = track.failures.saturating_add(1);
             track.reload_at = retry_at;
             if track.failures > PLAYLIST_RETRIES {
-                self.end(&format!("the playlist could not be fetched: {reason}"));
+                self.fall(&format!("the playlist could not be fetched: {reason}"));
             }
             return;
         }

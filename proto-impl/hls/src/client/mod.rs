@@ -6,6 +6,9 @@
 //! 3. [`Client::poll_event`] gives the segments; [`Client::poll_timeout`] says when there is something to do again.
 //!
 //! A request without an answer is the owner's to give up, as a failure.
+//!
+//! A variant whose playlist, or whose segments, cannot be fetched is given up for the next best one. The pull ends when there is
+//! none left.
 
 mod choose;
 mod exchange;
@@ -23,6 +26,7 @@ use bytes::Bytes;
 
 use crate::limits::{AHEAD_MAX, EVENTS_MAX, KEY_BYTES, REDIRECTS_MAX};
 use crate::uri::{Url, UrlError};
+use choose::Choice;
 use exchange::Exchange;
 use track::Track;
 
@@ -120,6 +124,10 @@ pub struct Client {
     /// Whether the first playlist has not come, which may be a multivariant one.
     is_first: bool,
     tracks: Vec<Track>,
+    /// Variants that may be pulled when this one fails, the best first.
+    choices: VecDeque<Choice>,
+    /// A segment has begun.
+    has_begun: bool,
     exchange: Option<Exchange>,
     /// Requests of the last half second.
     recent: VecDeque<Asked>,
@@ -144,6 +152,8 @@ impl Client {
             started: now,
             is_first: true,
             tracks: vec![Track::new(Rendition::Main, Url::read(url)?, now)],
+            choices: VecDeque::new(),
+            has_begun: false,
             exchange: None,
             recent: VecDeque::new(),
             keys: VecDeque::new(),
@@ -257,6 +267,43 @@ impl Client {
         self.events.push_back(event);
     }
 
+    /// Pulls this variant from now on; in place of another one, from where that had come to.
+    fn pull(&mut self, choice: Choice) {
+        let progress = |of| {
+            let before = self.tracks.iter().find(|track| track.rendition == of);
+            before.map(|track| track.progress.max(track.resume))
+        };
+        let track = |rendition, url| {
+            let mut track = Track::new(rendition, url, self.now);
+            track.resume = progress(rendition).unwrap_or_default();
+            track.discontinuity = self.has_begun;
+            track
+        };
+        let Choice { main, audio } = choice;
+        let audio = audio.map(|url| track(Rendition::Audio, url));
+        self.tracks = std::iter::once(track(Rendition::Main, main)).chain(audio).collect();
+    }
+
+    /// Gives this variant up for the next best one. Without one the pull ends, for this reason. Once segments were passed on, the
+    /// next one has its audio where this one has.
+    fn fall(&mut self, reason: &str) {
+        let has_audio = self.has_audio_beside();
+        let is_alike = |choice: &Choice| choice.audio.is_some() == has_audio;
+        while let Some(choice) = self.choices.pop_front() {
+            if self.has_begun && !is_alike(&choice) {
+                continue;
+            }
+            let is_cut = |track: &&Track| track.current.as_ref().is_some_and(|current| current.begun);
+            let cut: Vec<Rendition> =
+                self.tracks.iter().filter(is_cut).map(|track| track.rendition).collect();
+            cut.into_iter().for_each(|rendition| self.event(Event::Lost { rendition }));
+            self.pull(choice);
+            self.losses = 0;
+            return;
+        }
+        self.end(reason);
+    }
+
     fn end(&mut self, reason: &str) {
         if !self.is_closed {
             self.events.push_back(Event::Ended(reason.to_owned()));
@@ -264,5 +311,6 @@ impl Client {
         self.is_closed = true;
         self.exchange = None;
         self.tracks.clear();
+        self.choices.clear();
     }
 }

@@ -1,9 +1,9 @@
 //! What is requested next, and when.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::exchange::{Exchange, Purpose};
-use super::track::{Current, Track, later};
+use super::track::{Current, Track, later, media_time};
 use super::{Client, Event};
 use crate::limits::{FAILURES_MAX, REQUEST_SPACING, RETRY_PAUSE, SEGMENT_BYTES_MAX};
 use crate::playlist::{ByteRange, Method};
@@ -81,7 +81,7 @@ impl Client {
             }
             let paced = later(started, track.progress.saturating_sub(ahead));
             let at = if track.recorded { paced.max(now) } else { now };
-            track.progress = track.progress.saturating_add(segment.duration.min(Duration::from_secs(600)));
+            track.progress = track.progress.saturating_add(media_time(&segment));
             track.current = Some(Current { number, segment, failed: false, at, delivered: 0, begun: false });
         }
         let rendition = track.rendition;
@@ -100,7 +100,7 @@ impl Client {
         self.event(Event::Lost { rendition });
         self.losses = self.losses.saturating_add(1);
         if self.losses >= FAILURES_MAX {
-            self.end("too many segments in a row could not be fetched");
+            self.fall("too many segments in a row could not be fetched");
         }
     }
 

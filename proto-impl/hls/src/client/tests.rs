@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::Playlist;
 use crate::limits::{INIT_BYTES_MAX, PLAYLIST_BYTES_MAX, RELOAD_MIN, SEGMENT_BYTES_MAX};
 
 const URL: &str = "http://o/live/p.m3u8";
@@ -53,6 +54,9 @@ impl Origin {
         let Some(body) = self.files.get(&request.url) else {
             return self.client.handle_failure(self.now, "404");
         };
+        if let Some(status) = body.strip_prefix(b"!") {
+            return self.client.handle_failure(self.now, std::str::from_utf8(status).unwrap());
+        }
         if let Some(location) = body.strip_prefix(b"->") {
             return self.client.handle_redirect(self.now, std::str::from_utf8(location).unwrap());
         }
@@ -151,6 +155,140 @@ fn the_best_variant_that_is_carried_comes_with_its_audio() {
     let audio = Event::Media { rendition: Rendition::Audio, bytes: Bytes::from_static(b"audio") };
     assert!(origin.events.contains(&audio) && origin.media().contains("main"));
     assert_eq!(origin.ended(), Some("the stream has ended"));
+}
+
+/// Three variants, the best one last, and a backup of it.
+const MASTER: &str = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlow\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmiddle\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=3\nhigh\n#EXT-X-STREAM-INF:BANDWIDTH=3\nhigh2\n#EXT-X-STREAM-INF:BANDWIDTH=3\nhigh\n";
+
+/// A recording of three segments of a second, whose bytes are the name and the number.
+fn recording(origin: &mut Origin, name: &str) {
+    let segments: String = (0..3).map(|n| format!("#EXTINF:1,\n{name}{n}.ts\n")).collect();
+    origin.put(name, format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{segments}#EXT-X-ENDLIST\n"));
+    (0..3).for_each(|n| origin.put(&format!("{name}{n}.ts"), format!("[{name}{n}]")));
+}
+
+#[test]
+fn a_variant_that_fails_gives_way_to_the_next_best_one() {
+    let ended = "the stream has ended";
+    let failed = |status| format!("the playlist could not be fetched: {status}");
+    // The answers of the variants, the best first: a recording, or a status; what is pulled, and the end.
+    type Answers<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Answers<'_>, &str, String); 6] = [
+        (&[("high", ""), ("middle", ""), ("low", "")], "[high0][high1][high2]", ended.to_owned()),
+        (&[("high", "404"), ("high2", ""), ("low", "")], "[high20][high21][high22]", ended.to_owned()),
+        (
+            &[("high", "404"), ("high2", "404"), ("middle", "")],
+            "[middle0][middle1][middle2]",
+            ended.to_owned(),
+        ),
+        (
+            &[("high", "404"), ("high2", "404"), ("middle", "500"), ("low", "")],
+            "[low0][low1][low2]",
+            ended.to_owned(),
+        ),
+        (&[("high", "404"), ("high2", "404"), ("middle", "404"), ("low", "404")], "", failed("404")),
+        (&[("high", "404"), ("high2", "500"), ("middle", "404"), ("low", "503")], "", failed("503")),
+    ];
+    for (answers, media, end) in cases {
+        let mut origin = pulls(&[(URL, MASTER)]);
+        for (name, status) in answers {
+            recording(&mut origin, name);
+            if !status.is_empty() {
+                origin.put(name, format!("!{status}"));
+            }
+        }
+        origin.run(secs(60));
+        assert_eq!((origin.media().as_str(), origin.ended()), (media, Some(end.as_str())), "{answers:?}");
+        // Each is asked four times, and none again.
+        for (name, status) in answers.iter().filter(|(_, status)| !status.is_empty()) {
+            let of = |(_, request): &&(Duration, Request)| request.url.ends_with(&format!("/{name}"));
+            assert_eq!(origin.requests.iter().filter(of).count(), 4, "{name} {status}");
+        }
+        let begins = origin.events.iter().filter(|event| matches!(event, Event::Begin { .. })).count();
+        assert_eq!((origin.discontinuities(), begins), (0, media.matches('[').count()));
+    }
+}
+
+#[test]
+fn a_variant_that_dies_is_left_where_it_was() {
+    // Live: the playlist is gone after a while.
+    let mut origin = pulls(&[(URL, MASTER)]);
+    let live = |origin: &mut Origin, name: &str, numbers: std::ops::Range<u64>| {
+        origin.live(numbers);
+        let body = origin.files["http://o/live/p.m3u8"].clone();
+        origin.put(name, body);
+        origin.put("p.m3u8", MASTER);
+    };
+    live(&mut origin, "high", 10..13);
+    live(&mut origin, "middle", 10..13);
+    origin.run(secs(1));
+    assert_eq!(origin.media(), "[10][11][12]");
+    origin.files.remove("http://o/live/high");
+    origin.run(secs(1));
+    live(&mut origin, "middle", 12..16);
+    origin.run(Duration::from_millis(4900));
+    assert!(origin.media().starts_with("[10][11][12][13][14][15]"), "{}", origin.media());
+    assert_eq!((origin.discontinuities(), origin.ended()), (1, None));
+    // The other goes, too.
+    origin.put("middle", "!410");
+    origin.run(secs(10));
+    assert_eq!(
+        origin.ended(),
+        Some("the playlist could not be fetched: 404"),
+        "of the last one, which is not there"
+    );
+
+    // A recording, of which no segment can be fetched any more: it goes on in the next one.
+    let mut origin = pulls(&[(URL, MASTER)]);
+    let names = |name: &str| (0..9).map(|n| format!("{name}{n}.ts")).collect::<Vec<_>>();
+    for name in ["high", "low"] {
+        let segments: String = names(name).iter().map(|segment| format!("#EXTINF:1,\n{segment}\n")).collect();
+        origin.put(name, format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{segments}#EXT-X-ENDLIST\n"));
+        names(name).iter().enumerate().for_each(|(n, segment)| origin.put(segment, format!("[{name}{n}]")));
+    }
+    names("high")
+        .iter()
+        .skip(2)
+        .for_each(|segment| drop(origin.files.remove(&format!("http://o/live/{segment}"))));
+    origin.run(secs(60));
+    assert_eq!(origin.media(), "[high0][high1][low7][low8]");
+    assert_eq!((origin.discontinuities(), origin.ended()), (1, Some("the stream has ended")));
+}
+
+#[test]
+fn once_segments_have_come_the_next_variant_has_its_audio_where_the_last_had_it() {
+    let master = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"g\",NAME=\"x\",URI=\"sound\"\n\
+        #EXT-X-STREAM-INF:BANDWIDTH=3,AUDIO=\"g\"\nhigh\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmiddle\n\
+        #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"g\"\nlow\n";
+    for (has_begun, taken) in [(true, "low"), (false, "middle")] {
+        let mut origin = pulls(&[(URL, master)]);
+        ["high", "middle", "low", "sound"].iter().for_each(|name| recording(&mut origin, name));
+        let high = String::from_utf8(origin.files["http://o/live/high"].clone()).unwrap();
+        let cut = high.split("#EXTINF:1,\nhigh2.ts").next().unwrap().to_owned();
+        origin.put("high", if has_begun { cut } else { "!404".to_owned() });
+        if !has_begun {
+            origin.files.remove("http://o/live/sound");
+        }
+        origin.run(secs(1));
+        origin.files.remove("http://o/live/high");
+        origin.run(secs(60));
+        let others = ["middle", "low"].map(|name| (name, origin.media().contains(&format!("[{name}"))));
+        assert_eq!(others, ["middle", "low"].map(|name| (name, name == taken)), "{}", origin.media());
+    }
+}
+
+#[test]
+fn a_bandwidth_that_is_not_to_be_exceeded_holds_for_what_is_fallen_back_to() {
+    let playlist = |max| {
+        let Ok(Playlist::Multivariant(playlist)) = Playlist::read(MASTER.as_bytes()) else { panic!() };
+        let base = Url::read(URL).unwrap();
+        let names = choose::choices(&playlist, &base, max).into_iter().map(|choice| choice.main.to_string());
+        names.map(|url| url.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(playlist(None), ["high", "high2", "middle", "low"]);
+    assert_eq!(playlist(Some(2)), ["middle", "low"]);
+    assert_eq!(playlist(Some(0)), ["low", "middle", "high", "high2"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::Rendition;
-use crate::limits::{RELOAD_MIN, STALL_MIN, TARGET_DURATION_MAX};
+use crate::limits::{RELOAD_MIN, SEGMENT_DURATION_MAX, STALL_MIN, TARGET_DURATION_MAX};
 use crate::playlist::{Kind, Map, MediaPlaylist, Segment};
 use crate::uri::Url;
 
@@ -50,6 +50,8 @@ pub(super) struct Track {
     pub(super) init: Option<Bytes>,
     /// Media time that was begun.
     pub(super) progress: Duration,
+    /// Where a recording goes on that was begun in another variant.
+    pub(super) resume: Duration,
     /// Whether it was complete when it was first read.
     pub(super) recorded: bool,
     listing: Option<Listing>,
@@ -90,6 +92,7 @@ impl Track {
             map: None,
             init: None,
             progress: Duration::ZERO,
+            resume: Duration::ZERO,
             recorded: false,
             listing: None,
         }
@@ -142,12 +145,28 @@ impl Track {
         Loaded { lost, stalled }
     }
 
-    /// Begins a live stream near its end, a recording with its first segment.
+    /// Begins a live stream near its end, a recording with its first segment, or where it was left.
     fn begin(&mut self, playlist: MediaPlaylist, target: Duration) {
         let is_live = !playlist.ended && playlist.kind != Some(Kind::Vod);
-        let skipped = if is_live { playlist.live_start(target) } else { 0 };
+        let resume = std::mem::take(&mut self.resume);
+        let skipped =
+            if is_live { playlist.live_start(target) } else { self.skip(&playlist.segments, resume) };
         let first = playlist.media_sequence;
         self.pending = numbered(first, playlist.segments).skip(skipped).collect();
+    }
+
+    /// Segments of a recording that lie before `resume`; counts them as begun.
+    fn skip(&mut self, segments: &[Segment], resume: Duration) -> usize {
+        let mut skipped = 0;
+        for segment in segments.iter().take_while(|_| !resume.is_zero()) {
+            let end = self.progress.saturating_add(media_time(segment));
+            if end > resume {
+                break;
+            }
+            self.progress = end;
+            skipped += 1;
+        }
+        skipped
     }
 
     /// Takes a playlist that has more; whether segments were missed.
@@ -179,6 +198,11 @@ impl Track {
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.pending.is_empty() && self.current.is_none()
     }
+}
+
+/// The media time of a segment, as far as a duration is believed.
+pub(super) fn media_time(segment: &Segment) -> Duration {
+    segment.duration.min(SEGMENT_DURATION_MAX)
 }
 
 fn restarted(before: Listing, now: Listing) -> bool {

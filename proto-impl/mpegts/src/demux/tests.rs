@@ -152,7 +152,9 @@ fn a_muxer_that_fills_in_the_middle_is_not_trusted_twice() {
     let halves = [filled(&payload[..92]), filled(&payload[92..])];
     packets.splice(middle..=middle, halves);
     let mut counter = 0;
-    for packet in packets.iter_mut().filter(|packet| packet[1] & 0x1f == 1 && packet[2] == 0) {
+    let has_payload = |packet: &Vec<u8>| packet[3] & 0x10 != 0;
+    let of_video = |packet: &&mut Vec<u8>| packet[1] & 0x1f == 1 && packet[2] == 0 && has_payload(packet);
+    for packet in packets.iter_mut().filter(of_video) {
         packet[3] = packet[3] & 0xf0 | counter;
         counter = (counter + 1) & 0x0f;
     }

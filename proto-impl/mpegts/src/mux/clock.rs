@@ -1,0 +1,154 @@
+//! The program's clock: which PCR is written, and when (§2.4.3.5, §2.7.2).
+//!
+//! A PCR says by when all that was sent before has arrived. Nothing may come behind it that should have been decoded before,
+//! so it follows the stream that lags most: [`Clock::target`] takes the lead off the unit's DTS, and stays below every DTS that
+//! another stream may still send. A stream that has sent nothing for [`LATE_MAX`] is not waited for.
+
+use crate::packet::Pcr;
+use crate::{CLOCK_BITS, CLOCK_MASK};
+
+/// The least lead of a unit's DTS over the clock at which it is sent: 200 ms.
+pub const PCR_LEAD: u64 = 18_000;
+/// The most that a stream may lag behind the one with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the lead.
+pub const LATE_MAX: u64 = 90_000;
+/// The longest interval of the clock: 100 ms (§2.7.2).
+pub(super) const PCR_INTERVAL_MAX: u64 = 9_000;
+/// The clock is written when it would be older than this with the next unit. The rest is for frames that are not evenly spaced.
+const PCR_INTERVAL: u64 = 8_100;
+/// A pause is filled up with so many clock packets; a longer one is none of the clock's business.
+const PCR_FILL_MAX: u64 = 20;
+/// A clock that would have to step back by more than this has another time base: 3 s, more than any lag and lead.
+const CLOCK_BACK_MAX: u64 = 270_000;
+
+/// The state of the clock.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// The PCR that was written last.
+    last: Option<u64>,
+    lead: u64,
+    /// DTS of the last unit of the stream that carries the clock, and its distance from the one before.
+    beat: Option<(u64, u64)>,
+}
+
+/// A PCR to be written, with those that fill the time before it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tick {
+    /// Clocks of packets without payload that come first.
+    pub(super) fill: Vec<Pcr>,
+    /// The clock of the unit.
+    pub(super) pcr: Option<Pcr>,
+    /// It belongs to another time base than the one before.
+    pub(super) discontinuity: bool,
+}
+
+/// A PES packet that is about to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beat {
+    /// DTS of its first unit.
+    pub(super) dts: u64,
+    /// Media time until the next packet of its stream, where it is known.
+    pub(super) span: u64,
+    /// No PES packet with a smaller DTS will come of any other stream.
+    pub(super) floor: Option<u64>,
+    /// Its stream carries the clock.
+    pub(super) is_clock: bool,
+    /// A receiver may begin here.
+    pub(super) is_start: bool,
+}
+
+impl Clock {
+    pub(super) const fn new() -> Self {
+        Self { last: None, lead: PCR_LEAD, beat: None }
+    }
+
+    /// The clock of a packet: with it, or in packets before it where its stream does not carry the clock.
+    pub(super) fn tick(&mut self, beat: &Beat) -> Tick {
+        let (before, dts) = (self.beat, beat.dts);
+        let lag = before.map_or(0, |(clock, _)| signed(dts, clock));
+        if beat.is_clock {
+            let step = before.and_then(|(before, _)| u64::try_from(signed(before, dts)).ok());
+            self.beat = Some((dts, step.unwrap_or(0)));
+        } else if let Ok(lag) = u64::try_from(lag)
+            && lag <= LATE_MAX
+        {
+            self.lead = self.lead.max(lag);
+        }
+        let raw = dts.wrapping_sub(self.lead) & CLOCK_MASK;
+        let now = self.target(dts, beat.floor);
+        let Some(last) = self.last else {
+            return self.write(now, Vec::new(), false);
+        };
+        if u64::try_from(signed(raw, last)).is_ok_and(|back| back > CLOCK_BACK_MAX) {
+            return self.write(now, Vec::new(), true);
+        }
+        // The clock does not fall for a unit that is before its time.
+        let Ok(step) = u64::try_from(signed(last, now)) else { return Tick::default() };
+        if step == 0 || !self.is_due(beat, step) {
+            return Tick::default();
+        }
+        let mut fill = Vec::new();
+        if step > PCR_INTERVAL_MAX && step <= PCR_INTERVAL_MAX * PCR_FILL_MAX {
+            let gaps = step.div_ceil(PCR_INTERVAL_MAX);
+            fill.extend((1..gaps).map(|n| pcr(last.wrapping_add(step * n / gaps))));
+        }
+        self.write(now, fill, false)
+    }
+
+    /// Clocks within a PES packet that lasts longer than one may be old, each with the number of its transport packet.
+    /// There are at least `packets` of them.
+    pub(super) fn within(&mut self, beat: &Beat, packets: usize) -> Vec<(usize, Pcr)> {
+        let (Some(last), true) = (self.last, beat.is_clock && beat.span > PCR_INTERVAL_MAX) else {
+            return Vec::new();
+        };
+        let mut marks = Vec::new();
+        let packets = u64::try_from(packets).unwrap_or(u64::MAX);
+        let parts = beat.span.div_ceil(PCR_INTERVAL_MAX).min(PCR_FILL_MAX).min(packets);
+        for n in 1..parts {
+            let now = last.wrapping_add(beat.span * n / parts) & CLOCK_MASK;
+            let is_early = beat.floor.is_some_and(|floor| signed(floor, now) > 0);
+            let is_ours =
+                signed(now, beat.dts.wrapping_add(beat.span)) >= i64::try_from(self.lead).unwrap_or(0);
+            if is_early || !is_ours {
+                break;
+            }
+            self.last = Some(now);
+            marks.push((usize::try_from(packets.saturating_mul(n) / parts).unwrap_or(usize::MAX), pcr(now)));
+        }
+        marks
+    }
+
+    /// The clock as it may stand before a unit.
+    fn target(&self, dts: u64, floor: Option<u64>) -> u64 {
+        let led = dts.wrapping_sub(self.lead) & CLOCK_MASK;
+        floor.filter(|floor| signed(*floor, led) > 0).unwrap_or(led)
+    }
+
+    /// Whether a clock that is `step` ahead of the last one has to be written now.
+    fn is_due(&self, beat: &Beat, step: u64) -> bool {
+        if beat.is_clock {
+            let next = beat.span.max(self.beat.map_or(0, |(_, step)| step));
+            return beat.is_start || step.saturating_add(next) > PCR_INTERVAL;
+        }
+        // Packets for the clock alone are only written when its stream is slow, or has stopped.
+        let is_slow = self.beat.is_none_or(|(at, between)| {
+            let silent = u64::try_from(signed(at, beat.dts)).unwrap_or(0);
+            between > PCR_INTERVAL_MAX || silent > PCR_LEAD.saturating_add(between.saturating_mul(2))
+        });
+        is_slow && step.saturating_add(beat.span) > PCR_INTERVAL
+    }
+
+    fn write(&mut self, now: u64, fill: Vec<Pcr>, discontinuity: bool) -> Tick {
+        self.last = Some(now);
+        Tick { fill, pcr: Some(pcr(now)), discontinuity }
+    }
+}
+
+const fn pcr(base: u64) -> Pcr {
+    Pcr { base: base & CLOCK_MASK, extension: 0 }
+}
+
+/// Ticks from `from` to `to`, round the end of the clock; negative when `to` lies before.
+pub(super) const fn signed(from: u64, to: u64) -> i64 {
+    let ahead = to.wrapping_sub(from) & CLOCK_MASK;
+    if ahead < 1 << (CLOCK_BITS - 1) { ahead.cast_signed() } else { ahead.cast_signed() - (1 << CLOCK_BITS) }
+}
