@@ -2,10 +2,10 @@
 
     python3 benches/odd/inputs.py --servers millstream,nginx,mediamtx,ffmpeg [--seconds 24] [--only NAME,...] [--view rtmp|flv|hls]
 
-The media have a flash and a beep each second. A viewer (ffmpeg) decodes what a server sends and notes when each is seen and
+The media have flashes and beeps at the same times. A viewer (ffmpeg) decodes what a server sends and notes when each is seen and
 heard by the stream's time. Columns: pictures that came; stream time per real time; the greatest distance of two pictures in stream
-time; beep against flash, median and worst. The first two are ratios to a clean publisher at the same server, the last is less what
-that has. `-`: nothing came.
+time; beep against flash, median and worst, and flashes without a beep of their own. The first two are ratios to a clean publisher at the same server, the last is less what that
+has. `-`: nothing came.
 Needs ffmpeg; nginx with its RTMP module; `mediamtx` in PATH; MILLSTREAM names our binary (target/release/millstream)."""
 import argparse
 import json
@@ -28,10 +28,12 @@ AUDIO, VIDEO = 8, 9
 
 
 def clip(folder, seconds):
-    """Flashes and beeps, one each second."""
+    """Flashes and beeps at the same times, which never have the same distance twice in a row."""
     path = folder / "clip.flv"
-    flash = f"color=black:s=320x180:r=25:d={seconds},drawbox=c=white:t=fill:enable='lt(mod(t,1),0.1)'"
-    beep = f"aevalsrc='lt(mod(t,1),0.1)*sin(2*PI*1000*t)':s=48000:d={seconds}"
+    times = [round(number * 1.2 + 0.16 * (number * number % 5), 2) for number in range(1, int(seconds / 1.2))]
+    seen = "+".join(f"between(t,{at},{at + 0.1})" for at in times)
+    flash = f"color=black:s=320x180:r=25:d={seconds},drawbox=c=white:t=fill:enable='{seen}'"
+    beep = f"aevalsrc='({seen})*sin(2*PI*1000*t)':s=48000:d={seconds}"
     encode = "-c:v libx264 -preset ultrafast -tune zerolatency -g 50 -b:v 300k -c:a aac -b:a 96k -f flv"
     run = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", flash, "-f", "lavfi", "-i", beep, *encode.split(), str(path)]
     subprocess.run(run, check=True)
@@ -137,7 +139,7 @@ rtmp {{ server {{ listen 127.0.0.1:{self.rtmp}; application live {{ live on; }} 
         time.sleep(1.5)
 
     def stop(self):
-        if self.process:
+        if self.process and self.process.poll() is None:
             self.process.terminate()
             self.process.wait()
 
@@ -156,10 +158,10 @@ class Viewer:
                    "-map", "0:a?", "-af", heard, "-f", "null", "-"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(folder / "stderr", "wb"))
 
-    def stop(self):
-        self.process.send_signal(2)
+    def finish(self):
+        """Waits for the end of what it reads."""
         try:
-            self.process.wait(5)
+            self.process.wait(8)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
@@ -181,6 +183,17 @@ def begins(levels, least):
             found.append(at)
         was = level >= least
     return found
+
+
+def lips(flashes, beeps):
+    """The distance of each flash's own beep, and the number of flashes without one. The usual distance is that which most have."""
+    if not flashes or not beeps:
+        return [], len(flashes)
+    every = [beep - flash for flash in flashes for beep in beeps]
+    usual = max(every, key=lambda one: (sum(abs(other - one) < 0.03 for other in every), -abs(one)))
+    own = [min((beep - flash for beep in beeps), key=lambda one: abs(one - usual)) for flash in flashes]
+    near = [one for one in own if abs(one - usual) < 0.5]
+    return near, len(own) - len(near)
 
 
 def publish(port, media, stamp_of, began):
@@ -221,26 +234,28 @@ def measure(server, media, stamp_of, folder, view):
     thread.join()
     watched = time.monotonic() - joined
     time.sleep(6 if view == "hls" else 1)
-    viewer.stop()
+    # Some servers leave viewers waiting when a publisher has gone.
+    server.stop()
+    viewer.finish()
     video, audio = viewer.levels("video"), viewer.levels("audio")
     if len(video) < 2:
         return None
     flashes, beeps = begins(video, 100), begins(audio, -30)
-    off = [min((beep - flash for beep in beeps), key=abs) for flash in flashes if beeps]
+    off, missing = lips(flashes, beeps)
     steps = [later - former for (former, _), (later, _) in zip(video, video[1:])]
     expected = (watched + (3 if view == "hls" else 0)) * 25
     span = max(at for at, _ in video) - min(at for at, _ in video)
-    return {"pictures": len(video) / expected, "speed": span / watched, "step": max(map(abs, steps)), "off": off}
+    return {"pictures": len(video) / expected, "speed": span / watched, "step": max(map(abs, steps)), "off": off, "missing": missing}
 
 
 def row(figures, clean):
     if figures is None or clean is None:
-        return "- | - | - | -"
+        return "- | - | - | - | -"
     pictures, speed = (figures[of] / clean[of] for of in ("pictures", "speed"))
     usual = statistics.median(clean["off"]) if clean and clean["off"] else 0
     off = [(one - usual) * 1000 for one in figures["off"]]
-    lips = f"{statistics.median(off):.0f} / {max(off, key=abs):.0f}" if off else "-"
-    return f"{pictures:.2f} | {speed:.2f} | {figures['step']:.2f} | {lips}"
+    shown = f"{statistics.median(off):.0f} / {max(off, key=abs):.0f}" if off else "-"
+    return f"{pictures:.2f} | {speed:.2f} | {figures['step']:.2f} | {shown} | {figures['missing']}"
 
 
 def main():
@@ -253,7 +268,7 @@ def main():
     wanted = [name for name in options.only.split(",") if name] or list(INPUTS)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="odd-"))
     media = clip(folder, options.seconds)
-    print("| server | input | pictures, of clean | speed, of clean | longest step s | beep - flash ms, median / worst |\n|---|---|---|---|---|---|")
+    print("| server | input | pictures, of clean | speed, of clean | longest step s | beep - flash ms, median / worst | without |\n|---|---|---|---|---|---|---|")
     try:
         for name in options.servers.split(","):
             clean = None
