@@ -7,10 +7,10 @@ use crate::config::ServerSettings;
 use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
+use super::Control;
 use super::connections::ConnectionQuestions;
 use super::live::Live;
 use super::metrics::Scrape;
-use super::{Control, wall};
 use crate::stats::{ControlFigures, HostFigures, JobCounts, Reception};
 
 /// Reports per worker that the guard looks at: five seconds.
@@ -152,9 +152,9 @@ impl Control {
         if live.source().worker != worker || !Self::is_delivered(live) {
             return;
         }
-        let started = record.start_time;
-        record.update_time = wall(now);
-        record.duration = wall(now).saturating_sub(started).max(0);
+        record.touch(now);
+        let lasted = now.mono.saturating_duration_since(live.began).as_millis();
+        record.duration = i64::try_from(lasted).unwrap_or(i64::MAX);
         let Some(figures) = &live.received.figures else { return };
         let bytes = live.received.bytes_before.saturating_add(figures.received_bytes);
         record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
