@@ -39,6 +39,16 @@ impl Segmenter {
         }
     }
 
+    /// Where the segment that grows ends, if it does before this unit, in milliseconds of DTS.
+    pub(super) fn end_before(&self, unit: &Unit) -> Option<i64> {
+        self.window.ends_before(unit, self.bytes.len()).map(|end| end.at_ms)
+    }
+
+    /// Adds so much to all dates, of which none was shown.
+    pub(super) fn move_dates(&mut self, by_ms: i64) {
+        self.window.move_dates(by_ms);
+    }
+
     /// Takes a unit, as it is packaged. The segment that it ends.
     pub(super) fn unit<'b>(&mut self, unit: Unit, slices: impl Iterator<Item = &'b Bytes>) -> Option<Cut> {
         let end = self.window.ends_before(&unit, self.bytes.len());
@@ -119,8 +129,11 @@ mod tests {
         }
 
         fn unit(&mut self, dts_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
-            let wall_ms = 1_700_000_000_000 + dts_ms.unsigned_abs();
-            let unit = Unit { dts_ms, wall_ms, begins, epoch };
+            self.dated(dts_ms, dts_ms + 1_700_000_000_000, begins, epoch, bytes);
+        }
+
+        fn dated(&mut self, dts_ms: i64, date_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
+            let unit = Unit { dts_ms, date_ms, begins, epoch };
             let cut = self.segmenter.unit(unit, [Bytes::copy_from_slice(bytes)].iter());
             self.take(cut);
         }
@@ -260,6 +273,27 @@ mod tests {
         assert_eq!(rig.last.discontinuity_sequence, 1);
         rig.finish();
         assert_eq!(rig.last.discontinuity_sequence, 2);
+    }
+
+    #[test]
+    fn a_date_that_jumps_is_a_discontinuity_and_one_that_was_not_shown_is_corrected() {
+        let mut rig = Rig::new(&[]);
+        let dates = |rig: &Rig| -> Vec<(i64, bool)> {
+            let segments = rig.last.segments.iter();
+            segments.map(|one| (one.program_date_time.unwrap(), one.discontinuity)).collect()
+        };
+        for n in 0..500 {
+            if n == 20 {
+                rig.segmenter.move_dates(-700);
+            }
+            // A jump is seen where a segment begins.
+            let date = n * 40 + if n < 20 { 1000 } else { 300 } + if n < 170 { 0 } else { 3_600_000 };
+            rig.dated(n * 40, date, n % 50 == 0, 1, b"x");
+        }
+        let later = |ms: i64| 3_600_300 + ms;
+        assert_eq!(dates(&rig)[..4], [(300, false), (2300, false), (4300, false), (6300, false)]);
+        assert_eq!(dates(&rig)[4..6], [(later(8000), true), (later(10_000), false)]);
+        assert_eq!(rig.durations()[..6], [2000; 6]);
     }
 
     #[test]
