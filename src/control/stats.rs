@@ -170,9 +170,9 @@ impl Control {
         record.rtt_ms = i32::try_from(rtt_ms).unwrap_or(i32::MAX);
         record.jitter_ms = i32::try_from(jitter_ms).unwrap_or(i32::MAX);
         let from = live.granted.from;
-        let wall_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
+        let passed_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
         let from = if from.started { from.dts_ms } else { 0 };
-        record.speed = speed(figures.position.dts_ms.saturating_sub(from), wall_ms);
+        record.speed = speed(figures.position.dts_ms.saturating_sub(from), passed_ms);
     }
 }
 
@@ -184,10 +184,10 @@ fn lost_ratio(lost: u64, expected: u64) -> f64 {
     ratio
 }
 
-/// Media time per wall time, to three decimals.
-fn speed(media_ms: i64, wall_ms: u128) -> f64 {
-    let wall = i64::try_from(wall_ms).unwrap_or(i64::MAX);
-    let permille = media_ms.max(0).saturating_mul(1000).checked_div(wall).unwrap_or(0);
+/// Media time per time that passed, to three decimals.
+fn speed(media_ms: i64, passed_ms: u128) -> f64 {
+    let passed = i64::try_from(passed_ms).unwrap_or(i64::MAX);
+    let permille = media_ms.max(0).saturating_mul(1000).checked_div(passed).unwrap_or(0);
     #[allow(clippy::cast_precision_loss, reason = "a ratio of a few digits")]
     let speed = permille.min(1_000_000) as f64 / 1000.0;
     speed

@@ -1,0 +1,99 @@
+//! Uses of the wall clock, which may be set at any time: each file that has one says what it is for. A duration is none of them.
+
+use std::collections::BTreeMap;
+
+use crate::code;
+
+/// Words that mean the wall clock.
+const WORDS: [&str; 5] = ["wall_ms", "wall", "SystemTime", "NtpAnchor", "Calendar"];
+
+/// What a date may be for.
+const SHOWN: &str = "shown, logged or stored for people and programs that ask when";
+const COMPARED: &str = "compared with a date that came from outside, or from an earlier life of the server";
+const MEDIA: &str = "the only reading that dates media, which counts on from it by monotonic time";
+const CARRIED: &str = "carried to one of the others";
+
+/// The files, and what they use the wall clock for.
+const USES: &[(&str, &str)] = &[
+    ("src/auth/access.rs", SHOWN),
+    ("src/auth/jwt.rs", SHOWN),
+    ("src/auth/time_code.rs", SHOWN),
+    ("src/control/access/mod.rs", SHOWN),
+    ("src/control/access/presence.rs", SHOWN),
+    ("src/control/admission/steps.rs", SHOWN),
+    ("src/control/broadcast.rs", SHOWN),
+    ("src/control/connections.rs", SHOWN),
+    ("src/control/endpoints.rs", SHOWN),
+    ("src/control/folders.rs", SHOWN),
+    ("src/control/hooks/events.rs", SHOWN),
+    ("src/control/mod.rs", SHOWN),
+    ("src/control/playlists.rs", SHOWN),
+    ("src/control/recordings/files.rs", SHOWN),
+    ("src/control/recordings/mod.rs", SHOWN),
+    ("src/control/recordings/names.rs", SHOWN),
+    ("src/control/records/auxiliary/subscriber.rs", SHOWN),
+    ("src/control/records/auxiliary/token.rs", SHOWN),
+    ("src/control/registry.rs", SHOWN),
+    ("src/control/rest/access.rs", SHOWN),
+    ("src/control/rest/apps.rs", SHOWN),
+    ("src/control/rest/broadcasts.rs", SHOWN),
+    ("src/control/rest/conference.rs", SHOWN),
+    ("src/control/rest/features.rs", SHOWN),
+    ("src/control/rest/feed.rs", SHOWN),
+    ("src/control/rest/host.rs", SHOWN),
+    ("src/control/rest/mod.rs", SHOWN),
+    ("src/control/rest/subscribers.rs", SHOWN),
+    ("src/control/sources.rs", SHOWN),
+    ("src/control/stats.rs", SHOWN),
+    ("src/control/subtracks.rs", SHOWN),
+    ("src/control/uploads.rs", SHOWN),
+    ("src/http/connection.rs", SHOWN),
+    ("src/http/resource.rs", SHOWN),
+    ("src/http/response.rs", SHOWN),
+    ("src/hub/ring.rs", SHOWN),
+    ("src/io/clock.rs", SHOWN),
+    ("src/io/jobs/posts.rs", SHOWN),
+    ("src/io/load/mod.rs", SHOWN),
+    ("src/io/log_line.rs", SHOWN),
+    ("src/mail/blob.rs", SHOWN),
+    ("src/protocol/hls/dates.rs", SHOWN),
+    ("src/protocol/hls/publishing.rs", SHOWN),
+    ("src/protocol/http/feed.rs", SHOWN),
+    ("src/protocol/http/files.rs", SHOWN),
+    ("src/protocol/http/live.rs", SHOWN),
+    ("src/protocol/http/mod.rs", SHOWN),
+    ("src/protocol/http/polled.rs", SHOWN),
+    ("src/protocol/http/signalling.rs", SHOWN),
+    ("src/protocol/http/upload.rs", SHOWN),
+    ("src/protocol/rtsp/package.rs", SHOWN),
+    ("src/protocol/samples/file_sink/mod.rs", SHOWN),
+    ("src/protocol/webrtc/load/client.rs", SHOWN),
+    ("src/protocol/webrtc/port.rs", SHOWN),
+    ("src/protocol/webrtc/session.rs", SHOWN),
+    ("src/protocol/webrtc/statistics.rs", SHOWN),
+    ("src/protocol/webrtc/whip.rs", SHOWN),
+    ("src/types/mod.rs", SHOWN),
+    ("src/types/time.rs", SHOWN),
+    ("src/worker/demand.rs", SHOWN),
+    ("src/worker/publications.rs", SHOWN),
+];
+
+#[test]
+fn every_use_of_the_wall_clock_has_a_reason() {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let uses = |text: &str| text.split(|c| !is_word(c)).any(|word| WORDS.contains(&word));
+    let found: Vec<String> =
+        code::server().into_iter().filter(|file| uses(&file.text)).map(|file| file.path).collect();
+    let known: BTreeMap<_, _> = USES.iter().copied().collect();
+    assert_eq!(known.len(), USES.len(), "a file is listed twice");
+    for path in &found {
+        assert!(
+            known.contains_key(path.as_str()),
+            "{path} uses the wall clock: list it with its reason, or count by `Now::mono`"
+        );
+    }
+    for (path, reason) in USES {
+        assert!(found.iter().any(|found| found == path), "{path} is listed and does not use the wall clock");
+        assert!([SHOWN, COMPARED, MEDIA, CARRIED].contains(reason), "{path}");
+    }
+}
