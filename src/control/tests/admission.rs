@@ -311,7 +311,7 @@ fn figures_come_from_reports() {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_changes_no_figure() {
+fn q_04_a_wall_clock_that_is_set_changes_no_figure() {
     for by_ms in [3_600_000, -3_600_000, 1500, -1500] {
         let mut rig = Rig::new();
         let (_, stream) = rig.publish("s", 0);

@@ -164,7 +164,7 @@ impl Run {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_for_a_while_or_a_little_moves_no_date() {
+fn q_04_a_wall_clock_that_is_set_for_a_while_or_a_little_moves_no_date() {
     let flips: [i64; 8] = [HOUR_MS, -HOUR_MS, 1500, -1500, -HOUR_MS, HOUR_MS, -1500, 1500];
     let cases: [Vec<(u64, i64)>; 5] = [
         vec![(10, 1500)],
@@ -210,7 +210,7 @@ fn a_wall_clock_that_stays_set_makes_dates_jump_once_at_a_discontinuity() {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_ends_no_wait_early_or_late() {
+fn q_04_a_wall_clock_that_is_set_ends_no_wait_early_or_late() {
     for (seed, by_ms) in [(0, HOUR_MS), (1, -HOUR_MS), (2, 1500), (3, -1500)] {
         let mut run = Run::new(seed);
         run.run_for(9);
