@@ -11,7 +11,7 @@ pub struct Now {
     pub wall_ms: u64,
 }
 
-/// One reading of the clocks, and the dates that follow from it by monotonic time: a wall clock that is set moves none of them.
+/// Dates that follow from a single reading of the clocks by monotonic time: a wall clock that is set moves none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar(Now);
 

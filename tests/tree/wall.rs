@@ -7,7 +7,7 @@ use crate::code;
 /// Words that mean the wall clock.
 const WORDS: [&str; 5] = ["wall_ms", "wall", "SystemTime", "NtpAnchor", "Calendar"];
 
-/// What a date may be for.
+/// Reasons to use the wall clock.
 const SHOWN: &str = "shown, logged or stored for people and programs that ask when";
 const COMPARED: &str = "compared with a date that came from outside, or from an earlier life of the server";
 const MEDIA: &str = "the only reading that dates media, which counts on from it by monotonic time";

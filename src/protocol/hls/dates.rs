@@ -1,6 +1,6 @@
 //! Dates of media: `EXT-X-PROGRAM-DATE-TIME`, and the time of a manifest of DASH.
 //!
-//! One reading of the wall clock dates a presentation; media time counts on from there. So dates are as even as durations are, and a
+//! A presentation is dated by a single reading of the wall clock, from which media time counts on. So dates are as even as durations are, and a
 //! wall clock that is set moves none of them. Two things become known later, and then the dates jump, at the beginning of a segment,
 //! which has a discontinuity:
 //!
@@ -37,7 +37,7 @@ struct Offset {
 struct Errors {
     /// The least that media was behind its date.
     late_ms: i64,
-    /// The newest distance of the wall clock from the dates.
+    /// The distance of the wall clock from the dates, when the window began.
     set_ms: i64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Dates {
     from_ms: i64,
     before: Offset,
     now: Offset,
-    /// What is found to be right, until a segment begins.
+    /// The offset that was found to be right, until a segment begins.
     next: Option<Offset>,
     /// The offset when the first playlist was shown.
     shown: Option<Offset>,
@@ -107,7 +107,6 @@ impl Dates {
         match &mut self.open {
             Some((end, window)) if at < *end => {
                 window.late_ms = window.late_ms.min(errors.late_ms);
-                window.set_ms = errors.set_ms;
                 return;
             }
             Some((_, window)) => {
@@ -298,6 +297,18 @@ mod tests {
             assert!(is_right, "{name}: {jumps:?}");
             assert_eq!(rig.dates.delay_ms(199_000), by.unsigned_abs(), "{name}");
             assert_eq!(rig.dates.delay_ms(40_000), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_track_that_is_late_beside_others_makes_no_jump() {
+        let mut rig = Rig::new();
+        rig.unit(0, 0, 0, 1);
+        rig.dates.settle();
+        for ms in (6000..100_000).step_by(40) {
+            rig.unit(ms, ms, 0, 1);
+            rig.unit(ms - 6000, ms, 0, 1);
+            assert!(!rig.dates.is_due(), "behind {ms} ms");
         }
     }
 

@@ -187,7 +187,7 @@ impl Rendition {
         self.tracks.first().is_some_and(|track| track.kind() == TrackKind::Video)
     }
 
-    /// Where the segment that grows ends, if it does before this unit, in milliseconds of DTS.
+    /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
     pub(super) fn end_before(&self, entry: &Entry) -> Option<i64> {
         let unit = self.unit_of(entry, 0)?;
         self.window.ends_before(&unit, self.growing.bytes).map(|end| end.at_ms)

@@ -39,7 +39,7 @@ impl Segmenter {
         }
     }
 
-    /// Where the segment that grows ends, if it does before this unit, in milliseconds of DTS.
+    /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
     pub(super) fn end_before(&self, unit: &Unit) -> Option<i64> {
         self.window.ends_before(unit, self.bytes.len()).map(|end| end.at_ms)
     }

@@ -33,6 +33,26 @@ fn viewers(record: &serde_json::Value) -> [bool; 2] {
     ["hlsViewerCount", "dashViewerCount"].map(|name| (1..=2).contains(&record[name].as_i64().unwrap()))
 }
 
+/// The value of an attribute of XML.
+fn value<'t>(text: &'t str, name: &str) -> &'t str {
+    text.split_once(name).unwrap().1.split_once('"').unwrap().0
+}
+
+/// A duration of XML in milliseconds.
+fn seconds(text: &str, name: &str) -> i64 {
+    let number = value(text, name).strip_prefix("PT").unwrap().strip_suffix('S').unwrap();
+    number.replace('.', "").parse().unwrap()
+}
+
+/// A date of XML in milliseconds, which playlists have in the same form.
+fn date(text: &str, name: &str) -> i64 {
+    let date = value(text, name);
+    let list =
+        format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PROGRAM-DATE-TIME:{date}\n#EXTINF:2,\na.ts\n");
+    let Ok(Playlist::Media(read)) = Playlist::read(list.as_bytes()) else { panic!("{date}") };
+    read.segments[0].program_date_time.unwrap()
+}
+
 /// A live stream, and all that its playlists and manifests have shown.
 struct Run {
     world: World,
@@ -49,11 +69,16 @@ impl Run {
         let mut world = World::new(seed, 2, &SETTINGS);
         let publisher = world.publish("live", "s", source(seed));
         world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        let began = world.instant();
-        let (shown, manifests, bit_rates) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut run = Self { world, publisher, began, shown, manifests, bit_rates };
+        let mut run = Self::of(world, publisher);
         run.look();
         run
+    }
+
+    /// Of a publisher that was just accepted.
+    fn of(world: World, publisher: SimId) -> Self {
+        let began = world.instant();
+        let (shown, manifests, bit_rates) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { world, publisher, began, shown, manifests, bit_rates }
     }
 
     fn get(&mut self, path: &str) -> String {
@@ -95,15 +120,17 @@ impl Run {
 
     fn look_at_manifest(&mut self) {
         let text = self.get("streams/s/s.mpd");
-        let date = |name: &str| {
-            let value = text.split_once(name).unwrap().1.split_once('"').unwrap().0;
-            let date = format!(
-                "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PROGRAM-DATE-TIME:{value}\n#EXTINF:2,\na.ts\n"
-            );
-            let Ok(Playlist::Media(read)) = Playlist::read(date.as_bytes()) else { panic!("{value}") };
-            read.segments[0].program_date_time.unwrap()
-        };
-        let (zero_ms, now_ms) = (date("availabilityStartTime=\""), date("direct:2014\" value=\""));
+        let (zero_ms, now_ms) =
+            (date(&text, "availabilityStartTime=\""), date(&text, "direct:2014\" value=\""));
+        let made_ms = date(&text, "publishTime=\"");
+        assert!((now_ms - 3000..=now_ms).contains(&made_ms), "made {made_ms}, asked for {now_ms}");
+        // What is newest has just been made.
+        let scale: i64 = value(&text, "timescale=\"").parse().unwrap();
+        let (_, newest) = text.split_once("</SegmentTimeline>").unwrap().0.rsplit_once("<S t=\"").unwrap();
+        let (begin, ticks): (i64, i64) =
+            (newest.split_once('"').unwrap().0.parse().unwrap(), value(newest, "d=\"").parse().unwrap());
+        let end_ms = zero_ms + seconds(&text, " start=\"") + (begin + ticks) * 1000 / scale;
+        assert!((now_ms - 5000..=now_ms).contains(&end_ms), "{end_ms} ends the newest at {now_ms}");
         let passed = i64::try_from((self.world.instant() - self.began).as_millis()).unwrap();
         self.manifests.push((zero_ms, now_ms - passed));
     }
@@ -253,7 +280,13 @@ fn a_publisher_that_returns_is_dated_by_its_arrival() {
     run.world.run_for(secs(6));
     run.world.shift_wall(-HOUR_MS);
     run.publisher = run.world.publish("live", "s", rest);
-    run.world.run_for(secs(10));
+    for _ in 0..40 {
+        run.world.run_for(ms(250));
+        // Until the segment behind the discontinuity is whole, the period is the old one.
+        let text = run.get("streams/s/s.mpd");
+        let (period, start_ms) = (value(&text, "<Period id=\""), seconds(&text, " start=\""));
+        assert_eq!(period == "1", start_ms == 0, "{text}");
+    }
     for name in [TS, VIDEO, AUDIO] {
         run.look_at_playlist(name);
         let jumps = run.jumps(name);
@@ -263,4 +296,44 @@ fn a_publisher_that_returns_is_dated_by_its_arrival() {
     assert!((run.world.wall_ms() - newest).abs() < 10_000, "{newest}");
     run.look_at_manifest();
     run.check_manifests();
+    let text = run.get("streams/s/s.mpd");
+    assert_eq!(value(&text, "<Period id=\""), "2");
+    assert!((5000..8000).contains(&seconds(&text, " start=\"")), "{text}");
+    // At the end the presentation is as long as it was, the time without a publisher and all.
+    let publisher = run.publisher;
+    run.world.close(publisher);
+    run.world.run_for(secs(1));
+    let text = run.get("streams/s/s.mpd");
+    let ended_ms = run.manifests[0].0 + seconds(&text, "mediaPresentationDuration=\"");
+    assert!((run.world.wall_ms() - ended_ms).abs() < 3000, "{text}");
+}
+
+#[test]
+fn a_burst_at_the_beginning_dates_nothing_late() {
+    for seed in 0..3 {
+        let mut world = World::new(seed, 2, &SETTINGS);
+        let publisher = world.publish("live", "s", source(seed).gop(90));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        // What is sent meanwhile, from the first key frame on, comes at once.
+        (0..2).for_each(|worker| world.pause(worker, ms(2500)));
+        let mut run = Run::of(world, publisher);
+        run.look();
+        let mut ends = 0;
+        for _ in 0..100 {
+            run.world.run_for(ms(100));
+            let before = run.shown[TS].len();
+            run.look_at_playlist(TS);
+            let newest = *run.shown[TS].values().last().unwrap();
+            if run.shown[TS].len() > before {
+                let ago = run.world.wall_ms() - newest.date_ms - newest.duration_ms;
+                assert!((-50..600).contains(&ago), "{seed}: the newest ended {ago} ms ago");
+                ends += 1;
+            }
+        }
+        for name in [TS, VIDEO, AUDIO] {
+            run.look_at_playlist(name);
+            assert_eq!(run.jumps(name), [0; 0], "{name}");
+        }
+        assert!(ends >= 3);
+    }
 }
