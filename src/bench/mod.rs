@@ -55,6 +55,13 @@ pub struct Now {
 }
 
 impl Now {
+    /// The same of a later instant, by monotonic time alone.
+    #[must_use]
+    pub fn later(self, mono: Instant) -> Self {
+        let since = u64::try_from(mono.saturating_duration_since(self.mono).as_nanos()).unwrap_or(u64::MAX);
+        Self { mono, unix_nanos: self.unix_nanos.saturating_add(since) }
+    }
+
     /// The same of an instant not long ago.
     fn at(self, mono: Instant) -> Self {
         let ago = self.mono.saturating_duration_since(mono).as_nanos();

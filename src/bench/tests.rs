@@ -24,6 +24,15 @@ fn tally() -> Tally {
     Tally::new(Duration::from_millis(100))
 }
 
+#[test]
+fn a_later_time_is_as_much_later_on_both_clocks() {
+    let began = Clock::new().now();
+    let later = began.later(began.mono + Duration::from_millis(1500));
+    assert_eq!((later.mono - began.mono, later.unix_nanos), (Duration::from_millis(1500), 1_001_500_000_000));
+    assert_eq!(later.at(began.mono).unix_nanos, began.unix_nanos);
+    assert_eq!(later.later(began.mono).unix_nanos, later.unix_nanos, "and never less");
+}
+
 /// A clock for both sides.
 struct Clock(Instant, u64);
 

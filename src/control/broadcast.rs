@@ -2,6 +2,7 @@
 //! it, and as bodies of requests may set it.
 
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -10,11 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::from_json::{EncoderSettings, FromJson, HlsParameters, PlayListItem, loose};
 pub use crate::auth::access::is_stream_id;
+use crate::types::Now;
 
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
 /// After this time without an update, a record that claims to be live shows `terminated_unexpectedly`.
-const STALE_MS: i64 = 20_000;
+const STALE: Duration = Duration::from_secs(20);
 /// The length of media whose URL cannot be opened.
 const UNREADABLE: i64 = -2;
 /// Bytes of one record, so that a full store stays in memory.
@@ -140,6 +142,9 @@ macro_rules! members {
             /// The mode of a conference room; members of other records do not have it.
             #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
             pub conference_mode: Option<String>,
+            /// The moment of `update_time`. `None`: it is of an earlier life of the server.
+            #[serde(skip)]
+            pub updated: Option<Instant>,
         }
 
         /// The record that a create with an empty body makes; what the server fills in is empty.
@@ -152,6 +157,7 @@ macro_rules! members {
                     origin_address: String::new(),
                     sub_track_stream_ids: Vec::new(),
                     conference_mode: None,
+                    updated: None,
                 }
             }
         }
@@ -358,18 +364,24 @@ impl Broadcast {
         }
     }
 
-    /// The record as the API shows it at `now_ms`.
+    /// Notes that the record is up to date.
+    pub fn touch(&mut self, now: Now) {
+        self.update_time = super::wall(now);
+        self.updated = Some(now.mono);
+    }
+
+    /// The record as the API shows it now.
     #[must_use]
-    pub fn to_json(&self, now_ms: u64) -> Vec<u8> {
+    pub fn to_json(&self, now: Now) -> Vec<u8> {
         let mut out = Vec::with_capacity(2048);
-        self.write_json(now_ms, &mut out);
+        self.write_json(now, &mut out);
         out
     }
 
-    /// Appends the record as the API shows it at `now_ms`.
-    pub fn write_json(&self, now_ms: u64, out: &mut Vec<u8>) {
+    /// Appends the record as the API shows it now.
+    pub fn write_json(&self, now: Now, out: &mut Vec<u8>) {
         // Writing to memory cannot fail, and no member is a map with odd keys.
-        let done = if self.is_stale(now_ms) {
+        let done = if self.is_stale(now) {
             let stale = Self { status: status::TERMINATED.to_owned(), ..self.clone() };
             serde_json::to_writer(out, &stale)
         } else {
@@ -380,14 +392,20 @@ impl Broadcast {
 
     /// The status as seen from outside.
     #[must_use]
-    pub fn effective_status(&self, now_ms: u64) -> &str {
-        if self.is_stale(now_ms) { status::TERMINATED } else { &self.status }
+    pub fn effective_status(&self, now: Now) -> &str {
+        if self.is_stale(now) { status::TERMINATED } else { &self.status }
     }
 
-    fn is_stale(&self, now_ms: u64) -> bool {
+    fn is_stale(&self, now: Now) -> bool {
         let claims = self.status == status::BROADCASTING || self.status == status::PREPARING;
-        let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        claims && !self.is_virtual && now.saturating_sub(self.update_time) >= STALE_MS
+        let silent = match self.updated {
+            Some(updated) => now.mono.saturating_duration_since(updated),
+            // Of an earlier life only the date is known.
+            None => {
+                Duration::from_millis(super::wall(now).saturating_sub(self.update_time).max(0).unsigned_abs())
+            }
+        };
+        claims && !self.is_virtual && silent >= STALE
     }
 
     /// Settings of HLS that are the broadcast's own, by their keys in the application.
@@ -462,7 +480,10 @@ mod tests {
             r#""role":null,"hlsParameters":null,"autoStartStopEnabled":false,"encoderSettingsList":null,"#,
             r#""virtual":false,"maxIdleTime":0,"anyoneWatching":false,"originAddress":"h","subTrackStreamIds":[]}"#,
         );
-        assert_eq!(String::from_utf8(record.to_json(0)).unwrap(), expected);
+        assert_eq!(
+            String::from_utf8(record.to_json(Now { mono: Instant::now(), wall_ms: 0 })).unwrap(),
+            expected
+        );
         assert_eq!(Broadcast::decode(&record.encode()).unwrap(), record);
         let all = [b"\x01", expected.as_bytes()].concat();
         assert_eq!(Broadcast::decode(&all).unwrap(), record, "as former servers stored it");
@@ -549,17 +570,24 @@ mod tests {
 
     #[test]
     fn silence_shows_as_terminated_unexpectedly() {
-        let live =
+        let began = Instant::now();
+        let at = |ms, wall_ms| Now { mono: began + Duration::from_millis(ms), wall_ms };
+        // Of an earlier life of the server there is only the date.
+        let mut live =
             Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
-        assert_eq!(live.effective_status(20_999), status::BROADCASTING);
-        assert_eq!(live.effective_status(21_000), status::TERMINATED);
-        assert!(
-            String::from_utf8(live.to_json(21_000))
-                .unwrap()
-                .contains(r#""status":"terminated_unexpectedly""#)
-        );
+        assert_eq!(live.effective_status(at(0, 20_999)), status::BROADCASTING);
+        assert_eq!(live.effective_status(at(0, 21_000)), status::TERMINATED);
+        // From then on the date, which may be set, says nothing.
+        live.touch(at(0, 5_000_000));
+        assert_eq!(live.update_time, 5_000_000);
+        for wall_ms in [0, 5_019_999, 9_000_000] {
+            assert_eq!(live.effective_status(at(19_999, wall_ms)), status::BROADCASTING);
+            assert_eq!(live.effective_status(at(20_000, wall_ms)), status::TERMINATED);
+        }
+        let text = String::from_utf8(live.to_json(at(20_000, 0))).unwrap();
+        assert!(text.contains(r#""status":"terminated_unexpectedly""#));
         let room = Broadcast { is_virtual: true, ..live };
-        assert_eq!(room.effective_status(99_999), status::BROADCASTING);
+        assert_eq!(room.effective_status(at(99_999, 9_000_000)), status::BROADCASTING);
     }
 
     #[test]

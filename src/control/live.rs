@@ -99,6 +99,8 @@ pub(super) struct Live {
     pub(super) received: Received,
     /// The present publisher, or the last one.
     pub(super) granted: Granted,
+    /// Beginning of the time that its record's `duration` counts.
+    pub(super) began: Instant,
     /// Viewers of each worker.
     viewers: BTreeMap<WorkerId, ViewerCounts>,
 }
@@ -118,6 +120,7 @@ impl Live {
             pushes: Vec::new(),
             received: Received::default(),
             granted: Granted { at: now.mono, from: Position::default() },
+            began: now.mono,
             viewers: BTreeMap::new(),
         }
     }

@@ -107,7 +107,7 @@ impl Control {
         if let Some(record) = self.records.get_mut(&request.key) {
             record.user_agent = agent(&request.user_agent);
             record.remote_ip = remote_ip(&request);
-            record.update_time = wall(now);
+            record.touch(now);
         }
         self.publisher_came(now, &request);
         if let Some(old) = old {
@@ -134,6 +134,7 @@ impl Control {
         let grant = self.return_publisher(now, stream, request.clone())?;
         if let Some(live) = self.registry.get_mut(&stream) {
             live.received.bytes_before = 0;
+            live.began = now.mono;
         }
         self.record_started(now, &request);
         Some(grant)
@@ -167,7 +168,7 @@ impl Control {
         status::BROADCASTING.clone_into(&mut record.status);
         record.publish_type = Some(publish_type(request.ingest));
         record.start_time = wall(now);
-        record.update_time = wall(now);
+        record.touch(now);
         record.duration = 0;
         record.received_bytes = 0;
         record.bitrate = 0;
@@ -268,7 +269,7 @@ impl Control {
             return;
         }
         status::FINISHED.clone_into(&mut record.status);
-        record.update_time = wall(now);
+        record.touch(now);
         (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
         record.rtmp_viewer_count = 0;
         record.recount();

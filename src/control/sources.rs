@@ -424,7 +424,7 @@ impl Control {
     /// `preparing` or `finished`.
     pub(super) fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         let Some(record) = self.records.get_mut(key) else { return };
-        record.update_time = wall(now);
+        record.touch(now);
         if status == status::PREPARING && record.status != status {
             record.start_time = wall(now);
         }

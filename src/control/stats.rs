@@ -7,10 +7,10 @@ use crate::config::ServerSettings;
 use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
+use super::Control;
 use super::connections::ConnectionQuestions;
 use super::live::Live;
 use super::metrics::Scrape;
-use super::{Control, wall};
 use crate::stats::{ControlFigures, HostFigures, JobCounts, Reception};
 
 /// Reports per worker that the guard looks at: five seconds.
@@ -152,9 +152,9 @@ impl Control {
         if live.source().worker != worker || !Self::is_delivered(live) {
             return;
         }
-        let started = record.start_time;
-        record.update_time = wall(now);
-        record.duration = wall(now).saturating_sub(started).max(0);
+        record.touch(now);
+        let lasted = now.mono.saturating_duration_since(live.began).as_millis();
+        record.duration = i64::try_from(lasted).unwrap_or(i64::MAX);
         let Some(figures) = &live.received.figures else { return };
         let bytes = live.received.bytes_before.saturating_add(figures.received_bytes);
         record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -170,10 +170,10 @@ impl Control {
         record.rtt_ms = i32::try_from(rtt_ms).unwrap_or(i32::MAX);
         record.jitter_ms = i32::try_from(jitter_ms).unwrap_or(i32::MAX);
         let from = live.granted.from;
-        let wall_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
+        let passed_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
         let from = if from.started { from.dts_ms } else { 0 };
         let media_ms = figures.position.dts_ms.saturating_sub(from).saturating_sub(figures.made_up_ms);
-        record.speed = speed(media_ms, wall_ms);
+        record.speed = speed(media_ms, passed_ms);
     }
 }
 
@@ -185,10 +185,10 @@ fn lost_ratio(lost: u64, expected: u64) -> f64 {
     ratio
 }
 
-/// Media time per wall time, to three decimals.
-fn speed(media_ms: i64, wall_ms: u128) -> f64 {
-    let wall = i64::try_from(wall_ms).unwrap_or(i64::MAX);
-    let permille = media_ms.max(0).saturating_mul(1000).checked_div(wall).unwrap_or(0);
+/// Media time per time that passed, to three decimals.
+fn speed(media_ms: i64, passed_ms: u128) -> f64 {
+    let passed = i64::try_from(passed_ms).unwrap_or(i64::MAX);
+    let permille = media_ms.max(0).saturating_mul(1000).checked_div(passed).unwrap_or(0);
     #[allow(clippy::cast_precision_loss, reason = "a ratio of a few digits")]
     let speed = permille.min(1_000_000) as f64 / 1000.0;
     speed

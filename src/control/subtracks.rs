@@ -96,7 +96,7 @@ impl Control {
         if any == was {
             return;
         }
-        record.update_time = wall(now);
+        record.touch(now);
         if any {
             status::BROADCASTING.clone_into(&mut record.status);
             record.start_time = wall(now);

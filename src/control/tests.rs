@@ -49,6 +49,7 @@ struct Rig {
     held: Vec<store::Request>,
     now: Now,
     began: Instant,
+    wall_shift_ms: i64,
     posted: Vec<(WorkerId, ToWorker)>,
     /// Jobs that nobody has done, by what they are.
     resolves: Vec<AskedName>,
@@ -130,6 +131,7 @@ impl Rig {
             held: Vec::new(),
             now,
             began,
+            wall_shift_ms: 0,
             posted: Vec::new(),
             resolves: Vec::new(),
             hooks: Vec::new(),
@@ -218,7 +220,8 @@ impl Rig {
 
     fn set(&mut self, at: Instant) {
         self.now.mono = at;
-        self.now.wall_ms = START_MS + u64::try_from((at - self.began).as_millis()).unwrap();
+        let wall_ms = START_MS + u64::try_from((at - self.began).as_millis()).unwrap();
+        self.now.wall_ms = wall_ms.saturating_add_signed(self.wall_shift_ms);
     }
 
     fn session(&mut self, worker: u16) -> SessionRef {
@@ -305,6 +308,12 @@ impl Rig {
             ..Report::default()
         };
         self.mail(ToControl::Report(WorkerId(worker), report));
+    }
+
+    /// The wall clock is set.
+    fn shift_wall(&mut self, by_ms: i64) {
+        self.wall_shift_ms += by_ms;
+        self.set(self.now.mono);
     }
 
     /// Sends a request and waits for its answer.

@@ -160,13 +160,13 @@ impl Control {
         record.status.clone_from(&old.status);
         record.publish_type.clone_from(&old.publish_type);
         record.start_time = old.start_time;
-        record.update_time = super::wall(now);
+        record.touch(now);
     }
 
     fn answer_of(&self, now: Now, key: &StreamKey, answer: Answer, existed: bool, live: bool) -> Response {
         match answer {
             Answer::Created => match self.records.get(key) {
-                Some(record) => Response::json(200, record.to_json(now.wall_ms)),
+                Some(record) => Response::json(200, record.to_json(now)),
                 None => Outcome::failure("Stream id set generated exception").response(400),
             },
             Answer::Room => match self.records.get(key) {

@@ -236,6 +236,7 @@ mod tests {
             viewers,
             progress,
             forgets,
+            calendar: None,
             bytes,
         })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::types::StreamId;
+use crate::types::{Calendar, StreamId};
 
 /// Bytes that one producer may have on their way to other workers.
 pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
@@ -47,6 +47,8 @@ pub struct Blob {
     pub progress: Progress,
     /// Names of blobs of the stream that nobody needs any more.
     pub forgets: Vec<String>,
+    /// The calendar of what says the time to its readers.
+    pub calendar: Option<Calendar>,
     /// The content.
     pub bytes: Bytes,
 }
@@ -113,6 +115,7 @@ mod tests {
                 viewers: None,
                 progress: Progress::default(),
                 forgets: Vec::new(),
+                calendar: None,
                 bytes,
             })
         };

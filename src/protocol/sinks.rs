@@ -38,7 +38,7 @@ pub struct Params {
     pub in_place: fn(&str, &Query) -> Option<String>,
     /// The protocol that who asks for the blob with this name is a viewer of. `None`: that of the blob.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
-    /// What one viewer is sent in place of a blob with this name and content, at this time of the wall clock, in milliseconds.
+    /// The form for one viewer of a blob with this name and content, at this date by the blob's calendar, in milliseconds.
     /// `None`: the blob. Asked for requests without parameters, too.
     pub tailor: fn(&str, &Bytes, &Query, u64) -> Option<Bytes>,
 }
@@ -143,11 +143,11 @@ pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static 
     params(app, query).find_map(|params| (params.viewers)(app, name, query))
 }
 
-/// What one viewer is sent in place of a blob, by the parameters of its request and the time of the wall clock. `None`: the blob.
+/// The form of a blob for one viewer, by the parameters of its request and the date by the blob's calendar. `None`: the blob.
 #[must_use]
-pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &Query, wall_ms: u64) -> Option<Bytes> {
+pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &Query, date_ms: u64) -> Option<Bytes> {
     let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(app));
-    enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(name, blob, query, wall_ms))
+    enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(name, blob, query, date_ms))
 }
 
 /// The kind of sink with this name.

@@ -8,4 +8,4 @@ mod time;
 pub use ids::{ConnId, Handle, PullId, PushId, RecordingId, SessionRef, StreamId, SubscriptionId, WorkerId};
 pub use ingest::Ingest;
 pub use key::StreamKey;
-pub use time::{Civil, Now};
+pub use time::{Calendar, Civil, Now};

@@ -3,12 +3,34 @@
 use std::time::Instant;
 
 /// The time of one turn. Protocol machines get `mono` only.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// Monotonic time, for durations and deadlines.
     pub mono: Instant,
     /// Wall-clock time for records that people read: milliseconds since the Unix epoch.
     pub wall_ms: u64,
+}
+
+/// Dates that follow from a single reading of the clocks by monotonic time: a wall clock that is set moves none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calendar(Now);
+
+impl Calendar {
+    /// With the dates that follow from this reading.
+    #[must_use]
+    pub const fn new(reading: Now) -> Self {
+        Self(reading)
+    }
+
+    /// The date of a moment before or behind the reading, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn date_ms(&self, at: Instant) -> u64 {
+        let ms = |from: Instant, to: Instant| {
+            u64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(u64::MAX)
+        };
+        let Now { mono, wall_ms } = self.0;
+        wall_ms.saturating_add(ms(mono, at)).saturating_sub(ms(at, mono))
+    }
 }
 
 /// Days of 400 years, after which the calendar repeats.
@@ -49,5 +71,22 @@ impl Civil {
         let year = era * 400 + year + (month <= 2) as u64;
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         Self { year, month, day: date, hour, minute, second, millis: ms % 1000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_calendar_counts_by_monotonic_time_alone() {
+        let mono = Instant::now() + Duration::from_secs(10);
+        let calendar = Calendar::new(Now { mono, wall_ms: 5000 });
+        let ahead = |ms| calendar.date_ms(mono + Duration::from_millis(ms));
+        let behind = |ms| calendar.date_ms(mono - Duration::from_millis(ms));
+        assert_eq!([ahead(0), ahead(1500), ahead(86_400_000)], [5000, 6500, 86_405_000]);
+        assert_eq!([behind(1500), behind(5000), behind(9000)], [3500, 0, 0]);
     }
 }

@@ -114,6 +114,7 @@ impl Pair {
             viewers,
             progress,
             forgets,
+            calendar: None,
             bytes,
         };
         let [first, second] = &mut self.workers;

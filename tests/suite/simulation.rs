@@ -8,6 +8,7 @@ mod random;
 mod records;
 mod streams;
 mod viewers;
+mod wall;
 
 use netsim::{MediaSource, Trace, ms, secs};
 

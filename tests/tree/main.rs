@@ -19,3 +19,4 @@ mod protocols;
 mod robustness;
 mod shape;
 mod source;
+mod wall;

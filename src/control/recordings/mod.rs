@@ -78,6 +78,8 @@ pub(super) struct Recordings {
     /// Records that the store was not seen to have.
     unsaved: BTreeMap<store::Key, Vod>,
     ordered: u64,
+    /// The time in the newest id.
+    newest_id_ms: u64,
     /// Mail for workers that waits until the files of an earlier life of the server are found.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
@@ -292,8 +294,11 @@ impl Control {
         }
     }
 
-    /// An id of 24 digits, of which the first are the time.
+    /// An id of 24 digits, of which the first are the time. Ids are in the order of their making, also when the wall clock is
+    /// set back: the first of them is the oldest file.
     pub(super) fn vod_id(&mut self, now: Now) -> String {
-        format!("{:013}{:011}", now.wall_ms, self.random.below(ID_DIGITS))
+        let newest = &mut self.files.recordings.newest_id_ms;
+        *newest = if now.wall_ms < *newest { newest.saturating_add(1) } else { now.wall_ms };
+        format!("{newest:013}{:011}", self.random.below(ID_DIGITS))
     }
 }

@@ -41,7 +41,7 @@ fn refused(message: &str) -> Reply {
 pub(super) fn get(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     match control.records.find(&call.app.name, id) {
-        Some(record) => Reply::Now(Response::json(200, record.to_json(at.wall_ms))),
+        Some(record) => Reply::Now(Response::json(200, record.to_json(at))),
         None => Reply::Now(Response::error(404, "Not Found")),
     }
 }

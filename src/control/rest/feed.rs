@@ -105,7 +105,7 @@ impl<'a> Row<'a> {
             stream_id: id,
             name: record.name.as_deref(),
             kind: Some(&record.kind),
-            status: Some(record.effective_status(now.wall_ms)),
+            status: Some(record.effective_status(now)),
             bitrate: record.bitrate,
             speed: record.speed,
             rtmp_viewer_count: record.rtmp_viewer_count,
@@ -139,7 +139,7 @@ pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) ->
     let Some(record) = control.records.find(app, id) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now.wall_ms), b"}"].concat();
+    let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now), b"}"].concat();
     let endpoints = line(&json!({ "endpoints": endpoints(control, app, id) }));
     let only_reads = only_reads(control, call, app);
     let seen =

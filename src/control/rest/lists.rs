@@ -65,7 +65,7 @@ pub(super) fn active(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 fn live_count(control: &Control, now: Now, call: &Call<'_>) -> usize {
     let of_app = control.registry.of_app(&call.app.name);
     let shown = of_app.filter_map(|(_, live)| control.records.get(&live.key));
-    shown.filter(|record| record.effective_status(now.wall_ms) == status::BROADCASTING).count()
+    shown.filter(|record| record.effective_status(now) == status::BROADCASTING).count()
 }
 
 /// `GET /broadcasts/{id}/broadcast-statistics`.

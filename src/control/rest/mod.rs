@@ -56,7 +56,7 @@ pub(super) use conference::shown as room;
 /// The record of a stream as everybody may see it: without credentials.
 pub(super) fn public_record(control: &Control, at: Now, key: &StreamKey) -> Response {
     match control.records.find(&key.app, &key.id) {
-        Some(record) => mask::masked(Response::json(200, record.to_json(at.wall_ms))),
+        Some(record) => mask::masked(Response::json(200, record.to_json(at))),
         None => Response::error(404, "Not Found"),
     }
 }

@@ -162,8 +162,11 @@ mod tests {
         assert_eq!(schema["hlsViewerLimit"]["type"], "integer");
         assert_eq!(schema["name"]["type"], json!(["string", "null"]));
         assert_eq!(schema["endPointList"]["oneOf"][0]["items"]["$ref"], "#/components/schemas/Endpoint");
-        let shown: Value =
-            serde_json::from_slice(&crate::control::broadcast::Broadcast::default().to_json(0)).unwrap();
+        let shown: Value = serde_json::from_slice(
+            &crate::control::broadcast::Broadcast::default()
+                .to_json(crate::types::Now { mono: std::time::Instant::now(), wall_ms: 0 }),
+        )
+        .unwrap();
         assert!(shown.as_object().unwrap().keys().all(|member| schema[member].is_object()));
     }
 }

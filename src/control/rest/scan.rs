@@ -62,7 +62,7 @@ impl Order {
         let (date, text) = match self.key {
             Key::Name => (0, record.name.as_deref().unwrap_or("").to_lowercase()),
             Key::Date => (record.date, String::new()),
-            Key::Status => (0, record.effective_status(now.wall_ms).to_owned()),
+            Key::Status => (0, record.effective_status(now).to_owned()),
         };
         Rank { date, text: text.into(), id: id.clone() }
     }
@@ -183,7 +183,7 @@ pub(super) fn array<'a>(records: impl Iterator<Item = &'a Broadcast>, now: Now) 
         if index > 0 {
             out.push(b',');
         }
-        record.write_json(now.wall_ms, &mut out);
+        record.write_json(now, &mut out);
     }
     out.push(b']');
     Response::json(200, Bytes::from(out))

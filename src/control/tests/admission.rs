@@ -311,6 +311,46 @@ fn figures_come_from_reports() {
 }
 
 #[test]
+fn q_04_a_wall_clock_that_is_set_changes_no_figure() {
+    for by_ms in [3_600_000, -3_600_000, 1500, -1500] {
+        let mut rig = Rig::new();
+        let (_, stream) = rig.publish("s", 0);
+        let began_ms = rig.now.wall_ms;
+        for second in 1..=8u64 {
+            rig.run_for(secs(1));
+            // Twice, before a report and long before the next one.
+            if second % 3 == 0 {
+                rig.shift_wall(by_ms);
+            }
+            assert_eq!(rig.record("s")["status"], "broadcasting", "{by_ms}: between two reports");
+            rig.report(0, stream, second * 125_000, 0, 2);
+            let record = rig.record("s");
+            let figures = ["duration", "bitrate"].map(|name| record[name].as_u64().unwrap());
+            assert_eq!(figures, [second * 1000, 1_000_000], "{by_ms}");
+            assert_eq!((&record["speed"], &record["startTime"]), (&1.0.into(), &began_ms.into()), "{by_ms}");
+            assert_eq!(record["updateTime"], rig.now.wall_ms, "a date");
+        }
+        // Silence is silence, whatever the wall clock says.
+        rig.shift_wall(-by_ms);
+        rig.set(rig.now.mono + secs(20));
+        assert_eq!(rig.record("s")["status"], "terminated_unexpectedly", "{by_ms}");
+    }
+}
+
+#[test]
+fn a_publisher_that_returns_within_the_grace_counts_on() {
+    let mut rig = Rig::new();
+    let (session, stream) = rig.publish("s", 0);
+    rig.run_for(secs(2));
+    rig.gone(session, stream, Departure::Lost, 2000);
+    rig.run_for(secs(1));
+    rig.publish("s", 0);
+    rig.run_for(secs(1));
+    rig.report(0, stream, 1000, 0, 0);
+    assert_eq!(rig.record("s")["duration"], 4000);
+}
+
+#[test]
 fn a_report_without_viewers_takes_them_away_and_keeps_the_publisher_s_time() {
     let mut rig = Rig::new();
     let (_, stream) = rig.publish("s", 0);

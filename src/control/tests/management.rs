@@ -460,6 +460,28 @@ fn r_36_failures_lock_the_address_and_not_the_user() {
 }
 
 #[test]
+fn q_04_a_wall_clock_that_is_set_opens_and_extends_no_lock() {
+    for by_ms in [3_600_000, -3_600_000] {
+        let mut rig = Rig::new();
+        rig.initial("admin@a");
+        let (a, b) = (Client::at("192.0.2.1:1"), Client::at("192.0.2.2:1"));
+        let session = rig.login(&b, "admin@a", MD5).1;
+        for _ in 0..3 {
+            assert_eq!(rig.login(&a, "admin@a", OTHER).0["message"], "");
+        }
+        let words = "Too many login attempts. User is blocked for 300 secs";
+        rig.shift_wall(by_ms);
+        rig.run_for(Duration::from_secs(280));
+        assert_eq!(rig.login(&a, "admin@a", MD5).0["message"], words, "{by_ms}");
+        rig.shift_wall(by_ms);
+        rig.run_for(Duration::from_secs(21));
+        assert_eq!(rig.login(&a, "admin@a", MD5).0["success"], true, "{by_ms}");
+        // Sessions last as long as they do, too.
+        assert_eq!(rig.status_of(&session, Method::Get, "/rest/v2/user-list"), 200, "{by_ms}");
+    }
+}
+
+#[test]
 fn r_36_a_failure_is_answered_late_and_ten_a_second_are_tried() {
     let mut rig = Rig::new();
     rig.initial("admin@a");

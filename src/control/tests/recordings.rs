@@ -608,6 +608,27 @@ fn the_oldest_recordings_go_when_all_have_too_many_bytes() {
 }
 
 #[test]
+fn the_oldest_recording_is_the_first_one_also_when_the_wall_clock_was_set_back() {
+    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_bytes", "100")]);
+    rig.recorded("a", 40);
+    rig.shift_wall(-3_600_000);
+    let began_ms = rig.now.wall_ms;
+    rig.recorded("b", 40);
+    rig.recorded("c", 40);
+    rig.run_for(secs(1));
+    assert_eq!(rig.removed(), ["live/streams/a.mp4"]);
+    let vods = rig.vods();
+    let ids: Vec<&str> = vods.iter().map(|vod| vod["vodId"].as_str().unwrap()).collect();
+    assert!(ids.len() == 2 && ids[0] < ids[1] && ids.iter().all(|id| id.len() == 24), "{ids:?}");
+    // Dates are the wall clock's all the same, and durations are the files'.
+    for vod in &vods {
+        let began = vod["startTime"].as_u64().unwrap();
+        assert!((began_ms..began_ms + 60_000).contains(&began), "{vod}");
+        assert_eq!(vod["duration"], 4000, "{vod}");
+    }
+}
+
+#[test]
 fn recordings_go_with_their_application() {
     let mut rig = Rig::with(&[], &[ALWAYS]);
     rig.recorded("a", 5);

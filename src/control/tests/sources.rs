@@ -193,6 +193,24 @@ fn between_two_attempts_the_figures_of_a_source_stand_still() {
 }
 
 #[test]
+fn the_figures_of_the_next_attempt_begin_anew() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    let (worker, order) = rig.pull();
+    let (session, grant) = rig.delivers(worker, &order).unwrap();
+    rig.run_for(secs(3));
+    rig.loses(session, &order, grant.stream, 3000);
+    rig.take();
+    rig.run_for(secs(1));
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.run_for(secs(2));
+    rig.report(worker.0, grant.stream, 2000, 0, 0);
+    let record = rig.record("s");
+    assert_eq!(["duration", "bitrate"].map(|name| record[name].as_u64().unwrap()), [2000, 8000]);
+}
+
+#[test]
 fn late_news_and_late_media_of_an_older_attempt_are_nothing() {
     let mut rig = Rig::new();
     rig.source("s", URL);

@@ -11,7 +11,7 @@ mod run;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mio::Poll;
@@ -160,11 +160,16 @@ impl Load {
         })
     }
 
-    /// The time, as peers want it.
+    /// The time, as peers want it. The wall clock is read once: figures of a run are differences of stamps, and no clock
+    /// that is set in between is to be in them.
     #[must_use]
     pub fn now() -> Now {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { mono: Instant::now(), unix_nanos: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX) }
+        static BEGAN: OnceLock<Now> = OnceLock::new();
+        let began = BEGAN.get_or_init(|| {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Now { mono: Instant::now(), unix_nanos: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX) }
+        });
+        began.later(Instant::now())
     }
 
     /// Begins a connection; `tag` is its owner's number for it.

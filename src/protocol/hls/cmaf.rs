@@ -16,7 +16,8 @@ use std::time::Instant;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
 use media::{Codec, Track, TrackKind};
 
-use super::manifest::{Moments, manifest, steady, zero_of};
+use super::dates::Dates;
+use super::manifest::{Moments, manifest};
 use super::publishing::Publishing;
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
@@ -155,8 +156,7 @@ struct CmafSink {
     shift_ms: i64,
     /// The multivariant playlist that is there.
     master: String,
-    /// When the presentation began, as players of DASH were told.
-    zero_ms: Option<u64>,
+    dates: Dates,
     attached: bool,
 }
 
@@ -183,7 +183,7 @@ impl CmafSink {
             chosen_epoch: 0,
             shift_ms: 0,
             master: String::new(),
-            zero_ms: None,
+            dates: Dates::new(),
             attached: false,
         }
     }
@@ -274,6 +274,7 @@ impl CmafSink {
         if !rendition.window().is_enough() {
             return true;
         }
+        self.dates.settle();
         let (segment, part) = rendition.progress();
         let progress = if ended { Progress::ENDED } else { Progress { segment, part } };
         let name = format!("{folder}{}{ENDING}", rendition.names.base);
@@ -352,14 +353,40 @@ impl CmafSink {
             return;
         }
         let base = format!("../{}", self.folder);
-        let Some(found) = self.renditions.first().and_then(zero_of) else { return };
-        let zero_ms = *self.zero_ms.insert(steady(self.zero_ms, found));
-        let moments = Moments { zero_ms, now_ms: now.wall_ms };
+        let Some(moments) = self.moments(now) else { return };
         let text = manifest(&self.renditions, &self.settings, &base, ended, moments);
         if let Some(text) = text {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
-            self.publishing.playlist(&name, text, Progress::ENDED);
+            self.publishing.manifest(&name, text, self.dates.calendar());
         }
+    }
+
+    fn moments(&self, now: Now) -> Option<Moments> {
+        let lead = self.renditions.first()?;
+        let span = lead.spans().back()?;
+        let middle = i64::try_from(span.time.saturating_add(span.ticks / 2)).unwrap_or(i64::MAX);
+        let dts_ms = lead.tracks.first()?.timescale.to_ms(middle).saturating_sub(self.shift_ms);
+        let zero_ms = self.dates.zero_ms()?.saturating_sub(self.shift_ms);
+        Some(Moments {
+            zero_ms: u64::try_from(zero_ms).unwrap_or(0),
+            start_ms: self.dates.delay_ms(dts_ms),
+            now_ms: self.dates.calendar()?.date_ms(now.mono),
+        })
+    }
+
+    /// The date of a unit, and of all others that follow from it.
+    fn date(&mut self, entry: &Entry) -> i64 {
+        let moved_ms = self.dates.note(entry, self.chosen_epoch);
+        let renditions = self.renditions.iter_mut().chain(&mut self.ended);
+        renditions.for_each(|rendition| rendition.move_dates(moved_ms));
+        if self.dates.is_due() {
+            // All renditions jump where the first one does (RFC 8216bis §6.2.4).
+            let lead = self.renditions.first().filter(|lead| lead.has(entry.unit.track));
+            if let Some(end_ms) = lead.and_then(|lead| lead.end_before(entry)) {
+                self.dates.jump(end_ms);
+            }
+        }
+        self.dates.date_ms(entry.dts_ms)
     }
 
     fn finish(&mut self, now: Now, reason: &str) {
@@ -387,6 +414,7 @@ impl UnitSink for CmafSink {
             }
             self.set_tracks(chosen);
         }
+        let date_ms = self.date(entry);
         let boundary = self.boundary_ms;
         let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {
             return;
@@ -394,8 +422,8 @@ impl UnitSink for CmafSink {
         let is_follower = at > 0 && entry.kind == Some(TrackKind::Audio);
         let Some(rendition) = self.renditions.get_mut(at) else { return };
         if is_follower {
-            rendition.follow(entry, boundary);
-        } else if let Some(end) = rendition.unit(entry).filter(|_| at == 0) {
+            rendition.follow(entry, date_ms, boundary);
+        } else if let Some(end) = rendition.unit(entry, date_ms).filter(|_| at == 0) {
             self.boundary_ms = Some(end);
         }
         self.publish(ctx.now);

@@ -13,8 +13,6 @@ use super::settings::HlsSettings;
 const UPDATE_PERIOD_S: u64 = 2;
 /// The parameter of segments that a manifest names.
 pub(super) const MARK: &str = "dash";
-/// How far the beginning of the presentation may be off before players are told another one.
-const UNSTEADY_MS: u64 = 500;
 /// How the line with the time begins.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
 /// How a template of URIs begins.
@@ -58,28 +56,15 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Times of the wall clock, in milliseconds.
+/// Dates by the calendar of the presentation, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moments {
-    /// When the time of the presentation was zero.
-    pub zero_ms: u64,
+    /// The beginning of the presentation, which never changes (§5.3.1.2).
+    pub(super) zero_ms: u64,
+    /// Behind that, the time zero of the period's segments.
+    pub(super) start_ms: u64,
     /// Now.
-    pub now_ms: u64,
-}
-
-/// When the time of the presentation was zero by the clock of this server, as the newest segment of a rendition has it.
-pub(super) fn zero_of(rendition: &Rendition) -> Option<u64> {
-    let newest = rendition.window().playlist().segments.last()?;
-    let span = rendition.spans().back()?;
-    let scale = u64::from(rendition.tracks.first()?.timescale.ticks());
-    let begin_ms = newest.program_date_time?.unsigned_abs();
-    Some(begin_ms.saturating_sub(span.time.saturating_mul(1000) / scale.max(1)))
-}
-
-/// What players are told of it: the same as before, unless that has become wrong. Frames come a little earlier or later each time, and
-/// players reckon with a time that never changes.
-pub(super) fn steady(told_ms: Option<u64>, found_ms: u64) -> u64 {
-    told_ms.filter(|told_ms| told_ms.abs_diff(found_ms) < UNSTEADY_MS).unwrap_or(found_ms)
+    pub(super) now_ms: u64,
 }
 
 /// The manifest of these renditions, of which the first leads, whose segments are below `base`. `None` while there is nothing to play.
@@ -89,7 +74,7 @@ pub(super) fn manifest(
     settings: &HlsSettings,
     base: &str,
     ended: bool,
-    Moments { zero_ms, now_ms }: Moments,
+    Moments { zero_ms, start_ms, now_ms }: Moments,
 ) -> Option<String> {
     let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
     let span = lead.spans().back()?;
@@ -107,6 +92,7 @@ pub(super) fn manifest(
     out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
     let _ = if ended {
         let end = span.time.saturating_add(span.ticks).saturating_mul(1000) / scale.max(1);
+        let end = end.saturating_add(start_ms);
         write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end))
     } else {
         write!(
@@ -121,9 +107,11 @@ pub(super) fn manifest(
     };
     let _ = write!(
         out,
-        " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>\n<Period id=\"1\" start=\"PT0S\">\n",
+        " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>\n<Period id=\"{}\" start=\"{}\">\n",
         Period(longest_ms(lead)),
-        Escaped(base)
+        Escaped(base),
+        period(lead),
+        Period(start_ms)
     );
     for (id, rendition) in renditions.iter().enumerate() {
         adaptation_set(&mut out, id, rendition, settings);
@@ -213,6 +201,13 @@ fn adaptation_set(out: &mut String, id: usize, rendition: &Rendition, settings: 
     out.push_str("/>\n</AdaptationSet>\n");
 }
 
+/// The number of the period: each discontinuity begins one.
+fn period(lead: &Rendition) -> u64 {
+    let playlist = lead.window().playlist();
+    let shown = playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
+    playlist.discontinuity_sequence.saturating_add(shown).saturating_add(1)
+}
+
 /// The segments behind the last discontinuity: those that the newest init segment describes.
 fn current(rendition: &Rendition) -> Vec<&Span> {
     let playlist = rendition.window().playlist();
@@ -235,15 +230,6 @@ mod tests {
             let own = now.replace("i.mp4", &format!("i.mp4{query}"));
             let own = own.replace("d$.m4s", &format!("d$.m4s{query}"));
             assert_eq!(for_viewer(text, echo, 2500), own);
-        }
-    }
-
-    #[test]
-    fn the_beginning_stays_what_players_were_told_unless_it_is_wrong() {
-        for (told, found, wanted) in
-            [(None, 7000, 7000), (Some(7000), 7005, 7000), (Some(7000), 6600, 7000), (Some(7000), 9000, 9000)]
-        {
-            assert_eq!(steady(told, found), wanted);
         }
     }
 }

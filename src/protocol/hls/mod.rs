@@ -9,6 +9,7 @@ pub(super) mod cmaf;
 mod copy;
 #[cfg(test)]
 mod copy_tests;
+mod dates;
 mod fetch;
 mod follow;
 mod manifest;

@@ -13,7 +13,7 @@ use crate::jobs::{Job, JobDone, JobId};
 use crate::mail::{Blob, Progress};
 use crate::protocol::Event;
 use crate::protocol::sinks::SinkOrder;
-use crate::types::{Now, StreamId};
+use crate::types::{Calendar, Now, StreamId};
 
 /// RFC 8216 §4, §10.
 const PLAYLIST_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -72,16 +72,21 @@ impl Publishing {
     }
 
     pub(super) fn playlist(&mut self, name: &str, text: String, progress: Progress) {
-        self.blob(name, text.into(), progress);
+        self.blob(name, text.into(), progress, None);
+    }
+
+    /// A manifest of DASH, whose players are told the time by this calendar.
+    pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
+        self.blob(name, text.into(), Progress::ENDED, calendar);
     }
 
     /// Something that does not grow.
     pub(super) fn resource(&mut self, name: &str, bytes: Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
-        self.blob(name, bytes, Progress::ENDED);
+        self.blob(name, bytes, Progress::ENDED, None);
     }
 
-    fn blob(&mut self, name: &str, bytes: Bytes, progress: Progress) {
+    fn blob(&mut self, name: &str, bytes: Bytes, progress: Progress, calendar: Option<Calendar>) {
         self.version = self.version.wrapping_add(1);
         // A delta update has the parameter behind its name.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
@@ -102,6 +107,7 @@ impl Publishing {
             viewers: Some(viewers),
             progress,
             forgets: std::mem::take(&mut self.gone),
+            calendar,
             bytes,
         });
         self.events.push_back(Event::Blob(blob));

@@ -60,11 +60,11 @@ impl Names {
         format!("{}{}.{part}.{}", self.base, settings.suffix.of(number), self.ending)
     }
 
-    fn init(&self, wall_ms: u64, epoch: u32) -> String {
+    fn init(&self, date_ms: u64, epoch: u32) -> String {
         if epoch <= 1 {
-            format!("{}_{wall_ms}_init.mp4", self.base)
+            format!("{}_{date_ms}_init.mp4", self.base)
         } else {
-            format!("{}_{wall_ms}_{epoch}_init.mp4", self.base)
+            format!("{}_{date_ms}_{epoch}_init.mp4", self.base)
         }
     }
 }
@@ -187,17 +187,28 @@ impl Rendition {
         self.tracks.first().is_some_and(|track| track.kind() == TrackKind::Video)
     }
 
-    /// Takes a unit. It decides itself where segments end; tells where one has ended, in milliseconds of DTS.
-    pub(super) fn unit(&mut self, entry: &Entry) -> Option<i64> {
-        let unit = self.unit_of(entry)?;
+    /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
+    pub(super) fn end_before(&self, entry: &Entry) -> Option<i64> {
+        let unit = self.unit_of(entry, 0)?;
+        self.window.ends_before(&unit, self.growing.bytes).map(|end| end.at_ms)
+    }
+
+    /// Adds so much to all dates, of which none was shown.
+    pub(super) fn move_dates(&mut self, by_ms: i64) {
+        self.window.move_dates(by_ms);
+    }
+
+    /// Takes a unit with its date. It decides itself where segments end; tells where one has ended, in milliseconds of DTS.
+    pub(super) fn unit(&mut self, entry: &Entry, date_ms: i64) -> Option<i64> {
+        let unit = self.unit_of(entry, date_ms)?;
         let end = self.window.ends_before(&unit, self.growing.bytes);
         self.take(entry, &unit, end);
         end.map(|end| end.at_ms)
     }
 
     /// Takes a unit, behind another rendition whose last segment ended at `boundary_ms`.
-    pub(super) fn follow(&mut self, entry: &Entry, boundary_ms: Option<i64>) {
-        let Some(unit) = self.unit_of(entry) else { return };
+    pub(super) fn follow(&mut self, entry: &Entry, date_ms: i64, boundary_ms: Option<i64>) {
+        let Some(unit) = self.unit_of(entry, date_ms) else { return };
         let is_behind = boundary_ms
             .is_some_and(|at| unit.dts_ms >= at && self.window.begin_ms().is_some_and(|begin| begin < at));
         let own = self.window.must_end_before(&unit, self.growing.bytes);
@@ -212,7 +223,7 @@ impl Rendition {
         self.window.playlist_mut().ended = true;
     }
 
-    fn unit_of(&self, entry: &Entry) -> Option<Unit> {
+    fn unit_of(&self, entry: &Entry, date_ms: i64) -> Option<Unit> {
         let begins = self
             .tracks
             .first()
@@ -220,7 +231,7 @@ impl Rendition {
         // A file begins with a key frame.
         (begins || self.window.begin_ms().is_some() || self.window.number() > 1).then_some(Unit {
             dts_ms: entry.dts_ms,
-            wall_ms: entry.wall_ms,
+            date_ms,
             begins,
             epoch: self.epoch,
         })
@@ -429,8 +440,8 @@ impl Rendition {
             Ok(bytes) => bytes,
             Err(error) => return tracing::debug!(%error, "the tracks cannot be described"),
         };
-        let wall_ms = self.window.open_segment(None, &[]).program_date_time.unwrap_or(0).unsigned_abs();
-        let name = self.names.init(wall_ms, self.epoch);
+        let date_ms = self.window.open_segment(None, &[]).program_date_time.unwrap_or(0).unsigned_abs();
+        let name = self.names.init(date_ms, self.epoch);
         self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
         self.made.push(Made { name, bytes, is_init: true });
     }

@@ -34,6 +34,10 @@ fn entry(track: &Track, dts: i64, key_frame: bool) -> Entry {
     Entry::new(Instant::now(), wall_ms, unit, Arc::new(Tracks::new(1, [video(), audio()])))
 }
 
+fn date(entry: &Entry) -> i64 {
+    entry.wall_ms.try_into().unwrap()
+}
+
 /// A rendition with everything that it has said, checked as it is said.
 struct Rig {
     rendition: Rendition,
@@ -59,7 +63,7 @@ impl Rig {
 
     fn unit(&mut self, dts: i64, key_frame: bool) {
         let entry = entry(&self.track, dts, key_frame);
-        self.rendition.unit(&entry);
+        self.rendition.unit(&entry, date(&entry));
         self.look();
     }
 
@@ -243,12 +247,12 @@ fn sound_ends_its_segments_where_the_video_does() {
     for ms in 0..30_000i64 {
         if ms % 40 == 0 {
             let entry = entry(&lead.track, ms, ms % 3000 == 0);
-            boundary = lead.rendition.unit(&entry).or(boundary);
+            boundary = lead.rendition.unit(&entry, date(&entry)).or(boundary);
             lead.look();
         }
         if ms % 21 == 0 {
             let entry = entry(&follower.track, ms, false);
-            follower.rendition.follow(&entry, boundary);
+            follower.rendition.follow(&entry, date(&entry), boundary);
             follower.look();
         }
     }
@@ -281,7 +285,7 @@ fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
             entry.unit.payload =
                 Bytes::from_static(&[0x82, 0x49, 0x83, 0x42, 0x20, 0x13, 0xf0, 0x0b, 0x30, 0]);
         }
-        rig.rendition.unit(&entry);
+        rig.rendition.unit(&entry, date(&entry));
         rig.look();
     }
     let inits: Vec<_> = rig.there.iter().filter(|(name, _)| name.ends_with("_init.mp4")).collect();
@@ -300,13 +304,13 @@ fn sound_ends_its_segments_by_itself_where_those_of_the_video_are_too_long_for_i
     for ms in 0..60_000i64 {
         if ms % 40 == 0 {
             let entry = entry(&lead.track, ms, ms % 3000 == 0);
-            let end = lead.rendition.unit(&entry).filter(|_| ms > 21_000);
+            let end = lead.rendition.unit(&entry, date(&entry)).filter(|_| ms > 21_000);
             boundary = end.or(boundary);
             lead.look();
         }
         if ms % 40 == 0 && ms > 20_000 {
             let entry = entry(&follower.track, ms, false);
-            follower.rendition.follow(&entry, boundary);
+            follower.rendition.follow(&entry, date(&entry), boundary);
             follower.look();
         }
     }

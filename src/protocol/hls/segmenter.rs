@@ -45,9 +45,19 @@ impl Segmenter {
         }
     }
 
+    /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
+    pub(super) fn end_before(&self, unit: &Unit) -> Option<i64> {
+        self.window.ends_before(unit, self.bytes.len()).map(|end| end.at_ms)
+    }
+
+    /// Adds so much to all dates, of which none was shown.
+    pub(super) fn move_dates(&mut self, by_ms: i64) {
+        self.window.move_dates(by_ms);
+    }
+
     /// Takes a unit. The segment that it ends.
     pub(super) fn unit(&mut self, unit: Unit, entry: &Entry, chosen: &Chosen) -> Option<Cut> {
-        let (end, cut) = self.end_before(&unit);
+        let (end, cut) = self.close_before(&unit);
         let packets = self.ts.write(entry, chosen).unwrap_or_default();
         self.add(&unit, end, &packets);
         cut
@@ -61,7 +71,7 @@ impl Segmenter {
     }
 
     /// Ends the segment that grows, if it ends before this unit.
-    fn end_before(&mut self, unit: &Unit) -> (Option<End>, Option<Cut>) {
+    fn close_before(&mut self, unit: &Unit) -> (Option<End>, Option<Cut>) {
         let end = self.window.ends_before(unit, self.bytes.len());
         (end, end.and_then(|end| self.close(end.at_ms)))
     }
@@ -144,9 +154,12 @@ mod tests {
         }
 
         fn unit(&mut self, dts_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
-            let wall_ms = 1_700_000_000_000 + dts_ms.unsigned_abs();
-            let unit = Unit { dts_ms, wall_ms, begins, epoch };
-            let (end, cut) = self.segmenter.end_before(&unit);
+            self.dated(dts_ms, dts_ms + 1_700_000_000_000, begins, epoch, bytes);
+        }
+
+        fn dated(&mut self, dts_ms: i64, date_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
+            let unit = Unit { dts_ms, date_ms, begins, epoch };
+            let (end, cut) = self.segmenter.close_before(&unit);
             self.segmenter.add(&unit, end, bytes);
             self.take(cut);
         }
@@ -289,6 +302,27 @@ mod tests {
     }
 
     #[test]
+    fn a_date_that_jumps_is_a_discontinuity_and_one_that_was_not_shown_is_corrected() {
+        let mut rig = Rig::new(&[]);
+        let dates = |rig: &Rig| -> Vec<(i64, bool)> {
+            let segments = rig.last.segments.iter();
+            segments.map(|one| (one.program_date_time.unwrap(), one.discontinuity)).collect()
+        };
+        for n in 0..500 {
+            if n == 20 {
+                rig.segmenter.move_dates(-700);
+            }
+            // A jump is seen where a segment begins.
+            let date = n * 40 + if n < 20 { 1000 } else { 300 } + if n < 170 { 0 } else { 3_600_000 };
+            rig.dated(n * 40, date, n % 50 == 0, 1, b"x");
+        }
+        let later = |ms: i64| 3_600_300 + ms;
+        assert_eq!(dates(&rig)[..4], [(300, false), (2300, false), (4300, false), (6300, false)]);
+        assert_eq!(dates(&rig)[4..6], [(later(8000), true), (later(10_000), false)]);
+        assert_eq!(rig.durations()[..6], [2000; 6]);
+    }
+
+    #[test]
     fn t_09_a_playlist_names_what_is_there() {
         for seed in 0..300u64 {
             let mut random = crypto::Seed::from_number(seed).random();
@@ -345,7 +379,7 @@ mod tests {
             let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
             let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks));
             let begins = !has_video || key_frame;
-            let at = Unit { dts_ms: entry.dts_ms, wall_ms: 0, begins, epoch: 1 };
+            let at = Unit { dts_ms: entry.dts_ms, date_ms: 0, begins, epoch: 1 };
             segments.extend(segmenter.unit(at, &entry, &chosen).map(|cut| cut.bytes));
         }
         segments.extend(segmenter.finish().map(|cut| cut.bytes));

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use media::{Codec, Track};
 
+use super::dates::Dates;
 use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
 use super::settings::HlsSettings;
@@ -80,6 +81,7 @@ struct HlsSink {
     folder: String,
     playlist: String,
     segmenter: Segmenter,
+    dates: Dates,
     publishing: Publishing,
     attached: bool,
 }
@@ -92,6 +94,7 @@ impl HlsSink {
             publishing: Publishing::copied(now, order, &playlist),
             playlist,
             segmenter: Segmenter::new(id, &HlsSettings::of_stream(&order.settings, &order.details)),
+            dates: Dates::new(),
             folder,
             attached: false,
         }
@@ -112,6 +115,7 @@ impl HlsSink {
             self.publishing.resource(&format!("{}{uri}", self.folder), bytes);
         }
         if let Some(playlist) = self.segmenter.playlist() {
+            self.dates.settle();
             let progress = self.segmenter.progress();
             self.publishing.media_playlist(&self.playlist, playlist, progress);
         }
@@ -129,12 +133,18 @@ impl UnitSink for HlsSink {
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, lead) = (unit.entry, unit.chosen.lead());
-        let at = Unit {
+        let moved_ms = self.dates.note(entry, unit.chosen.epoch());
+        self.segmenter.move_dates(moved_ms);
+        let mut at = Unit {
             dts_ms: entry.dts_ms,
-            wall_ms: entry.wall_ms,
+            date_ms: self.dates.date_ms(entry.dts_ms),
             begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
             epoch: unit.chosen.epoch(),
         };
+        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
+            self.dates.jump(entry.dts_ms);
+            at.date_ms = self.dates.date_ms(entry.dts_ms);
+        }
         if let Some(cut) = self.segmenter.unit(at, entry, unit.chosen) {
             self.publish_cut(Some(cut));
         }

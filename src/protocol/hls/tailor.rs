@@ -49,11 +49,11 @@ fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str>
 }
 
 /// What a viewer with these parameters is sent in place of a playlist. `None`: the playlist.
-fn tailor(name: &str, text: &Bytes, query: &Query, wall_ms: u64) -> Option<Bytes> {
+fn tailor(name: &str, text: &Bytes, query: &Query, date_ms: u64) -> Option<Bytes> {
     let path = name.split_once('?').map_or(name, |(path, _)| path);
     if path.ends_with(MANIFEST) {
         let text = std::str::from_utf8(text).ok()?;
-        return Some(manifest::for_viewer(text, &echo(query), wall_ms).into());
+        return Some(manifest::for_viewer(text, &echo(query), date_ms).into());
     }
     if query.is_empty() || !path.ends_with(ENDING) {
         return None;

@@ -30,8 +30,8 @@ const STEP_MS: i64 = 20;
 pub(super) struct Unit {
     /// Its DTS in milliseconds.
     pub(super) dts_ms: i64,
-    /// When it came, in milliseconds of Unix time.
-    pub(super) wall_ms: u64,
+    /// Its date, in milliseconds of Unix time.
+    pub(super) date_ms: i64,
     /// Whether a segment may begin with it.
     pub(super) begins: bool,
     /// Counts the changes of the tracks.
@@ -51,7 +51,7 @@ pub(super) struct End {
 #[derive(Debug)]
 struct Open {
     begin_ms: i64,
-    wall_ms: u64,
+    date_ms: i64,
     discontinuity: bool,
 }
 
@@ -63,6 +63,8 @@ pub(super) struct Window {
     open: Option<Open>,
     /// The epoch and the DTS of the last unit, and its distance from the one before.
     last: Option<(u32, i64, i64)>,
+    /// Milliseconds from DTS to the date, in the last segment that began.
+    offset_ms: Option<i64>,
     playlist: MediaPlaylist,
     /// Bytes of each segment of the playlist.
     sizes: Vec<usize>,
@@ -81,6 +83,7 @@ impl Window {
             list_size: settings.list_size,
             open: None,
             last: None,
+            offset_ms: None,
             playlist,
             sizes: Vec::new(),
             cut: 0,
@@ -157,11 +160,22 @@ impl Window {
     pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
         let step = self.last.map_or(STEP_MS, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms).max(0));
         self.last = Some((unit.epoch, unit.dts_ms, if changed { STEP_MS } else { step }));
-        self.open.get_or_insert(Open {
-            begin_ms: unit.dts_ms,
-            wall_ms: unit.wall_ms,
-            discontinuity: changed,
-        });
+        if self.open.is_some() {
+            return;
+        }
+        let offset_ms = unit.date_ms.saturating_sub(unit.dts_ms);
+        let jumps = self.offset_ms.replace(offset_ms).is_some_and(|before| before != offset_ms);
+        let discontinuity = changed || jumps;
+        self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity });
+    }
+
+    /// Adds so much to all dates, of which none was shown.
+    pub(super) fn move_dates(&mut self, by_ms: i64) {
+        let segments = self.playlist.segments.iter_mut().filter_map(|one| one.program_date_time.as_mut());
+        let open = self.open.as_mut().map(|open| &mut open.date_ms);
+        for date in segments.chain(open).chain(&mut self.offset_ms) {
+            *date = date.saturating_add(by_ms);
+        }
     }
 
     /// The end of what has come.
@@ -173,7 +187,7 @@ impl Window {
     pub(super) fn open_segment(&self, map: Option<&Arc<Map>>, parts: &[Part]) -> Segment {
         self.open.as_ref().map_or_else(Segment::default, |open| Segment {
             discontinuity: open.discontinuity,
-            program_date_time: i64::try_from(open.wall_ms).ok(),
+            program_date_time: Some(open.date_ms),
             map: map.cloned(),
             parts: parts.to_vec(),
             ..Segment::default()

@@ -114,8 +114,8 @@ impl HttpSession {
         }
         let stream = blob.stream;
         let is_watched = blob.viewers.is_some();
-        let own = app
-            .and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query, ctx.now.wall_ms));
+        let date_ms = blob.calendar.map_or(ctx.now.wall_ms, |calendar| calendar.date_ms(ctx.now.mono));
+        let own = app.and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query, date_ms));
         let is_playlist = blob.content_type.starts_with("application/");
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();

@@ -104,7 +104,7 @@ impl World {
         let trace = Trace::new(seed);
         let seed = Seed::from_number(seed);
         let now = Now { mono: clock.now(), wall_ms: clock.wall_ms() };
-        let app = |name| Arc::new(AppSettings::with(name, settings).unwrap());
+        let app = |name| Arc::new(AppSettings::of(millstream::protocol::schema(), name, settings).unwrap());
         let config = ControlConfig {
             server: Arc::new(ServerSettings::with(&[]).unwrap()),
             apps: vec![app("live"), app("copies")],
@@ -292,6 +292,11 @@ impl World {
     /// The machine's clock is set.
     pub fn shift_wall(&mut self, by_ms: i64) {
         self.wall_shift_ms += by_ms;
+    }
+
+    /// The wall clock, in milliseconds of Unix time.
+    pub fn wall_ms(&self) -> i64 {
+        i64::try_from(self.now().wall_ms).unwrap()
     }
 
     /// A thread of the server does not run for so long. The last one is control's.

@@ -1,0 +1,339 @@
+//! Dates of media: `EXT-X-PROGRAM-DATE-TIME`, and the time of a manifest of DASH.
+//!
+//! A presentation is dated by a single reading of the wall clock, from which media time counts on. So dates are as even as durations are, and a
+//! wall clock that is set moves none of them. Two things become known later, and then the dates jump, at the beginning of a segment,
+//! which has a discontinuity:
+//!
+//! - the media stays behind its arrival, because its publisher paused and its timestamps did not;
+//! - the wall clock was set, and stays set. Manifests leave this out: their time is nobody's but the player's.
+//!
+//! docs/decisions.md has the reasons.
+
+use std::time::{Duration, Instant};
+
+use crate::hub::Entry;
+use crate::types::{Calendar, Now};
+
+/// How far dates may be wrong.
+const OFF_MS: i64 = 5000;
+/// How far they may be wrong behind a change of the publisher, which is a discontinuity anyway.
+const RESUMED_OFF_MS: i64 = 1000;
+/// Dates are wrong when so many windows in a row say so, and agree.
+const WINDOWS: usize = 3;
+const WINDOW: Duration = Duration::from_secs(10);
+const AGREE_MS: i64 = 2000;
+
+/// Milliseconds from DTS to dates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Offset {
+    /// To the date by the calendar.
+    media_ms: i64,
+    /// From there to the date that is shown.
+    wall_ms: i64,
+}
+
+/// Errors of the dates, as units have shown them.
+#[derive(Debug, Clone, Copy)]
+struct Errors {
+    /// The least that media was behind its date.
+    late_ms: i64,
+    /// The distance of the wall clock from the dates, when the window began.
+    set_ms: i64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Dates {
+    calendar: Option<Calendar>,
+    /// The tracks of the last unit.
+    epoch: u32,
+    /// From this DTS on `now` holds, and `before` it does not.
+    from_ms: i64,
+    before: Offset,
+    now: Offset,
+    /// The offset that was found to be right, until a segment begins.
+    next: Option<Offset>,
+    /// The offset when the first playlist was shown.
+    shown: Option<Offset>,
+    /// The window that is open, and its end.
+    open: Option<(Instant, Errors)>,
+    /// The last windows.
+    windows: [Option<Errors>; WINDOWS],
+}
+
+impl Dates {
+    pub(super) fn new() -> Self {
+        Self {
+            calendar: None,
+            epoch: 0,
+            from_ms: i64::MIN,
+            before: Offset::default(),
+            now: Offset::default(),
+            next: None,
+            shown: None,
+            open: None,
+            windows: [None; WINDOWS],
+        }
+    }
+
+    /// Learns from a unit, whose tracks have this epoch. Gives what is to be added to all dates so far: as long as none was
+    /// shown, media that came in a burst corrects them.
+    pub(super) fn note(&mut self, entry: &Entry, epoch: u32) -> i64 {
+        let Some(calendar) = self.calendar else {
+            self.calendar = Some(Calendar::new(Now { mono: entry.received, wall_ms: entry.wall_ms }));
+            self.now.media_ms = ms(entry.wall_ms).saturating_sub(entry.dts_ms);
+            self.epoch = epoch;
+            return 0;
+        };
+        let date_ms = ms(calendar.date_ms(entry.received));
+        let found_ms = date_ms.saturating_sub(entry.dts_ms);
+        let late_ms = found_ms.saturating_sub(self.now.media_ms);
+        let is_new = std::mem::replace(&mut self.epoch, epoch) != epoch;
+        if self.shown.is_none() && late_ms < 0 {
+            self.now.media_ms = found_ms;
+            return late_ms;
+        }
+        if is_new && late_ms >= RESUMED_OFF_MS {
+            self.next = Some(Offset { media_ms: found_ms, ..self.now });
+            self.jump(entry.dts_ms);
+            return 0;
+        }
+        let set_ms = ms(entry.wall_ms).saturating_sub(date_ms).saturating_sub(self.now.wall_ms);
+        self.measure(entry.received, Errors { late_ms, set_ms });
+        0
+    }
+
+    fn measure(&mut self, at: Instant, errors: Errors) {
+        match &mut self.open {
+            Some((end, window)) if at < *end => {
+                window.late_ms = window.late_ms.min(errors.late_ms);
+                return;
+            }
+            Some((_, window)) => {
+                let [_, second, third] = self.windows;
+                self.windows = [second, third, Some(*window)];
+                self.next = self.verdict();
+            }
+            None => {}
+        }
+        self.open = at.checked_add(WINDOW).map(|end| (end, errors));
+    }
+
+    /// The right offset, if the last windows agree that another one is.
+    fn verdict(&self) -> Option<Offset> {
+        let [Some(a), Some(b), Some(c)] = self.windows else { return None };
+        let agreed = |values: [i64; WINDOWS]| {
+            let (least, most) = (values.iter().copied().min()?, values.iter().copied().max()?);
+            (most.saturating_sub(least) < AGREE_MS).then_some(least)
+        };
+        let late_ms = agreed([a, b, c].map(|one| one.late_ms)).filter(|late| *late >= OFF_MS);
+        let set_ms = agreed([a, b, c].map(|one| one.set_ms)).filter(|set| set.abs() >= OFF_MS);
+        (late_ms.is_some() || set_ms.is_some()).then(|| Offset {
+            media_ms: self.now.media_ms.saturating_add(late_ms.unwrap_or(0)),
+            wall_ms: self.now.wall_ms.saturating_add(set_ms.unwrap_or(0)),
+        })
+    }
+
+    /// Whether dates jump where the next segment begins.
+    pub(super) const fn is_due(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// A segment begins at this DTS.
+    pub(super) fn jump(&mut self, at_ms: i64) {
+        let Some(next) = self.next.take() else { return };
+        (self.before, self.now, self.from_ms) = (self.now, next, at_ms);
+        (self.open, self.windows) = (None, [None; WINDOWS]);
+    }
+
+    const fn offset(&self, dts_ms: i64) -> Offset {
+        if dts_ms < self.from_ms { self.before } else { self.now }
+    }
+
+    /// The date of media, in milliseconds of Unix time.
+    pub(super) const fn date_ms(&self, dts_ms: i64) -> i64 {
+        let Offset { media_ms, wall_ms } = self.offset(dts_ms);
+        dts_ms.saturating_add(media_ms).saturating_add(wall_ms)
+    }
+
+    /// A playlist is shown.
+    pub(super) fn settle(&mut self) {
+        self.shown.get_or_insert(self.now);
+    }
+
+    // ---- manifests
+
+    /// The calendar of manifests, whose dates never jump.
+    pub(super) const fn calendar(&self) -> Option<Calendar> {
+        self.calendar
+    }
+
+    /// The date of DTS zero when the first playlist was shown.
+    pub(super) fn zero_ms(&self) -> Option<i64> {
+        self.shown.map(|shown| shown.media_ms)
+    }
+
+    /// How far media with this DTS is behind that date.
+    pub(super) fn delay_ms(&self, dts_ms: i64) -> u64 {
+        let delay = self.zero_ms().map_or(0, |zero| self.offset(dts_ms).media_ms.saturating_sub(zero));
+        u64::try_from(delay).unwrap_or(0)
+    }
+}
+
+fn ms(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use media::{AccessUnit, TrackId, Tracks};
+
+    use super::*;
+
+    const BEGAN_MS: i64 = 1_700_000_000_000;
+    const HOUR_MS: i64 = 3_600_000;
+
+    /// Units of a stream, each with its arrival, and what the wall clock was set by.
+    struct Rig {
+        dates: Dates,
+        began: Instant,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self { dates: Dates::new(), began: Instant::now() }
+        }
+
+        fn unit(&mut self, dts_ms: i64, arrival_ms: i64, set_ms: i64, epoch: u32) -> i64 {
+            let track = TrackId::VIDEO;
+            let payload = Bytes::new();
+            let unit =
+                AccessUnit { track, dts: dts_ms, pts: dts_ms, key_frame: false, config_epoch: 1, payload };
+            let received = self.began + Duration::from_millis(arrival_ms.unsigned_abs());
+            let wall_ms = (BEGAN_MS + arrival_ms + set_ms).unsigned_abs();
+            let entry = Entry { dts_ms, ..Entry::new(received, wall_ms, unit, Arc::new(Tracks::default())) };
+            self.dates.note(&entry, epoch)
+        }
+
+        /// Two hundred seconds from `from_ms` on, in which segments of two seconds begin. Gives the jumps: where, and from which date
+        /// to which, relative to DTS.
+        fn run(
+            &mut self,
+            from_ms: i64,
+            arrival: impl Fn(i64) -> i64,
+            set: impl Fn(i64) -> i64,
+        ) -> Vec<(i64, i64)> {
+            let mut jumps = Vec::new();
+            for dts_ms in (from_ms..from_ms + 200_000).step_by(40) {
+                let at = arrival(dts_ms);
+                assert_eq!(self.unit(dts_ms, at, set(at), 1), 0, "nothing that was shown is changed");
+                if self.dates.is_due() && dts_ms % 2000 == 0 {
+                    let before = self.dates.date_ms(dts_ms);
+                    self.dates.jump(dts_ms);
+                    assert_eq!(self.dates.date_ms(dts_ms - 1), before - 1, "what came before stays");
+                    jumps.push((dts_ms, self.dates.date_ms(dts_ms) - before));
+                }
+            }
+            jumps
+        }
+    }
+
+    /// Whether the only jump is this long, and comes soon after `at_ms`.
+    fn is_one(jumps: &[(i64, i64)], at_ms: i64, by_ms: i64) -> bool {
+        matches!(jumps, [(at, by)] if (at_ms + 20_000..at_ms + 45_000).contains(at) && *by == by_ms)
+    }
+
+    #[test]
+    fn dates_jump_once_when_the_wall_clock_stays_set_and_not_before() {
+        type Set = fn(i64) -> i64;
+        let cases: [(&str, Set, i64); 7] = [
+            ("steady", |_| 0, 0),
+            ("an hour on", |at| if at < 50_000 { 0 } else { HOUR_MS }, HOUR_MS),
+            ("an hour back", |at| if at < 50_000 { 0 } else { -HOUR_MS }, -HOUR_MS),
+            ("a little on", |at| if at < 50_000 { 0 } else { 1500 }, 0),
+            ("a little back", |at| if at < 50_000 { 0 } else { -1500 }, 0),
+            ("on, and back again", |at| if (50_000..68_000).contains(&at) { HOUR_MS } else { 0 }, 0),
+            ("again and again", |at| if at / 15_000 % 2 == 1 { HOUR_MS } else { 0 }, 0),
+        ];
+        for (name, set, by) in cases {
+            let mut rig = Rig::new();
+            rig.unit(0, 0, 0, 1);
+            rig.dates.settle();
+            let jumps = rig.run(0, |dts| dts, set);
+            let is_right = if by == 0 { jumps.is_empty() } else { is_one(&jumps, 50_000, by) };
+            assert!(is_right, "{name}: {jumps:?}");
+            assert_eq!((rig.dates.zero_ms(), rig.dates.delay_ms(190_000)), (Some(BEGAN_MS), 0), "{name}");
+        }
+    }
+
+    #[test]
+    fn media_that_stays_late_makes_dates_jump_and_other_media_none() {
+        type Arrival = fn(i64) -> i64;
+        let cases: [(&str, Arrival, i64); 6] = [
+            (
+                "a pause without a gap in the timestamps",
+                |dts| if dts < 50_000 { dts } else { dts + 30_000 },
+                30_000,
+            ),
+            (
+                "a stall, and the burst behind it",
+                |dts| if (50_000..70_000).contains(&dts) { 70_000 } else { dts },
+                0,
+            ),
+            ("six seconds at a time", |dts| (dts + 5999) / 6000 * 6000, 0),
+            ("twice as fast", |dts| dts / 2, 0),
+            ("slower than time", |dts| dts + dts / 2, 0),
+            ("a little late", |dts| if dts < 50_000 { dts } else { dts + 4000 }, 0),
+        ];
+        for (name, arrival, by) in cases {
+            let mut rig = Rig::new();
+            rig.unit(0, 0, 0, 1);
+            rig.dates.settle();
+            let jumps = rig.run(0, arrival, |_| 0);
+            let is_right = if by == 0 { jumps.is_empty() } else { is_one(&jumps, 50_000, by) };
+            assert!(is_right, "{name}: {jumps:?}");
+            assert_eq!(rig.dates.delay_ms(199_000), by.unsigned_abs(), "{name}");
+            assert_eq!(rig.dates.delay_ms(40_000), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_track_that_is_late_beside_others_makes_no_jump() {
+        let mut rig = Rig::new();
+        rig.unit(0, 0, 0, 1);
+        rig.dates.settle();
+        for ms in (6000..100_000).step_by(40) {
+            rig.unit(ms, ms, 0, 1);
+            rig.unit(ms - 6000, ms, 0, 1);
+            assert!(!rig.dates.is_due(), "behind {ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_burst_corrects_dates_while_none_was_shown() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.unit(0, 0, 0, 1), 0);
+        assert_eq!((1..=8).map(|n| rig.unit(n * 1000, n, 0, 1)).sum::<i64>(), -7992);
+        assert_eq!(rig.dates.date_ms(8000), BEGAN_MS + 8);
+        assert_eq!(rig.dates.zero_ms(), None);
+        rig.dates.settle();
+        assert_eq!(rig.unit(16_000, 8000, 0, 1), 0, "shown is shown");
+        assert_eq!((rig.dates.date_ms(8000), rig.dates.zero_ms()), (BEGAN_MS + 8, Some(BEGAN_MS - 7992)));
+    }
+
+    #[test]
+    fn a_publisher_that_returns_is_dated_by_its_arrival_and_never_back() {
+        for (away_ms, by) in [(0, 0), (900, 0), (8000, 8000), (-3000, 0)] {
+            let mut rig = Rig::new();
+            rig.unit(0, 0, 0, 1);
+            rig.dates.settle();
+            rig.unit(10_000, 10_000, 0, 1);
+            rig.unit(10_040, 10_040 + away_ms, 0, 2);
+            assert_eq!(rig.dates.date_ms(10_040), BEGAN_MS + 10_040 + by, "away for {away_ms}");
+            assert_eq!(rig.dates.date_ms(10_000), BEGAN_MS + 10_000);
+        }
+    }
+}
