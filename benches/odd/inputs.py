@@ -125,7 +125,7 @@ rtmp {{ server {{ listen 127.0.0.1:{self.rtmp}; application live {{ live on; }} 
             command = ["nginx", "-c", str(folder / "conf"), "-p", str(folder), "-e", str(folder / "error.log")]
         elif name == "mediamtx":
             names = ("rtsp", "hls", "webrtc", "srt", "moq")
-            off = "".join(f"{one}: no\n" for one in names[:4])
+            off = "".join(f"{one}: no\n" for one in names)
             (folder / "conf.yml").write_text(f"{off}rtmp: yes\nrtmpAddress: 127.0.0.1:{self.rtmp}\npaths:\n  all_others:\n")
             command = ["mediamtx", str(folder / "conf.yml")]
         elif name == "ffmpeg":
@@ -228,7 +228,8 @@ def measure(server, media, stamp_of, folder, view):
     thread.start()
     began.wait(10)
     if viewer is None:
-        time.sleep(6 if view == "hls" else 1)
+        # MediaMTX has a stream 3 s after its publisher came.
+        time.sleep(6 if view == "hls" else 4)
         viewer = Viewer(server.view[view], folder, False)
     joined = time.monotonic()
     thread.join()

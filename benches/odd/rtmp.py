@@ -52,6 +52,9 @@ class Publisher:
         time.sleep(0.5)
 
     def send(self, kind, stamp, body):
+        if kind == 18:
+            # As encoders send the metadata of a stream.
+            body = amf("@setDataFrame") + body
         self._write({8: 4, 9: 6, 18: 5}[kind], kind, stamp & 0xFFFF_FFFF, 1, body, CHUNK)
 
     def close(self):
