@@ -15,6 +15,7 @@ mod ts;
 mod ts_rows;
 mod units;
 mod viewers;
+mod whip;
 
 use std::collections::BTreeSet;
 
@@ -24,9 +25,9 @@ use netsim::{MediaSource, ms, secs};
 use self::judge::{Outcome, View};
 use self::sender::Said;
 use self::units::Unit;
-use self::viewers::Shared;
+use self::viewers::{Log, Shared};
 use crate::support::World;
-use crate::support::world::{Id, Over};
+use crate::support::world::{Id, Over, url};
 
 /// The change to a clean publisher.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +59,16 @@ pub enum Timed {
     Not,
 }
 
+/// A further expectation.
+pub type Check = fn(&Outcome) -> Result<(), String>;
+
 /// The expectation of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Gets {
     /// Pictures and sounds that a viewer may miss.
     pub lost: [usize; 2],
+    /// Pictures are shown in another order than they are sent in. Browsers cannot do that: viewers over WebRTC may miss some.
+    pub reorders: bool,
     /// Viewers that may miss all sound: it comes when they have chosen their tracks.
     pub soundless: &'static [Over],
     /// Kinds of clock faults that are counted, and no others. `*`: any.
@@ -75,12 +81,13 @@ pub struct Gets {
     pub refused: Option<&'static str>,
     pub timed: Timed,
     /// Anything else.
-    pub check: Option<fn(&Outcome) -> Result<(), String>>,
+    pub check: Option<Check>,
 }
 
 /// Everything, with even times.
 pub const ALL: Gets = Gets {
     lost: [0, 0],
+    reorders: false,
     soundless: &[],
     told: &[],
     told_by_rtp: None,
@@ -106,6 +113,10 @@ impl Gets {
         Self { told_by_rtp: Some(told), ..self }
     }
 
+    pub const fn reorders(self) -> Self {
+        Self { reorders: true, ..self }
+    }
+
     pub const fn soundless(self, viewers: &'static [Over]) -> Self {
         Self { soundless: viewers, ..self }
     }
@@ -124,7 +135,7 @@ impl Gets {
         Self { timed: Timed::Pace, ..self }
     }
 
-    pub const fn checked(self, check: fn(&Outcome) -> Result<(), String>) -> Self {
+    pub const fn checked(self, check: Check) -> Self {
         Self { check: Some(check), ..self }
     }
 }
@@ -156,6 +167,8 @@ const STREAM: &str = "odd";
 const JOIN_MS: u64 = 1_000;
 /// Viewers that keep times.
 const TIMED: [Over; 3] = [Over::Rtmp, Over::Srt, Over::Rtsp];
+/// Viewers whose units are counted.
+const COUNTED: [Over; 2] = [Over::Flv, Over::WebRtc];
 
 /// The clean stream beside it.
 struct Bystander {
@@ -196,7 +209,7 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
     if let Oddity::Units(change) = row.oddity {
         change(&mut sent);
     }
-    if over == Over::Rtsp && publisher.reports == Reports::Absent {
+    if matches!(over, Over::Rtsp | Over::WebRtc) && publisher.reports == Reports::Absent {
         // Nobody says how the sources lie but their arrival.
         publisher.offsets = vec![0; 2];
     }
@@ -232,6 +245,7 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
             (over, watch(&mut world, over, log.clone()), log)
         })
         .collect();
+    let counted = COUNTED.map(|over| (over, world.watch_over(over, "live", STREAM)));
     let last = outcome.sent.iter().map(|unit| unit.at).max().unwrap_or(0);
     let end = began + ms(last.unsigned_abs() + 500);
     world.run_for(end.saturating_duration_since(world.instant()));
@@ -252,6 +266,12 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
         }
         let log = std::mem::take(&mut *log.lock());
         outcome.views.push(View { over: *over, began, log });
+    }
+    for (over, viewer) in counted {
+        if !world.is_ready(viewer) {
+            return Err(format!("{over:?}: {:?}", world.rejection(viewer)));
+        }
+        outcome.views.push(View { over, began, log: Log::of_units(world.got(viewer)) });
     }
     outcome.judge(over, &row.gets)?;
     bystander.check(&world)
@@ -276,6 +296,11 @@ fn publish(
             let machine = sender::SrtSender::new(now, &seed, &stream_id, plan.into_pieces());
             let said = machine.said();
             (world.publish_by(over, Box::new(machine)), said)
+        }
+        Over::WebRtc => {
+            let url = url(over, "live", STREAM, "publish");
+            let machine = whip::WhipSender::new(now, &url, seed, sent);
+            (world.publish_by(over, Box::new(machine)), Said::default())
         }
         Over::Rtsp => {
             let mut plan = rtsp::Plan::new(publisher, sent);
@@ -336,7 +361,7 @@ fn run_all(rows: &[Row], over: Over) {
 }
 
 /// The protocols that rows run over.
-const PROTOCOLS: [Over; 3] = [Over::Rtmp, Over::Srt, Over::Rtsp];
+const PROTOCOLS: [Over; 4] = [Over::Rtmp, Over::Srt, Over::Rtsp, Over::WebRtc];
 /// The whole table. Each part has tests below.
 const TABLE: [&[Row]; 4] = [clocks::ROWS, rtmp_rows::ROWS, ts_rows::ROWS, rtsp_rows::ROWS];
 
@@ -371,6 +396,11 @@ fn odd_clocks_over_srt() {
 #[test]
 fn odd_clocks_over_rtsp() {
     run_all(clocks::ROWS, Over::Rtsp);
+}
+
+#[test]
+fn odd_media_over_whip() {
+    run_all(clocks::ROWS, Over::WebRtc);
 }
 
 #[test]

@@ -88,8 +88,7 @@ mod tests {
         let began: Instant = netsim::Clock::new().now();
         let mut timeline = Timeline::of_sources(TICKS, Position::default());
         let mut sender = SenderTime::default();
-        let mut clocks =
-            RATES.map(|rate| SourceClock::new(Timescale::new(rate.into()), Unwrap::new(u32::BITS)));
+        let mut clocks = RATES.map(|rate| SourceClock::new(Timescale::new(rate), Unwrap::new(u32::BITS)));
         let mut mappings = RATES.map(ClockMapping::new);
         let mut reported = [500, 700];
         let mut units = publisher.units();

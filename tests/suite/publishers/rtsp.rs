@@ -215,7 +215,7 @@ pub fn aac(frames: &[&[u8]]) -> Vec<u8> {
 fn report(publisher: &Publisher, section: usize, at: i64) -> Option<Packet> {
     let report = publisher.report(section, at)?;
     let wall = (WALL + report.wall).cast_unsigned();
-    let ntp = (wall / 1000) << 32 | ((wall % 1000) << 32) / 1000;
+    let ntp = ((wall / 1000) << 32) | (((wall % 1000) << 32) / 1000);
     let mut payload = vec![0x80, 200, 0, 6];
     payload.extend_from_slice(&SSRCS[section].to_be_bytes());
     payload.extend_from_slice(&ntp.to_be_bytes());

@@ -21,7 +21,7 @@ pub const ROWS: &[Row] = &[
     row("packets have 204 bytes", |p| p.bytes = Some(|b| wider(b, 0, 16)), EXACT),
     row(
         "garbage stands between packets now and then",
-        |p| p.bytes = Some(garbage),
+        |p| p.bytes = Some(|b| garbage(b)),
         ALL.without(200, 200).untimed(),
     ),
     row(
@@ -105,7 +105,7 @@ pub const ROWS: &[Row] = &[
     row("filler stands in pictures", |p| pictures(p, filler), EXACT),
     row("sets come once", |p| p.of_pid(VIDEO).skip(1).for_each(|pes| without_sets(&mut pes.payload)), EXACT),
     row("sets change the size of pictures", larger_sets, EXACT.checked(larger)),
-    row("pictures of B-frames have a PTS alone", presented, ALL.exactly(90)),
+    row("pictures of B-frames have a PTS alone", presented, ALL.exactly(90).reorders()),
     row(
         "the DTS is behind the PTS",
         |p| p.of_pid(VIDEO).for_each(|pes| pes.dts = pes.pts.map(|pts| pts + 900)),
@@ -145,7 +145,7 @@ fn wider(pieces: &mut Vec<Piece>, before: usize, behind: usize) {
     *pieces = std::mem::take(pieces).into_iter().flat_map(pieces_of).collect();
 }
 
-fn garbage(pieces: &mut Vec<Piece>) {
+fn garbage(pieces: &mut [Piece]) {
     for (n, (_, bytes)) in pieces.iter_mut().enumerate() {
         if n % 100 == 50 && bytes.len() < 1200 {
             *bytes = [&[0x47, 1, 2, 3, 0x47, 0xff, 9][..], &bytes[..]].concat().into();

@@ -23,6 +23,8 @@ use sdp::Description;
 use srt::{Connection, SocketId};
 use wire::{Datagrams, SendQueue};
 
+use crate::support::world;
+
 /// A unit that a viewer was sent, with its times in milliseconds.
 #[derive(Debug, Clone)]
 pub struct Got {
@@ -42,6 +44,20 @@ pub struct Log {
     pub configs: Vec<(bool, Bytes)>,
     /// Names of codecs, or stream types.
     pub codecs: Vec<String>,
+}
+
+impl Log {
+    /// Units without times.
+    pub fn of_units(units: &[world::Got]) -> Self {
+        let unit = |unit: &world::Got| Got {
+            at: unit.at,
+            is_video: unit.is_video,
+            seen: unit.seen.ok(),
+            dts: 0,
+            pts: 0,
+        };
+        Self { got: units.iter().map(unit).collect(), ..Self::default() }
+    }
 }
 
 /// The log of a viewer, which its machine writes and the judge reads.
@@ -101,7 +117,7 @@ impl RtmpViewer {
         }
     }
 
-    fn media(&mut self, now: Instant, message: &rtmp::MediaMessage) {
+    fn media(&self, now: Instant, message: &rtmp::MediaMessage) {
         let dts = i64::from(message.timestamp);
         match message.kind {
             MediaKind::Video => {
@@ -227,7 +243,7 @@ impl SrtViewer {
     }
 
     /// A PES packet of audio has several frames of ADTS.
-    fn frames(&mut self, now: Instant, pts: i64, mut payload: Bytes) {
+    fn frames(&self, now: Instant, pts: i64, mut payload: Bytes) {
         let mut n = 0;
         while payload.len() > 7 && payload[0] == 0xff {
             let length = usize::from(payload[3] & 3) << 11
@@ -385,7 +401,7 @@ impl RtspViewer {
                 continue;
             };
             // A minute before the first report: nothing is earlier.
-            let base = *self.base.get_or_insert(time.minus(secs(60)));
+            let base = *self.base.get_or_insert_with(|| time.minus(secs(60)));
             let time = time.since(base).map_or(-1, |since| since.as_micros().cast_signed() as i64);
             let time = (time + 500) / 1000;
             self.log.unit(at, is_video, (time, time), &payload);
