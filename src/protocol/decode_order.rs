@@ -7,8 +7,10 @@
 const DEPTH_MAX: usize = 16;
 /// Ticks before the first picture's time of showing, for each one that is late: a thirtieth of a second.
 const STEP: i64 = 3000;
-/// A time of showing that lies so far back is a jump of the clock: 2 s.
+/// A time of showing that lies so far back is a jump of the clock: 2 s, or more pictures than may come early, but half a second.
 const JUMP_BACK: i64 = 180_000;
+const JUMP_BACK_LEAST: i64 = 45_000;
+const JUMP_BACK_PICTURES: i64 = 17;
 
 /// Gives decoding times, in ticks of 90 kHz.
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub(in crate::protocol) struct DecodeOrder {
     /// Times of showing that were not given out yet, in their order; at most [`DEPTH_MAX`] and one.
     shown: Vec<i64>,
     last: Option<i64>,
+    /// The largest distance of decoding times lately; 0 before the second.
+    step: i64,
 }
 
 impl DecodeOrder {
@@ -27,11 +31,12 @@ impl DecodeOrder {
 
     /// The decoding time of the next picture, which is shown at `pts`.
     pub(in crate::protocol) fn next(&mut self, pts: i64) -> i64 {
-        if self.last.is_some_and(|last| last.saturating_sub(pts) > JUMP_BACK) {
+        if self.last.is_some_and(|last| last.saturating_sub(pts) > self.jump_back()) {
             self.shown.clear();
             self.last = None;
         }
-        if self.last.is_some_and(|last| pts <= last) && self.depth < DEPTH_MAX {
+        // Pictures with one time are not out of order.
+        if self.last.is_some_and(|last| pts < last) && self.depth < DEPTH_MAX {
             self.depth += 1;
         }
         let at = self.shown.partition_point(|shown| *shown <= pts);
@@ -42,8 +47,19 @@ impl DecodeOrder {
             missing => first.saturating_sub(STEP.saturating_mul(i64::try_from(missing).unwrap_or(0))),
         };
         let dts = self.last.map_or(dts, |last| dts.max(last));
+        let step = self.last.map_or(0, |last| dts.saturating_sub(last));
+        self.step = step.max(self.step - self.step / 8);
         self.last = Some(dts);
         dts
+    }
+
+    /// A time of showing that lies farther back than this behind the last decoding time is a jump of the clock.
+    fn jump_back(&self) -> i64 {
+        let early = match self.step {
+            0 => JUMP_BACK,
+            step => step.saturating_mul(JUMP_BACK_PICTURES),
+        };
+        early.clamp(JUMP_BACK_LEAST, JUMP_BACK)
     }
 }
 
@@ -73,6 +89,19 @@ mod tests {
         let late = decoded.iter().zip(&shown).skip(9).filter(|(dts, pts)| **dts > **pts * 3600).count();
         assert_eq!(late, 0, "{decoded:?}");
         assert!(decoded.is_sorted());
+    }
+
+    #[test]
+    fn pictures_with_one_time_and_short_jumps_back_are_not_out_of_order() {
+        let mut order = DecodeOrder::default();
+        let first: Vec<i64> = (0..50).map(|n| order.next(n * 3600)).collect();
+        assert_eq!(first, (0..50).map(|n| n * 3600).collect::<Vec<_>>());
+        for _ in 0..50 {
+            assert_eq!(order.next(49 * 3600), 49 * 3600);
+        }
+        // 1.5 s back, and it goes on from there.
+        let back: Vec<i64> = (12..20).map(|n| order.next(n * 3600)).collect();
+        assert_eq!(back, (12..20).map(|n| n * 3600).collect::<Vec<_>>());
     }
 
     #[test]

@@ -43,6 +43,7 @@ mod panel;
 mod playback;
 mod process;
 mod publish_play;
+mod publishers;
 mod recording;
 mod reference;
 mod rest_tour;

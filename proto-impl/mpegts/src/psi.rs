@@ -227,8 +227,16 @@ impl Pmt {
         while !reader.is_empty() {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
-            let info = reader.u16()? & 0x0fff;
-            let kind = StreamKind::read(stream_type, reader.take(usize::from(info))?);
+            let info = usize::from(reader.u16()? & 0x0fff);
+            // A list that is longer than the section ends with it, and none of it counts.
+            let descriptors = match reader.take(info) {
+                Ok(descriptors) => descriptors,
+                Err(_) => {
+                    reader.rest();
+                    &[]
+                }
+            };
+            let kind = StreamKind::read(stream_type, descriptors);
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
             if taken || streams.len() >= streams_max {
                 streams_left_out += 1;
@@ -269,13 +277,18 @@ pub(crate) mod tests {
         let read = |body: &[u8]| Pmt::read(&section(TABLE_PMT, body), 16);
         let good = [0xe1, 0, 0xf0, 2, 9, 0, 0x1b, 0xe1, 0, 0xf0, 3, 0x0a, 1, 0];
         assert_eq!(read(&good).unwrap().streams, [Stream { pid: Pid::new(0x100), kind: StreamKind::H264 }]);
-        for (at, length) in [(3, 200), (3, 11), (10, 4), (10, 255)] {
+        for length in [200, 11] {
             let mut lies = good;
-            lies[at] = length;
-            assert!(read(&lies).is_err(), "{at}: {length}");
+            lies[3] = length;
+            assert!(read(&lies).is_err(), "{length}");
+        }
+        for length in [4, 255] {
+            let mut lies = good;
+            lies[10] = length;
+            assert_eq!(read(&lies).unwrap().streams.len(), 1, "descriptors end with the map: {length}");
         }
         let ends: Vec<usize> = (0..good.len()).filter(|&end| read(&good[..end]).is_ok()).collect();
-        assert_eq!(ends, [6], "it may end between streams only");
+        assert_eq!(ends, [6, 11, 12, 13], "it may end between streams and in descriptors");
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!    [`Scheduler`].
 //! 4. A [`MediaSource`] makes access units that say who they are, and a [`Verifier`] at the other end counts what
 //!    arrived, what was lost and what was damaged.
-//! 5. A [`Trace`] hashes all that was delivered: the same seed must give the same hash.
+//! 5. A [`publisher::Publisher`] has faulty clocks: timestamps that jump, drift, stand still and disagree.
+//! 6. A [`Trace`] hashes all that was delivered: the same seed must give the same hash.
 //!
 //! ```
 //! use netsim::{Link, secs, ms};
@@ -26,6 +27,7 @@ mod link;
 mod media_source;
 mod pair;
 mod peer;
+pub mod publisher;
 mod scheduler;
 mod stream_link;
 mod stream_pair;

@@ -34,7 +34,7 @@ use crate::protocol::usable::Supply;
 const CLOCK_BITS: u32 = 32;
 /// Largest onMetaData that is kept; real ones have some hundred bytes.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
-/// Composition times beyond this are nonsense.
+/// Composition times beyond this are nonsense, and taken for 0.
 const COMPOSITION_MS_MAX: i32 = 60_000;
 /// The most tracks that are distinguished without being carried.
 const OTHERS_MAX: usize = 16;
@@ -426,12 +426,12 @@ impl Depackager {
             self.config(id, tag.codec, &[]);
         }
         let has_config = self.has(id, tag.codec);
-        if tag.payload.is_empty()
-            || !(-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms)
-        {
-            let why = "a frame without payload, or with an impossible composition time";
-            return if has_config { self.bad(why) } else { Outcome::Dropped };
+        if tag.payload.is_empty() {
+            return if has_config { self.bad("a frame without payload") } else { Outcome::Dropped };
         }
+        // The picture is needed all the same: those behind it refer to it.
+        let is_possible = (-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms);
+        let composition_ms = if is_possible { tag.composition_time_ms } else { 0 };
         let payload = match self.picture(id, tag.codec, tag.payload) {
             Ok(Some(payload)) => payload,
             // Parameter sets, SEI or delimiters in a tag of their own: well-formed, but no picture.
@@ -456,7 +456,7 @@ impl Depackager {
             return Outcome::Dropped;
         }
         let dts = self.timeline.map(id, u64::from(timestamp));
-        let (dts, pts) = self.compositions.place(id, dts, tag.composition_time_ms);
+        let (dts, pts) = self.compositions.place(id, dts, composition_ms);
         Outcome::Unit(AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload })
     }
 

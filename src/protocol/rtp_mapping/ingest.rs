@@ -182,6 +182,13 @@ impl Depackager {
         let Ok(packet) = Packet::read(bytes) else { return false };
         let header = packet.header;
         if header.payload_type != one.source.payload_type {
+            // It is numbered with the others of its source, so it is not missing.
+            if let Some((ssrc, receiver)) = &mut one.receiver
+                && *ssrc == header.ssrc
+            {
+                receiver.handle_packet(now, &header, Bytes::new());
+                self.drain(now, section);
+            }
             return false;
         }
         let (ssrc, receiver) = one.receiver.get_or_insert_with(|| {
@@ -197,9 +204,7 @@ impl Depackager {
             return true;
         }
         one.succession.received(now);
-        if !packet.payload.is_empty() {
-            receiver.handle_packet(now, &header, Bytes::copy_from_slice(packet.payload));
-        }
+        receiver.handle_packet(now, &header, Bytes::copy_from_slice(packet.payload));
         self.drain(now, section);
         true
     }
@@ -296,6 +301,10 @@ impl Depackager {
 
     fn packet(&mut self, now: Instant, section: usize, packet: &Received) {
         let Some(one) = self.at(section) else { return };
+        if packet.payload.is_empty() {
+            // Padding, or of another payload type: only its number counts.
+            return;
+        }
         let gap = std::mem::take(&mut one.gap);
         let Received { timestamp, marker, .. } = *packet;
         let part = Part { timestamp, marker, gap, payload: &packet.payload };

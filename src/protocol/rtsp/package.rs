@@ -134,14 +134,13 @@ impl RtspPackage {
     }
 
     /// Adds a sender report of a track as of a time of it.
-    fn report(&mut self, track: &Track, (dts, dts_ms): (i64, i64)) {
+    fn report(&mut self, track: &Track, dts: i64) {
         let (Some(at), Some(zero)) = (self.place(track), self.clock) else { return };
         let Some(cut) = self.cuts.get_mut(at) else { return };
         let micros = track.timescale.convert(dts, MICROSECONDS);
         let ntp = zero.plus(Duration::from_micros(micros.max(0).unsigned_abs()));
         let rtp_timestamp = cut.timestamp(track.timescale, dts);
         let info = SenderInfo { ntp, rtp_timestamp, packets: cut.packets, octets: cut.octets };
-        cut.reported_ms = Some(dts_ms);
         let mut compound = Compound::new(REPORT_BYTES_MAX);
         compound.sender_report(cut.ssrc, &info, &[]);
         compound.source_description(cut.ssrc, "millstream");
@@ -270,9 +269,10 @@ impl Package for RtspPackage {
     }
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
-        // Parameter sets travel with the key frames; the reports say how the tracks lie to each other.
+        // Parameter sets travel with the key frames; the reports say how the tracks lie to each other. Only new viewers get
+        // them: for the others the next report is due as before.
         for track in chosen.iter() {
-            self.report(track, (Timescale::MILLISECONDS.convert(dts_ms, track.timescale), dts_ms));
+            self.report(track, Timescale::MILLISECONDS.convert(dts_ms, track.timescale));
         }
         self.take()
     }
@@ -283,7 +283,10 @@ impl Package for RtspPackage {
         let Some(at) = self.place(track) else { return Parts::default() };
         let reported = self.cuts.get(at).and_then(|cut| cut.reported_ms);
         if reported.is_none_or(|at| entry.dts_ms.saturating_sub(at) >= REPORT_INTERVAL_MS) {
-            self.report(track, (entry.unit.dts, entry.dts_ms));
+            self.report(track, entry.unit.dts);
+            if let Some(cut) = self.cuts.get_mut(at) {
+                cut.reported_ms = Some(entry.dts_ms);
+            }
         }
         self.packets(entry, track);
         self.take()

@@ -1,11 +1,12 @@
-#[allow(clippy::wildcard_enum_match_arm, reason = "each question is about some of the faults")]
 mod publishers;
 
 mod corners;
 
 use std::time::Duration;
 
-use self::publishers::{Fault, Of, Publisher, Unit, began};
+use netsim::publisher::{Fault, Of, Publisher, Unit};
+
+use self::publishers::{Timed, began};
 use super::*;
 
 fn map_all(timeline: &mut Timeline, raws: &[u64]) -> Vec<i64> {

@@ -1,6 +1,7 @@
 //! The boundaries of video frames, the same for every codec.
 //!
-//! 1. A packet with another timestamp ends the frame before it; a marker bit ends its own.
+//! 1. A packet with another timestamp ends the frame before it; a marker bit ends its own. Neither does so within a
+//!    fragmented unit, unless the sender leaves out the ends of fragments.
 //! 2. A packet is missing: the frame that was open has lost something. A frame that begins behind the hole is taken when
 //!    its first bytes show that it is whole, which only the codec can tell.
 //! 3. A frame that is not complete when it ends, or in which a payload was malformed, is dropped.
@@ -34,6 +35,14 @@ pub(super) trait Assemble: Default {
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending;
     /// The frame is given up; so is what belongs to it.
     fn reset(&mut self);
+    /// Whether a fragment is open whose end is still to come.
+    fn is_unfinished(&self) -> bool {
+        false
+    }
+    /// Whether `payload` continues that fragment.
+    fn continues(&self, _payload: &[u8]) -> bool {
+        false
+    }
     /// Bytes beside those of the frame.
     fn pending_bytes(&self) -> usize {
         0
@@ -69,6 +78,8 @@ pub(super) struct Frames<A> {
     gap: bool,
     /// The size of the last frame: room for the next one.
     last_bytes: usize,
+    /// The sender does not say where fragmented units end: its markers end frames all the same.
+    omits_ends: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +87,8 @@ struct Open {
     timestamp: u32,
     after_gap: bool,
     broken: bool,
+    /// A marker came within a fragmented unit.
+    marked: bool,
 }
 
 impl<A: Assemble> Frames<A> {
@@ -90,13 +103,23 @@ impl<A: Assemble> Frames<A> {
             // Senders probe the path with packets of nothing but padding.
             return Ok(());
         }
-        if self.open.as_ref().is_some_and(|open| open.timestamp != part.timestamp) {
+        let continues = !part.gap && self.codec.continues(part.payload);
+        if !continues
+            && let Some(open) = &self.open
+            && (open.marked || open.timestamp != part.timestamp)
+        {
+            self.omits_ends |= open.marked;
             self.end(out);
             // The lost packet may have been the end of the old frame or the head of this one.
             self.gap |= part.gap;
         }
         let after_gap = self.gap;
-        let open = self.open.get_or_insert(Open { timestamp: part.timestamp, after_gap, broken: false });
+        let open = self.open.get_or_insert(Open {
+            timestamp: part.timestamp,
+            after_gap,
+            broken: false,
+            marked: false,
+        });
         open.timestamp = part.timestamp;
         self.gap = false;
         let mut taken = Ok(());
@@ -118,7 +141,11 @@ impl<A: Assemble> Frames<A> {
             self.codec.reset();
         }
         if part.marker {
-            self.end(out);
+            if self.codec.is_unfinished() && !self.omits_ends {
+                open.marked = true;
+            } else {
+                self.end(out);
+            }
         }
         taken
     }

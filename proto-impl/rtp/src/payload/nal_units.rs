@@ -189,6 +189,17 @@ impl<F: NalFormat> Assemble for Depacketizer<F> {
     fn reset(&mut self) {
         self.fragmented = None;
     }
+
+    fn is_unfinished(&self) -> bool {
+        self.fragmented.is_some()
+    }
+
+    fn continues(&self, payload: &[u8]) -> bool {
+        let header = split_head::<F>(payload).and_then(|(_, behind)| behind.first().copied());
+        self.is_unfinished()
+            && F::form(payload) == Ok(Form::Fragment)
+            && header.is_some_and(|header| header & FU_START == 0)
+    }
 }
 
 impl<F: NalFormat> Depacketizer<F> {

@@ -109,6 +109,8 @@ pub(super) enum Role {
     Http {
         answer: Vec<u8>,
     },
+    /// Its machine knows by itself what it sends, and keeps what it gets.
+    Own,
 }
 
 impl Role {

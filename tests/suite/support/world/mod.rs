@@ -24,7 +24,7 @@ use crypto::{Random, Seed};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::ControlConfig;
-use millstream::protocol::load::{LoadTarget, patience};
+use millstream::protocol::load::{LoadPlayer, LoadPublisher, LoadTarget, patience};
 use millstream::protocol::{Addresses, Listener};
 use millstream::types::{Now, WorkerId};
 use millstream::worker::Worker;
@@ -182,6 +182,16 @@ impl World {
         let patience = patience(secs(600), secs(600));
         let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());
         self.come(over, machine, role)
+    }
+
+    /// A publisher whose machine knows by itself what it sends.
+    pub fn publish_by(&mut self, over: Over, machine: Box<dyn LoadPublisher>) -> Id {
+        self.come(over, Machine::Publisher(machine), Role::Own)
+    }
+
+    /// A viewer whose machine keeps what it gets.
+    pub fn watch_by(&mut self, over: Over, machine: Box<dyn LoadPlayer>) -> Id {
+        self.come(over, Machine::Player(machine), Role::Own)
     }
 
     /// A viewer behind a line of so many bits a second that holds so many bytes.
@@ -440,7 +450,7 @@ impl World {
 
     // ---- connections
 
-    fn client_seed(&self) -> Seed {
+    pub fn client_seed(&self) -> Seed {
         self.seed.derive("client", self.clients.len() as u64)
     }
 
@@ -637,7 +647,8 @@ fn target(over: Over, app: &str, id: &str, mode: &str) -> LoadTarget {
     LoadTarget::read(&url(over, app, id, mode)).unwrap()
 }
 
-fn url(over: Over, app: &str, id: &str, mode: &str) -> String {
+/// The address of a stream in this world.
+pub fn url(over: Over, app: &str, id: &str, mode: &str) -> String {
     match over {
         Over::Rtmp => format!("rtmp://{RTMP}/{app}/{id}"),
         Over::Flv => format!("http://{HTTP}/{app}/{id}.flv"),

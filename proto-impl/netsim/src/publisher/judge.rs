@@ -1,0 +1,117 @@
+//! The properties that a stream of a faulty publisher must keep.
+
+use super::{Fault, Publisher, Unit};
+
+/// Lips may be off by this, in milliseconds.
+const LIPS_MAX: i64 = 100;
+/// Delays and jitter differ by this between tracks.
+const DELAYS_DIFFER: i64 = 200;
+/// Tracks keep their own distance up to this, with some room for the delays.
+const OWN_DISTANCE_MAX: i64 = 2_600;
+
+impl Publisher {
+    /// Checks the properties that hold for every publisher, of the times that its units were given: order, speed, lips.
+    ///
+    /// # Errors
+    /// The first property that does not hold, and where.
+    pub fn judge(&self, units: &[Unit]) -> Result<(), String> {
+        self.judge_pace(units)?;
+        self.check_lips(units)
+    }
+
+    /// The same without lips: order and speed.
+    ///
+    /// # Errors
+    /// The first property that does not hold, and where.
+    pub fn judge_pace(&self, units: &[Unit]) -> Result<(), String> {
+        self.check_order(units)?;
+        self.check_speed(units)
+    }
+
+    fn check_order(&self, units: &[Unit]) -> Result<(), String> {
+        for track in 0..self.tracks.len() {
+            let mut before: Option<&Unit> = None;
+            for unit in units.iter().filter(|unit| unit.track == track) {
+                if let Some(before) = before.filter(|before| unit.out < before.out) {
+                    return Err(format!("the DTS falls: {before:?}, {unit:?}"));
+                }
+                before = Some(unit);
+            }
+        }
+        Ok(())
+    }
+
+    /// No media of the track arrives.
+    fn is_silent(&self, track: usize, from: i64, to: i64) -> bool {
+        self.faults.iter().any(|fault| match *fault {
+            Fault::Stall { at, ms } => from < at + ms + 500 && at < to,
+            Fault::Mute { of, at, ms, .. } => of.has(track) && from < at + ms + 2_500 && at < to,
+            Fault::Jump { .. } | Fault::Outlier { .. } | Fault::Drift { .. } | Fault::Frozen { .. } => false,
+        })
+    }
+
+    fn check_speed(&self, units: &[Unit]) -> Result<(), String> {
+        for track in 0..self.tracks.len() {
+            let (mut heads, mut second) = (vec![0], 1000);
+            let mut head = 0;
+            for unit in units.iter().filter(|unit| unit.track == track) {
+                while unit.arrives >= second {
+                    heads.push(head);
+                    second += 1000;
+                }
+                head = unit.out.max(head);
+            }
+            for (from, pair) in heads.iter().zip(heads.iter().skip(10)).enumerate().skip(3) {
+                let at = i64::try_from(from).unwrap_or(0) * 1000;
+                let advance = pair.1 - pair.0;
+                if !self.is_silent(track, at, at + 10_000) && !(9_000..=11_000).contains(&advance) {
+                    return Err(format!("10 s from {at} on advance track {track} by {advance} ms"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The distance that a track has from the first one by right: its own up to 3 s, else that of arrival.
+    fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
+        for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
+            let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
+            // A track that begins before the first unit of all is held at zero.
+            for window in 3..self.seconds {
+                let (from, to) = (window * 1000, window * 1000 + 1000);
+                if self.is_unsettled(from, to) {
+                    continue;
+                }
+                let lead = |track: usize| {
+                    let of = units.iter().filter(|unit| unit.track == track && !unit.is_outlier);
+                    let mut leads: Vec<i64> = of
+                        .filter(|unit| (from..to).contains(&unit.sampled))
+                        .map(|unit| unit.out - unit.sampled)
+                        .collect();
+                    leads.sort_unstable();
+                    leads.get(leads.len() / 2).copied()
+                };
+                let (Some(first), Some(this)) = (lead(0), lead(track)) else { continue };
+                let off = this - first - right;
+                if off.abs() > LIPS_MAX + slack {
+                    return Err(format!("track {track} is {off} ms off at {from}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A fault has just begun or ended, and its correction may take a moment.
+    fn is_unsettled(&self, from: i64, to: i64) -> bool {
+        self.faults.iter().any(|fault| match *fault {
+            Fault::Drift { at, .. } => from < at + 8_000 && at < to,
+            Fault::Frozen { at, ms, .. } => from < at + ms + 2_500 && at < to,
+            Fault::Mute { at, ms, .. } => {
+                let soon =
+                    ms > 1_700 && !self.faults.iter().any(|fault| matches!(fault, Fault::Drift { .. }));
+                from < at + ms + if soon { 600 } else { 8_000 } && at < to
+            }
+            Fault::Jump { .. } | Fault::Outlier { .. } | Fault::Stall { .. } => false,
+        })
+    }
+}

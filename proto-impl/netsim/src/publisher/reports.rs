@@ -1,0 +1,76 @@
+//! Sender reports of RTP (RFC 3550 §6.4.1): right ones, wrong ones, and none.
+
+use super::Publisher;
+
+/// The sender reports of a publisher, by what is wrong with them. Times are milliseconds of the true time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reports {
+    /// There are none.
+    Absent,
+    /// They agree with sampling.
+    Agreeing,
+    /// Those of one track are off by `by`.
+    Disagreeing {
+        /// The track.
+        of: usize,
+        /// Positive: ahead.
+        by: i64,
+    },
+    /// The wall clock is set at this moment.
+    Set {
+        /// The moment.
+        at: i64,
+        /// Positive: ahead.
+        by: i64,
+    },
+    /// One track has them.
+    Only(usize),
+    /// The first one is sent again and again.
+    Frozen,
+}
+
+/// A report: the wall clock and the track's clock at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// The wall clock, in milliseconds since the beginning.
+    pub wall: i64,
+    /// The timestamp.
+    pub raw: u64,
+}
+
+impl Publisher {
+    /// The report that a track sends at a true time.
+    #[must_use]
+    pub fn report(&self, track: usize, now: i64) -> Option<Report> {
+        let (at, off) = match self.reports {
+            Reports::Absent => return None,
+            Reports::Only(one) if one != track => return None,
+            Reports::Agreeing | Reports::Only(_) => (now, 0),
+            Reports::Disagreeing { of, by } => (now, if of == track { by } else { 0 }),
+            Reports::Set { at, by } => (now, if now >= at { by } else { 0 }),
+            Reports::Frozen => (0, 0),
+        };
+        Some(Report { wall: at + off, raw: self.stamp(track, at, at).0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_say_what_they_should() {
+        let report = |reports, track, now| {
+            let publisher = Publisher { reports, start: 500, ..Publisher::clean() };
+            publisher.report(track, now).map(|report| (report.wall, report.raw))
+        };
+        assert_eq!(report(Reports::Absent, 0, 1_000), None);
+        assert_eq!(report(Reports::Agreeing, 1, 1_000), Some((1_000, 1_500)));
+        assert_eq!(report(Reports::Disagreeing { of: 1, by: 4_000 }, 0, 1_000), Some((1_000, 1_500)));
+        assert_eq!(report(Reports::Disagreeing { of: 1, by: 4_000 }, 1, 1_000), Some((5_000, 1_500)));
+        assert_eq!(report(Reports::Set { at: 900, by: -1_500 }, 1, 800), Some((800, 1_300)));
+        assert_eq!(report(Reports::Set { at: 900, by: -1_500 }, 1, 1_000), Some((-500, 1_500)));
+        assert_eq!((report(Reports::Only(1), 0, 1), report(Reports::Only(1), 1, 1)), (None, Some((1, 501))));
+        assert_eq!(report(Reports::Frozen, 0, 1_000), Some((0, 500)));
+    }
+}

@@ -1,0 +1,195 @@
+//! What the viewers of a row have got, against what they must get.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use netsim::publisher::{self, Publisher};
+
+use super::units::Unit;
+use super::viewers::{Got, Log};
+use super::{Gets, JOIN_MS, TIMED, Timed};
+use crate::support::world::Over;
+
+/// From a viewer's beginning until it is played to, at most, in milliseconds.
+const LATENESS_MS: i64 = 700;
+
+/// A run.
+#[derive(Debug)]
+pub struct Outcome {
+    pub publisher: Publisher,
+    pub sent: Vec<Unit>,
+    pub views: Vec<View>,
+    /// The record of the broadcast while the stream was live.
+    pub broadcast: String,
+    pub metrics: String,
+}
+
+/// A viewer.
+#[derive(Debug)]
+pub struct View {
+    pub over: Over,
+    /// The publisher was let in then.
+    pub began: Instant,
+    pub log: Log,
+}
+
+impl View {
+    pub fn of_kind(&self, is_video: bool) -> impl Iterator<Item = &Got> {
+        self.log.got.iter().filter(move |unit| unit.is_video == is_video)
+    }
+}
+
+impl Outcome {
+    /// The first thing that is not as it must be.
+    pub fn judge(&self, over: Over, gets: &Gets) -> Result<(), String> {
+        self.check_faults(over, gets)?;
+        if !self.broadcast.contains(r#""status":"broadcasting""#) {
+            return Err(format!("the stream is not live: {}", self.broadcast));
+        }
+        for view in &self.views {
+            let wrong = |why: String| format!("{:?} viewer: {why}", view.over);
+            for is_video in [true, false] {
+                let lost_max = if may_miss(over, view.over, is_video, gets) {
+                    usize::MAX
+                } else {
+                    gets.lost[usize::from(!is_video)]
+                };
+                self.check_units(view, is_video, lost_max).map_err(wrong)?;
+            }
+            if !TIMED.contains(&view.over) {
+                continue;
+            }
+            if let Some(most) = gets.exact {
+                self.check_exact(view, most).map_err(wrong)?;
+            }
+            match gets.timed {
+                Timed::Lips => self.publisher.judge(&self.times(view)).map_err(wrong)?,
+                Timed::Pace => self.publisher.judge_pace(&self.times(view)).map_err(wrong)?,
+                Timed::Not => {}
+            }
+        }
+        gets.check.map_or(Ok(()), |check| check(self))
+    }
+
+    /// Units in order, each once, and no more missing than may be.
+    fn check_units(&self, view: &View, is_video: bool, lost_max: usize) -> Result<(), String> {
+        let kind = if is_video { "pictures" } else { "sounds" };
+        let damaged = view.of_kind(is_video).filter(|unit| unit.seen.is_none()).count();
+        let seen: Vec<u64> = view.of_kind(is_video).filter_map(|unit| Some(unit.seen?.counter)).collect();
+        let falls = seen.windows(2).filter(|pair| pair[1] <= pair[0]).count();
+        let got: BTreeSet<u64> = seen.iter().copied().collect();
+        // Over WebRTC, where nothing is shown late, sound begins with what is new.
+        let is_old = |unit: &Unit| {
+            view.over == Over::WebRtc && !is_video && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
+        };
+        let expected = self.expected(is_video).filter(|unit| !is_old(unit));
+        let sent: Vec<u64> = expected.map(|unit| unit.number).collect();
+        let lost: Vec<u64> = sent.iter().filter(|number| !got.contains(number)).copied().collect();
+        if (damaged, falls) != (0, 0) || lost.len() > lost_max {
+            let shown = &lost[..lost.len().min(12)];
+            return Err(format!(
+                "{} of {} {kind}, {damaged} damaged, {falls} out of order, missing {} {shown:?}",
+                seen.len(),
+                sent.len(),
+                lost.len(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The units that a viewer must get: from the last key frame on that was sent before it came. Sound before the next
+    /// picture may be left out, because a picture is whole when the next one begins.
+    fn expected(&self, is_video: bool) -> impl Iterator<Item = &Unit> {
+        let has_come =
+            |unit: &Unit| unit.is_video && unit.key && unit.at <= JOIN_MS.cast_signed() + LATENESS_MS;
+        let key = self.sent.iter().rposition(has_come).unwrap_or(0);
+        let rest = &self.sent[key..];
+        let next = rest.iter().skip(1).position(|unit| unit.is_video).map_or(0, |next| next + 2);
+        let from = if is_video { 0 } else { next };
+        rest[from..].iter().filter(move |unit| unit.is_video == is_video)
+    }
+
+    /// Times that a publisher without a fault has are kept, to so many milliseconds.
+    fn check_exact(&self, view: &View, most: i64) -> Result<(), String> {
+        let mut first = None;
+        for got in &view.log.got {
+            let Some(sent) = self.unit_of(got) else { continue };
+            let lead = got.pts - sent.sampled - sent.cts;
+            let off = lead - *first.get_or_insert(lead);
+            if off.abs() > most {
+                return Err(format!("{off} ms off at {} ms: {sent:?}", sent.sampled));
+            }
+        }
+        Ok(())
+    }
+
+    /// The unit that a viewer has got.
+    fn unit_of(&self, got: &Got) -> Option<&Unit> {
+        let number = got.seen?.counter;
+        self.sent.iter().find(|unit| unit.number == number && unit.is_video == got.is_video)
+    }
+
+    /// The times of a viewer's units, for the judge of clocks.
+    fn times(&self, view: &View) -> Vec<publisher::Unit> {
+        let mut last = [i64::MIN; 2];
+        let unit = |got: &Got| {
+            let sent = self.unit_of(got)?;
+            let mut out = got.dts;
+            if view.over == Over::Rtsp {
+                // RTP says when a picture is shown, and that may fall.
+                out = (out - sent.cts).max(last[sent.track()]);
+                last[sent.track()] = out;
+            }
+            let arrives = got.at.saturating_duration_since(view.began).as_millis();
+            Some(publisher::Unit {
+                track: sent.track(),
+                sampled: sent.sampled,
+                arrives: i64::try_from(arrives).unwrap(),
+                raw: sent.raw,
+                out,
+                is_outlier: sent.is_outlier,
+            })
+        };
+        view.log.got.iter().filter_map(unit).collect()
+    }
+
+    /// The clock faults that were counted.
+    pub fn faults(&self) -> Vec<(String, u64)> {
+        let counted = |line: &str| {
+            let (_, rest) = line.strip_prefix("millstream_clock_faults_total{")?.split_once("fault=\"")?;
+            let (name, count) = rest.split_once("\"} ")?;
+            Some((name.to_owned(), count.trim().parse::<f64>().ok()? as u64))
+        };
+        self.metrics.lines().filter_map(counted).filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn check_faults(&self, over: Over, gets: &Gets) -> Result<(), String> {
+        if !self.metrics.contains("millstream_clock_faults") {
+            return Err(format!("no figures: {}", &self.metrics[..self.metrics.len().min(200)]));
+        }
+        let faults = self.faults();
+        let mut told: Vec<&str> = faults.iter().map(|(name, _)| name.as_str()).collect();
+        let by_rtp = gets.told_by_rtp.filter(|_| over == Over::Rtsp);
+        let mut right = by_rtp.unwrap_or(gets.told).to_vec();
+        told.sort_unstable();
+        right.sort_unstable();
+        if told == right || right == ["*"] {
+            Ok(())
+        } else {
+            Err(format!("clock faults are {faults:?}, not {right:?}"))
+        }
+    }
+}
+
+/// Whether a viewer may miss all units of a kind.
+fn may_miss(publisher: Over, viewer: Over, is_video: bool, gets: &Gets) -> bool {
+    if is_video {
+        return viewer == Over::WebRtc && gets.reorders;
+    }
+    // Nothing in this world makes Opus of AAC, nor AAC of Opus.
+    let is_foreign = match publisher {
+        Over::WebRtc => viewer == Over::Flv,
+        _ => viewer == Over::WebRtc,
+    };
+    is_foreign || gets.soundless.contains(&viewer)
+}
