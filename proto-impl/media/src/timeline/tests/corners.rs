@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use netsim::publisher::{Fault, Of, Publisher, Unit};
+
 use super::lips;
-use super::publishers::{Fault, Of, Publisher, Unit, began};
+use super::publishers::{Timed, began, track_id};
 use crate::timeline::*;
 use crate::{Timescale, TrackId};
 
@@ -108,6 +110,7 @@ fn a_clock_that_drifts_and_stands_still_keeps_its_lips() {
         jitter: 20,
         faults: vec![drift(8_986), still(41_234, 2_725), still(79_543, 1_340)],
         seconds: 130,
+        ..Publisher::clean()
     };
     let three = Publisher {
         seed: 3_291,
@@ -119,6 +122,7 @@ fn a_clock_that_drifts_and_stands_still_keeps_its_lips() {
         jitter: 8,
         faults: vec![drift(8_003), still(40_899, 4_573)],
         seconds: 130,
+        ..Publisher::clean()
     };
     two.check().unwrap();
     three.check().unwrap();
@@ -189,7 +193,7 @@ fn came(faults: &[Fault]) -> i64 {
     let (began, mut made_up) = (began(), 0);
     for unit in publisher.units() {
         timeline.arrive(began + Duration::from_millis(unit.arrives.cast_unsigned()));
-        timeline.map(super::publishers::track_id(unit.track), unit.raw);
+        timeline.map(track_id(unit.track), unit.raw);
         while let Some(news) = timeline.take_clock_news() {
             match news {
                 ClockNews::MadeUp(ms) => made_up = ms,

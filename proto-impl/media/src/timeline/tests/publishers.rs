@@ -38,7 +38,7 @@ pub(super) fn began() -> Instant {
     netsim::Clock::new().now()
 }
 
-fn track_id(track: usize) -> TrackId {
+pub(super) fn track_id(track: usize) -> TrackId {
     match track {
         0 => TrackId::VIDEO,
         n => TrackId::nth(crate::TrackKind::Audio, u8::try_from(n - 1).unwrap()).unwrap(),
