@@ -17,6 +17,9 @@ const SPEED_MAX_PPM: i64 = 250_000;
 const SPEED_FAR_MAX_PPM: i64 = 500_000;
 /// A learnt drift below this is none.
 const LEARNT_MIN_PPM: i64 = 2_000;
+/// Weight of the newest window in the average of the noise, as a divisor, and the most that one counts.
+const NOISE_DIVISOR: i64 = 8;
+const NOISE_MAX_US: i64 = 500_000;
 /// Windows of measurement in a second.
 const WINDOWS_A_SECOND: i64 = 2;
 const MILLION: i64 = 1_000_000;
@@ -51,12 +54,40 @@ pub(super) struct Slew {
     speed_ppm: i64,
     /// Movement that is due and less than a tick, in millionths of a tick.
     owed: i64,
+    noise: Noise,
+}
+
+/// Unevenness of the errors of windows: how far each lies off the line through the two before it, on average. A drift is a line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Noise {
+    last_us: [i64; 2],
+    mean_us: i64,
+}
+
+impl Noise {
+    const NONE: Self = Self { last_us: [0; 2], mean_us: 0 };
+
+    fn note(&mut self, error_us: i64) {
+        let [last, before] = self.last_us;
+        let off = error_us.saturating_sub(last).saturating_sub(last.saturating_sub(before)).saturating_abs();
+        self.mean_us =
+            self.mean_us.saturating_add(off.min(NOISE_MAX_US).saturating_sub(self.mean_us) / NOISE_DIVISOR);
+        self.last_us = [error_us, last];
+    }
 }
 
 impl Slew {
     /// A clock that is left alone.
-    pub(super) const NEW: Self =
-        Self { active: false, over: 0, calm: 0, learnt_ppm: 0, left: 0, speed_ppm: 0, owed: 0 };
+    pub(super) const NEW: Self = Self {
+        active: false,
+        over: 0,
+        calm: 0,
+        learnt_ppm: 0,
+        left: 0,
+        speed_ppm: 0,
+        owed: 0,
+        noise: Noise::NONE,
+    };
 
     /// Whether a correction is being made.
     pub(super) const fn is_active(&self) -> bool {
@@ -66,23 +97,25 @@ impl Slew {
     /// Takes the error of a window: how far the clock is ahead, in ticks. Returns true when the loop has just started.
     pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
         let error_us = limits.to_us(error);
-        let off = error_us.saturating_abs();
+        // Where arrival is uneven, so is what is measured by it.
+        let off = error_us.saturating_abs().saturating_sub(self.noise.mean_us);
+        self.noise.note(error_us);
         if !self.active {
             self.over = if off > thresholds.start_us { self.over.saturating_add(1) } else { 0 };
             if self.over < thresholds.windows {
                 return false;
             }
-            *self = Self { active: true, ..Self::NEW };
+            *self = Self { active: true, noise: self.noise, ..Self::NEW };
             self.correct(error, error_us);
             return true;
         }
         let is_calm = off < thresholds.calm_us && self.learnt_ppm.saturating_abs() < LEARNT_MIN_PPM;
         self.calm = if is_calm { self.calm.saturating_add(1) } else { 0 };
         if self.calm >= CALM_WINDOWS {
-            *self = Self::NEW;
+            *self = Self { noise: self.noise, ..Self::NEW };
             return false;
         }
-        if off <= LEARNT_FROM_US {
+        if error_us.saturating_abs() <= LEARNT_FROM_US {
             let learnt = self.learnt_ppm.saturating_add(error_us / INTEGRAL_DIVISOR);
             self.learnt_ppm = learnt.clamp(-LEARNT_MAX_PPM, LEARNT_MAX_PPM);
         }

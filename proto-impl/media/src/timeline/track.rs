@@ -6,6 +6,8 @@ use crate::TrackId;
 
 /// Units with one timestamp before its clock counts as standing still.
 const FROZEN_UNITS: u32 = 8;
+/// So many units in a row without a timestamp that makes sense, and their arrival alone says where they lie.
+const SUSPECTS_MAX: u8 = 8;
 /// Windows at the beginning of a track before its delay is known. The last two of them count: a start may come at once.
 const WARM_UP_WINDOWS: u8 = 4;
 /// Units after which their distance is known.
@@ -74,6 +76,8 @@ pub(super) struct TrackClock {
     /// Units have come without a gap since.
     pub(super) flows_since: i64,
     pub(super) suspect: Option<Suspect>,
+    /// Units in a row that were placed without their timestamps.
+    suspects: u8,
     /// Units in a row with one timestamp, and the arrival of the first.
     still: u32,
     still_since: i64,
@@ -111,6 +115,7 @@ impl TrackClock {
             arrived: now,
             flows_since: now,
             suspect: None,
+            suspects: 0,
             still: 0,
             still_since: now,
             frozen: false,
@@ -160,7 +165,9 @@ impl TrackClock {
         let Some(now) = now else { return next };
         let due = now.saturating_add(self.peak());
         let elapsed = now.saturating_sub(self.arrived);
-        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near) {
+        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near)
+            || self.suspects >= SUSPECTS_MAX
+        {
             due.max(self.top)
         } else {
             next.min(due.saturating_add(limits.slack)).max(self.top)
@@ -253,6 +260,7 @@ impl TrackClock {
         if now.saturating_sub(self.arrived) > limits.gap {
             self.flows_since = now;
         }
+        self.suspects = 0;
         self.raw = raw;
         self.top = self.top.max(out);
         self.arrived = now;
@@ -262,6 +270,7 @@ impl TrackClock {
     /// Takes note of a unit that was placed without its timestamp.
     pub(super) fn place_suspect(&mut self, suspect: Suspect, now: i64) {
         self.suspect = Some(suspect);
+        self.suspects = self.suspects.saturating_add(1);
         self.top = self.top.max(suspect.out);
         self.arrived = now;
     }

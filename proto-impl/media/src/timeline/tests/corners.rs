@@ -151,6 +151,28 @@ fn a_step_that_is_made_up_for_is_not_taken_for_drift() {
 }
 
 #[test]
+fn timestamps_in_another_unit_are_replaced_by_arrival() {
+    let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
+    let began = began();
+    for n in 0..3_000i64 {
+        timeline.arrive(began + Duration::from_millis((n * 40).cast_unsigned()));
+        // Ticks of 90 kHz.
+        let out = timeline.map(TrackId::VIDEO, (n * 3_600).cast_unsigned());
+        assert!((out - n * 40).abs() <= 200, "{n}: {out}");
+    }
+}
+
+#[test]
+fn uneven_arrival_is_no_drift() {
+    for seed in 0..40 {
+        let publisher = Publisher { seed, jitter: 150, seconds: 120, ..Publisher::clean() };
+        let (units, timeline) = publisher.run();
+        let moved = units.iter().filter(|unit| unit.out != unit.sampled).count();
+        assert_eq!((moved, timeline.faults().total()), (0, 0), "{seed}: {:?}", timeline.faults());
+    }
+}
+
+#[test]
 fn a_clock_that_was_corrected_is_left_alone_again() {
     let publisher = Publisher {
         seconds: 90,
