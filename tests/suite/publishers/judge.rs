@@ -87,8 +87,7 @@ impl Outcome {
         };
         // The last packet of sound is not sent when a stream ends (docs/decisions.md).
         let last = self.sent.iter().map(|unit| unit.at).max().unwrap_or(0);
-        let is_held =
-            |unit: &Unit| view.over == Over::Srt && !is_video && unit.at > last - SRT_SOUND_HELD_MS;
+        let is_held = |unit: &Unit| view.over == Over::Srt && !is_video && unit.at > last - SRT_SOUND_HELD_MS;
         let expected = self.expected(is_video).filter(|unit| !is_old(unit) && !is_held(unit));
         let sent: Vec<u64> = expected.map(|unit| unit.number).collect();
         let lost: Vec<u64> = sent.iter().filter(|number| !got.contains(number)).copied().collect();

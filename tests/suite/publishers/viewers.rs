@@ -242,9 +242,17 @@ impl SrtViewer {
         }
     }
 
-    /// A PES packet of audio has several frames of ADTS.
+    /// A PES packet of audio has several frames of ADTS, or of Opus behind control headers.
     fn frames(&self, now: Instant, pts: i64, mut payload: Bytes) {
         let mut n = 0;
+        while let Ok(control) = media::codec::opus::Control::read(&payload) {
+            let rest = payload.split_off(control.header_bytes);
+            payload = rest;
+            let frame = payload.split_to(control.packet_bytes.min(payload.len()));
+            let pts = pts + n * 1024 * 1000 / 48_000;
+            self.log.unit(now, false, (pts, pts), &frame);
+            n += 1;
+        }
         while payload.len() > 7 && payload[0] == 0xff {
             let length = usize::from(payload[3] & 3) << 11
                 | usize::from(payload[4]) << 3
