@@ -33,6 +33,7 @@ mod srt_targets;
 mod store_target;
 mod transcode_target;
 mod ts_targets;
+mod types;
 mod webm_targets;
 mod webrtc_targets;
 mod ws_targets;

@@ -366,7 +366,7 @@ impl Broadcast {
 
     /// Notes that the record is up to date.
     pub fn touch(&mut self, now: Now) {
-        self.update_time = super::wall(now);
+        self.update_time = now.wall_date();
         self.updated = Some(now.mono);
     }
 
@@ -402,7 +402,7 @@ impl Broadcast {
             Some(updated) => now.mono.saturating_duration_since(updated),
             // Of an earlier life only the date is known.
             None => {
-                Duration::from_millis(super::wall(now).saturating_sub(self.update_time).max(0).unsigned_abs())
+                Duration::from_millis(now.wall_date().saturating_sub(self.update_time).max(0).unsigned_abs())
             }
         };
         claims && !self.is_virtual && silent >= STALE

@@ -445,5 +445,5 @@ impl Control {
 
 /// Wall time as records carry it.
 fn wall(now: Now) -> i64 {
-    i64::try_from(now.wall_ms).unwrap_or(i64::MAX)
+    now.wall_date()
 }

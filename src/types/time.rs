@@ -11,6 +11,14 @@ pub struct Now {
     pub wall_ms: u64,
 }
 
+impl Now {
+    /// Wall-clock time as records carry it, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn wall_date(self) -> i64 {
+        i64::try_from(self.wall_ms).unwrap_or(i64::MAX)
+    }
+}
+
 /// Dates that follow from a single reading of the clocks by monotonic time: a wall clock that is set moves none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar(Now);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::code;
 
 /// Words that mean the wall clock.
-const WORDS: [&str; 5] = ["wall_ms", "wall", "SystemTime", "NtpAnchor", "Calendar"];
+const WORDS: [&str; 6] = ["wall_ms", "wall_date", "wall", "SystemTime", "NtpAnchor", "Calendar"];
 
 /// Reasons to use the wall clock.
 const SHOWN: &str = "shown, logged or stored for people and programs that ask when";
