@@ -384,13 +384,8 @@ impl TrackClock {
         reports.seen = reports.seen.saturating_sub(step);
         reports.moved = reports.moved.saturating_sub(step);
         // Aligned: the rest is too small to move, or the whole distance was moved at once.
-        let was_aligned = reports.aligned;
         reports.aligned |= step == off || little == 0;
         self.carry(step.saturating_neg());
-        if !was_aligned {
-            // Windows measured while it moves show neither the old place nor the new one.
-            (self.warm_up, self.reference) = (0, None);
-        }
         Alignment::Fine
     }
 }

@@ -168,7 +168,7 @@ fn timestamps_in_another_unit_are_replaced_by_arrival() {
 #[test]
 fn uneven_arrival_is_no_drift() {
     for seed in 0..40 {
-        let publisher = Publisher { seed, jitter: 150, seconds: 120, ..Publisher::clean() };
+        let publisher = Publisher { seed, jitter: 200, seconds: 120, ..Publisher::clean() };
         let (units, timeline) = publisher.run();
         let moved = units.iter().filter(|unit| unit.out != unit.sampled).count();
         assert_eq!((moved, timeline.faults().total()), (0, 0), "{seed}: {:?}", timeline.faults());
