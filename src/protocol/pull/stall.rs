@@ -53,7 +53,7 @@ impl Stall {
         video.pictures = video.pictures.saturating_add(1);
     }
 
-    /// When to look whether anything has come.
+    /// Deadline for the next media.
     pub(super) const fn due(&self) -> Instant {
         self.due
     }

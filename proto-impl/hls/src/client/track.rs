@@ -50,7 +50,7 @@ pub(super) struct Track {
     pub(super) init: Option<Bytes>,
     /// Media time that was begun.
     pub(super) progress: Duration,
-    /// Where a recording goes on that was begun in another variant.
+    /// Position at which a recording begun in another variant goes on.
     pub(super) resume: Duration,
     /// Whether it was complete when it was first read.
     pub(super) recorded: bool,

@@ -37,7 +37,7 @@ pub(super) struct Tick {
     pub(super) fill: Vec<Pcr>,
     /// The clock of the unit.
     pub(super) pcr: Option<Pcr>,
-    /// It belongs to another time base than the one before.
+    /// The time base differs from that of the clock before.
     pub(super) discontinuity: bool,
 }
 

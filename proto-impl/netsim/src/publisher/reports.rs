@@ -9,7 +9,7 @@ pub enum Reports {
     Absent,
     /// They agree with sampling.
     Agreeing,
-    /// Those of one track are off by `by`.
+    /// The reports of one track are off by `by`.
     Disagreeing {
         /// The track.
         of: usize,
@@ -23,7 +23,7 @@ pub enum Reports {
         /// Positive: ahead.
         by: i64,
     },
-    /// One track has them.
+    /// Only one track has reports.
     Only(usize),
     /// The first one is sent again and again.
     Frozen,
