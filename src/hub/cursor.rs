@@ -146,9 +146,20 @@ impl Cursor {
         }
     }
 
-    /// Starts at any unit: without video every unit is a start.
-    pub const fn start(&mut self) {
-        self.started = true;
+    /// Starts at any unit where there is no key frame to wait for: without video, or where the lead has no pictures. The
+    /// video then begins with a key frame whenever one comes.
+    pub fn start_without_video(&mut self, ring: &Ring, chosen: &Chosen) {
+        if self.started {
+            return;
+        }
+        match chosen.lead() {
+            None => self.started = true,
+            Some(lead) if ring.is_pictureless(lead) => {
+                self.started = true;
+                self.waits = chosen.videos();
+            }
+            Some(_) => {}
+        }
     }
 
     /// Jumps to the newest key frame when the units between the cursor and the head span more than `lag_ms`, or
@@ -326,6 +337,15 @@ impl Cursor {
             }
         }
         None
+    }
+
+    /// Moves past the end of a stream that ends at `head`. False when it is not there yet, or has been.
+    pub(super) const fn pass_end(&mut self, head: u64) -> bool {
+        let is_there = self.started && self.next == head;
+        if is_there {
+            self.pass();
+        }
+        is_there
     }
 
     /// The next entry of these tracks, for a mirror; what comes before it is passed over.

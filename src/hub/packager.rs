@@ -154,6 +154,10 @@ pub trait Package: std::fmt::Debug + Send {
     /// without bytes, so the bytes of several may stand in one, but only behind the units themselves, and in one
     /// that no subscriber leaves out: of audio, or of the first video.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
+    /// The stream has ended: the bytes of units that still wait for the next one.
+    fn finish(&mut self) -> Parts {
+        Parts::default()
+    }
     /// Where what is made depends on how many share it.
     fn sharing(&mut self) -> Option<&mut dyn Sharing> {
         None
@@ -213,6 +217,8 @@ pub struct Packager {
     units: VecDeque<Packaged>,
     base: u64,
     preludes: VecDeque<Prelude>,
+    /// Bytes behind the last unit of a stream that has ended.
+    tail: Parts,
     subscribers: usize,
 }
 
@@ -221,7 +227,8 @@ impl Packager {
     #[must_use]
     pub fn new(key: FormatKey, package: Option<Box<dyn Package>>, tracks: &Arc<Tracks>, base: u64) -> Self {
         let (units, preludes) = (VecDeque::new(), VecDeque::new());
-        let mut new = Self { key, package, chosen: Chosen::default(), units, base, preludes, subscribers: 0 };
+        let (chosen, tail) = (Chosen::default(), Parts::default());
+        let mut new = Self { key, package, chosen, units, base, preludes, tail, subscribers: 0 };
         new.choose(tracks);
         new
     }
@@ -259,6 +266,17 @@ impl Packager {
         let parts = package.unit(entry, &self.chosen);
         self.units.push_back(Packaged::new(entry, parts, epoch));
         changed
+    }
+
+    /// Makes the bytes that follow the last unit of a stream.
+    pub fn finish(&mut self) {
+        self.tail = self.package.as_mut().map(|package| package.finish()).unwrap_or_default();
+    }
+
+    /// Bytes behind the last unit, once the stream has ended.
+    #[must_use]
+    pub fn tail(&self) -> Option<&Parts> {
+        Some(&self.tail).filter(|tail| !tail.is_empty())
     }
 
     /// Forgets what lies before `base`, as the ring has.

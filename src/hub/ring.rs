@@ -13,6 +13,8 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 const UNITS_MAX: usize = 4000;
 /// A video track that is silent for longer, while another goes on, holds back no entries.
 const TRACK_SILENT_MS: i64 = 10_000;
+/// A video track without a picture for so long, while units of other tracks come, is not waited for.
+const PICTURELESS_MS: i64 = 3_000;
 
 /// A unit with the tracks of its config epoch.
 #[derive(Debug, Clone)]
@@ -81,6 +83,10 @@ pub struct Ring {
     bytes: usize,
     /// The newest GOP of each video track that has had a key frame.
     gops: SmallVec<[Gop; 1]>,
+    /// DTS of the first and of the newest unit since it was empty by [`Ring::clear`], in milliseconds.
+    span_ms: Option<(i64, i64)>,
+    /// DTS of the newest picture of each video track that has had one, in milliseconds.
+    pictures_ms: SmallVec<[(TrackId, i64); 1]>,
     limits: RingLimits,
 }
 
@@ -88,7 +94,8 @@ impl Ring {
     /// Empty.
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
-        Self { entries: VecDeque::new(), base: 0, bytes: 0, gops: SmallVec::new(), limits }
+        let (entries, gops, pictures_ms) = (VecDeque::new(), SmallVec::new(), SmallVec::new());
+        Self { entries, base: 0, bytes: 0, gops, span_ms: None, pictures_ms, limits }
     }
 
     /// Appends, then evicts what a cap no longer allows.
@@ -96,12 +103,35 @@ impl Ring {
         if entry.unit.key_frame {
             self.begin_gop(&entry);
         }
+        self.note_time(&entry);
         let tracks = new_bytes(&entry, self.entries.back());
         self.bytes = self.bytes.saturating_add(entry.unit.payload.len()).saturating_add(tracks);
         self.entries.push_back(entry);
         while self.over_limits() {
             self.pop_front();
         }
+    }
+
+    fn note_time(&mut self, entry: &Entry) {
+        let began_ms = self.span_ms.map_or(entry.dts_ms, |(began_ms, _)| began_ms);
+        self.span_ms = Some((began_ms, entry.dts_ms));
+        if entry.kind == Some(TrackKind::Video) {
+            let track = entry.unit.track;
+            match self.pictures_ms.iter_mut().find(|(known, _)| *known == track) {
+                Some((_, at)) => *at = entry.dts_ms,
+                None => self.pictures_ms.push((track, entry.dts_ms)),
+            }
+        }
+    }
+
+    /// Whether a video track has had no picture for [`PICTURELESS_MS`] while other tracks went on: it was announced, and nothing
+    /// comes, or its source has paused it.
+    #[must_use]
+    pub fn is_pictureless(&self, track: TrackId) -> bool {
+        let Some((began_ms, newest_ms)) = self.span_ms else { return false };
+        let picture = self.pictures_ms.iter().find(|(known, _)| *known == track);
+        let since_ms = picture.map_or(began_ms, |(_, at)| *at);
+        newest_ms.saturating_sub(since_ms) >= PICTURELESS_MS
     }
 
     fn begin_gop(&mut self, entry: &Entry) {
@@ -138,6 +168,8 @@ impl Ring {
         while !self.entries.is_empty() {
             self.pop_front();
         }
+        self.span_ms = None;
+        self.pictures_ms.clear();
     }
 
     /// Bytes per second of media time, out of what is retained.

@@ -10,8 +10,8 @@ use wire::Gather;
 
 use super::mirror::{Credit, Had, Mirror};
 use super::{
-    Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager, Ring,
-    RingLimits,
+    Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager, Parts,
+    Ring, RingLimits,
 };
 use crate::config::AppSettings;
 use crate::stats::ForwardingIndex;
@@ -216,6 +216,12 @@ impl Stream {
     /// Marks everything appended so far for sending.
     pub fn flush(&mut self) {
         self.flush.flush(self.ring.head());
+    }
+
+    /// Nothing follows: everything appended is marked for sending, with what the formats still hold back.
+    pub fn finish(&mut self) {
+        self.flush();
+        self.formats.iter_mut().flatten().for_each(Packager::finish);
     }
 
     // ---- mirrors
@@ -496,10 +502,8 @@ impl Stream {
                 units
             }
         };
-        if chosen.lead().is_none() {
-            subscriber.cursor.start();
-        }
         subscriber.cursor.learn(chosen);
+        subscriber.cursor.start_without_video(&self.ring, chosen);
         let until = self.until(subscriber);
         subscriber.cursor.skip_undecodable(&self.ring, chosen, until);
         subscriber.cursor.skip_empty(packager, until);
@@ -561,6 +565,12 @@ impl Stream {
         }
         let until = self.until(subscriber);
         subscriber.cursor.take_unit(&self.ring, packager, until)
+    }
+
+    /// The bytes behind the last unit of a stream that has ended, once, for a subscriber that has taken all units.
+    pub fn tail<'a>(&'a self, subscriber: &mut Subscriber) -> Option<&'a Parts> {
+        let tail = self.packager(subscriber.format)?.tail()?;
+        (!subscriber.paused && subscriber.cursor.pass_end(self.ring.head())).then_some(tail)
     }
 
     /// The state that the sessions of a subscriber's format share besides bytes.

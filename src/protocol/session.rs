@@ -19,7 +19,7 @@ use wire::{Datagrams, SendQueue};
 
 use super::{Apps, Claim, Format, Remote};
 use crate::auth::access::Params;
-use crate::hub::{Blobs, Delivery, Selection};
+use crate::hub::{Blobs, Delivery, Parts, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
     Blob, Departure, Grant, Message, NextServer, NoSubscription, Progress, PullState, PushState,
@@ -548,6 +548,9 @@ pub trait UnitSink {
     fn has_room(&self) -> bool;
     /// A unit of a stream that it is subscribed to.
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);
+    /// Bytes behind the last unit of a stream that has ended ([`crate::hub::Package::finish`]). Sinks that take units as they are
+    /// get none.
+    fn handle_tail(&mut self, _ctx: &Context<'_>, _subscription: Handle, _tail: &Parts) {}
     /// No further unit follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
     /// The pace of units that are not new, where they have one.

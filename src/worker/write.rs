@@ -175,7 +175,8 @@ impl Worker {
     /// Hands sessions that take units whole what a stream has, also if it was not due yet: nothing follows.
     pub(super) fn feed_rest(&mut self, id: StreamId) {
         let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        stream.flush();
+        // A format that panics here has no end.
+        let _ = catch_unwind(AssertUnwindSafe(|| stream.finish()));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
             if self.conns.get(conn).is_some_and(|conn| conn.takes_units) {
                 self.call(conn, |session, _| {
@@ -273,6 +274,12 @@ fn feed_units(
             if !stream.switches_at(subscriber) {
                 break;
             }
+        }
+        if sink.has_room()
+            && let Some(tail) = stream.tail(subscriber)
+        {
+            sink.handle_tail(ctx, handle, tail);
+            any = true;
         }
     }
     if any {

@@ -149,8 +149,6 @@ pub const fn refused(why: &'static str) -> Gets {
 const OPEN: &[(&str, Over, &str)] = &[
     ("one picture in two seconds", Over::Srt, "decode times are made before the clock is judged"),
     ("timestamps are ticks of 90 kHz", Over::Srt, "the first 10 s advance 8.6 s"),
-    ("no picture comes, though video is announced", Over::Rtmp, "viewers wait for a picture for ever"),
-    ("no picture comes, though video is announced", Over::Rtsp, "viewers wait for a picture for ever"),
 ];
 
 /// The name of the stream of a row.

@@ -102,7 +102,7 @@ fn units_that_the_format_leaves_out_are_passed_over() {
     line.push(0, false);
     cursor.skip_empty(&line.packager, 1);
     assert_eq!(cursor.next(), 0, "it waits for a key frame");
-    cursor.start();
+    cursor.start_without_video(&line.ring, &Chosen::default());
     cursor.skip_empty(&line.packager, 0);
     assert_eq!(cursor.next(), 0, "not further than it is to be sent");
     cursor.skip_empty(&line.packager, 1);
@@ -128,6 +128,39 @@ fn without_a_key_frame_it_waits_for_one() {
     assert!(line.write(&mut cursor, usize::MAX).is_empty());
     line.push(66, true);
     assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@66>[66]");
+}
+
+#[test]
+fn a_video_without_pictures_is_waited_for_for_three_seconds() {
+    let mut line = Line::of(Selection::ALL, vp8_tracks(1));
+    let beside = |dts_ms| {
+        let mut entry = Entry { kind: Some(TrackKind::Data), ..entry(dts_ms, false, 1) };
+        entry.unit.track = TrackId::DATA;
+        entry
+    };
+    let write = |line: &Line, cursor: &mut Cursor| {
+        cursor.start_without_video(&line.ring, line.packager.chosen());
+        String::from_utf8(line.write(cursor, usize::MAX)).unwrap()
+    };
+    line.push_entry(beside(0));
+    let mut cursor = line.cursor();
+    line.push_entry(beside(2_999));
+    assert_eq!(write(&line, &mut cursor), "");
+    line.push_entry(beside(3_000));
+    assert_eq!(write(&line, &mut cursor), "<1@2999>[3000]");
+    assert!(cursor.waits_for_key(line.packager.chosen()), "a key frame is asked for still");
+    // A picture that cannot be decoded is left out, and from a key frame on the video is there.
+    line.push(3_010, false);
+    line.push(3_020, true);
+    line.push(3_030, false);
+    assert_eq!(write(&line, &mut cursor), "[3020][3030]");
+    // Who comes then waits for a key frame again, until the pictures have been away for as long.
+    line.ring.trim(false, None);
+    let mut late = line.cursor();
+    line.push_entry(beside(6_029));
+    assert_eq!(write(&line, &mut late), "");
+    line.push_entry(beside(6_030));
+    assert_eq!(write(&line, &mut late), "<1@6029>[6030]");
 }
 
 /// A unit of a stream that has no video.

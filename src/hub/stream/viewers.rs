@@ -632,3 +632,55 @@ fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
     scene.stream.prepare(&mut viewer);
     assert!(!scene.stream.has_more(&viewer));
 }
+
+/// Sends each unit with the next one.
+#[derive(Debug, Default)]
+struct OneLate(Option<i64>);
+
+impl Package for OneLate {
+    fn fit(&self, _track: &Track) -> Fit {
+        Fit::Well
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        self.0.replace(entry.dts_ms).map(|ms| Parts::new([Bytes::from(ms.to_string())])).unwrap_or_default()
+    }
+
+    fn finish(&mut self) -> Parts {
+        self.0.take().map(|ms| Parts::new([Bytes::from(ms.to_string())])).unwrap_or_default()
+    }
+}
+
+#[test]
+fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
+    let mut scene = Scene::new(tracks(0, 1));
+    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
+    let key = FormatKey::new("one late", 0);
+    let late = || Some(Box::new(OneLate::default()) as Box<dyn Package>);
+    let mut viewer = scene.stream.subscribe(subscription(1), key, forwarding, late).unwrap();
+    let (_, mut plain) = scene.join(Selection::DEFAULT);
+    for ms in [0, 10, 20] {
+        scene.push(A0, ms, false);
+    }
+    scene.stream.flush();
+    let text = |parts: &Parts| String::from_utf8(parts.slices().concat()).unwrap();
+    let take = |stream: &mut Stream, viewer: &mut Subscriber| {
+        stream.prepare(viewer);
+        let delivery = stream.next_unit(viewer)?;
+        Some(delivery.parts().map(text).collect::<String>())
+    };
+    assert_eq!(take(&mut scene.stream, &mut viewer), Some("0".into()));
+    assert!(scene.stream.tail(&mut viewer).is_none(), "the stream goes on");
+    scene.stream.finish();
+    assert!(scene.stream.tail(&mut viewer).is_none(), "a unit comes first");
+    assert_eq!(take(&mut scene.stream, &mut viewer), Some("10".into()));
+    assert_eq!(take(&mut scene.stream, &mut viewer), None);
+    assert_eq!(scene.stream.tail(&mut viewer).map(text), Some("20".into()));
+    assert!(scene.stream.tail(&mut viewer).is_none(), "once");
+    while take(&mut scene.stream, &mut plain).is_some() {}
+    assert!(scene.stream.tail(&mut plain).is_none());
+}

@@ -12,7 +12,7 @@ use super::publishing::Publishing;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::url::SrtAddress;
-use crate::hub::Delivery;
+use crate::hub::{Delivery, Parts};
 use crate::protocol::publisher::PublisherEvent;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
@@ -98,6 +98,12 @@ impl UnitSink for SrtPush {
         unit.parts().for_each(|parts| publishing.send(ctx.now.mono, parts));
         let line = || publishing.connection.stats().unwrap_or_default().into();
         self.pace.sent(ctx.now.mono, unit.entry.received, line);
+    }
+
+    fn handle_tail(&mut self, ctx: &Context<'_>, _subscription: Handle, tail: &Parts) {
+        if let Some(publishing) = &mut self.publishing {
+            publishing.send(ctx.now.mono, tail);
+        }
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {

@@ -16,7 +16,7 @@ use super::packer::Packer;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::stream_id::{BadStreamId, Mode, StreamRequest};
-use crate::hub::Delivery;
+use crate::hub::{Delivery, Parts};
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
@@ -286,6 +286,12 @@ impl UnitSink for SrtSession {
             packer.push(parts, |payload| super::send(connection, ctx.now.mono, payload));
         }
         pace.sent(ctx.now.mono, unit.entry.received, || connection.stats().into());
+    }
+
+    fn handle_tail(&mut self, ctx: &Context<'_>, _subscription: Handle, tail: &Parts) {
+        if let Role::Viewer(packer, _) = &mut self.role {
+            packer.push(tail, |payload| super::send(&mut self.connection, ctx.now.mono, payload));
+        }
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {

@@ -142,6 +142,10 @@ impl Package for TsPackage {
             .map(|bytes| Parts::new([bytes]))
             .unwrap_or_default()
     }
+
+    fn finish(&mut self) -> Parts {
+        Parts::new([self.flush()])
+    }
 }
 
 /// How well a track is carried.

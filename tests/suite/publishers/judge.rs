@@ -13,9 +13,6 @@ use crate::support::world::Over;
 /// From a viewer's beginning until it is played to, at most, in milliseconds.
 const LATENESS_MS: i64 = 700;
 
-/// Sound that an SRT viewer waits for at most: a packet of it, and the time between two units.
-const SRT_SOUND_HELD_MS: i64 = 100;
-
 /// A run.
 #[derive(Debug)]
 pub struct Outcome {
@@ -85,10 +82,7 @@ impl Outcome {
         let is_old = |unit: &Unit| {
             view.over == Over::WebRtc && !is_video && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
         };
-        // The last packet of sound is not sent when a stream ends (docs/decisions.md).
-        let last = self.sent.iter().map(|unit| unit.at).max().unwrap_or(0);
-        let is_held = |unit: &Unit| view.over == Over::Srt && !is_video && unit.at > last - SRT_SOUND_HELD_MS;
-        let expected = self.expected(is_video).filter(|unit| !is_old(unit) && !is_held(unit));
+        let expected = self.expected(is_video).filter(|unit| !is_old(unit));
         let sent: Vec<u64> = expected.map(|unit| unit.number).collect();
         let lost: Vec<u64> = sent.iter().filter(|number| !got.contains(number)).copied().collect();
         if (damaged, falls) != (0, 0) || lost.len() > lost_max {
