@@ -35,7 +35,7 @@ mod trace;
 mod verifier;
 
 pub use clock::{Clock, ms, secs};
-pub use link::{Link, LinkStats};
+pub use link::{BottleneckBytes, Link, LinkStats};
 pub use media_source::{MediaSource, SyntheticUnit};
 pub use pair::{Pair, Stuck};
 pub use peer::{Input, Peer, StreamInput, StreamPeer};

@@ -1,5 +1,6 @@
 //! One direction of a datagram network.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -37,6 +38,15 @@ pub struct LinkStats {
     pub reordered: u64,
 }
 
+/// Bytes at the bottleneck of a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BottleneckBytes {
+    /// Of the datagrams that reached it: sent, and not lost before it.
+    pub offered: u64,
+    /// Of those of them that were dropped before it.
+    pub overflowed: u64,
+}
+
 /// What chance has in store for one datagram. It is drawn before anything that depends on the time is looked at, so
 /// that the n-th datagram of a link always has the same fate.
 #[derive(Debug)]
@@ -62,6 +72,30 @@ struct Fading {
     next: Option<(Instant, Instant)>,
 }
 
+/// A queue of so many bytes before the bottleneck; what does not fit is dropped.
+#[derive(Debug)]
+struct DropTail {
+    bytes_max: usize,
+    bytes: usize,
+    /// When each datagram has left, and its length.
+    waiting: VecDeque<(Instant, usize)>,
+}
+
+impl DropTail {
+    fn takes(&mut self, now: Instant, bytes: usize) -> bool {
+        while let Some(&(_, left)) = self.waiting.front().filter(|(at, _)| *at <= now) {
+            self.bytes = self.bytes.saturating_sub(left);
+            self.waiting.pop_front();
+        }
+        self.bytes.saturating_add(bytes) <= self.bytes_max
+    }
+
+    fn add(&mut self, leaves: Instant, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.waiting.push_back((leaves, bytes));
+    }
+}
+
 /// One direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
 /// doubled or held back whenever it is sent, however long it is and whatever the link does to the others.
 #[derive(Debug)]
@@ -78,12 +112,14 @@ pub struct Link {
     fading: Option<Fading>,
     bits_per_second: Option<u64>,
     rates: Vec<(Instant, Instant, u64)>,
+    queue: Option<DropTail>,
     mtu: usize,
     blackouts: Vec<(Instant, Instant)>,
     busy_until: Option<Instant>,
     last_arrival: Option<Instant>,
     in_flight: Scheduler<Bytes>,
     stats: LinkStats,
+    bottleneck: BottleneckBytes,
 }
 
 impl Link {
@@ -103,12 +139,14 @@ impl Link {
             fading: None,
             bits_per_second: None,
             rates: Vec::new(),
+            queue: None,
             mtu: usize::MAX,
             blackouts: Vec::new(),
             busy_until: None,
             last_arrival: None,
             in_flight: Scheduler::new(),
             stats: LinkStats::default(),
+            bottleneck: BottleneckBytes::default(),
         }
     }
 
@@ -177,6 +215,14 @@ impl Link {
         self
     }
 
+    /// The bottleneck has a queue of so many bytes instead of half a second, and what waits in it when the rate changes leaves
+    /// at the new rate.
+    #[must_use]
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.queue = Some(DropTail { bytes_max: bytes, bytes: 0, waiting: VecDeque::new() });
+        self
+    }
+
     /// Larger datagrams disappear.
     #[must_use]
     pub const fn mtu(mut self, bytes: usize) -> Self {
@@ -211,8 +257,11 @@ impl Link {
             self.stats.lost += 1;
             return;
         }
+        let bytes = u64::try_from(datagram.len()).unwrap_or(u64::MAX);
+        self.bottleneck.offered += bytes;
         let Some(leaves) = self.pass_bottleneck(now, datagram.len()) else {
             self.stats.overflowed += 1;
+            self.bottleneck.overflowed += bytes;
             return;
         };
         if let Some(second) = fate.doubled {
@@ -235,6 +284,18 @@ impl Link {
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         self.in_flight.next_at()
+    }
+
+    /// How long what waits before the bottleneck takes to leave.
+    #[must_use]
+    pub fn backlog(&self, now: Instant) -> Duration {
+        self.busy_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+
+    /// Bytes that reached the bottleneck so far, and those that it had no room for.
+    #[must_use]
+    pub const fn bottleneck_bytes(&self) -> BottleneckBytes {
+        self.bottleneck
     }
 
     /// Counters so far.
@@ -274,17 +335,28 @@ impl Link {
     }
 
     fn pass_bottleneck(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
-        let special = self.rates.iter().rev().find(|(from, to, _)| (*from..*to).contains(&now));
-        let Some(rate) = special.map(|(_, _, rate)| *rate).or(self.bits_per_second) else {
-            return Some(self.busy_until.map_or(now, |at| at.max(now)));
-        };
         let starts = self.busy_until.map_or(now, |at| at.max(now));
-        if starts.saturating_duration_since(now) > QUEUE_MAX {
+        let Some(rate) = self.rate_at(if self.queue.is_some() { starts } else { now }) else {
+            return Some(starts);
+        };
+        let is_full = match &mut self.queue {
+            Some(queue) => !queue.takes(now, bytes),
+            None => starts.saturating_duration_since(now) > QUEUE_MAX,
+        };
+        if is_full {
             return None;
         }
         let leaves = starts + transmission_time(bytes, rate);
         self.busy_until = Some(leaves);
+        if let Some(queue) = &mut self.queue {
+            queue.add(leaves, bytes);
+        }
         Some(leaves)
+    }
+
+    fn rate_at(&self, at: Instant) -> Option<u64> {
+        let special = self.rates.iter().rev().find(|(from, to, _)| (*from..*to).contains(&at));
+        special.map(|(_, _, rate)| *rate).or(self.bits_per_second)
     }
 
     fn fly(&mut self, leaves: Instant, flight: Flight, datagram: Bytes) {
@@ -414,6 +486,26 @@ mod tests {
         // 10 ms each, and half a second of them queues.
         assert_eq!((link.next_at(), link.stats().overflowed), (Some(clock.at(ms(10))), 49));
     }
+
+    #[test]
+    fn a_queue_of_bytes_drops_its_tail_and_leaves_at_the_rate_of_the_moment() {
+        let clock = Clock::new();
+        let datagram = || Bytes::from_static(&[0; 1250]);
+        let mut link = seeded(7).rate(10_000_000).queue_bytes(10_000).rate_between(
+            clock.at(ms(2)),
+            clock.at(ms(1000)),
+            1_000_000,
+        );
+        (0..10).for_each(|_| link.send(clock.now(), datagram()));
+        assert_eq!(link.bottleneck_bytes(), BottleneckBytes { offered: 12_500, overflowed: 2_500 });
+        // Two at a millisecond each, six at ten.
+        assert_eq!(link.backlog(clock.now()), ms(62));
+        assert_eq!(link.backlog(clock.at(ms(60))), ms(2));
+        // One has left, so one fits.
+        (0..2).for_each(|_| link.send(clock.at(ms(1)), datagram()));
+        assert_eq!((link.stats().overflowed, link.backlog(clock.at(ms(1)))), (3, ms(71)));
+    }
+
     #[test]
     fn a_rate_that_is_cut_for_a_while_comes_back() {
         let clock = Clock::new();

@@ -99,6 +99,6 @@ pub use negotiate::{
     LAYERS_MAX, MediaPreference, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
     describe_candidate, offered_formats, read_candidate,
 };
-pub use peer::Peer;
+pub use peer::{Peer, Queued};
 pub use send::{SentUnit, Track};
 pub use stats::{SentStats, Stats, TransportStats};

@@ -70,6 +70,15 @@ impl Pacer {
         self.limit = bits.map(|bits| bits / 8);
     }
 
+    /// How long it takes until so many bytes have left, behind what has left already.
+    pub(crate) fn time_for(&self, now: Instant, bytes: u64) -> Duration {
+        let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let level = self.level.saturating_sub(scale(self.pace(), passed, Duration::from_secs(1)));
+        let excess = level.saturating_add(bytes).saturating_sub(self.burst());
+        let micros = u128::from(excess).saturating_mul(1_000_000) / u128::from(self.pace().max(1));
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
     /// Notes that bytes have left.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64) {
         self.leak(now);
@@ -186,6 +195,19 @@ mod tests {
         assert!(wait(Some(2_000_000)) > wait(None) * 4);
         assert_eq!(wait(Some(u64::MAX)), wait(None));
         assert_eq!(wait(Some(0)), wait(Some(1_000_000)), "the lowest pace holds");
+    }
+
+    #[test]
+    fn the_time_of_a_backlog_is_told() {
+        let start = Clock::new().now();
+        let mut pacer = Pacer::new();
+        assert_eq!(pacer.time_for(start, BURST_BYTES_MIN), Duration::ZERO, "a burst leaves at once");
+        assert_eq!(pacer.time_for(start, BURST_BYTES_MIN + PACE_FIRST), Duration::from_secs(1));
+        pacer.sent(start, BURST_BYTES_MIN + PACE_FIRST / 2);
+        let later = start + Duration::from_millis(250);
+        assert_eq!(pacer.time_for(later, PACE_FIRST / 4), Duration::from_millis(500));
+        assert_eq!(pacer.time_for(later + Duration::from_secs(3600), PACE_FIRST / 100), Duration::ZERO);
+        assert!(pacer.time_for(start, u64::MAX) > Duration::from_secs(1 << 30));
     }
 
     #[test]

@@ -28,8 +28,11 @@ use crate::probe::Prober;
 use crate::redundancy::Redundancy;
 use crate::stats::SentStats;
 
+mod outflow;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use outflow::{Outflow, Purpose};
 
 /// Ranges that wait for a peer: a second of frames. When there are more, the oldest are given up.
 const WAITING_MAX: usize = 64;
@@ -185,15 +188,18 @@ pub(crate) struct Road<'a> {
     pub(crate) pacer: &'a mut Pacer,
     pub(crate) bandwidth: &'a mut BandwidthEstimator,
     pub(crate) prober: &'a mut Prober,
+    pub(crate) outflow: &'a mut Outflow,
     pub(crate) anchor: &'a NtpAnchor,
     pub(crate) out: &'a mut Datagrams,
 }
 
 impl Road<'_> {
     /// What goes into the head of a packet with a payload of so many bytes, which leaves now.
-    fn leaves(&mut self, now: Instant, heads: &Heads, payload_bytes: usize) -> Stamps {
+    fn leaves(&mut self, now: Instant, heads: &Heads, (purpose, payload_bytes): (Purpose, usize)) -> Stamps {
         let bytes = payload_bytes.saturating_add(HEAD_BYTES);
-        self.pacer.sent(now, u64::try_from(bytes).unwrap_or(u64::MAX));
+        let counted = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.pacer.sent(now, counted);
+        self.outflow.add(now, purpose, counted);
         self.prober.sent(bytes);
         Stamps {
             number: if heads.are_numbered() { self.bandwidth.packet_sent(now, bytes) } else { None },
@@ -232,6 +238,13 @@ impl Clock {
     }
 }
 
+/// Packets that wait, and the bytes of their payloads.
+#[derive(Debug)]
+struct Waiting {
+    packets: Range<PacketId>,
+    bytes: u64,
+}
+
 /// A source of ours.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -252,7 +265,7 @@ pub(crate) struct Sender {
     state: SenderState,
     history: ResendHistory,
     round_trip: Duration,
-    waiting: VecDeque<Range<PacketId>>,
+    waiting: VecDeque<Waiting>,
     asked: VecDeque<SequenceNumber>,
     /// What is to be sent again once more, and when.
     echoes: VecDeque<(Instant, SequenceNumber)>,
@@ -330,13 +343,17 @@ impl Sender {
         self.clock.newest = Some((timestamp, sampled));
         let packets = unit.packets.clone();
         match self.waiting.back_mut() {
-            Some(last) if last.end == packets.start => last.end = packets.end,
-            _ => self.waiting.push_back(packets),
+            Some(last) if last.packets.end == packets.start => {
+                last.packets.end = packets.end;
+                last.bytes = last.bytes.saturating_add(unit.bytes);
+            }
+            Some(_) | None => self.waiting.push_back(Waiting { packets, bytes: unit.bytes }),
         }
         if self.waiting.len() > WAITING_MAX
             && let Some(oldest) = self.waiting.pop_front()
         {
-            self.skipped = self.skipped.saturating_add(oldest.start.distance(oldest.end));
+            let lost = oldest.packets.start.distance(oldest.packets.end);
+            self.skipped = self.skipped.saturating_add(lost);
             self.hole = true;
         }
     }
@@ -352,6 +369,11 @@ impl Sender {
         if behind < u32::MAX / 2 {
             self.clock.offset = self.clock.offset.wrapping_add(behind).wrapping_add(1);
         }
+    }
+
+    /// Bytes of the payloads that wait, without what is asked for again.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.bytes).fold(0, u64::saturating_add)
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
@@ -433,7 +455,7 @@ impl Sender {
             }
             self.asked.pop_front();
             let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
-            self.resend(now, number, packet, road);
+            self.resend(now, Purpose::Repair, (number, packet), road);
             if self.has_echoes && self.echoes.len() < ECHOES_MAX {
                 self.echoes.push_back((now + ECHO_AFTER, number));
             }
@@ -444,10 +466,10 @@ impl Sender {
             }
             self.echoes.pop_front();
             if let Some(packet) = self.history.repeat(number, log) {
-                self.resend(now, number, packet, road);
+                self.resend(now, Purpose::Repair, (number, packet), road);
             }
         }
-        while let Some(range) = self.waiting.front_mut() {
+        while let Some(Waiting { packets: range, bytes }) = self.waiting.front_mut() {
             if range.start == range.end {
                 self.waiting.pop_front();
                 continue;
@@ -474,6 +496,7 @@ impl Sender {
                 return true;
             }
             range.start = id.next();
+            *bytes = bytes.saturating_sub(u64::try_from(packet.payload.len()).unwrap_or(0));
             self.seal(now, (id, packet), log, road);
         }
         true
@@ -496,7 +519,7 @@ impl Sender {
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
-            self.resend(now, number, packet, road);
+            self.resend(now, Purpose::Probe, (number, packet), road);
             left = left.saturating_sub(u64::try_from(packet.payload.len().max(1)).unwrap_or(u64::MAX));
         }
         true
@@ -523,7 +546,11 @@ impl Sender {
         let timestamp = self.clock.timestamp(packet.timestamp);
         let tells = self.heads.tell_capture_times();
         let captured = if tells { self.clock.captured(now, timestamp, road.anchor) } else { None };
-        let stamps = road.leaves(now, &self.heads, packet.payload.len());
+        let purpose = if self.is_video { Purpose::Video } else { Purpose::Audio };
+        let payload_bytes = blocks.as_ref().map_or(packet.payload.len(), |(_, blocks)| {
+            blocks.parts(&packet.payload).iter().map(|part| part.len()).sum()
+        });
+        let stamps = road.leaves(now, &self.heads, (purpose, payload_bytes));
         let header = Header {
             marker: packet.marker,
             payload_type: blocks.as_ref().map_or(self.payload_type, |(payload_type, _)| *payload_type),
@@ -546,8 +573,14 @@ impl Sender {
         }
     }
 
-    fn resend(&mut self, now: Instant, number: SequenceNumber, packet: &LoggedPacket, road: &mut Road<'_>) {
-        let stamps = road.leaves(now, &self.heads, packet.payload.len());
+    fn resend(
+        &mut self,
+        now: Instant,
+        purpose: Purpose,
+        (number, packet): (SequenceNumber, &LoggedPacket),
+        road: &mut Road<'_>,
+    ) {
+        let stamps = road.leaves(now, &self.heads, (purpose, packet.payload.len()));
         let header = Header {
             marker: packet.marker,
             payload_type: self.payload_type,

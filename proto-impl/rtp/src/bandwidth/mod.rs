@@ -198,6 +198,12 @@ impl BandwidthEstimator {
         [ours, theirs.map(|(_, bits)| bits)].into_iter().flatten().min()
     }
 
+    /// Bits per second that may be sent now; `None` while nothing bounds it.
+    #[must_use]
+    pub fn target(&self, now: Instant) -> Option<u64> {
+        self.estimate(now).filter(|_| self.is_congested(now))
+    }
+
     /// The share of packets that is lost of late, in thousandths.
     #[must_use]
     pub const fn loss(&self) -> u16 {

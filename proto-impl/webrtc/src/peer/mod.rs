@@ -6,6 +6,7 @@
 //!                   feedback (reports, NACK, PLI, arrival times) both ways
 //! ```
 
+mod budget;
 mod feedback;
 mod setup;
 #[cfg(test)]
@@ -24,6 +25,8 @@ use rtp::{NtpAnchor, Ssrc};
 use sdp::Description;
 use wire::Datagrams;
 
+pub use budget::Queued;
+
 use crate::config::{Config, IceMode};
 use crate::error::Error;
 use crate::event::{CloseReason, Event};
@@ -31,7 +34,7 @@ use crate::negotiate::{Section, SectionId, SourcePair};
 use crate::pacer::Pacer;
 use crate::probe::Prober;
 use crate::receive::Reception;
-use crate::send::{HEAD_BYTES_MAX, Road, Sender, SentUnit};
+use crate::send::{HEAD_BYTES_MAX, Outflow, Road, Sender, SentUnit};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
@@ -66,6 +69,7 @@ pub struct Peer {
     pacer: Pacer,
     bandwidth: BandwidthEstimator,
     prober: Prober,
+    outflow: Outflow,
     /// The SSRC of our feedback when we send nothing.
     ssrc: Ssrc,
     reduced_size: bool,
@@ -117,6 +121,7 @@ impl Peer {
             pacer: Pacer::new(),
             bandwidth: BandwidthEstimator::new(),
             prober: Prober::default(),
+            outflow: Outflow::default(),
             ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
             reduced_size: false,
             schedule: None,
@@ -281,7 +286,8 @@ impl Peer {
             self.rtcp.pop_front();
         }
         let (pacer, bandwidth, prober) = (&mut self.pacer, &mut self.bandwidth, &mut self.prober);
-        let mut road = Road { keys, pacer, bandwidth, prober, anchor: &self.anchor, out };
+        let outflow = &mut self.outflow;
+        let mut road = Road { keys, pacer, bandwidth, prober, outflow, anchor: &self.anchor, out };
         fill(now, &mut self.senders, &log, &mut road);
         (!out.is_empty()).then_some(path)
     }

@@ -87,6 +87,7 @@ impl Bench {
             pacer: &mut Pacer::new(),
             bandwidth: &mut self.bandwidth,
             prober: &mut self.prober,
+            outflow: &mut Outflow::default(),
             anchor: &self.anchor,
             out,
         };
