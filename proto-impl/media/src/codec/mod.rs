@@ -4,6 +4,7 @@
 pub mod aac;
 pub mod ac3;
 pub mod av1;
+pub mod dependency;
 pub mod flac;
 pub mod g711;
 pub mod h264;

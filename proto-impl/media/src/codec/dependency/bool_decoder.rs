@@ -1,0 +1,64 @@
+//! The boolean decoder of VP8 (RFC 6386 §7), for flags and numbers of even probability.
+
+/// Reads bits of even probability. Behind the end there are zeros, as for a decoder (§7.3).
+#[derive(Debug)]
+pub(super) struct BoolDecoder<'a> {
+    rest: std::slice::Iter<'a, u8>,
+    value: u32,
+    range: u32,
+    /// Bits of `value` that were not read yet, beyond the eight that are compared.
+    spare: u32,
+}
+
+impl<'a> BoolDecoder<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes.iter(), value: 0, range: 255, spare: 0 }.begun()
+    }
+
+    fn begun(mut self) -> Self {
+        self.value = self.byte() << 8 | self.byte();
+        self.spare = 8;
+        self
+    }
+
+    fn byte(&mut self) -> u32 {
+        self.rest.next().copied().unwrap_or(0).into()
+    }
+
+    /// A bit.
+    pub(super) fn bit(&mut self) -> bool {
+        let split = 1 + ((self.range - 1) >> 1);
+        let big = split << 8;
+        let is_set = self.value >= big;
+        if is_set {
+            self.range -= split;
+            self.value -= big;
+        } else {
+            self.range = split;
+        }
+        while self.range < 128 {
+            self.value <<= 1;
+            self.range <<= 1;
+            self.spare -= 1;
+            if self.spare == 0 {
+                self.value |= self.byte();
+                self.spare = 8;
+            }
+        }
+        is_set
+    }
+
+    /// A number of so many bits.
+    pub(super) fn bits(&mut self, count: u32) -> u32 {
+        (0..count).fold(0, |number, _| number << 1 | u32::from(self.bit()))
+    }
+
+    /// Passes over a number that stands behind a flag, if it is there. True when it is.
+    pub(super) fn skip_optional(&mut self, count: u32) -> bool {
+        let is_there = self.bit();
+        if is_there {
+            self.bits(count);
+        }
+        is_there
+    }
+}
