@@ -31,6 +31,7 @@ use crate::stats::SentStats;
 mod outflow;
 #[cfg(test)]
 mod tests;
+mod unbegun;
 
 pub(crate) use outflow::{Outflow, Purpose};
 

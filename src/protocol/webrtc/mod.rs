@@ -29,6 +29,7 @@ mod settings;
 pub(super) mod signalling;
 mod statistics;
 mod tcp;
+mod thinning;
 mod viewer;
 mod way;
 pub(super) mod whip;
@@ -108,7 +109,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 
 #[cfg(test)]
 pub(super) fn figures_for_tests() -> std::sync::Arc<dyn crate::stats::Figures> {
-    std::sync::Arc::new(statistics::RtcFigures::of(::webrtc::Stats::default(), &[], &[]))
+    std::sync::Arc::new(statistics::RtcFigures::of(::webrtc::Stats::default(), &[], &[], 0))
 }
 
 #[cfg(test)]

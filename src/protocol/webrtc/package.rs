@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use ::webrtc::{SentUnit, Track as Packets};
 use bytes::Bytes;
 use media::codec::Codec;
+use media::codec::dependency::Dependency;
 use media::{Timescale, Track, TrackId, TrackKind};
 use rtp::history::PacketLog;
 
@@ -60,11 +61,18 @@ impl Cut {
     }
 }
 
+/// A unit as packets, and which others it needs.
+#[derive(Debug)]
+pub(super) struct CutUnit {
+    pub(super) packets: SentUnit,
+    pub(super) needs: Dependency,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct RtcPackage {
     cuts: Vec<Cut>,
-    units: VecDeque<SentUnit>,
+    units: VecDeque<CutUnit>,
     /// The number of the first of `units`.
     base: u64,
     /// Pictures that were left out.
@@ -102,7 +110,7 @@ pub(super) const fn clock_of(codec: Codec) -> Timescale {
 
 impl RtcPackage {
     /// The cut unit that the hub's parts name.
-    pub(super) fn sent(&self, parts: &Parts) -> Option<&SentUnit> {
+    pub(super) fn sent(&self, parts: &Parts) -> Option<&CutUnit> {
         let number = u64::from_le_bytes(parts.slices().first()?.first_chunk().copied()?);
         self.units.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
@@ -164,7 +172,8 @@ impl RtcPackage {
         if track.kind() == TrackKind::Video {
             cut.hold(at, unit.key_frame.then_some(&sent));
         }
-        self.units.push_back(sent);
+        let needs = Dependency::of(&track.config, unit.key_frame, &unit.payload);
+        self.units.push_back(CutUnit { packets: sent, needs });
         while self.units.len() > UNITS_MAX {
             self.units.pop_front();
             self.base = self.base.saturating_add(1);

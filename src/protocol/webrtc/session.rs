@@ -577,6 +577,13 @@ impl UnitSink for RtcSession {
         match viewer.send(ctx.now.mono, &mut self.peer, unit, &self.key) {
             Outcome::OtherCodec => return self.end(ctx, Departure::Clean),
             Outcome::Switched(height) => self.tell(FromSession::Resolution(height)),
+            Outcome::LeftOut => {
+                if let Some(track) = viewer.key_frame_due(ctx.now.mono, &self.peer) {
+                    let (subscription, track) = (Handle::ONLY, Some(track));
+                    self.events.push_back(Event::KeyFrameNeeded { subscription, track });
+                }
+                return;
+            }
             Outcome::Done => {}
         }
         if !std::mem::replace(&mut self.started, true) {
@@ -710,8 +717,16 @@ impl Session for RtcSession {
 
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         self.connected.then(|| -> Arc<dyn Figures> {
-            let viewer = if let Role::Viewer(viewer) = &self.role { viewer.info() } else { Vec::new() };
-            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections(), &viewer))
+            let (viewer, left_out) = match &self.role {
+                Role::Viewer(viewer) => (viewer.info(), viewer.left_out()),
+                Role::AskedPublish(_)
+                | Role::Granted(_)
+                | Role::Publisher(_)
+                | Role::AskedPlay(_)
+                | Role::Offered(_)
+                | Role::None => (Vec::new(), 0),
+            };
+            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections(), &viewer, left_out))
         })
     }
 }

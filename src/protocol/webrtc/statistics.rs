@@ -31,6 +31,8 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
 #[derive(Debug)]
 pub(super) struct RtcFigures {
     stats: ::webrtc::Stats,
+    /// Pictures that the path of a viewer had no room for.
+    left_out: u64,
     /// Of the worst source.
     jitter_ms: u64,
     /// Names the peer for as long as it lives.
@@ -78,7 +80,12 @@ impl Sent {
 
 impl RtcFigures {
     /// `tracks` are what a viewer is sent.
-    pub(super) fn of(stats: ::webrtc::Stats, sections: &[Section], tracks: &[TrackInfo]) -> Self {
+    pub(super) fn of(
+        stats: ::webrtc::Stats,
+        sections: &[Section],
+        tracks: &[TrackInfo],
+        left_out: u64,
+    ) -> Self {
         let ms = |(id, _, stats): &(SectionId, _, ReceiveStats)| {
             let section = sections.iter().find(|section| section.id == *id)?;
             let per_second = u64::from(section.formats.first()?.local.rtpmap.clock_rate);
@@ -88,7 +95,7 @@ impl RtcFigures {
         let sent = |kind| Sent::of(&kind, &stats, sections, tracks);
         let (video, audio) = (sent(MediaKind::Video), sent(MediaKind::Audio));
         let id = sections.iter().find_map(|section| section.local_source).map_or(0, |source| source.ssrc);
-        Self { stats, jitter_ms, id, video, audio }
+        Self { stats, left_out, jitter_ms, id, video, audio }
     }
 
     fn received(&self, of: impl Fn(&ReceiveStats) -> u64) -> u64 {
@@ -155,6 +162,7 @@ impl Figures for RtcFigures {
             "packetsLost": self.received(|stats| stats.lost),
             "packetsSentAgain": self.resent(),
             "packetsDropped": self.stats.skipped,
+            "picturesLeftOut": self.left_out,
             "remoteEstimateBits": self.stats.remote_estimate,
             "estimateBits": self.stats.estimate,
             "lossThousandths": self.stats.loss,
@@ -212,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_name_of_the_catalogue_has_its_value() {
-        let figures = RtcFigures::of(::webrtc::Stats::default(), &[], &[]);
+        let figures = RtcFigures::of(::webrtc::Stats::default(), &[], &[], 0);
         assert_eq!(figures.counts().len(), CATALOGUE.counters.len());
         assert_eq!(figures.gauges().len(), CATALOGUE.gauges.len());
         assert_eq!(figures.members().keys().next().map(String::as_str), Some("rttMicroseconds"));

@@ -312,7 +312,7 @@ fn pictures_that_come_late_are_left_out() {
     chosen.update(Selection::DEFAULT, &tracks, &|_| crate::hub::Fit::Well);
     let mut sent = |pts, dts, key, reference| {
         let parts = package.unit(&entry(pts, dts, key, reference, &tracks), &chosen);
-        package.sent(&parts).map(|unit| unit.timestamp())
+        package.sent(&parts).map(|unit| unit.packets.timestamp())
     };
     assert_eq!(sent(66, 0, true, true), Some(66 * 90));
     assert_eq!(sent(166, 33, false, true), Some(166 * 90));

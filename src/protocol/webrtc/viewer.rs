@@ -15,6 +15,7 @@ use super::info::{Bitrates, Rates, TrackInfo};
 use super::layers::{Layers, PathState, Step};
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
+use super::thinning::{Load, Picture, Thinning};
 use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::types::StreamKey;
 
@@ -44,6 +45,7 @@ pub(super) struct Viewer {
     patience: Patience,
     /// The choice among renditions, where there are any.
     layers: Option<Box<Layers>>,
+    thinning: Thinning,
     /// When its page is told next what it is sent; `None` of a viewer without one.
     tells_at: Option<Instant>,
     /// Whether it wants video and audio.
@@ -59,6 +61,8 @@ pub(super) enum Outcome {
     Done,
     /// It was sent, the first of another rendition, so many lines high.
     Switched(u32),
+    /// Its path has no room for it.
+    LeftOut,
     /// Its track has another codec now: this session cannot go on.
     OtherCodec,
 }
@@ -90,6 +94,7 @@ impl Viewer {
             tells_at: None,
             wants: (true, true),
             clock: None,
+            thinning: Thinning::default(),
             rates: Rates::default(),
             patience: Patience::default(),
             tracks: Arc::clone(tracks),
@@ -110,6 +115,16 @@ impl Viewer {
     /// The peer cannot go on without a key frame: the track of which one is asked for, unless it has asked too often.
     pub(super) fn key_frame_wanted(&mut self, now: Instant, section: SectionId) -> Option<TrackId> {
         self.track_of(section).filter(|_| self.patience.hears(now))
+    }
+
+    /// Its picture stands since pictures were left out, and its path is free again: the track of which a key frame is asked for.
+    pub(super) fn key_frame_due(&mut self, now: Instant, peer: &Peer) -> Option<TrackId> {
+        if self.thinning.needs_key(now, load_of(peer, now)) { self.video() } else { None }
+    }
+
+    /// Pictures that its path had no room for.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.thinning.left_out()
     }
 
     /// The kinds of tracks that it wants from now on.
@@ -217,7 +232,8 @@ impl Viewer {
         if codec != output.codec {
             return Outcome::OtherCodec;
         }
-        let Some(unit) = delivery.parts().find_map(|parts| package.sent(parts)) else { return Outcome::Done };
+        let Some(cut) = delivery.parts().find_map(|parts| package.sent(parts)) else { return Outcome::Done };
+        let unit = &cut.packets;
         let squeezed = ticks(codec, SQUEEZED);
         let behind = edge.wrapping_sub(unit.timestamp());
         if is_other && output.begun {
@@ -230,6 +246,20 @@ impl Viewer {
             peer.begin_behind(output.section, edge, behind, squeezed);
         }
         let (section, track) = (output.section, output.track);
+        if codec.kind() == TrackKind::Video {
+            if is_other {
+                self.thinning.switch();
+            }
+            let picture =
+                Picture { needs: cut.needs, is_key: entry.unit.key_frame, bytes: entry.unit.payload.len() };
+            if picture.is_key && Thinning::is_full(load_of(peer, now)) {
+                let dropped = package.log(track).map_or(0, |log| peer.drop_unbegun(section, log));
+                self.thinning.dropped(dropped);
+            }
+            if !self.thinning.passes(now, picture, load_of(peer, now)) {
+                return Outcome::LeftOut;
+            }
+        }
         if codec.kind() == TrackKind::Video
             && let Some(layers) = &mut self.layers
         {
@@ -246,6 +276,11 @@ impl Viewer {
         let height = of_stream.and_then(|track| Some(track.rendition.as_ref()?.height));
         height.filter(|_| is_other).map_or(Outcome::Done, Outcome::Switched)
     }
+}
+
+/// What waits for the path of a peer.
+fn load_of(peer: &Peer, now: Instant) -> Load {
+    Load { queued: peer.queued(now).time, budget: peer.video_budget(now) }
 }
 
 fn ticks(codec: Codec, duration: Duration) -> u32 {

@@ -201,6 +201,13 @@ impl Peer {
         }
     }
 
+    /// Forgets the units that wait in a section of video, but for the rest of one whose first packets have left. The peer sees no
+    /// gap in the sequence numbers; the owner goes on with a key frame. The number of units that are left out.
+    pub fn drop_unbegun(&mut self, section: SectionId, log: &PacketLog) -> u64 {
+        let sender = self.senders.iter_mut().find(|sender| sender.section == section && sender.is_video());
+        sender.map_or(0, |sender| sender.drop_unbegun(log))
+    }
+
     /// What is sent in this section from now on is another track that shows the same, and `first` its first unit, a key
     /// frame. What still waits of the one before is left out.
     pub fn switch(&mut self, section: SectionId, first: &SentUnit) {

@@ -234,3 +234,35 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
         assert!(!bench.sender.has_waiting() && bench.sender.poll_timeout().is_none());
     }
 }
+
+/// A key frame makes what waits needless: a unit that was begun is finished, the others leave no gap.
+#[test]
+fn what_was_not_begun_is_left_out_without_a_gap() {
+    let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
+    bench.track.marks = true;
+    let drop = |bench: &mut Bench| bench.sender.drop_unbegun(bench.track.log());
+    assert_eq!(drop(&mut bench), 0);
+    bench.push(0, &[1; 200_000]);
+    let mut out = Datagrams::new();
+    assert!(!bench.fill(&mut out), "more than one drain");
+    let began = out.len();
+    for n in 1..4 {
+        bench.push(n * 400_000, &[1; 3000]);
+    }
+    assert_eq!(drop(&mut bench), 3);
+    let rest = 200_000_u64.div_ceil(1146) - began as u64;
+    let waiting = bench.sender.waiting_bytes();
+    assert!(waiting > (rest - 1) * 1146 && waiting <= rest * 1146, "{waiting}");
+    bench.push(2_000_000, &[1; 100]);
+    let sent = bench.sent();
+    let number = |n: usize| sent[n].0;
+    assert_eq!(sent.len() as u64, rest + 1);
+    let first = Packet::read(out.get(began - 1)).unwrap().header.sequence_number.value();
+    assert!((0..sent.len()).all(|n| number(n) == first.wrapping_add(n as u16 + 1)), "no gap");
+    // Nothing of them was begun.
+    bench.push(2_400_000, &[1; 3000]);
+    bench.push(2_800_000, &[1; 3000]);
+    assert_eq!((drop(&mut bench), bench.sender.has_waiting(), bench.sender.skipped), (2, false, 0));
+    bench.push(3_200_000, &[1; 100]);
+    assert_eq!(bench.sent()[0].0, first.wrapping_add(sent.len() as u16 + 1));
+}

@@ -114,7 +114,7 @@ impl LoadPublisher for RtcPublisher {
         let ms = track.map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
         let (base, began) = *self.clock.get_or_insert((ms, now));
         let since = Duration::from_millis(u64::try_from(ms.saturating_sub(base)).unwrap_or(0));
-        self.client.peer().send(section, unit, began + since);
+        self.client.peer().send(section, &unit.packets, began + since);
     }
 
     fn poll_event(&mut self) -> Option<PublisherEvent> {

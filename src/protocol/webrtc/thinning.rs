@@ -1,0 +1,214 @@
+//! Which pictures a viewer gets whose path does not carry all of them: fewer, but always some, and never late.
+//!
+//! The measure is the time that what waits for the path needs to leave ([`::webrtc::Peer::queued`]). As it grows, pictures are
+//! left out in this order:
+//!
+//! | waits for, beyond the time that a key frame takes | left out |
+//! |---|---|
+//! | 200 ms | pictures that no other refers to; then for at least three seconds, so that the pace stays even |
+//! | 350 ms | pictures of upper temporal layers |
+//! | 500 ms | all others, and with them what refers to them: the tail of the GOP |
+//! | 500 ms, when a key frame comes | what waits and was not begun; where that does not help, the GOP as a whole |
+//!
+//! The key frame's own time does not count, for no picture can come sooner than it; for the first two rows it counts more and more
+//! towards the middle of the GOP, so that the queue is short when the next key frame comes. Nothing is left out while the path is not
+//! known to be narrow. A viewer whose picture stands asks for a key frame once the path is free: its publisher may send none by itself.
+
+use std::time::{Duration, Instant};
+
+use media::codec::dependency::{Dependency, Received};
+
+/// Time in the queue from which on pictures are left out: free ones, those of upper layers, and all.
+const FREE_AT: Duration = Duration::from_millis(200);
+const LAYERS_AT: Duration = Duration::from_millis(350);
+const ALL_AT: Duration = Duration::from_millis(500);
+/// A key frame's time is counted up to this.
+const KEY_TIME_MAX: Duration = Duration::from_secs(4);
+/// How long free pictures are left out at least; doubled when that was too short.
+const SPARSE: Duration = Duration::from_secs(3);
+const SPARSE_MAX: Duration = Duration::from_secs(48);
+/// The path must have been this free before all pictures are tried again, and a trial that fails sooner than this was one.
+const CALM_AT: Duration = Duration::from_millis(50);
+const TRIAL: Duration = Duration::from_secs(8);
+/// From the first picture that was left out until a viewer asks for a key frame; doubled each time, for a key frame is everybody's.
+const KEY_AFTER: Duration = Duration::from_secs(2);
+const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
+/// A viewer that has not asked for so long waits for the first time again.
+const KEY_FORGIVEN: Duration = Duration::from_secs(30);
+
+/// What waits for a viewer's path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// Time until all that waits has left.
+    pub(super) queued: Duration,
+    /// Bits per second for its video; `None` while the path is not known to be narrow.
+    pub(super) budget: Option<u64>,
+}
+
+/// A picture that is to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Picture {
+    pub(super) needs: Dependency,
+    pub(super) is_key: bool,
+    pub(super) bytes: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Thinning {
+    received: Received,
+    /// The time that the last key frame took of the path, when it came, and how long after the one before.
+    key_time: Duration,
+    key_at: Option<Instant>,
+    gop: Option<Duration>,
+    /// Free pictures are left out since, and until the queue has been short for `sparse_for`.
+    sparse: Option<Instant>,
+    sparse_for: Duration,
+    busy_at: Option<Instant>,
+    /// When all pictures were tried again.
+    tried: Option<Instant>,
+    /// When the first picture since the key frame was left out that others refer to.
+    stands: Option<Instant>,
+    /// When a key frame was asked for last, and how long was waited for it.
+    asked: Option<(Instant, Duration)>,
+    left_out: u64,
+}
+
+impl Default for Thinning {
+    fn default() -> Self {
+        Self {
+            received: Received::default(),
+            key_time: Duration::ZERO,
+            key_at: None,
+            gop: None,
+            sparse: None,
+            sparse_for: SPARSE,
+            busy_at: None,
+            tried: None,
+            stands: None,
+            asked: None,
+            left_out: 0,
+        }
+    }
+}
+
+impl Thinning {
+    /// Whether what waits is to be left out before a key frame is queued, which makes it needless.
+    pub(super) fn is_full(load: Load) -> bool {
+        load.budget.is_some() && load.queued > ALL_AT
+    }
+
+    /// Whether the next picture is sent.
+    pub(super) fn passes(&mut self, now: Instant, picture: Picture, load: Load) -> bool {
+        let passes = if picture.is_key {
+            self.passes_key(now, picture, load)
+        } else {
+            self.passes_other(now, picture, load)
+        };
+        if passes {
+            self.received.sent(picture.needs);
+            if picture.is_key {
+                self.stands = None;
+            }
+        } else {
+            self.dropped(1);
+            self.received.left_out(picture.needs);
+            if !picture.needs.is_free() {
+                self.stands.get_or_insert(now);
+            }
+        }
+        passes
+    }
+
+    /// Pictures were left out that had passed.
+    pub(super) const fn dropped(&mut self, pictures: u64) {
+        self.left_out = self.left_out.saturating_add(pictures);
+    }
+
+    /// Pictures that were left out.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Pictures of another track follow, from a key frame on.
+    pub(super) const fn switch(&mut self) {
+        (self.key_at, self.gop) = (None, None);
+    }
+
+    fn passes_key(&mut self, now: Instant, picture: Picture, load: Load) -> bool {
+        self.gop = self.key_at.replace(now).map(|before| now.saturating_duration_since(before));
+        if let Some(budget) = load.budget {
+            self.key_time = time_of(picture.bytes, budget).min(KEY_TIME_MAX);
+        }
+        !Self::is_full(load)
+    }
+
+    fn passes_other(&mut self, now: Instant, picture: Picture, load: Load) -> bool {
+        let is_decodable = self.received.can_decode(picture.needs);
+        let Some(budget) = load.budget else {
+            self.sparse = None;
+            return is_decodable;
+        };
+        let allowance = self.allowance(now);
+        self.look(now, load.queued.saturating_sub(allowance));
+        let (limit, allowed) =
+            if picture.needs.layer() > 0 { (LAYERS_AT, allowance) } else { (ALL_AT, self.key_time) };
+        let queued = load.queued.saturating_add(time_of(picture.bytes, budget));
+        let is_late = queued.saturating_sub(allowed) > limit;
+        let is_spared = picture.needs.is_free() && self.sparse.is_some();
+        is_decodable && !is_late && !is_spared
+    }
+
+    /// The part of the key frame's time that may still wait.
+    fn allowance(&self, now: Instant) -> Duration {
+        let (Some(at), Some(gop)) = (self.key_at, self.gop) else { return self.key_time };
+        let half = u64::try_from(gop.as_micros() / 2).unwrap_or(u64::MAX).max(1);
+        let since = u64::try_from(now.saturating_duration_since(at).as_micros()).unwrap_or(u64::MAX);
+        let micros = u64::try_from(self.key_time.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(micros.saturating_mul(half.saturating_sub(since)) / half)
+    }
+
+    /// Whether free pictures are left out from now on.
+    fn look(&mut self, now: Instant, waits: Duration) {
+        if waits > CALM_AT {
+            self.busy_at = Some(now);
+        }
+        let Some(since) = self.sparse else {
+            if waits > FREE_AT {
+                let failed = self.tried.is_some_and(|at| now.saturating_duration_since(at) < TRIAL);
+                self.sparse_for =
+                    if failed { self.sparse_for.saturating_mul(2).min(SPARSE_MAX) } else { SPARSE };
+                self.sparse = Some(now);
+            }
+            return;
+        };
+        let calm_since = self.busy_at.map_or(since, |busy| busy.max(since));
+        if now.saturating_duration_since(calm_since) >= self.sparse_for {
+            (self.sparse, self.tried) = (None, Some(now));
+        }
+    }
+
+    /// Whether the owner asks for a key frame now: the viewer's picture stands, and the path has room for one.
+    pub(super) fn needs_key(&mut self, now: Instant, load: Load) -> bool {
+        let Some(stands) = self.stands.filter(|_| load.queued <= CALM_AT) else { return false };
+        let wait = self.asked.map_or(KEY_AFTER, |(at, waited)| {
+            let is_forgiven = now.saturating_duration_since(at) >= KEY_FORGIVEN;
+            if is_forgiven { KEY_AFTER } else { waited.saturating_mul(2).min(KEY_AFTER_MAX) }
+        });
+        let since = self.asked.map_or(stands, |(at, _)| at.max(stands));
+        let asks = now.saturating_duration_since(since) >= wait;
+        if asks {
+            self.asked = Some((now, wait));
+        }
+        asks
+    }
+}
+
+/// The time that a path of so many bits per second needs for so many bytes.
+fn time_of(bytes: usize, bits_per_second: u64) -> Duration {
+    let micros = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(8_000_000) / bits_per_second.max(1);
+    Duration::from_micros(micros)
+}
+
+#[cfg(test)]
+mod tests;
