@@ -19,7 +19,18 @@ pub struct Queued {
     pub time: Duration,
 }
 
+/// Video is sent so much at least, in bits per second, beside a quarter of the audio's rate: it is what tells whether the
+/// path carries more. Audio may have no numbers, and never waits.
+const TRICKLE: u64 = 30_000;
+
 impl Peer {
+    /// The rate at which packets may leave, for the pacer.
+    pub(super) fn pace(&self, now: Instant) -> Option<u64> {
+        let audio = self.outflow.bits(now, Purpose::Audio);
+        let least = audio.saturating_add(audio / 4).saturating_add(TRICKLE);
+        self.bandwidth.pace(now).map(|pace| pace.max(least))
+    }
+
     /// Bits per second that this viewer's video may have now, packet heads included: what the path carries, less what audio
     /// and repairs took of it in the last second, less a margin of a twentieth. While a queue stands on the path the budget is
     /// smaller than what the path carries, so that the queue drains.

@@ -231,6 +231,6 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
         }
         assert_eq!(again, [0, 15][..times], "{loss}");
         assert_eq!(bench.sender.resend_stats().resent, times as u64);
-        assert!(!bench.sender.has_waiting() && bench.sender.poll_timeout().is_none());
+        assert!(!bench.sender.has_waiting() && bench.sender.poll_timeout(None).is_none());
     }
 }
