@@ -15,14 +15,14 @@ use crate::rtcp::TransportFeedback;
 const FEEDBACK_SPAN_MAX: usize = 2048;
 /// A probe says nothing when fewer of its packets came.
 const PROBE_PACKETS_MIN: u32 = 8;
-/// Feedback is silent when it does not come for so long, and two round trips, though packets leave: seven times the
+/// Feedback is silent when it does not come for so many microseconds, and two round trips, though packets leave: seven times the
 /// interval of receivers, so that lost feedback is not taken for silence.
-const SILENCE: Duration = Duration::from_millis(700);
+const SILENCE: i64 = 700_000;
 /// The same before the first feedback, whose round trip is not known.
-const SILENCE_FIRST: Duration = Duration::from_secs(2);
-/// In a silence the rate falls by this factor in each such time.
+const SILENCE_FIRST: i64 = 2_000_000;
+/// In a silence the rate falls by this factor in each such time, in microseconds.
 const SILENCE_FACTOR: f64 = 0.8;
-const SILENCE_STEP: Duration = Duration::from_millis(500);
+const SILENCE_STEP: f64 = 500_000.0;
 /// Steps that a silence has at most: behind eight seconds a thirtieth of the rate tries whether the path is back.
 const SILENCE_STEPS_MAX: f64 = 16.0;
 /// The longest round trip that feedback is believed.
@@ -58,11 +58,11 @@ pub(super) struct Feedback {
     /// The most that left of late, in bits per second.
     leaving_most: f64,
     control: RateControl,
-    /// When feedback came last, or reports in its place, and when the first packet behind it left.
+    /// When feedback came last, or reports in its place.
     heard: Option<Instant>,
-    unheard: Option<Instant>,
-    /// When a packet left last.
-    left: Option<Instant>,
+    /// When the first packet behind that left, and the last one of all, in microseconds since the beginning.
+    unheard: Option<i64>,
+    left: i64,
     has_feedback: bool,
     /// There is an estimate.
     is_known: bool,
@@ -85,7 +85,7 @@ impl Feedback {
             control: RateControl::new(),
             heard: None,
             unheard: None,
-            left: None,
+            left: 0,
             has_feedback: false,
             is_known: false,
             round_trip: Duration::ZERO,
@@ -96,9 +96,11 @@ impl Feedback {
     pub(super) fn packet_sent(&mut self, now: Instant, bytes: usize) -> u16 {
         let micros = micros_since(self.epoch, now);
         self.leaving.add(micros, u64::try_from(bytes).unwrap_or(u64::MAX));
-        let paused = self.left.is_some_and(|left| now.saturating_duration_since(left) > SILENCE);
-        self.unheard = self.unheard.filter(|_| !paused).or(Some(now));
-        self.left = Some(now);
+        let paused = micros.saturating_sub(self.left) > SILENCE;
+        if paused || self.unheard.is_none() {
+            self.unheard = Some(micros);
+        }
+        self.left = micros;
         self.sent.push(micros, bytes)
     }
 
@@ -155,17 +157,16 @@ impl Feedback {
     /// What is left of the rate since nothing is heard, although packets leave: 1 while all is well. A time in which nothing
     /// leaves is no silence.
     fn silence(&self) -> f64 {
-        let (Some(unheard), Some(left)) = (self.unheard, self.left) else { return 1.0 };
-        let patience = if self.heard.is_some() {
-            SILENCE.saturating_add(self.round_trip.saturating_mul(2))
-        } else {
-            SILENCE_FIRST
-        };
-        let silent = left.saturating_duration_since(unheard).saturating_sub(patience);
-        if silent.is_zero() {
+        let Some(unheard) = self.unheard else { return 1.0 };
+        let round_trip = i64::try_from(self.round_trip.as_micros()).unwrap_or(i64::MAX);
+        let patience = SILENCE.saturating_add(round_trip.saturating_mul(2));
+        let patience = if self.heard.is_some() { patience } else { SILENCE_FIRST };
+        let silent = self.left.saturating_sub(unheard).saturating_sub(patience);
+        if silent <= 0 {
             return 1.0;
         }
-        let steps = (silent.as_secs_f64() / SILENCE_STEP.as_secs_f64()).ceil().min(SILENCE_STEPS_MAX);
+        #[allow(clippy::cast_precision_loss, reason = "times of hours")]
+        let steps = (silent as f64 / SILENCE_STEP).ceil().min(SILENCE_STEPS_MAX);
         SILENCE_FACTOR.powf(steps)
     }
 
