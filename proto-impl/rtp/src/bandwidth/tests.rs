@@ -321,6 +321,42 @@ fn reports_speak_when_feedback_does_not() {
     assert!((1_500_000..=3_100_000).contains(&line.estimate()), "{}", line.estimate());
 }
 
+/// A source that falls silent behind a queue hears no more of it: when all has come and the queue has had its time, it is over.
+#[test]
+fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
+    let mut line = Line::new(4_000_000);
+    (line.obeys, line.queue_ms) = (true, 2_000);
+    line.run(3_000, 3_000_000);
+    line.rate = 300_000;
+    line.run(1_000, 3_000_000);
+    let target = |line: &Line| line.estimator.target(line.at(line.now)).unwrap();
+    // What is on its way comes, and no more is sent.
+    let end = line.free + 2 * LATENCY;
+    let mut least = u64::MAX;
+    while line.now < end + 100_000 {
+        line.step();
+        least = least.min(target(&line));
+    }
+    assert!(least < line.estimate() / 2, "{least} {}", line.estimate());
+    line.now += 3_000_000;
+    assert_eq!(target(&line), line.estimate());
+}
+
+/// What is lost before the queue takes no room there: so much more may be sent.
+#[test]
+fn a_path_that_loses_before_its_queue_carries_what_passes() {
+    let mut line = Line::new(1_000_000);
+    (line.lose, line.obeys) = (3, true);
+    line.run(10_000, 3_000_000);
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        line.run(200, 3_000_000);
+        all.push(line.estimate());
+    }
+    all.sort_unstable();
+    assert!(all[10] > 1_150_000 && all[90] < 2_000_000, "{:?}", (all[10], all[50], all[90]));
+}
+
 /// At a round trip of any length there is an estimate.
 #[test]
 fn a_long_way_is_no_silence() {
