@@ -5,7 +5,7 @@
 //! beyond 64 KB) leaves at two and a half times the rate of what is sent, the factor that browsers pace by. Audio never
 //! waits, and counts; repairs wait as video does.
 //!
-//! Where the path bounds what is sent, the pace is what it carries and no more, and a burst is a few packets: what waits is
+//! While the path bounds what is sent, the pace is what it carries and no more, and a burst is a few packets: what waits is
 //! better off here, where it can still be left out, than in a queue of the path.
 
 use std::time::{Duration, Instant};

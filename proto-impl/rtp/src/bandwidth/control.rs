@@ -7,17 +7,17 @@ use super::loss::{Losses, Verdict};
 use super::queue::{Queue, Trend};
 use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 
-/// What a path is thought to carry before anything is known, in bits per second. Low enough that the first round trip
+/// Assumed rate of a path before anything is known, in bits per second. Low enough that the first round trip
 /// does not fill the queue of a mobile path; from there it doubles in each round trip while all arrives, so that a path of
 /// 10 Mb/s is known after three of them.
 const FIRST: f64 = 1_500_000.0;
-/// What is left of the measured rate when queues grow (draft, §5.5: 0.85; here the rate is that of the bottleneck, and the
+/// Part of the measured rate that is kept when queues grow (draft, §5.5: 0.85; here the rate is that of the bottleneck, and the
 /// queue drains by [`RateControl::target`]).
 const BACKOFF: f64 = 0.92;
 /// Growth in a second, and the most in a round trip: near what the path carried before, and elsewhere.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
 const GROWTH: (f64, f64) = (2.0, 1.15);
-/// What is near: parts of that.
+/// Bounds of "near", as parts of the rate that the path carried before.
 const NEAR: (f64, f64) = (0.8, 1.08);
 /// At the beginning, and behind a silence, growth in a round trip.
 const GROWTH_FIRST: f64 = 2.0;
@@ -35,7 +35,7 @@ const QUEUE_DROPS: i64 = 5_000;
 /// Loss beyond the path's own, in thousandths: with a queue, and without.
 const LOSS_WITH_QUEUE: u16 = 30;
 const LOSS_ALONE: u16 = 100;
-/// What leaves is taken to be what may, up to this part of it.
+/// Sending up to this multiple of the rate counts as obeying it.
 const OBEYS: f64 = 1.1;
 /// The largest loss of the path's own that is reckoned with.
 const OWN_LOSS_MAX: u16 = 500;
@@ -52,7 +52,7 @@ const ROOM: f64 = 1.3;
 const BEGINS_FOR: Duration = Duration::from_secs(1);
 const ROOMY_FOR: Duration = Duration::from_secs(5);
 
-/// What a batch of feedback says.
+/// Summary of a batch of feedback.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
     pub(super) usage: Option<Usage>,
@@ -63,7 +63,7 @@ pub(super) struct Batch {
     pub(super) delivered: Option<f64>,
     pub(super) drains: Option<f64>,
     pub(super) leaving: f64,
-    /// What leaves of late; the figure above is the most of the last seconds.
+    /// Bits per second that leave of late; the figure above is the most of the last seconds.
     pub(super) leaving_now: f64,
     /// From leaving to feedback.
     pub(super) round_trip: Duration,
@@ -81,7 +81,7 @@ pub(super) struct RateControl {
     backed_off: Option<Instant>,
     /// Packets before this one left before the last reaction: they say nothing about it.
     reacted: u64,
-    /// When the path last showed that it bounds what is sent.
+    /// Last time at which the path showed that it bounds what is sent.
     bounded: Option<Instant>,
     /// The part of the rate that is used while a queue drains.
     drain: f64,
@@ -113,7 +113,7 @@ impl RateControl {
         self.rate
     }
 
-    /// What may be sent while the queue drains.
+    /// Rate that may be sent while the queue drains.
     pub(super) fn target(&self) -> f64 {
         (self.rate * self.drain).max(ESTIMATE_MIN)
     }

@@ -1,4 +1,4 @@
-//! What transport-wide feedback says, and what its silence says.
+//! Measurements from transport-wide feedback, and from its silence.
 
 use std::time::{Duration, Instant};
 
@@ -50,17 +50,17 @@ pub(super) struct Feedback {
     sent: SentLog,
     delay: DelayDetector,
     queue: Queue,
-    /// What leaves, and what comes at the other end.
+    /// Rates at which packets leave, and arrive at the other end.
     leaving: RateMeter,
     delivered: RateMeter,
-    /// What leaves without a number, and is on the same path.
+    /// Rate of packets without a number, which take the same path.
     apart: RateMeter,
     /// The most that left of late, in bits per second.
     leaving_most: f64,
     control: RateControl,
-    /// When feedback came last, or reports in its place.
+    /// Time of the last feedback, or of a report in its place.
     heard: Option<Instant>,
-    /// When the first packet behind that left, and the last one of all, in microseconds since the beginning.
+    /// Times at which the first packet behind that left, and the last one of all, in microseconds since the beginning.
     unheard: Option<i64>,
     left: i64,
     has_feedback: bool,
@@ -111,20 +111,20 @@ impl Feedback {
         self.apart.add(micros, bytes);
     }
 
-    /// What the path carries, once anything is known of it, and as far as it was tried.
+    /// Rate of the path, once anything is known of it, and as far as it was tried.
     pub(super) fn estimate(&self) -> Option<f64> {
         let rate = self.control.rate();
         let rate = if self.control.begins() { rate.min(tried(self.leaving_most)) } else { rate };
         self.is_known.then(|| rate * self.silence())
     }
 
-    /// What may be sent now, while the path bounds it.
+    /// Rate that may be sent now, while the path bounds it.
     pub(super) fn target(&self, now: Instant) -> Option<f64> {
         let silence = self.silence();
         (self.control.is_bounded() || silence < 1.0).then(|| self.allowed(now) * silence)
     }
 
-    /// What a path is thought to carry before that is known.
+    /// Assumed rate of the path before that is known.
     pub(super) fn first(&self, now: Instant) -> Option<f64> {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
@@ -154,7 +154,7 @@ impl Feedback {
         self.sent.held_bytes()
     }
 
-    /// What is left of the rate since nothing is heard, although packets leave: 1 while all is well. A time in which nothing
+    /// Factor on the rate while nothing is heard although packets leave: 1 while all is well. A time in which nothing
     /// leaves is no silence.
     fn silence(&self) -> f64 {
         let Some(unheard) = self.unheard else { return 1.0 };

@@ -1,4 +1,4 @@
-//! Which losses come from sending too much, and which the path has anyhow.
+//! Tells losses that come from sending too much from those that the path has anyhow.
 //!
 //! Losses with a queue are of the queue. Large losses without one are tried: for a moment less is sent. When they fall, they
 //! came from sending too much; when they stay, they are the path's own, and no reason to send less.
@@ -28,7 +28,7 @@ struct Trial {
     lost: u64,
 }
 
-/// What a trial came to.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
     /// The path loses so much, whatever is sent: the rate before the trial.
@@ -76,7 +76,7 @@ impl Losses {
         self.smoothed = smooth(self.smoothed, thousandths);
     }
 
-    /// What was lost of packets before this one says nothing of what is sent now.
+    /// Measures anew from this packet on: earlier losses say nothing of the present rate.
     pub(super) const fn begin(&mut self, from: u64) {
         (self.since, self.recent, self.trial) = (from, self.own, None);
     }
@@ -86,17 +86,17 @@ impl Losses {
         self.smoothed
     }
 
-    /// What is lost of what was sent behind the last reaction.
+    /// Share of the packets behind the last reaction that is lost.
     pub(super) const fn recent(&self) -> u16 {
         self.recent
     }
 
-    /// What the path loses whatever is sent.
+    /// Share that the path loses whatever is sent.
     pub(super) const fn own(&self) -> u16 {
         self.own
     }
 
-    /// What is lost beyond what the path loses anyhow and chance explains.
+    /// Loss beyond the path's own and what chance explains.
     pub(super) fn excess(&self) -> u16 {
         self.recent.saturating_sub(self.own).saturating_sub(self.own / 2)
     }
@@ -117,7 +117,7 @@ impl Losses {
         self.trial = Some(Trial { before: self.recent, rate, carried, from, sent: 0, lost: 0 });
     }
 
-    /// What a trial came to, once it is over. It says nothing of the path when no less was sent, though there was time.
+    /// Outcome of a trial, once it is over. A trial in which no less was sent, though there was time, says nothing of the path.
     pub(super) fn verdict(&mut self, obeys: bool) -> Option<Verdict> {
         let least = if obeys { TRIAL_SPAN } else { TRIAL_SPAN_MAX };
         let trial = self.trial.take_if(|trial| trial.sent >= least)?;

@@ -110,7 +110,7 @@ impl BandwidthEstimator {
         [ours.map(bits), self.told(now)].into_iter().flatten().min()
     }
 
-    /// What the receiver estimates, while it says so.
+    /// Estimate of the receiver, while it repeats it.
     fn told(&self, now: Instant) -> Option<u64> {
         let (at, told) = self.reported?;
         #[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]

@@ -12,17 +12,17 @@ const ALLOWANCE_JITTER: i64 = 4;
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
 /// The base rises by one in so many of the jitter with each window.
 const CREEP_WINDOWS: i64 = 8;
-/// What a window counts for in the jitter: one in so many.
+/// Weight of a window in the jitter: one in so many.
 const JITTER_WINDOWS: i64 = 8;
 /// A queue that is there still when so much more than all of it must have drained, in microseconds, is none.
 const DRAINED_MORE: i64 = 100_000;
-/// One that has not got shorter by an eighth within this time, though no more is sent than may, is none either.
+/// A queue that has not got shorter by an eighth within this time, though no more is sent than may, is none either.
 const STANDS_MICROS: i64 = 3_000_000;
-/// The base rises by so much in a thousand, since clocks drift: five times what crystals do.
-const DRIFT_PER_MILLE_INVERSE: i64 = 10_000;
+/// The base rises by one part in so many of the time, since clocks drift: about the drift of a bad crystal.
+const DRIFT_PARTS: i64 = 10_000;
 /// A leap of the other clock, in microseconds: nothing is known any more.
 const LEAP_MICROS: i64 = 30_000_000;
-/// What drains of busy time is forgotten by halves, in microseconds.
+/// Busy time, in microseconds, beyond which half of the measurement is forgotten.
 const BUSY_WINDOW: i64 = 400_000;
 /// With less busy time there is no rate.
 const BUSY_MIN: i64 = 20_000;
@@ -33,7 +33,7 @@ const BUSY_PAUSE: i64 = 1_000_000;
 /// bottleneck, however little is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct BusyRate {
-    /// When the last packet arrived that waited.
+    /// Arrival of the last packet that waited.
     last: Option<i64>,
     bytes: u64,
     micros: i64,
@@ -136,7 +136,7 @@ impl Queue {
     }
 
     fn drift(&mut self, sent: i64) {
-        let rise = sent.saturating_sub(self.drifted) / DRIFT_PER_MILLE_INVERSE;
+        let rise = sent.saturating_sub(self.drifted) / DRIFT_PARTS;
         if rise > 0 {
             self.drifted = sent;
             self.base = self.base.map(|base| base.saturating_add(rise));
@@ -194,16 +194,16 @@ impl Queue {
     }
 }
 
-/// What a queue does.
+/// Change of a queue from one look to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trend {
     /// There is none.
     Empty,
-    /// It gets shorter.
+    /// Shorter than ever since it was seen.
     Drains,
-    /// It stays as it is.
+    /// Neither shorter nor much longer.
     Stands,
-    /// It gets longer.
+    /// Longer by a quarter or more.
     Grows,
     /// The path has got longer: there is no queue.
     Path,
@@ -252,7 +252,7 @@ mod tests {
         assert!(queue.micros() > 150_000);
     }
 
-    /// Who sends all the same never makes a path of the queue.
+    /// A sender that sends all the same never makes a path of the queue.
     #[test]
     fn a_queue_that_is_fed_is_no_path() {
         let mut queue = Queue::default();

@@ -13,7 +13,7 @@ const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
 /// The age at which times become ambiguous, in steps: 32 s. Whatever is not told by then is not known any more.
 const AGE_MAX: u32 = 500_000;
-/// What is known of a packet, above its time.
+/// State of a packet, above its time.
 const STATE_SHIFT: u32 = TIME_BITS;
 const STATE: u32 = 3 << STATE_SHIFT;
 const UNKNOWN: u32 = 0;
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(size_of::<Entry>(), 4);
     }
 
-    /// What is on its way for long is known when it is told, and memory has its bound.
+    /// Packets that are on their way for long are known when they are told, and memory has its bound.
     #[test]
     fn packets_are_known_for_as_long_as_they_are_on_their_way() {
         for (apart, delay, known) in
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// What is told is not kept: a viewer nearby costs little.
+    /// Packets that were told are not kept: a viewer nearby costs little.
     #[test]
     fn what_was_told_is_forgotten() {
         let mut log = SentLog::default();

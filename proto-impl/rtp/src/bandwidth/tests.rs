@@ -342,7 +342,7 @@ fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     assert_eq!(target(&line), line.estimate());
 }
 
-/// What is lost before the queue takes no room there: so much more may be sent.
+/// Packets that are lost before the queue take no room there: so many more may be sent.
 #[test]
 fn a_path_that_loses_before_its_queue_carries_what_passes() {
     let mut line = Line::new(1_000_000);
@@ -389,7 +389,7 @@ fn a_long_way_is_no_silence() {
     }
 }
 
-/// What a liar says of the packets since the last feedback: deltas in steps of 250 microseconds.
+/// False feedback about the packets since the last one: deltas in steps of 250 microseconds.
 fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     // In steps of 64 ms.
     let time = u32::try_from(n * 100 / 64).unwrap();
@@ -406,7 +406,7 @@ fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     }
 }
 
-/// Whatever is told: the estimate has its bounds, no more may be sent than half as much again as is, and nothing grows. An
+/// False feedback of all kinds: the estimate has its bounds, no more may be sent than half as much again as is, and nothing grows. An
 /// honest word brings everything right again.
 #[test]
 fn a_liar_moves_nothing_beyond_its_bounds() {

@@ -229,7 +229,7 @@ impl Peer {
     }
 
     /// Tries whether the path carries so many bits per second: packets of late are sent once more for a fifth of a second.
-    /// What came of it is in [`Peer::estimate`] a little later. False where that is not possible, under way, or known to be too
+    /// The result is in [`Peer::estimate`] a little later. False where that is not possible, under way, or known to be too
     /// much: the path is congested.
     pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
         let can = self.bandwidth.numbers_packets()

@@ -258,7 +258,7 @@ fn packets_are_sent_again_where_that_was_agreed_on() {
     }
 }
 
-/// Whatever a viewer estimates of itself is between the bounds, and moves nothing but what it is sent.
+/// Estimates of a viewer are taken between two bounds, and move nothing but what it is sent.
 #[test]
 fn estimates_from_nothing_to_everything_are_bounded() {
     let mut bench = Bench::without(&[]);

@@ -264,7 +264,7 @@ fn requests_for_everything_have_their_share() {
     }
 }
 
-/// Where the path bounds what is sent, repairs wait for the pacer as video does, and audio passes both.
+/// On a path that bounds what is sent, repairs wait for the pacer as video does, and audio passes both.
 #[test]
 fn audio_passes_while_repairs_and_video_wait() {
     for is_video in [false, true] {

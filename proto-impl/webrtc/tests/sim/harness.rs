@@ -45,7 +45,7 @@ pub(crate) fn client_config() -> Config {
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
-/// What an owner does with pictures for which there is no room.
+/// Ways of an owner with pictures for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Sends them all the same.

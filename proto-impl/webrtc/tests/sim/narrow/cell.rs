@@ -1,4 +1,4 @@
-//! One path and one source, and what became of them.
+//! A path with a source, run for a while and measured.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Cell {
     }
 }
 
-/// What there was at a moment.
+/// State at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) at: Duration,

@@ -48,7 +48,7 @@ fn all() -> Vec<Cell> {
     [manners, ways(), losses(), cuts()].concat()
 }
 
-/// What holds in every cell. Figures are in thousandths.
+/// Checks that hold in every cell. Figures are in thousandths.
 fn check(run: &Run) {
     let (cell, line) = (run.cell, run.line());
     let load = run.load();
@@ -113,7 +113,7 @@ fn a_source_that_leaves_pictures_out_fills_the_path_and_no_more() {
     }
 }
 
-/// Where pictures refer to each other the source falls silent at the end of each group.
+/// A source whose pictures refer to each other falls silent at the end of each group.
 #[test]
 fn a_source_that_comes_and_goes_keeps_its_estimate() {
     for cell in of_manner(Manner::LeavesOutTail) {
@@ -125,7 +125,7 @@ fn a_source_that_comes_and_goes_keeps_its_estimate() {
     }
 }
 
-/// Whoever leaves nothing out is held back by the pacer: nothing is added to the media, and nothing grows.
+/// A source that leaves nothing out is held back by the pacer: nothing is added to the media, and nothing grows.
 #[test]
 fn a_source_that_sends_all_is_bounded() {
     for cell in of_manner(Manner::SendsAll) {
