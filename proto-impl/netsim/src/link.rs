@@ -77,7 +77,7 @@ struct Fading {
 struct DropTail {
     bytes_max: usize,
     bytes: usize,
-    /// When each datagram has left, and its length.
+    /// Departure time and length of each datagram.
     waiting: VecDeque<(Instant, usize)>,
 }
 

@@ -202,10 +202,13 @@ impl Road<'_> {
         self.pacer.sent(now, counted);
         self.outflow.add(now, purpose, counted);
         self.prober.sent(bytes);
-        Stamps {
-            number: if heads.are_numbered() { self.bandwidth.packet_sent(now, bytes) } else { None },
-            sent: heads.are_timed().then(|| self.anchor.at(now)),
-        }
+        let number = if heads.are_numbered() {
+            self.bandwidth.packet_sent(now, bytes)
+        } else {
+            self.bandwidth.packet_apart(now, bytes);
+            None
+        };
+        Stamps { number, sent: heads.are_timed().then(|| self.anchor.at(now)) }
     }
 }
 
@@ -396,14 +399,12 @@ impl Sender {
         }
     }
 
-    /// The path loses so many of a thousand packets; `is_congested`: since it carries no more.
-    pub(crate) fn set_loss(&mut self, thousandths: u16, is_congested: bool) {
-        // On a full path more of it would be lost, too.
-        let mended = if is_congested { 0 } else { thousandths };
+    /// The path loses so many of a thousand packets, whatever is sent; `is_congested`: it carries no more.
+    pub(crate) fn set_loss(&mut self, mended: u16, is_congested: bool) {
         self.history.set_loss(mended);
-        self.has_echoes = mended >= LOSS_OF_ECHOES;
+        self.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
         match &mut self.redundancy {
-            Some(redundancy) if is_congested => redundancy.suspend(),
+            Some(redundancy) if is_congested && mended == 0 => redundancy.suspend(),
             Some(redundancy) => redundancy.set_loss(mended),
             None => {}
         }
@@ -422,8 +423,10 @@ impl Sender {
         self.requests.poll(now)
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let echo = self.echoes.front().map(|(at, _)| *at);
+    /// The next deadline; `paused` is when the pacer lets video go on.
+    pub(crate) fn poll_timeout(&self, paused: Option<Instant>) -> Option<Instant> {
+        let echo =
+            self.echoes.front().map(|(at, _)| paused.filter(|_| self.is_video).map_or(*at, |go| go.max(*at)));
         [self.requests.poll_timeout(), echo].into_iter().flatten().min()
     }
 
@@ -454,6 +457,9 @@ impl Sender {
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
+            if self.is_video && !road.pacer.may_send(now) {
+                return true;
+            }
             self.asked.pop_front();
             let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
             self.resend(now, Purpose::Repair, (number, packet), road);
@@ -464,6 +470,9 @@ impl Sender {
         while let Some(&(_, number)) = self.echoes.front().filter(|(at, _)| *at <= now) {
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
+            }
+            if self.is_video && !road.pacer.may_send(now) {
+                return true;
             }
             self.echoes.pop_front();
             if let Some(packet) = self.history.repeat(number, log) {

@@ -29,11 +29,6 @@ const OVERUSE_MS: f64 = 10.0;
 /// A pause of so long begins anew.
 const PAUSE_MICROS: i64 = 3_000_000;
 
-/// The shortest delay is that of the last one or two of such times, in microseconds.
-const BASE_MICROS: i64 = 30_000_000;
-/// A delay so far beyond the shortest is a queue that stands, in microseconds.
-const QUEUE_MICROS: i64 = 100_000;
-
 /// How the path is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
@@ -43,34 +38,6 @@ pub(super) enum Usage {
     Over,
     /// Queues drain.
     Under,
-}
-
-/// The delay of the path without queues: the shortest of late. Of two clocks, so that only differences mean something.
-#[derive(Debug, Clone, Copy)]
-struct Base {
-    since: i64,
-    before: i64,
-    shortest: i64,
-    /// The delay now, smoothed.
-    now: i64,
-}
-
-impl Base {
-    const fn new(sent: i64, delay: i64) -> Self {
-        Self { since: sent, before: delay, shortest: delay, now: delay }
-    }
-
-    fn add(&mut self, sent: i64, delay: i64) {
-        if sent.saturating_sub(self.since) >= BASE_MICROS {
-            (self.since, self.before, self.shortest) = (sent, self.shortest, delay);
-        }
-        self.shortest = self.shortest.min(delay);
-        self.now = self.now.saturating_add(delay.saturating_sub(self.now) / 4);
-    }
-
-    fn has_queue(&self) -> bool {
-        self.now.saturating_sub(self.shortest.min(self.before)) > QUEUE_MICROS
-    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +64,6 @@ pub(super) struct DelayDetector {
     over_ms: f64,
     over_count: u32,
     usage: Usage,
-    base: Option<Base>,
 }
 
 impl DelayDetector {
@@ -115,13 +81,7 @@ impl DelayDetector {
             over_ms: 0.0,
             over_count: 0,
             usage: Usage::Normal,
-            base: None,
         }
-    }
-
-    /// Whether a queue stands on the path: it is full, though it does not grow.
-    pub(super) fn has_queue(&self) -> bool {
-        self.base.is_some_and(|base| base.has_queue())
     }
 
     /// A packet left and arrived, in microseconds on two clocks. How the path is used, when a group is complete.
@@ -145,8 +105,6 @@ impl DelayDetector {
             return None;
         }
         let complete = std::mem::replace(current, Group::new(sent, arrived));
-        let delay = complete.arrived_last.saturating_sub(complete.sent_last);
-        self.base.get_or_insert_with(|| Base::new(complete.sent_last, delay)).add(complete.sent_last, delay);
         let before = self.before.replace(complete)?;
         let departed = complete.sent_last.saturating_sub(before.sent_last);
         let came = complete.arrived_last.saturating_sub(before.arrived_last);
@@ -261,22 +219,6 @@ mod tests {
         assert_eq!(full.last(), Some(&Usage::Normal));
         let drains = run(&mut detector, 260, 60, |n| 150_000 - (n - 260) * 2_000);
         assert!(drains.contains(&Usage::Under) && !drains.contains(&Usage::Over), "{drains:?}");
-    }
-
-    #[test]
-    fn a_full_queue_stands_and_is_told_though_delays_do_not_grow() {
-        let mut detector = DelayDetector::new();
-        run(&mut detector, 0, 100, |_| 30_000);
-        assert!(!detector.has_queue());
-        run(&mut detector, 100, 100, |_| 230_000);
-        assert!(detector.has_queue());
-        run(&mut detector, 200, 100, |_| 60_000);
-        assert!(!detector.has_queue());
-        // A longer way is no queue, once it is known to be the way: after a minute.
-        run(&mut detector, 300, 1000, |_| 300_000);
-        assert!(detector.has_queue());
-        run(&mut detector, 1300, 3000, |_| 300_000);
-        assert!(!detector.has_queue());
     }
 
     #[test]

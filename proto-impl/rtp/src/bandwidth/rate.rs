@@ -32,6 +32,12 @@ impl RateMeter {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
+    /// The same, and nothing when nothing came for long.
+    pub(super) fn bits_at(&self, at: i64) -> f64 {
+        let is_fresh = self.since.is_some_and(|since| at.saturating_sub(since) < SILENCE);
+        self.bits.filter(|_| is_fresh).unwrap_or(0.0)
+    }
+
     /// Bits per second, once a window is over.
     pub(super) const fn bits(&self) -> Option<f64> {
         self.bits

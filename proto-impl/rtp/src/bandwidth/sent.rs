@@ -2,25 +2,49 @@
 
 use std::collections::VecDeque;
 
-/// Packets that are remembered: a second and a half of 30 Mb/s.
+/// Packets that are remembered: more than are on their way at 10 Mb/s and four seconds, or at 2.5 Mb/s and fifteen.
 const PACKETS_MAX: usize = 4096;
+/// Packets behind the newest one that feedback was about: an earlier word may still be corrected, or may have been lost.
+const TOLD_KEPT: u64 = 256;
 /// Times are kept in such steps, in microseconds: feedback has steps of 250.
 const STEP: i64 = 64;
-/// How long a packet is remembered, in steps: 1.5 s. Feedback comes several times a second.
-const AGE_MAX: u16 = 23_437;
-/// What is known of a packet, above its length.
-const UNKNOWN: u16 = 0;
-const LOST: u16 = 1 << 14;
-const ARRIVED: u16 = 2 << 14;
-const BYTES: u16 = LOST - 1;
+/// Bits of a time: it wraps after 33 s, and only distances count.
+const TIME_BITS: u32 = 19;
+const TIME: u32 = (1 << TIME_BITS) - 1;
+/// The age at which times become ambiguous, in steps: 32 s. Whatever is not told by then is not known any more.
+const AGE_MAX: u32 = 500_000;
+/// State of a packet, above its time.
+const STATE_SHIFT: u32 = TIME_BITS;
+const STATE: u32 = 3 << STATE_SHIFT;
+const UNKNOWN: u32 = 0;
+const LOST: u32 = 1 << STATE_SHIFT;
+const ARRIVED: u32 = 2 << STATE_SHIFT;
+/// Its length, above that.
+const BYTES_SHIFT: u32 = TIME_BITS + 2;
+const BYTES_MAX: u32 = u32::MAX >> BYTES_SHIFT;
 
 /// A packet as it is remembered: four bytes, since each viewer has hundreds of them.
+///
+/// ```text
+///     bytes (11)  state (2)  time in steps (19)
+/// ```
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    /// In steps; wraps after four seconds, and only distances count.
-    sent: u16,
-    /// Its length, and what is known of it.
-    bytes: u16,
+struct Entry(u32);
+
+impl Entry {
+    fn new(time: u32, bytes: usize) -> Self {
+        let bytes = u32::try_from(bytes).unwrap_or(BYTES_MAX).min(BYTES_MAX);
+        Self(bytes << BYTES_SHIFT | UNKNOWN | time & TIME)
+    }
+
+    /// Steps from its time to another one.
+    const fn age(self, time: u32) -> u32 {
+        time.wrapping_sub(self.0) & TIME
+    }
+
+    const fn bytes(self) -> u32 {
+        self.0 >> BYTES_SHIFT
+    }
 }
 
 /// A packet that feedback is about.
@@ -30,7 +54,7 @@ pub(super) struct SentPacket {
     pub(super) number: u64,
     /// When it left, in microseconds since the log began.
     pub(super) sent: i64,
-    pub(super) bytes: u16,
+    pub(super) bytes: u32,
 }
 
 /// The last packets of a transport.
@@ -41,6 +65,8 @@ pub(super) struct SentLog {
     first: u64,
     /// When the newest packet left, in steps.
     newest: i64,
+    /// Behind the newest packet that feedback was about.
+    told: u64,
 }
 
 impl SentLog {
@@ -49,19 +75,26 @@ impl SentLog {
         self.first.saturating_add(u64::try_from(self.entries.len()).unwrap_or(0))
     }
 
+    /// Whether feedback has been about every packet, or a later one.
+    pub(super) fn all_told(&self) -> bool {
+        self.told >= self.next()
+    }
+
     /// Notes a packet; the number that goes with it.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the lower bits: both wrap")]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower bits: both wrap")]
     pub(super) fn push(&mut self, micros: i64, bytes: usize) -> u16 {
         let number = self.next() as u16;
         let before = std::mem::replace(&mut self.newest, micros / STEP);
         // Behind a pause nothing is left, however the times have wrapped.
         let paused = self.newest.saturating_sub(before) > AGE_MAX.into();
-        let sent = self.newest as u16;
-        let bytes = u16::try_from(bytes).unwrap_or(BYTES).min(BYTES);
-        self.entries.push_back(Entry { sent, bytes: bytes | UNKNOWN });
+        let time = self.time();
+        self.entries.push_back(Entry::new(time, bytes));
         while let Some(oldest) = self.entries.front()
             && self.entries.len() > 1
-            && (paused || self.entries.len() > PACKETS_MAX || sent.wrapping_sub(oldest.sent) > AGE_MAX)
+            && (paused
+                || self.entries.len() > PACKETS_MAX
+                || oldest.age(time) > AGE_MAX
+                || self.first.saturating_add(TOLD_KEPT) < self.told)
         {
             self.entries.pop_front();
             self.first = self.first.saturating_add(1);
@@ -69,14 +102,19 @@ impl SentLog {
         number
     }
 
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the lower bits")]
+    const fn time(&self) -> u32 {
+        self.newest as u32 & TIME
+    }
+
     /// The packet that a number in feedback means, with what is said of it; `None` when it is not known, or all is known
     /// already.
     pub(super) fn take(&mut self, number: u16, arrived: bool) -> Option<SentPacket> {
         let number = self.widen(number);
-        let newest = self.newest;
+        let (newest, time) = (self.newest, self.time());
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let entry = self.entries.get_mut(at)?;
-        let is_news = match entry.bytes & !BYTES {
+        let is_news = match entry.0 & STATE {
             UNKNOWN => true,
             // It came nevertheless; as a loss it was counted.
             LOST => arrived,
@@ -85,11 +123,10 @@ impl SentLog {
         if !is_news {
             return None;
         }
-        entry.bytes = entry.bytes & BYTES | if arrived { ARRIVED } else { LOST };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the lower bits")]
-        let behind = (newest as u16).wrapping_sub(entry.sent);
-        let sent = newest.saturating_sub(behind.into()).saturating_mul(STEP);
-        Some(SentPacket { number, sent, bytes: entry.bytes & BYTES })
+        entry.0 = entry.0 & !STATE | if arrived { ARRIVED } else { LOST };
+        self.told = self.told.max(number.saturating_add(1));
+        let sent = newest.saturating_sub(entry.age(time).into()).saturating_mul(STEP);
+        Some(SentPacket { number, sent, bytes: entry.bytes() })
     }
 
     /// The count of all packets that a number of 16 bits means: the one nearest to the next.
@@ -131,17 +168,58 @@ mod tests {
         assert_eq!(size_of::<Entry>(), 4);
     }
 
+    /// Packets that are on their way for long are known when they are told, and memory has its bound.
+    #[test]
+    fn packets_are_known_for_as_long_as_they_are_on_their_way() {
+        for (apart, delay, known) in
+            [(5_000, 15_000_000, true), (5_000, 25_000_000, false), (20_000, 31_000_000, true)]
+        {
+            let mut log = SentLog::default();
+            let (mut missed, mut most) = (0, 0);
+            for n in 0..20_000i64 {
+                let at = n * apart;
+                log.push(at, 1200);
+                most = most.max(log.entries.len());
+                if at >= delay {
+                    let told = (at - delay) / apart;
+                    let found = log.take(u16::try_from(told % 65_536).unwrap(), true);
+                    let is_right = found.is_some_and(|found| (found.sent - told * apart).abs() < STEP);
+                    missed += i64::from(!is_right);
+                }
+            }
+            assert_eq!(missed == 0, known, "{apart} {delay}: {missed}");
+            assert!(most <= PACKETS_MAX && log.held_bytes() <= PACKETS_MAX * 8, "{most}");
+        }
+    }
+
+    /// Packets that were told are not kept: a viewer nearby costs little.
+    #[test]
+    fn what_was_told_is_forgotten() {
+        let mut log = SentLog::default();
+        for n in 0..10_000i64 {
+            log.push(n * 5_000, 1200);
+            assert!(!log.all_told());
+            log.take(u16::try_from((n - 20).max(0)).unwrap(), true);
+        }
+        assert!(log.entries.len() <= 280 && log.held_bytes() <= 2048, "{}", log.entries.len());
+        log.take(9_999, false);
+        assert!(log.all_told());
+    }
+
     #[test]
     fn packets_are_forgotten_with_time_and_behind_a_pause() {
         let mut log = SentLog::default();
         for n in 0..100 {
-            log.push(n * 100_000, 10);
+            log.push(n * 1_000_000, 10);
         }
-        assert_eq!(log.entries.len(), 16);
-        assert!((log.take(98, true).unwrap().sent - 9_800_000).abs() < STEP);
+        assert_eq!(log.entries.len(), 33);
+        assert!((log.take(98, true).unwrap().sent - 98_000_000).abs() < STEP);
         // Exactly as long as times take to wrap.
-        let wrap = i64::from(u16::MAX) + 1;
-        log.push(9_900_000 / STEP * STEP + wrap * STEP, 10);
+        let wrap = i64::from(TIME) + 1;
+        log.push(99_000_000 / STEP * STEP + wrap * STEP, 10);
         assert_eq!((log.entries.len(), log.take(99, true)), (1, None));
+        // Longer than any datagram.
+        log.push(99_000_000 / STEP * STEP + wrap * STEP, 70_000);
+        assert_eq!(log.take(101, true).unwrap().bytes, 2047);
     }
 }

@@ -21,6 +21,8 @@ struct Line {
     estimator: BandwidthEstimator,
     recorder: ArrivalRecorder,
     congested: u32,
+    /// The source sends no more than it may.
+    obeys: bool,
 }
 
 const LATENCY: u64 = 20_000;
@@ -42,7 +44,12 @@ impl Line {
             estimator,
             recorder: ArrivalRecorder::new(start),
             congested: 0,
+            obeys: false,
         }
+    }
+
+    fn target(&self) -> u64 {
+        self.estimator.pace(self.at(self.now)).filter(|_| self.obeys).unwrap_or(u64::MAX)
     }
 
     fn at(&self, micros: u64) -> Instant {
@@ -69,7 +76,7 @@ impl Line {
         let end = self.now + ms * 1000;
         while self.now < end {
             if self.now.is_multiple_of(40_000) {
-                let mut left = bits / 25 / 8;
+                let mut left = bits.min(self.target()) / 25 / 8;
                 while left > 0 {
                     let bytes = left.min(1200);
                     self.send(bytes);
@@ -150,18 +157,20 @@ fn losses_bound_the_estimate_to_what_came() {
     (line.rate, line.queue_ms) = (1_000_000, 4);
     line.run(3_000, 2_000_000);
     let estimate = line.estimate();
-    assert!((300_000..1_400_000).contains(&estimate), "{estimate}");
+    // Of each frame a packet or two pass.
+    assert!((200_000..1_400_000).contains(&estimate), "{estimate}");
     assert!(line.estimator.loss() > 300, "{}", line.estimator.loss());
 }
 
 #[test]
 fn a_random_loss_of_a_third_is_told_and_is_no_congestion() {
     let mut line = Line::new(10_000_000);
-    line.lose = 3;
+    (line.lose, line.obeys) = (3, true);
     line.run(10_000, 2_000_000);
     let estimate = line.estimate();
-    assert!((1_000_000..2_200_000).contains(&estimate), "{estimate}");
+    assert!((1_500_000..3_100_000).contains(&estimate), "{estimate}");
     assert!((300..370).contains(&line.estimator.loss()), "{}", line.estimator.loss());
+    assert!((250..370).contains(&line.estimator.path_loss()), "{}", line.estimator.path_loss());
     assert_eq!(line.congested, 0);
     line.lose = u64::MAX;
     line.run(5_000, 2_000_000);
@@ -206,15 +215,260 @@ fn what_the_receiver_estimates_is_obeyed_while_it_says_so() {
 
 #[test]
 fn reports_tell_the_loss_where_there_is_no_feedback() {
-    let mut estimator = BandwidthEstimator::new();
+    let (mut estimator, now) = (BandwidthEstimator::new(), netsim::Clock::new().now());
     for _ in 0..10 {
-        estimator.handle_report(64);
+        estimator.handle_report(now, 64);
     }
     assert!((240..=251).contains(&estimator.loss()), "{}", estimator.loss());
     for _ in 0..10 {
-        estimator.handle_report(0);
+        estimator.handle_report(now, 0);
     }
     assert_eq!(estimator.loss(), 0);
+}
+
+/// The path falls from 4 Mb/s to 2, with a queue of any length, and feedback comes long after what it is about: what is told
+/// late is no less true.
+#[test]
+fn a_cut_is_felt_however_late_feedback_comes() {
+    for (queue_ms, obeys) in [(300, true), (4_000, true), (20_000, true), (4_000, false), (20_000, false)] {
+        let mut line = Line::new(4_000_000);
+        (line.queue_ms, line.obeys) = (queue_ms, obeys);
+        line.run(5_000, 3_500_000);
+        line.rate = 2_000_000;
+        line.run(1_500, 3_500_000);
+        for second in 0..20 {
+            line.run(1_000, 3_500_000);
+            let estimate = line.estimate();
+            assert!((1_500_000..2_200_000).contains(&estimate), "{queue_ms} {obeys} {second}: {estimate}");
+            let has_queue = line.free.saturating_sub(line.now) > 500_000;
+            assert!(!has_queue || line.estimator.is_congested(line.at(line.now)), "{queue_ms} {second}");
+        }
+        let waits = line.free.saturating_sub(line.now);
+        assert_eq!(waits < 200_000, obeys, "{queue_ms}: {waits}");
+    }
+}
+
+/// A burst at the beginning fills the queue; its delay is not taken for that of the path.
+#[test]
+fn a_queue_of_the_beginning_is_a_queue() {
+    let mut line = Line::new(1_000_000);
+    line.queue_ms = 2_000;
+    // A second of 2.5 Mb/s at once.
+    (0..260).for_each(|_| line.send(1200));
+    line.obeys = true;
+    line.run(4_000, 2_500_000);
+    let estimate = line.estimate();
+    assert!((750_000..1_050_000).contains(&estimate), "{estimate}");
+    assert!(line.free.saturating_sub(line.now) < 200_000, "{}", line.free.saturating_sub(line.now));
+}
+
+/// Packets leave and nothing is heard: less is sent, step by step; in a pause of the source nothing changes; and what is heard
+/// then begins anew from there.
+#[test]
+fn silence_is_congestion_while_packets_leave() {
+    let mut line = Line::new(10_000_000);
+    line.run(5_000, 2_000_000);
+    let before = line.estimate();
+    line.now += 60_000_000;
+    assert_eq!((line.estimate(), line.estimator.is_congested(line.at(line.now))), (before, false), "a pause");
+    line.run(1_000, 2_000_000);
+    // All that is sent from now on is lost.
+    line.lose = 1;
+    let mut seen = vec![line.estimate()];
+    for _ in 0..10 {
+        line.run(1_000, 2_000_000);
+        seen.push(line.estimate());
+    }
+    assert!(seen.windows(2).all(|pair| pair[1] <= pair[0]), "{seen:?}");
+    assert!(seen[3] < seen[0] * 2 / 3 && seen[10] < seen[0] / 20, "{seen:?}");
+    assert!(line.estimator.is_congested(line.at(line.now)));
+    line.lose = u64::MAX;
+    line.obeys = true;
+    line.run(3_000, 2_000_000);
+    assert!(line.estimate() > 1_900_000, "{}", line.estimate());
+}
+
+/// Reports are heard where feedback is silent, and not else.
+#[test]
+fn reports_speak_when_feedback_does_not() {
+    let mut line = Line::new(10_000_000);
+    line.run(3_000, 2_000_000);
+    line.estimator.handle_report(line.at(line.now), 128);
+    assert_eq!(line.estimator.loss(), 0, "feedback knows better");
+    // Feedback does not come any more, and reports do.
+    for (fraction, rises) in [(0, true), (128, false), (128, false), (0, true)] {
+        let before = line.estimate();
+        for n in 0..100 {
+            line.now += 20_000;
+            line.estimator.packet_sent(line.at(line.now), 5_000);
+            if n % 50 == 49 {
+                line.estimator.handle_report(line.at(line.now), fraction);
+            }
+        }
+        let estimate = line.estimate();
+        assert_eq!(estimate >= before / 10 * 9, rises, "{fraction}: {before} {estimate}");
+    }
+    assert!(line.estimator.loss() > 50);
+    // There is an estimate, though feedback never came.
+    let mut line = Line::new(10_000_000);
+    for n in 0..200 {
+        line.now += 20_000;
+        line.estimator.packet_sent(line.at(line.now), 5_000);
+        if n % 50 == 49 {
+            line.estimator.handle_report(line.at(line.now), 0);
+        }
+    }
+    assert!((1_500_000..=3_100_000).contains(&line.estimate()), "{}", line.estimate());
+}
+
+/// A source that falls silent behind a queue hears no more of it: when all has come and the queue has had its time, it is over.
+#[test]
+fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
+    let mut line = Line::new(4_000_000);
+    (line.obeys, line.queue_ms) = (true, 2_000);
+    line.run(3_000, 3_000_000);
+    line.rate = 300_000;
+    line.run(1_000, 3_000_000);
+    let target = |line: &Line| line.estimator.target(line.at(line.now)).unwrap();
+    // What is on its way comes, and no more is sent.
+    let end = line.free + 2 * LATENCY;
+    let mut least = u64::MAX;
+    while line.now < end + 100_000 {
+        line.step();
+        least = least.min(target(&line));
+    }
+    assert!(least < line.estimate() / 2, "{least} {}", line.estimate());
+    line.now += 3_000_000;
+    assert_eq!(target(&line), line.estimate());
+}
+
+/// Packets that are lost before the queue take no room there: so many more may be sent.
+#[test]
+fn a_path_that_loses_before_its_queue_carries_what_passes() {
+    let mut line = Line::new(1_000_000);
+    (line.lose, line.obeys) = (3, true);
+    line.run(10_000, 3_000_000);
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        line.run(200, 3_000_000);
+        all.push(line.estimate());
+    }
+    all.sort_unstable();
+    assert!(all[10] > 1_150_000 && all[90] < 2_000_000, "{:?}", (all[10], all[50], all[90]));
+}
+
+/// At a round trip of any length there is an estimate.
+#[test]
+fn a_long_way_is_no_silence() {
+    // At ten seconds there are two round trips in what is left of the half minute.
+    for (latency, least) in [(800_000, 1_900_000), (4_000_000, 1_900_000), (10_000_000, 90_000)] {
+        let start = netsim::Clock::new().now();
+        let mut line = Line::new(10_000_000);
+        let mut late: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
+        let mut estimator = BandwidthEstimator::new();
+        estimator.number_packets(start);
+        std::mem::swap(&mut line.estimator, &mut estimator);
+        for n in 0..3_000u64 {
+            line.now = n * 10_000;
+            let number = line.estimator.packet_sent(line.at(line.now), 2_500).unwrap();
+            line.recorder.handle_packet(line.at(line.now + 1_000), number);
+            let mut out = Compound::new(1200);
+            if line.recorder.poll_feedback(line.at(line.now), Ssrc(1), Ssrc(2), &mut out) {
+                late.push_back((line.now + latency, out.into_bytes()));
+            }
+            while let Some((_, bytes)) = late.pop_front_if(|(at, _)| *at <= line.now) {
+                let Some(Ok(Rtcp::TransportFeedback(feedback))) = packets(&bytes).next() else {
+                    panic!("feedback")
+                };
+                line.estimator.handle_feedback(line.at(line.now), &feedback);
+            }
+        }
+        assert!((least..3_100_000).contains(&line.estimate()), "{latency}: {}", line.estimate());
+        assert!(!line.estimator.is_congested(line.at(line.now)), "{latency}");
+        assert!(line.estimator.held_bytes() < 40 << 10);
+    }
+}
+
+/// False feedback about the packets since the last one: deltas in steps of 250 microseconds.
+fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
+    // In steps of 64 ms.
+    let time = u32::try_from(n * 100 / 64).unwrap();
+    match kind {
+        "all lost" => (time, vec![None; count.max(1)]),
+        "none lost" => (time, vec![Some(1); count.max(1)]),
+        "half lost" => (time, (0..count.max(1)).map(|n| (n % 2 == 0).then_some(4)).collect()),
+        "backwards" => (0x7f_ffff - time, vec![Some(-40); count.max(1)]),
+        "leaps" => ((time * 7919) & 0x7f_ffff, vec![Some(i16::MAX); count.max(1)]),
+        "at one moment" => (5, vec![Some(0); count.max(1)]),
+        "ever later" => (time * 2, vec![Some(300); count.max(1)]),
+        "never sent" => (time, vec![Some(1); 1000]),
+        _ => panic!("{kind}"),
+    }
+}
+
+/// False feedback of all kinds: the estimate has its bounds, no more may be sent than half as much again as is, and nothing grows. An
+/// honest word brings everything right again.
+#[test]
+fn a_liar_moves_nothing_beyond_its_bounds() {
+    let kinds = [
+        "all lost",
+        "none lost",
+        "half lost",
+        "backwards",
+        "leaps",
+        "at one moment",
+        "ever later",
+        "never sent",
+    ];
+    for kind in kinds {
+        let mut line = Line::new(10_000_000);
+        line.obeys = true;
+        line.run(3_000, 2_000_000);
+        let mut next = line.estimator.packet_sent(line.at(line.now), 100).unwrap();
+        for n in 0..200u64 {
+            let before = next;
+            for _ in 0..2_000_000u64.min(line.target()) / 80 / 1200 {
+                next = line.estimator.packet_sent(line.at(line.now), 1200).unwrap();
+            }
+            line.now += 100_000;
+            let (time, deltas) = lies(kind, n, usize::from(next.wrapping_sub(before)));
+            let mut out = Compound::new(1200);
+            let base = if kind == "never sent" { next.wrapping_add(1) } else { before.wrapping_add(1) };
+            let count = u8::try_from(n % 256).unwrap();
+            out.transport_feedback((Ssrc(1), Ssrc(2)), crate::SequenceNumber(base), (time, count), &deltas);
+            if let Some(Ok(Rtcp::TransportFeedback(feedback))) = packets(out.as_bytes()).next() {
+                line.estimator.handle_feedback(line.at(line.now), &feedback);
+            }
+            let (estimate, target) = (line.estimate(), line.estimator.target(line.at(line.now)));
+            assert!((50_000..=3_500_000).contains(&estimate), "{kind} {n}: {estimate}");
+            assert!(target.is_none_or(|target| target <= estimate), "{kind} {n}: {target:?} {estimate}");
+            assert!(line.estimator.held_bytes() < 40 << 10, "{kind}");
+        }
+        if kind == "all lost" {
+            assert!(line.estimate() < 500_000, "{}", line.estimate());
+        }
+        line.recorder = ArrivalRecorder::new(line.start);
+        line.free = line.now;
+        line.run(15_000, 2_000_000);
+        assert!(line.estimate() > 1_500_000, "{kind}: {}", line.estimate());
+    }
+}
+
+#[test]
+fn estimates_of_the_receiver_have_bounds_too() {
+    let mut line = Line::new(10_000_000);
+    line.run(3_000, 2_000_000);
+    let ours = line.estimate();
+    for (told, estimate, target) in [
+        (0, 50_000, Some(50_000)),
+        (1, 50_000, Some(50_000)),
+        (700_000, 700_000, Some(700_000)),
+        (1 << 60, ours, None),
+        (u64::MAX, ours, None),
+    ] {
+        line.estimator.handle_remb(line.at(line.now), told);
+        assert_eq!((line.estimate(), line.estimator.target(line.at(line.now))), (estimate, target), "{told}");
+    }
 }
 
 /// Feedback about what was never sent, of all lengths, and times from everywhere.

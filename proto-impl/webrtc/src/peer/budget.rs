@@ -1,4 +1,4 @@
-//! What the owner may have sent: the budget of a viewer's video, and what already waits for the pacer.
+//! Budget of a viewer's video, and the backlog that waits for the pacer.
 
 use std::time::{Duration, Instant};
 
@@ -19,17 +19,29 @@ pub struct Queued {
     pub time: Duration,
 }
 
+/// Video is sent so much at least, in bits per second, beside a quarter of the audio's rate: it is what tells whether the
+/// path carries more. Audio may have no numbers, and never waits.
+const TRICKLE: u64 = 30_000;
+
 impl Peer {
-    /// Bits per second that this viewer's video may have now, packet heads included: what the path carries, less what audio
-    /// and repairs took of it in the last second, less a margin of a twentieth. While a queue stands on the path the budget is
-    /// smaller than what the path carries, so that the queue drains.
+    /// The rate at which packets may leave, for the pacer.
+    pub(super) fn pace(&self, now: Instant) -> Option<u64> {
+        let audio = self.outflow.bits(now, Purpose::Audio);
+        let least = audio.saturating_add(audio / 4).saturating_add(TRICKLE);
+        self.bandwidth.pace(now).map(|pace| pace.max(least))
+    }
+
+    /// Bits per second that this viewer's video may have now, packet heads included: the rate of the path, less the rates of
+    /// audio and repairs in the last second, less a margin of a twentieth. While a queue stands on the path the budget is
+    /// smaller, so that the queue drains.
     ///
     /// `None` while nothing is known that bounds it: before the first feedback, on a path that has carried all that was sent,
     /// and for a peer that tells nothing. A budget of 0 means audio alone.
     ///
-    /// The value moves with each feedback of the peer, some ten times a second, and after a cut by a half or more at once.
-    /// Above a floor it rises by at most a half in a second. Ask for each picture, together with [`Peer::queued`]: a picture
-    /// for which there is no room is best left out before it is queued, for behind [`Peer::send`] nothing is left out.
+    /// The value moves with each feedback of the peer, some ten times a second, and falls at once behind a cut. The rate of the
+    /// path at most doubles in a second, and rises by a fourteenth in a second near what the path carried before. Ask for each
+    /// picture, together with [`Peer::queued`]: a picture for which there is no room is best left out before it is queued, for
+    /// [`Peer::send`] leaves nothing out. Always have something to send, a key frame at least: the path is measured by it.
     #[must_use]
     pub fn video_budget(&self, now: Instant) -> Option<u64> {
         let total = self.bandwidth.target(now)?;

@@ -63,10 +63,10 @@ impl Peer {
     /// What the path carries has changed, or what it loses.
     fn take_estimate(&mut self, now: Instant) {
         let (loss, is_congested) = (self.bandwidth.loss(), self.bandwidth.is_congested(now));
-        let estimate = self.bandwidth.estimate(now);
-        self.pacer.set_limit(estimate.filter(|_| is_congested));
-        (self.stats.estimate, self.stats.loss) = (estimate, loss);
-        self.senders.iter_mut().for_each(|sender| sender.set_loss(loss, is_congested));
+        (self.stats.estimate, self.stats.loss) = (self.bandwidth.estimate(now), loss);
+        // What a full queue drops is not mended: more of it would be lost, too.
+        let mended = self.bandwidth.path_loss();
+        self.senders.iter_mut().for_each(|sender| sender.set_loss(mended, is_congested));
     }
 
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
@@ -74,7 +74,7 @@ impl Peer {
         // The loss of the path is that of video, of which there are more packets.
         let rated = self.senders.iter().find(|sender| sender.is_video()).or_else(|| self.senders.first());
         if rated.is_some_and(|sender| sender.ssrc() == block.ssrc) {
-            self.bandwidth.handle_report(block.fraction_lost);
+            self.bandwidth.handle_report(now, block.fraction_lost);
             self.take_estimate(now);
         }
         let measured = self.senders.iter_mut().find_map(|sender| sender.handle_report(ntp, block));

@@ -223,7 +223,7 @@ impl Peer {
         self.bandwidth.estimate(now)
     }
 
-    /// Whether queues on the path grew within the last second.
+    /// Whether queues on the path grew within the last second, or nothing is heard of what is sent.
     #[must_use]
     pub fn is_congested(&self, now: Instant) -> bool {
         self.bandwidth.is_congested(now)
@@ -236,9 +236,12 @@ impl Peer {
     }
 
     /// Tries whether the path carries so many bits per second: packets of late are sent once more for a fifth of a second.
-    /// What came of it is in [`Peer::estimate`] a little later. False where that is not possible, or under way.
+    /// The result is in [`Peer::estimate`] a little later. False where that is not possible, under way, or known to be too
+    /// much: the path is congested.
     pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
-        let can = self.bandwidth.numbers_packets() && self.senders.iter().any(Sender::can_pad);
+        let can = self.bandwidth.numbers_packets()
+            && !self.bandwidth.is_congested(now)
+            && self.senders.iter().any(Sender::can_pad);
         let begins = can && self.transport.media_path().is_some() && self.prober.begin(now, bits);
         if begins {
             self.bandwidth.begin_probe();
@@ -282,6 +285,7 @@ impl Peer {
             return Some(path);
         }
         let path = self.transport.media_path()?;
+        let pace = self.pace(now);
         let keys = self.transport.outbound()?;
         while let Some(packet) = self.rtcp.front_mut() {
             if !out.has_room(packet.len().saturating_add(keys.profile().rtcp_overhead())) {
@@ -293,6 +297,7 @@ impl Peer {
             self.rtcp.pop_front();
         }
         let (pacer, bandwidth, prober) = (&mut self.pacer, &mut self.bandwidth, &mut self.prober);
+        pacer.set_limit(pace);
         let outflow = &mut self.outflow;
         let mut road = Road { keys, pacer, bandwidth, prober, outflow, anchor: &self.anchor, out };
         fill(now, &mut self.senders, &log, &mut road);
@@ -315,9 +320,10 @@ impl Peer {
         }
         let schedule = self.schedule.as_ref().map(ReportSchedule::poll_timeout);
         let reception = self.reception.as_ref().and_then(|reception| reception.poll_timeout());
-        let senders = self.senders.iter().filter_map(Sender::poll_timeout).min();
+        let paused = self.pacer.poll_timeout();
+        let senders = self.senders.iter().filter_map(|sender| sender.poll_timeout(paused)).min();
         let waits = self.senders.iter().any(|sender| sender.is_video() && sender.has_waiting());
-        let pacer = self.pacer.poll_timeout().filter(|_| waits);
+        let pacer = paused.filter(|_| waits);
         let prober = self.prober.poll_timeout();
         [self.transport.poll_timeout(), schedule, reception, senders, pacer, prober]
             .into_iter()

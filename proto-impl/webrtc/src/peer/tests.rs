@@ -257,3 +257,43 @@ fn packets_are_sent_again_where_that_was_agreed_on() {
         assert_eq!(bench.peer.senders[0].has_waiting(), again);
     }
 }
+
+/// Estimates of a viewer are taken between two bounds, and move nothing but what it is sent.
+#[test]
+fn estimates_from_nothing_to_everything_are_bounded() {
+    let mut bench = Bench::without(&[]);
+    assert_eq!((bench.peer.video_budget(bench.now), bench.peer.estimate(bench.now)), (None, None));
+    for (told, estimate) in [(0, 50_000), (1, 50_000), (3_000_000, 3_000_000), (1 << 60, 1_000_000_000)] {
+        bench.rtcp(|compound| {
+            compound.remb(PUBLISHER, told, &[Ssrc(1)]);
+        });
+        assert_eq!(bench.peer.estimate(bench.now), Some(estimate), "{told}");
+        let budget = bench.peer.video_budget(bench.now);
+        assert!(budget.is_none_or(|budget| budget <= estimate), "{told}: {budget:?}");
+    }
+}
+
+/// A storm of requests is one key frame in half a second, and a list of packets that has an end.
+#[test]
+fn storms_of_requests_are_bounded() {
+    let mut bench = Bench::without(&[]);
+    let media = bench.peer.senders[0].ssrc();
+    let mut wanted = 0;
+    for round in 0..100u16 {
+        bench.rtcp(|compound| {
+            (0..50).for_each(|_| {
+                compound.pli(rtp::rtcp::Pli { sender: PUBLISHER, media });
+            });
+        });
+        let numbers: Vec<SequenceNumber> = (0..200).map(|n| SequenceNumber(round * 600 + n)).collect();
+        bench.rtcp(|compound| {
+            compound.nack(PUBLISHER, media, &numbers);
+        });
+        bench.wait(20);
+        while let Some(event) = bench.peer.poll_event() {
+            wanted += u32::from(matches!(event, Event::KeyFrameWanted { .. }));
+        }
+    }
+    assert!((3..=5).contains(&wanted), "{wanted}");
+    assert!(bench.peer.held_bytes() < 64 << 10, "{}", bench.peer.held_bytes());
+}

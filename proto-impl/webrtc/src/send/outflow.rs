@@ -52,7 +52,7 @@ impl Flow {
     }
 }
 
-/// What a peer sends, by purpose.
+/// Rates of all that a peer sends, by purpose.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Outflow {
     audio: Flow,

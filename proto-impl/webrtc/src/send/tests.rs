@@ -231,7 +231,65 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
         }
         assert_eq!(again, [0, 15][..times], "{loss}");
         assert_eq!(bench.sender.resend_stats().resent, times as u64);
-        assert!(!bench.sender.has_waiting() && bench.sender.poll_timeout().is_none());
+        assert!(!bench.sender.has_waiting() && bench.sender.poll_timeout(None).is_none());
+    }
+}
+
+/// Everything is asked for, again and again: what is sent again has its share, the lists have an end, and where the path is
+/// full there are no second sendings.
+#[test]
+fn requests_for_everything_have_their_share() {
+    for (loss, is_congested, most) in [(0, true, 2), (350, true, 8), (350, false, 8)] {
+        let mut bench = Bench::new(Codec::Opus, "0");
+        let (mut sent, mut all) = (0u64, 0u64);
+        bench.sender.set_loss(loss, is_congested);
+        for n in 0..1500u32 {
+            bench.push(960 * n, &[1; 400]);
+            sent += 400;
+            let asked = (0..u16::MAX).step_by(7).map(SequenceNumber);
+            bench.sender.handle_nack(asked.clone());
+            bench.sender.handle_nack(asked);
+            assert!(bench.sender.asked.len() <= ASKED_MAX && bench.sender.echoes.len() <= ECHOES_MAX);
+            let mut out = Datagrams::new();
+            while !bench.fill(&mut out) {
+                all += (0..out.len()).map(|at| out.get(at).len() as u64).sum::<u64>();
+                out.clear();
+            }
+            all += (0..out.len()).map(|at| out.get(at).len() as u64).sum::<u64>();
+            bench.now += Duration::from_millis(20);
+        }
+        let again = bench.sender.resend_stats().resent_bytes;
+        assert!(again <= sent * most / 8 + (64 << 10), "{loss} {is_congested}: {again} of {sent}");
+        assert!(all >= sent && (!is_congested || bench.sender.echoes.is_empty()));
+    }
+}
+
+/// On a path that bounds what is sent, repairs wait for the pacer as video does, and audio passes both.
+#[test]
+fn audio_passes_while_repairs_and_video_wait() {
+    for is_video in [false, true] {
+        let mut bench = Bench::new(Codec::Opus, "0");
+        bench.sender.is_video = is_video;
+        bench.push(0, &[1; 1000]);
+        let first = bench.sent()[0].0;
+        bench.push(960, &[2; 1000]);
+        bench.sender.handle_nack(std::iter::once(SequenceNumber(first)));
+        let mut pacer = Pacer::new();
+        pacer.set_limit(Some(100_000));
+        pacer.sent(bench.now, 10_000);
+        let mut out = Datagrams::new();
+        let mut road = Road {
+            keys: &mut bench.keys,
+            pacer: &mut pacer,
+            bandwidth: &mut bench.bandwidth,
+            prober: &mut bench.prober,
+            outflow: &mut Outflow::default(),
+            anchor: &bench.anchor,
+            out: &mut out,
+        };
+        assert!(bench.sender.fill(bench.now, bench.track.log(), &mut road));
+        assert_eq!((out.len(), bench.sender.has_waiting()), if is_video { (0, true) } else { (2, false) });
+        assert_eq!(bench.sender.waiting_bytes(), if is_video { 1000 } else { 0 });
     }
 }
 

@@ -45,6 +45,23 @@ pub(crate) fn client_config() -> Config {
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
+/// Ways of an owner with pictures for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Sends them all the same.
+    SendsAll,
+    /// Leaves out any picture but key frames: an encoder with layers.
+    LeavesOutAny,
+    /// Leaves out the rest of the group of pictures, since each refers to the one before.
+    LeavesOutTail,
+}
+
+/// A picture is left out where so much waits already, and a key frame too where it is so much more.
+const BACKLOG_MAX: Duration = Duration::from_millis(200);
+const KEY_BACKLOG_MAX: Duration = Duration::from_millis(600);
+/// Without pictures that may be left out alone, the backlog of a key frame must not end its group.
+const TAIL_BACKLOG_MAX: Duration = Duration::from_millis(900);
+
 /// Makes units on time, and cuts them.
 pub(crate) struct Studio {
     media: MediaSource,
@@ -54,6 +71,10 @@ pub(crate) struct Studio {
     tracks: [Track; 2],
     configs: [CodecConfig; 2],
     pub(crate) made: [u64; 2],
+    manner: Manner,
+    /// Pictures are left out until the next key frame.
+    broken: bool,
+    pub(crate) left_out: u64,
 }
 
 impl Studio {
@@ -63,9 +84,18 @@ impl Studio {
 
     /// With so many video frames from one key frame to the next.
     pub(crate) fn with_gop(start: Instant, length: Duration, seed: u64, gop: u64) -> Self {
+        Self::of(MediaSource::new(&Seed::from_number(seed)).gop(gop).sizes(5000, 160), start, length)
+    }
+
+    /// 2.5 Mb/s: 30 pictures a second, a key frame of eight times their size each 2 s, audio of 64 kb/s.
+    pub(crate) fn of_rendition(start: Instant, length: Duration, seed: u64, manner: Manner) -> Self {
+        let media = MediaSource::new(&Seed::from_number(seed)).gop(60).sizes(9000, 110);
+        Self { manner, ..Self::of(media, start, length) }
+    }
+
+    fn of(mut media: MediaSource, start: Instant, length: Duration) -> Self {
         let max = Peer::payload_bytes_max(&server_config());
         let video = h264::Config::read(MediaSource::video_config()).unwrap();
-        let mut media = MediaSource::new(&Seed::from_number(seed)).gop(gop).sizes(5000, 160);
         Self {
             next: Some(media.next_unit()),
             media,
@@ -74,7 +104,29 @@ impl Studio {
             tracks: [Codec::Opus, Codec::H264].map(|codec| Track::new(codec, max).unwrap()),
             configs: [CodecConfig::Opus(opus::Config::of_channels(2).unwrap()), CodecConfig::H264(video)],
             made: [0; 2],
+            manner: Manner::SendsAll,
+            broken: false,
+            left_out: 0,
         }
+    }
+
+    /// Whether a picture is left out.
+    fn leaves_out(&mut self, now: Instant, key_frame: bool, peer: &Peer) -> bool {
+        let Some(budget) = peer.video_budget(now).filter(|_| self.manner != Manner::SendsAll) else {
+            return std::mem::take(&mut self.broken) && !key_frame;
+        };
+        let most = match (self.manner, key_frame) {
+            (Manner::LeavesOutTail, false) => TAIL_BACKLOG_MAX,
+            (Manner::LeavesOutTail, true) => BACKLOG_MAX,
+            (Manner::LeavesOutAny | Manner::SendsAll, false) => BACKLOG_MAX,
+            (Manner::LeavesOutAny | Manner::SendsAll, true) => KEY_BACKLOG_MAX,
+        };
+        let no_room = budget == 0 || peer.queued(now).time > most;
+        if self.manner == Manner::LeavesOutAny {
+            return no_room;
+        }
+        self.broken = no_room || (self.broken && !key_frame);
+        self.broken
     }
 
     fn next_at(&self) -> Option<Instant> {
@@ -89,6 +141,10 @@ impl Studio {
             let (index, section, rate) = if unit.is_video { (1, VIDEO, 90) } else { (0, AUDIO, 48) };
             let timestamp = (unit.dts_ms * rate) as u32;
             let key_frame = unit.is_video && unit.key_frame;
+            if unit.is_video && self.leaves_out(now, key_frame, peer) {
+                self.left_out += 1;
+                continue;
+            }
             let packets = self.tracks[index]
                 .push(now, &self.configs[index], key_frame, timestamp, &unit.payload)
                 .unwrap();

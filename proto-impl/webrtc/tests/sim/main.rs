@@ -17,4 +17,5 @@ mod harness;
 mod hijack;
 mod keys;
 mod loss;
+mod narrow;
 mod waiting;

@@ -1,0 +1,290 @@
+//! The rate that follows from what feedback says: up while nothing speaks against it, down to what the path was seen to carry.
+
+use std::time::{Duration, Instant};
+
+use super::delay::Usage;
+use super::loss::{Losses, Verdict};
+use super::queue::{Queue, Trend};
+use super::{ESTIMATE_MAX, ESTIMATE_MIN};
+
+/// Assumed rate of a path before anything is known, in bits per second. Low enough that the first round trip
+/// does not fill the queue of a mobile path; from there it doubles in each round trip while all arrives, so that a path of
+/// 10 Mb/s is known after three of them.
+const FIRST: f64 = 1_500_000.0;
+/// Part of the measured rate that is kept when queues grow (draft, §5.5: 0.85; here the rate is that of the bottleneck, and the
+/// queue drains by [`RateControl::target`]).
+const BACKOFF: f64 = 0.92;
+/// Growth in a second, and the most in a round trip: near what the path carried before, and elsewhere.
+const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
+const GROWTH: (f64, f64) = (2.0, 1.15);
+/// Bounds of "near", as parts of the rate that the path carried before.
+const NEAR: (f64, f64) = (0.8, 1.08);
+/// At the beginning, and behind a silence, growth in a round trip.
+const GROWTH_FIRST: f64 = 2.0;
+/// A round trip is taken to be as long, at least: feedback comes ten times a second.
+const ROUND_TRIP_MIN: f64 = 0.2;
+/// How far the estimate goes beyond what was tried.
+const HEADROOM: f64 = 1.5;
+const HEADROOM_BITS: f64 = 10_000.0;
+/// Between two reactions to the same queue.
+const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
+/// A queue that stands so long, in microseconds, is congestion though it does not grow.
+const QUEUE_STANDS: i64 = 25_000;
+/// A queue of this length, with losses, is full.
+const QUEUE_DROPS: i64 = 5_000;
+/// Loss beyond the path's own, in thousandths: with a queue, and without.
+const LOSS_WITH_QUEUE: u16 = 30;
+const LOSS_ALONE: u16 = 100;
+/// Sending up to this multiple of the rate counts as obeying it.
+const OBEYS: f64 = 1.1;
+/// The largest loss of the path's own that is reckoned with.
+const OWN_LOSS_MAX: u16 = 500;
+/// A trial sends less by this part of what is lost: if the path is full, two thirds of the loss are gone then.
+const TRIAL_SHARE: f64 = 0.75;
+/// The queue, in seconds, at which half of the rate is used to drain it.
+const DRAIN_HALF: f64 = 0.4;
+/// The least that is sent while a queue drains, as a part of the rate.
+const DRAIN_MIN: f64 = 0.15;
+/// How long behind the last sign of congestion the path bounds what is sent.
+const BOUNDED_FOR: Duration = Duration::from_secs(10);
+/// The path has room when the rate is so much above what leaves; for how long, at the beginning and later, until it counts.
+const ROOM: f64 = 1.3;
+const BEGINS_FOR: Duration = Duration::from_secs(1);
+const ROOMY_FOR: Duration = Duration::from_secs(5);
+
+/// Summary of a batch of feedback.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Batch {
+    pub(super) usage: Option<Usage>,
+    /// The newest packet that it is about, and the next one that will leave.
+    pub(super) newest: u64,
+    pub(super) next: u64,
+    /// Bits per second that arrive, at which queues drain, and that leave: each with what has no number.
+    pub(super) delivered: Option<f64>,
+    pub(super) drains: Option<f64>,
+    pub(super) leaving: f64,
+    /// Bits per second that leave of late; the figure above is the most of the last seconds.
+    pub(super) leaving_now: f64,
+    /// From leaving to feedback.
+    pub(super) round_trip: Duration,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct RateControl {
+    rate: f64,
+    /// The rate at which queues began to grow.
+    capacity: Option<f64>,
+    /// Nothing is known of the path, or nothing any more: growth is fast.
+    begins: bool,
+    updated: Option<Instant>,
+    backed_off: Option<Instant>,
+    /// Packets before this one left before the last reaction: they say nothing about it.
+    reacted: u64,
+    /// Last time at which the path showed that it bounds what is sent.
+    bounded: Option<Instant>,
+    /// The part of the rate that is used while a queue drains.
+    drain: f64,
+    /// Since when less leaves than may.
+    roomy: Option<Instant>,
+    /// The queue that still stands: the rate before the first reaction to it, and what it drains at.
+    before: Option<f64>,
+    drains: f64,
+}
+
+impl RateControl {
+    pub(super) const fn new() -> Self {
+        Self {
+            rate: FIRST,
+            capacity: None,
+            begins: true,
+            updated: None,
+            backed_off: None,
+            reacted: 0,
+            bounded: None,
+            drain: 1.0,
+            roomy: None,
+            before: None,
+            drains: 0.0,
+        }
+    }
+
+    pub(super) const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Rate that may be sent while the queue drains.
+    pub(super) fn target(&self) -> f64 {
+        (self.rate * self.drain).max(ESTIMATE_MIN)
+    }
+
+    pub(super) const fn begins(&self) -> bool {
+        self.begins
+    }
+
+    pub(super) const fn is_bounded(&self) -> bool {
+        self.bounded.is_some()
+    }
+
+    /// A probe was carried at this rate.
+    pub(super) fn probed(&mut self, carried: f64) {
+        if carried > self.rate {
+            self.set(carried);
+            self.capacity = self.capacity.filter(|capacity| carried < 1.15 * capacity);
+        }
+    }
+
+    /// Nothing was heard for long: the rate is what it is by now, and what the path carries is to be found out.
+    pub(super) fn was_silent(&mut self, now: Instant, factor: f64, next: u64) {
+        self.set(self.rate * factor);
+        self.reacted = next;
+        (self.begins, self.bounded, self.capacity) = (true, Some(now), None);
+    }
+
+    /// Reports say that so many thousandths are lost, and there is no feedback.
+    pub(super) fn reported(&mut self, now: Instant, loss: u16, leaving: f64) {
+        if loss > LOSS_ALONE {
+            self.begins = false;
+            self.bounded = Some(now);
+            self.set(self.rate.min(leaving.max(ESTIMATE_MIN)) * (1.0 - f64::from(loss.min(1000)) / 2000.0));
+        } else {
+            let factor = if self.begins { GROWTH_FIRST } else { GROWTH_NEAR.0 };
+            self.set((self.rate * factor).min(tried(leaving).max(self.rate)));
+        }
+    }
+
+    fn set(&mut self, rate: f64) {
+        self.rate = rate.clamp(ESTIMATE_MIN, ESTIMATE_MAX);
+    }
+
+    /// Moves the rate. True for a sign of congestion.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        batch: &Batch,
+        (queue, losses): (&mut Queue, &mut Losses),
+        at: i64,
+    ) -> bool {
+        let took = self.updated.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        // Who sends all the same cannot tell what comes of sending less.
+        let obeys = batch.leaving_now <= OBEYS * self.rate;
+        let trend = queue.watch(at, self.drained(batch, took), obeys);
+        let waits = queue.micros();
+        self.drain = drain(waits);
+        if waits == 0 {
+            losses.without_queue();
+            // What was taken for a queue is the path: there was nothing to react to.
+            let before = self.before.take().filter(|_| trend == Trend::Path);
+            self.set(before.map_or(self.rate, |before| before.max(self.rate)));
+        }
+        let grows = batch.usage == Some(Usage::Over) && waits > 0;
+        let stands = waits > QUEUE_STANDS && matches!(trend, Trend::Stands | Trend::Grows);
+        let drops = losses.excess() > LOSS_WITH_QUEUE && waits > QUEUE_DROPS && trend != Trend::Drains;
+        let is_sign = grows || stands || drops;
+        if is_sign {
+            self.react(now, batch, (trend, losses));
+        } else if let Some(verdict) = losses.verdict(obeys) {
+            self.bounded = Some(now);
+            match verdict {
+                Verdict::Path(before) => self.set(before.max(self.rate)),
+                Verdict::Congestion(carried) => {
+                    losses.begin(batch.next);
+                    self.capacity = Some(carried);
+                    self.set(self.rate.max(BACKOFF * carried));
+                }
+            }
+        } else if losses.excess() > LOSS_ALONE {
+            if !losses.is_tried() && batch.newest >= self.reacted {
+                self.try_less(now, batch, losses);
+            }
+        } else if waits == 0 && batch.newest >= self.reacted && !losses.is_tried() {
+            self.grow(batch, took.min(Duration::from_secs(1)).as_secs_f64());
+        }
+        self.unbind(now, batch);
+        is_sign || waits > QUEUE_STANDS
+    }
+
+    /// By how much a queue must have got shorter in this time, in microseconds, since less leaves than it drains.
+    #[allow(clippy::cast_possible_truncation, reason = "a part of a time of seconds")]
+    fn drained(&self, batch: &Batch, took: Duration) -> i64 {
+        if self.before.is_none() || batch.newest < self.reacted {
+            return 0;
+        }
+        let less = (1.0 - batch.leaving_now / self.drains.max(1.0)).clamp(0.0, 1.0);
+        (took.as_secs_f64() * less * 1e6) as i64
+    }
+
+    fn react(&mut self, now: Instant, batch: &Batch, (trend, losses): (Trend, &mut Losses)) {
+        self.bounded = Some(now);
+        let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
+        let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
+        let Some(carries) = batch.drains.or(batch.delivered) else { return };
+        // What the path loses before its queue takes no room there.
+        let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
+        if is_new {
+            (self.backed_off, self.reacted) = (Some(now), batch.next);
+            losses.begin(batch.next);
+        }
+        // Until the reaction shows, further measures make the first one better.
+        self.begins = false;
+        self.capacity = Some(carries);
+        // A queue that is none seems to drain at what is sent: the first figure counts, unless the queue has grown since.
+        if self.before.is_none() || trend == Trend::Grows || batch.newest < self.reacted && !is_new {
+            self.drains = carries;
+        }
+        self.before.get_or_insert(self.rate);
+        self.set(self.rate.min(BACKOFF * carries));
+    }
+
+    /// Less is sent to see whether losses fall.
+    fn try_less(&mut self, now: Instant, batch: &Batch, losses: &mut Losses) {
+        let lost = f64::from(losses.recent()) / 1000.0;
+        losses.begin_trial(batch.next, self.rate, batch.delivered.unwrap_or(0.0));
+        (self.begins, self.bounded, self.reacted) = (false, Some(now), batch.next);
+        self.set(self.rate.min(batch.leaving) * (1.0 - TRIAL_SHARE * lost));
+    }
+
+    fn grow(&mut self, batch: &Batch, seconds: f64) {
+        let round_trip = batch.round_trip.as_secs_f64().max(ROUND_TRIP_MIN);
+        if self.begins {
+            let most = GROWTH_FIRST * batch.delivered.unwrap_or(0.0);
+            let grown = self.rate * GROWTH_FIRST.powf(seconds / round_trip);
+            self.set(grown.min(most.max(self.rate)));
+            return;
+        }
+        if self.capacity.is_some_and(|capacity| self.rate > NEAR.1 * capacity) {
+            self.capacity = None;
+        }
+        let near = self.capacity.is_some_and(|capacity| self.rate > NEAR.0 * capacity);
+        let (each_second, each_round) = if near { GROWTH_NEAR } else { GROWTH };
+        let growth = each_second.powf(seconds).min(each_round.powf(seconds / round_trip));
+        self.set((self.rate * growth).min(tried(batch.leaving_now).max(self.rate)));
+    }
+
+    /// The path bounds nothing any more, once it has carried all for long; and the beginning is over when all leaves.
+    fn unbind(&mut self, now: Instant, batch: &Batch) {
+        let lasts =
+            |since: Option<Instant>, time| since.is_some_and(|at| now.saturating_duration_since(at) >= time);
+        let has_room = self.rate >= ROOM * batch.leaving && batch.delivered.is_some();
+        self.roomy = self.roomy.or(Some(now)).filter(|_| has_room);
+        if self.begins && lasts(self.roomy, BEGINS_FOR) {
+            self.begins = false;
+            self.set(self.rate.min(tried(batch.leaving)));
+        }
+        if lasts(self.roomy, ROOMY_FOR) && lasts(self.bounded, BOUNDED_FOR) {
+            self.bounded = None;
+        }
+    }
+}
+
+/// The most that an estimate says where so much was tried.
+pub(super) fn tried(leaving: f64) -> f64 {
+    HEADROOM * leaving + HEADROOM_BITS
+}
+
+/// The part of the rate that is used behind a queue of so many microseconds.
+#[allow(clippy::cast_precision_loss, reason = "distances of seconds")]
+fn drain(micros: i64) -> f64 {
+    let seconds = micros as f64 / 1e6;
+    (DRAIN_HALF / (DRAIN_HALF + seconds)).max(DRAIN_MIN)
+}

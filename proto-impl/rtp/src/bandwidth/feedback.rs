@@ -1,0 +1,298 @@
+//! Measurements from transport-wide feedback, and from its silence.
+
+use std::time::{Duration, Instant};
+
+use super::control::{Batch, RateControl, tried};
+use super::delay::{DelayDetector, Usage};
+use super::loss::Losses;
+use super::micros_since;
+use super::queue::Queue;
+use super::rate::{self, RateMeter};
+use super::sent::SentLog;
+use crate::rtcp::TransportFeedback;
+
+/// Packets of a feedback that are looked at: more than anybody has in flight.
+const FEEDBACK_SPAN_MAX: usize = 2048;
+/// A probe says nothing when fewer of its packets came.
+const PROBE_PACKETS_MIN: u32 = 8;
+/// Feedback is silent when it does not come for so many microseconds, and two round trips, though packets leave: seven times the
+/// interval of receivers, so that lost feedback is not taken for silence.
+const SILENCE: i64 = 700_000;
+/// The same before the first feedback, whose round trip is not known.
+const SILENCE_FIRST: i64 = 2_000_000;
+/// In a silence the rate falls by this factor in each such time, in microseconds.
+const SILENCE_FACTOR: f64 = 0.8;
+const SILENCE_STEP: f64 = 500_000.0;
+/// Steps that a silence has at most: behind eight seconds a thirtieth of the rate tries whether the path is back.
+const SILENCE_STEPS_MAX: f64 = 16.0;
+/// The longest round trip that feedback is believed.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);
+/// How long the largest rate at which something left is kept in mind, in seconds.
+const LEAVING_FOR: f64 = 5.0;
+
+/// A probe on its way: which packets belong to it, and what came of them.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    first: u64,
+    /// Behind its last packet, once it is over.
+    end: Option<u64>,
+    packets: u32,
+    /// Bytes behind the first packet.
+    bytes: u64,
+    first_at: i64,
+    last_at: i64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Feedback {
+    epoch: Instant,
+    sent: SentLog,
+    delay: DelayDetector,
+    queue: Queue,
+    /// Rates at which packets leave, and arrive at the other end.
+    leaving: RateMeter,
+    delivered: RateMeter,
+    /// Rate of packets without a number, which take the same path.
+    apart: RateMeter,
+    /// The most that left of late, in bits per second.
+    leaving_most: f64,
+    control: RateControl,
+    /// Time of the last feedback, or of a report in its place.
+    heard: Option<Instant>,
+    /// Times at which the first packet behind that left, and the last one of all, in microseconds since the beginning.
+    unheard: Option<i64>,
+    left: i64,
+    has_feedback: bool,
+    /// There is an estimate.
+    is_known: bool,
+    /// The shortest time of late from leaving to feedback.
+    round_trip: Duration,
+    probe: Option<Probe>,
+}
+
+impl Feedback {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            epoch: now,
+            sent: SentLog::default(),
+            delay: DelayDetector::new(),
+            queue: Queue::default(),
+            leaving: RateMeter::default(),
+            delivered: RateMeter::default(),
+            apart: RateMeter::default(),
+            leaving_most: 0.0,
+            control: RateControl::new(),
+            heard: None,
+            unheard: None,
+            left: 0,
+            has_feedback: false,
+            is_known: false,
+            round_trip: Duration::ZERO,
+            probe: None,
+        }
+    }
+
+    pub(super) fn packet_sent(&mut self, now: Instant, bytes: usize) -> u16 {
+        let micros = micros_since(self.epoch, now);
+        self.leaving.add(micros, u64::try_from(bytes).unwrap_or(u64::MAX));
+        let paused = micros.saturating_sub(self.left) > SILENCE;
+        if paused || self.unheard.is_none() {
+            self.unheard = Some(micros);
+        }
+        self.left = micros;
+        self.sent.push(micros, bytes)
+    }
+
+    /// A packet without a number, which no feedback will be about.
+    pub(super) fn packet_apart(&mut self, now: Instant, bytes: usize) {
+        let (micros, bytes) = (micros_since(self.epoch, now), u64::try_from(bytes).unwrap_or(u64::MAX));
+        self.leaving.add(micros, bytes);
+        self.apart.add(micros, bytes);
+    }
+
+    /// Rate of the path, once anything is known of it, and as far as it was tried.
+    pub(super) fn estimate(&self) -> Option<f64> {
+        let rate = self.control.rate();
+        let rate = if self.control.begins() { rate.min(tried(self.leaving_most)) } else { rate };
+        self.is_known.then(|| rate * self.silence())
+    }
+
+    /// Rate that may be sent now, while the path bounds it.
+    pub(super) fn target(&self, now: Instant) -> Option<f64> {
+        let silence = self.silence();
+        (self.control.is_bounded() || silence < 1.0).then(|| self.allowed(now) * silence)
+    }
+
+    /// Assumed rate of the path before that is known.
+    pub(super) fn first(&self, now: Instant) -> Option<f64> {
+        self.control.begins().then(|| self.allowed(now) * self.silence())
+    }
+
+    /// The rate, less what drains the queue. A queue of which nothing is heard any more, since all that was sent has come, is
+    /// empty after as long as it was.
+    fn allowed(&self, now: Instant) -> f64 {
+        let waited = Duration::from_micros(u64::try_from(self.queue.micros()).unwrap_or(0));
+        let is_over = self.heard.is_some_and(|at| now.saturating_duration_since(at) > waited);
+        if self.sent.all_told() && is_over { self.control.rate() } else { self.control.target() }
+    }
+
+    /// The most that left of late, in bits per second.
+    pub(super) const fn leaving(&self) -> f64 {
+        self.leaving_most
+    }
+
+    pub(super) const fn has_feedback(&self) -> bool {
+        self.has_feedback
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.silence() < 1.0
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.sent.held_bytes()
+    }
+
+    /// Factor on the rate while nothing is heard although packets leave: 1 while all is well. A time in which nothing
+    /// leaves is no silence.
+    fn silence(&self) -> f64 {
+        let Some(unheard) = self.unheard else { return 1.0 };
+        let round_trip = i64::try_from(self.round_trip.as_micros()).unwrap_or(i64::MAX);
+        let patience = SILENCE.saturating_add(round_trip.saturating_mul(2));
+        let patience = if self.heard.is_some() { patience } else { SILENCE_FIRST };
+        let silent = self.left.saturating_sub(unheard).saturating_sub(patience);
+        if silent <= 0 {
+            return 1.0;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "times of hours")]
+        let steps = (silent as f64 / SILENCE_STEP).ceil().min(SILENCE_STEPS_MAX);
+        SILENCE_FACTOR.powf(steps)
+    }
+
+    /// Something was heard. What is left of the rate counts from now on.
+    fn hears(&mut self, now: Instant, losses: &mut Losses) {
+        let silence = self.silence();
+        if silence < 1.0 {
+            // What left in the silence says nothing of what leaves now.
+            self.control.was_silent(now, silence, self.sent.next());
+            losses.begin(self.sent.next());
+        }
+        (self.heard, self.unheard) = (Some(now), None);
+    }
+
+    /// Reports speak where feedback is silent. True: this one counted.
+    pub(super) fn handle_report(&mut self, now: Instant, loss: u16, losses: &mut Losses) -> bool {
+        let has_feedback = self.has_feedback && !self.is_silent();
+        if has_feedback || self.unheard.is_none() {
+            return false;
+        }
+        self.leave_most(now);
+        self.hears(now, losses);
+        self.control.reported(now, loss, self.leaving_most);
+        self.is_known = true;
+        true
+    }
+
+    /// Takes feedback. True for a sign of congestion.
+    pub(super) fn handle(&mut self, now: Instant, told: &TransportFeedback<'_>, losses: &mut Losses) -> bool {
+        let (mut newest, mut newest_sent) = (None, 0);
+        let (mut usage, mut arrived_any) = (None, false);
+        for arrival in told.arrivals().take(FEEDBACK_SPAN_MAX) {
+            let Some(packet) = self.sent.take(arrival.number.value(), arrival.at_micros.is_some()) else {
+                continue;
+            };
+            losses.packet(packet.number, arrival.at_micros.is_none());
+            newest = newest.max(Some(packet.number));
+            newest_sent = packet.sent.max(newest_sent);
+            let Some(arrived) = arrival.at_micros else { continue };
+            arrived_any = true;
+            let bytes = u64::from(packet.bytes);
+            self.delivered.add(arrived, bytes);
+            self.note_probe(packet.number, arrived, bytes);
+            if !self.queue.packet(packet.sent, arrived, bytes) {
+                (self.delay, self.delivered) = (DelayDetector::new(), RateMeter::default());
+            }
+            // One sign of a queue counts, whatever comes behind it.
+            let seen = self.delay.packet(packet.sent, arrived);
+            usage = usage.filter(|usage| *usage == Usage::Over).or(seen).or(usage);
+        }
+        let Some(newest) = newest else { return false };
+        self.leave_most(now);
+        self.hears(now, losses);
+        self.has_feedback = true;
+        self.measure_round_trip(now, newest_sent);
+        let at = micros_since(self.epoch, now);
+        let apart = self.apart.bits_at(at);
+        let batch = Batch {
+            usage,
+            newest,
+            next: self.sent.next(),
+            delivered: self.delivered.bits().filter(|_| arrived_any).map(|bits| bits + apart),
+            drains: self.queue.drains().map(|bits| bits + apart),
+            leaving: self.leaving_most,
+            leaving_now: self.leaving.bits_at(at),
+            round_trip: self.round_trip,
+        };
+        let is_congested = self.control.update(now, &batch, (&mut self.queue, losses), at);
+        self.is_known |= self.delivered.bits().is_some() || self.control.is_bounded();
+        self.end_probe(told.base.plus(told.count).value());
+        is_congested
+    }
+
+    /// The shortest time from leaving to feedback, which forgets slowly.
+    fn measure_round_trip(&mut self, now: Instant, sent: i64) {
+        let micros = micros_since(self.epoch, now).saturating_sub(sent);
+        let seen = Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(ROUND_TRIP_MAX);
+        let longer = self.round_trip.saturating_add(seen.saturating_sub(self.round_trip) / 16);
+        self.round_trip =
+            if self.round_trip.is_zero() { seen } else { longer.min(seen.max(self.round_trip / 2)) };
+    }
+
+    fn leave_most(&mut self, now: Instant) {
+        let passed = self.heard.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        let kept = self.leaving_most * (1.0 - (passed / LEAVING_FOR).min(1.0));
+        self.leaving_most = self.leaving.bits().unwrap_or(0.0).max(kept);
+    }
+
+    pub(super) fn begin_probe(&mut self) {
+        let first = self.sent.next();
+        self.probe = Some(Probe { first, end: None, packets: 0, bytes: 0, first_at: 0, last_at: 0 });
+    }
+
+    pub(super) fn close_probe(&mut self) {
+        let end = self.sent.next();
+        if let Some(probe) = &mut self.probe {
+            probe.end.get_or_insert(end);
+        }
+    }
+
+    fn note_probe(&mut self, number: u64, arrived: i64, bytes: u64) {
+        let Some(probe) = self.probe.as_mut().filter(|probe| number >= probe.first) else { return };
+        if probe.end.is_some_and(|end| number >= end) {
+            return;
+        }
+        if probe.packets == 0 {
+            (probe.first_at, probe.last_at) = (arrived, arrived);
+        } else {
+            probe.bytes = probe.bytes.saturating_add(bytes);
+            probe.last_at = probe.last_at.max(arrived);
+        }
+        probe.packets = probe.packets.saturating_add(1);
+    }
+
+    /// Feedback up to this number came: whether the probe is through, and what it says.
+    fn end_probe(&mut self, behind: u16) {
+        let Some(probe) = self.probe else { return };
+        let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
+        self.probe = None;
+        let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
+        let took = probe.last_at.saturating_sub(probe.first_at);
+        // A fifth may be lost; more says that it did not fit.
+        let is_whole =
+            probe.packets >= PROBE_PACKETS_MIN && probe.packets.saturating_mul(5) >= sent.saturating_mul(4);
+        if is_whole && took > 0 && self.queue.micros() == 0 {
+            self.control.probed(0.95 * rate::bits_per_second(probe.bytes, took));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Tells losses that come from sending too much from those that the path has anyhow.
+//!
+//! Losses with a queue are of the queue. Large losses without one are tried: for a moment less is sent. When they fall, they
+//! came from sending too much; when they stay, they are the path's own, and no reason to send less.
+
+/// Packets that a share is measured over.
+const SPAN: u64 = 50;
+/// Packets that a trial is measured over.
+const TRIAL_SPAN: u64 = 60;
+const TRIAL_SPAN_MAX: u64 = 240;
+/// The path's own loss follows a smaller one by one in so many of the difference, with each share.
+const OWN_FALLS: u16 = 4;
+/// Below this share, in thousandths, losses without a queue are the path's own without a trial.
+const OWN_MAX: u16 = 100;
+
+/// No path is taken to lose more than this, whatever is sent.
+const OWN_TRIED_MAX: u16 = 600;
+
+/// A trial: what was lost before it, the rate to return to, what arrived, and what has come of the packets since.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    before: u16,
+    rate: f64,
+    carried: f64,
+    /// The first packet behind the change.
+    from: u64,
+    sent: u64,
+    lost: u64,
+}
+
+/// Outcome of a trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Verdict {
+    /// The path loses so much, whatever is sent: the rate before the trial.
+    Path(f64),
+    /// Less is lost when less is sent: the path carried so many bits per second when it was full.
+    Congestion(f64),
+}
+
+/// The share of packets that is lost of late, all shares in thousandths.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losses {
+    sent: u64,
+    lost: u64,
+    smoothed: u16,
+    /// The same of packets from this one on.
+    since: u64,
+    recent: u16,
+    /// Of it what the path loses whatever is sent.
+    own: u16,
+    trial: Option<Trial>,
+}
+
+impl Losses {
+    /// A packet came, or did not.
+    pub(super) fn packet(&mut self, number: u64, is_lost: bool) {
+        let lost = u64::from(is_lost);
+        (self.sent, self.lost) = (self.sent.saturating_add(1), self.lost.saturating_add(lost));
+        if self.sent >= SPAN {
+            let seen = share(self.lost, self.sent);
+            (self.sent, self.lost) = (0, 0);
+            self.reported(seen);
+            if number >= self.since.saturating_add(SPAN) {
+                self.recent = smooth(self.recent, seen);
+                // Slowly, since a share is known no better than chance lets it.
+                self.own = self.own.saturating_sub(self.own.saturating_sub(self.recent).div_ceil(OWN_FALLS));
+            }
+        }
+        if let Some(trial) = self.trial.as_mut().filter(|trial| number >= trial.from) {
+            (trial.sent, trial.lost) = (trial.sent.saturating_add(1), trial.lost.saturating_add(lost));
+        }
+    }
+
+    /// A share that was measured.
+    pub(super) fn reported(&mut self, thousandths: u16) {
+        self.smoothed = smooth(self.smoothed, thousandths);
+    }
+
+    /// Measures anew from this packet on: earlier losses say nothing of the present rate.
+    pub(super) const fn begin(&mut self, from: u64) {
+        (self.since, self.recent, self.trial) = (from, self.own, None);
+    }
+
+    /// All that is lost.
+    pub(super) const fn all(&self) -> u16 {
+        self.smoothed
+    }
+
+    /// Share of the packets behind the last reaction that is lost.
+    pub(super) const fn recent(&self) -> u16 {
+        self.recent
+    }
+
+    /// Share that the path loses whatever is sent.
+    pub(super) const fn own(&self) -> u16 {
+        self.own
+    }
+
+    /// Loss beyond the path's own and what chance explains.
+    pub(super) fn excess(&self) -> u16 {
+        self.recent.saturating_sub(self.own).saturating_sub(self.own / 2)
+    }
+
+    /// There is no queue: small losses are the path's own.
+    pub(super) fn without_queue(&mut self) {
+        if self.recent <= OWN_MAX {
+            self.own = self.recent;
+        }
+    }
+
+    pub(super) const fn is_tried(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// Less is sent from the packet `from` on; `rate` is what there was before, and `carried` what arrived.
+    pub(super) const fn begin_trial(&mut self, from: u64, rate: f64, carried: f64) {
+        self.trial = Some(Trial { before: self.recent, rate, carried, from, sent: 0, lost: 0 });
+    }
+
+    /// Outcome of a trial, once it is over. A trial in which no less was sent, though there was time, says nothing of the path.
+    pub(super) fn verdict(&mut self, obeys: bool) -> Option<Verdict> {
+        let least = if obeys { TRIAL_SPAN } else { TRIAL_SPAN_MAX };
+        let trial = self.trial.take_if(|trial| trial.sent >= least)?;
+        let behind = share(trial.lost, trial.sent);
+        if behind.saturating_mul(2) < trial.before || behind > OWN_TRIED_MAX || !obeys {
+            return Some(Verdict::Congestion(trial.carried));
+        }
+        self.own = behind;
+        self.recent = self.own;
+        Some(Verdict::Path(trial.rate))
+    }
+}
+
+/// The mean of both, rounded up, so that a small loss does not vanish at once, and down to nothing in the end.
+const fn smooth(known: u16, seen: u16) -> u16 {
+    known.saturating_add(seen).saturating_add(if seen > 0 { 1 } else { 0 }) / 2
+}
+
+fn share(lost: u64, sent: u64) -> u16 {
+    u16::try_from(lost.saturating_mul(1000) / sent.max(1)).unwrap_or(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each thousand packets so many are lost, evenly, from this one on.
+    fn run(losses: &mut Losses, from: u64, count: u64, thousandths: u64) {
+        for n in from..from + count {
+            losses.packet(n, n * thousandths / 1000 != (n + 1) * thousandths / 1000);
+        }
+    }
+
+    #[test]
+    fn losses_that_stay_are_the_path_s_own_and_those_that_fall_are_not() {
+        for (before, behind, obeys, path) in [
+            (350, 340, true, true),
+            (350, 100, true, false),
+            (150, 150, true, true),
+            (150, 20, true, false),
+            (350, 340, false, false),
+            (1000, 1000, true, false),
+        ] {
+            let mut losses = Losses::default();
+            run(&mut losses, 0, 400, before);
+            assert!(losses.excess() > 100 && losses.own() == 0);
+            losses.begin_trial(400, 2e6, 1e6);
+            run(&mut losses, 400, 30, behind);
+            assert_eq!(losses.verdict(obeys), None);
+            run(&mut losses, 430, 210, behind);
+            let expected = if path { Verdict::Path(2e6) } else { Verdict::Congestion(1e6) };
+            assert_eq!(losses.verdict(obeys), Some(expected), "{before} {behind}");
+            assert_eq!(losses.verdict(obeys), None);
+            assert_eq!(losses.own() > 100, path, "{before} {behind}: {}", losses.own());
+            assert!(!path || losses.excess() == 0, "{before} {behind}");
+        }
+    }
+
+    #[test]
+    fn the_path_s_own_loss_is_forgotten_when_it_is_gone() {
+        let mut losses = Losses::default();
+        run(&mut losses, 0, 400, 300);
+        losses.begin_trial(400, 1.0, 1.0);
+        run(&mut losses, 400, 100, 300);
+        losses.verdict(true);
+        assert!(losses.own() > 200 && losses.excess() == 0);
+        run(&mut losses, 500, 2000, 0);
+        assert_eq!((losses.own(), losses.all()), (0, 0));
+        // Small ones without a queue are the path's own; large ones are tried first.
+        run(&mut losses, 2500, 400, 50);
+        losses.without_queue();
+        assert!((30..=60).contains(&losses.own()) && losses.excess() == 0);
+        run(&mut losses, 2900, 400, 400);
+        losses.without_queue();
+        assert!(losses.own() <= 60 && losses.excess() > 100);
+        // What was sent before is no reason.
+        losses.begin(3300);
+        assert_eq!((losses.excess(), losses.recent()), (0, losses.own()));
+        run(&mut losses, 3200, 99, 1000);
+        assert_eq!(losses.excess(), 0);
+    }
+}
