@@ -35,6 +35,7 @@ mod linear;
 mod management;
 mod mpegts;
 mod multitrack;
+mod narrow;
 mod object_storage;
 mod observe;
 mod own_files;

@@ -47,6 +47,7 @@ pub struct MediaSource {
     video_bytes: usize,
     audio_bytes: usize,
     reordering: bool,
+    layers: bool,
     frames: u64,
     audio_frames: u64,
     first_number: u64,
@@ -64,6 +65,7 @@ impl MediaSource {
             video_bytes: 4000,
             audio_bytes: 340,
             reordering: false,
+            layers: false,
             frames: 0,
             audio_frames: 0,
             first_number: 0,
@@ -113,6 +115,13 @@ impl MediaSource {
         self
     }
 
+    /// No other picture refers to those with odd numbers in their GOP (`nal_ref_idc` 0, H.264 §7.4.1), as with two temporal layers.
+    #[must_use]
+    pub const fn layers(mut self, on: bool) -> Self {
+        self.layers = on;
+        self
+    }
+
     /// `AVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §5.3.3.1.2) of Main profile, level 3.0, 640x360.
     #[must_use]
     pub fn video_config() -> Bytes {
@@ -151,8 +160,13 @@ impl MediaSource {
         let key_frame = number.is_multiple_of(self.gop);
         let mean = if key_frame { self.video_bytes.saturating_mul(8) } else { self.video_bytes };
         let kind = if key_frame { KIND_KEY } else { KIND_INTER };
-        // nal_ref_idc 3, type 5 or 1; first_mb_in_slice 0, slice_type 7 (I) or 5 (P), pic_parameter_set_id 0.
-        let start: [u8; 2] = if key_frame { [0x65, 0x88] } else { [0x61, 0x9a] };
+        let is_free = self.layers && number % self.gop % 2 == 1;
+        // nal_ref_idc 3 or 0, type 5 or 1; first_mb_in_slice 0, slice_type 7 (I) or 5 (P), pic_parameter_set_id 0.
+        let start: [u8; 2] = match (key_frame, is_free) {
+            (true, _) => [0x65, 0x88],
+            (false, false) => [0x61, 0x9a],
+            (false, true) => [0x01, 0x9a],
+        };
         let nal = self.stamped(&start, kind, self.first_number + number, dts_ms, mean);
         let mut payload = BytesMut::with_capacity(nal.len().saturating_add(4));
         payload.extend_from_slice(&u32::try_from(nal.len()).unwrap_or(0).to_be_bytes());

@@ -10,6 +10,7 @@ mod chaos;
 mod clients;
 mod damage;
 mod network;
+mod paths;
 mod rtsp;
 mod webrtc;
 mod workers;
@@ -38,6 +39,7 @@ pub use clients::{Got, Sent, Story};
 use clients::{Machine, Role, SimClient, Way};
 use damage::Damage;
 use network::{End, LineEnd, Network, Place};
+pub use paths::Path;
 use rtsp::RtspViewer;
 use workers::WorkerMail;
 

@@ -1,0 +1,210 @@
+//! Viewers on paths that carry less than the stream, in virtual time: fewer pictures, never none, and never late.
+//!
+//! Each row is a path; on it are viewers over every protocol, one at a time, beside one on a path without limits, by which their
+//! delay is measured. A picture is shown when all since its key frame have come.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use netsim::{MediaSource, ms, secs};
+
+use crate::support::world::{Id, Over, Path, World};
+
+const FPS: u64 = 25;
+/// Pictures from one key frame to the next: two seconds.
+const GOP: u64 = 50;
+/// Mean bytes of a picture that is no key frame; a key frame has eight times as many.
+const PICTURE: usize = 8_770;
+/// Bits a second: 2 Mb/s of video, and 64 kb/s of audio.
+const STREAM: u64 = (PICTURE as u64 * (GOP + 7) * 8 * FPS) / GOP + 64_000;
+/// A viewer is watched for so long, and judged behind the first part of it.
+const WATCHED: Duration = secs(30);
+const SETTLES: Duration = secs(6);
+
+/// Lives of each row; two of the world suffice in each run of all tests.
+const SEEDS: u64 = 2;
+
+/// A path, and what viewers must get there.
+struct Row {
+    name: &'static str,
+    path: Path,
+    over: &'static [Over],
+    /// No other picture refers to each second one.
+    layers: bool,
+    /// Of all pictures, in percent, at least.
+    pictures: usize,
+    /// The longest time between two pictures that are shown.
+    freeze: Duration,
+    /// The longest delay behind a viewer on a path without limits.
+    late: Duration,
+}
+
+/// So many percent of the stream's rate, 64 KB of queue, a round trip of 40 ms.
+const fn path(percent: u64) -> Path {
+    let rate = STREAM * percent / 100;
+    Path { rate, cut: None, queue: 64_000, latency: ms(20), jitter: ms(0), loss: 0.0 }
+}
+
+const WEBRTC: &[Over] = &[Over::WebRtc];
+/// Viewers that take units as they come, or jump.
+const OTHERS: &[Over] = &[Over::Rtmp, Over::Flv, Over::Rtsp, Over::Srt];
+
+const fn row(name: &'static str, path: Path, pictures: usize, freeze: u64, late: u64) -> Row {
+    Row { name, path, over: WEBRTC, layers: false, pictures, freeze: ms(freeze), late: ms(late) }
+}
+
+impl Row {
+    const fn layers(self) -> Self {
+        Self { layers: true, ..self }
+    }
+
+    const fn over(self, over: &'static [Over]) -> Self {
+        Self { over, ..self }
+    }
+}
+
+const fn queue(path: Path, queue: usize) -> Path {
+    Path { queue, ..path }
+}
+
+const fn round_trip(path: Path, half: u64, jitter: u64) -> Path {
+    Path { latency: ms(half), jitter: ms(jitter), ..path }
+}
+
+const fn loss(path: Path, loss: f64) -> Path {
+    Path { loss, ..path }
+}
+
+/// From ten seconds on so many percent for eight.
+const fn cut(path: Path, percent: u64) -> Path {
+    Path { cut: Some((secs(10), secs(18), STREAM * percent / 100)), ..path }
+}
+
+const ROWS: &[Row] = &[
+    row("twice the rate", path(200), 99, 400, 400),
+    row("120 %", path(120), 98, 450, 450),
+    row("90 %", path(90), 75, 1600, 1200),
+    row("75 %", path(75), 60, 1500, 1200),
+    row("60 %", path(60), 42, 1900, 1400),
+    row("45 %", path(45), 25, 2100, 1750),
+    row("30 %", path(30), 13, 2500, 2250),
+    row("60 %, a queue of 20 KB", queue(path(60), 20_000), 42, 1900, 1400),
+    row("60 %, a queue of 500 KB", queue(path(60), 500_000), 42, 1900, 1400),
+    row("60 %, 500 ms there and back", round_trip(path(60), 250, 0), 42, 1600, 1750),
+    row("60 %, 50 ms of jitter", round_trip(path(60), 20, 50), 40, 1900, 1450),
+    row("60 %, 2 % lost", loss(path(60), 0.02), 40, 1900, 1500),
+    row("twice the rate, 5 % lost", loss(path(200), 0.05), 98, 450, 500),
+    row("twice the rate, 500 ms there and back", round_trip(path(200), 250, 0), 70, 4500, 700),
+    row("twice the rate, cut to 30 %", cut(path(200), 30), 55, 3700, 2250),
+    row("twice the rate, cut to 10 %", cut(path(200), 10), 38, 9000, 2800),
+    row("75 %, two layers", path(75), 50, 700, 900).layers(),
+    row("60 %, two layers", path(60), 49, 850, 1000).layers(),
+    row("45 %, two layers", path(45), 30, 1200, 1600).layers(),
+    row("60 %", path(60), 48, 1000, 6200).over(OTHERS),
+];
+
+/// Viewers that fail today, with the reason.
+const OPEN: &[(&str, Over, &str)] =
+    &[("60 %", Over::Srt, "what is lost is sent again and again: no picture comes whole")];
+
+/// What a viewer has got.
+#[derive(Debug)]
+struct Seen {
+    /// Pictures that are shown, of those that were sent meanwhile.
+    shown: usize,
+    of: usize,
+    freeze: Duration,
+    late: Duration,
+    /// Datagrams that the path's queue has dropped, of all.
+    dropped: (u64, u64),
+}
+
+fn see(
+    world: &World,
+    viewer: Id,
+    reference: Id,
+    (from, to): (Instant, Instant),
+    (over, layers): (Over, bool),
+) -> Seen {
+    let pictures = |id: Id| world.got(id).iter().filter(|got| got.is_video);
+    let times: BTreeMap<u64, Instant> =
+        pictures(reference).map(|got| (got.seen.unwrap().counter, got.at)).collect();
+    let of = times.values().filter(|at| (from..to).contains(*at)).count();
+    let mut chain = None;
+    let mut shown = Vec::new();
+    for got in pictures(viewer) {
+        let seen = got.seen.unwrap();
+        let (place, step) = (seen.counter % GOP, if layers { 2 } else { 1 });
+        // The one before that it refers to.
+        let needs = seen.counter - if layers && place % 2 == 1 { 1 } else { step.min(place) };
+        let is_shown = seen.key_frame || chain == Some(needs);
+        if is_shown && !(layers && place % 2 == 1) {
+            chain = Some(seen.counter);
+        }
+        if is_shown && (from..to).contains(&got.at) {
+            shown.push((got.at, seen.counter));
+        }
+    }
+    let freeze = shown.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(to - from);
+    let late = shown.iter().map(|(at, counter)| at.saturating_duration_since(times[counter])).max();
+    let dropped = if over.is_datagrams() {
+        let stats = world.line_stats(viewer);
+        (stats.overflowed, stats.sent)
+    } else {
+        (0, 0)
+    };
+    Seen { shown: shown.len(), of, freeze, late: late.unwrap_or(Duration::MAX), dropped }
+}
+
+fn run(row: &Row, over: Over, seed: u64) -> Seen {
+    let mut world = World::new(seed, 1, &[]);
+    let source = MediaSource::new(&crypto::Seed::from_number(seed)).fps(FPS).gop(GOP).sizes(PICTURE, 170);
+    let source = source.layers(row.layers);
+    let publisher = world.publish("live", "one", source);
+    world.run_until("the publisher", secs(5), |world| world.is_ready(publisher));
+    let reference = world.watch_over(Over::Flv, "live", "one");
+    world.run_for(ms(1500 + seed * 370 % 2000));
+    let viewer = world.watch_over(over, "live", "one");
+    world.narrow(viewer, row.path);
+    let began = world.instant();
+    world.run_for(WATCHED);
+    see(&world, viewer, reference, (began + SETTLES, began + WATCHED), (over, row.layers))
+}
+
+impl Row {
+    fn judge(&self, seen: &Seen) -> Result<(), String> {
+        let (dropped, sent) = seen.dropped;
+        let checks = [
+            (seen.shown * 100 >= seen.of * self.pictures, "too few pictures"),
+            (seen.freeze <= self.freeze, "a freeze"),
+            (seen.late <= self.late, "late"),
+            (dropped * 33 <= sent, "over three percent are dropped by the queue of the path"),
+        ];
+        let wrong: Vec<&str> = checks.iter().filter(|(holds, _)| !holds).map(|(_, what)| *what).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join(", ")) }
+    }
+}
+
+#[test]
+fn viewers_on_narrow_paths_get_fewer_pictures_and_never_none() {
+    let only = std::env::var("MILLSTREAM_ROW").unwrap_or_default();
+    let mut failed = Vec::new();
+    for row in ROWS.iter().filter(|row| row.name.contains(&only)) {
+        for over in row.over {
+            let open = OPEN.iter().find(|(name, of, _)| (*name, *of) == (row.name, *over));
+            for seed in 1..=SEEDS {
+                let seen = run(row, *over, seed);
+                println!("{} over {over:?}: {seen:?}", row.name);
+                match (row.judge(&seen), open) {
+                    (Err(why), None) => failed.push(format!("{} over {over:?}: {why}: {seen:?}", row.name)),
+                    (Ok(()), Some(_)) => {
+                        failed.push(format!("{} over {over:?} is mended: it is not OPEN", row.name))
+                    }
+                    (Ok(()), None) => {}
+                    (Err(_), Some((_, _, why))) => println!("{} over {over:?} is open: {why}", row.name),
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}

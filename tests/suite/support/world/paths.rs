@@ -1,0 +1,54 @@
+//! Lines and wires to clients that carry less than they are sent.
+
+use std::time::Duration;
+
+use netsim::{Link, LinkStats, StreamLink};
+
+use super::{Id, World};
+
+/// What lies between the server and a client.
+#[derive(Debug, Clone, Copy)]
+pub struct Path {
+    /// Bits a second towards the client.
+    pub rate: u64,
+    /// Another rate between two times from now on.
+    pub cut: Option<(Duration, Duration, u64)>,
+    /// Bytes of the queue in front of it.
+    pub queue: usize,
+    /// The delay in each direction, and what is added by chance.
+    pub latency: Duration,
+    pub jitter: Duration,
+    /// The share that is lost by chance, in each direction.
+    pub loss: f64,
+}
+
+impl World {
+    /// From now on a client is behind this path.
+    pub fn narrow(&mut self, id: Id, path: Path) {
+        let now = self.clock.now();
+        let way = self.clients[id.0].way;
+        if let Some(line) = way.line() {
+            self.network.lines[line].links = [0, 1].map(|side| {
+                let link = Link::new(&self.seed.derive("narrow line", line as u64 * 2 + side));
+                let link = link.latency(path.latency).jitter(path.jitter).loss(path.loss);
+                let narrow = |link: Link| link.rate(path.rate).queue_bytes(path.queue);
+                let cut = |link: Link| match path.cut {
+                    Some((from, to, rate)) => link.rate_between(now + from, now + to, rate),
+                    None => link,
+                };
+                if side == 1 { cut(narrow(link)) } else { link }
+            });
+        }
+        if let Some(wire) = way.wire() {
+            let link = StreamLink::new(&self.seed.derive("narrow wire", wire as u64));
+            let link = link.latency(path.latency).rate(path.rate).window(path.queue);
+            self.network.wires[wire].links[1] = link;
+        }
+    }
+
+    /// What became of the datagrams towards a client.
+    pub fn line_stats(&self, id: Id) -> LinkStats {
+        let line = self.clients[id.0].way.line().expect("a client over datagrams");
+        self.network.lines[line].links[1].stats()
+    }
+}
