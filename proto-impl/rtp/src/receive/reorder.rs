@@ -11,6 +11,9 @@ pub const REORDER_PACKETS_MAX: usize = 2048;
 /// Bytes of payload that wait.
 pub const REORDER_BYTES_MAX: usize = 2 << 20;
 
+/// Packets behind a gap that are asked when it was first seen.
+const OVERTAKERS_MAX: usize = 128;
+
 /// A packet, or a gap, that leaves the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Released {
@@ -32,8 +35,13 @@ pub(super) struct ReorderBuffer {
 }
 
 impl ReorderBuffer {
-    pub(super) const fn new(next: ExtendedSequence, wait: Duration) -> Self {
-        Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait }
+    pub(super) const fn new(next: ExtendedSequence) -> Self {
+        Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait: Duration::ZERO }
+    }
+
+    /// From now on a gap lasts so long at most.
+    pub(super) const fn set_wait(&mut self, wait: Duration) {
+        self.wait = wait;
     }
 
     /// The packet that leaves next.
@@ -79,12 +87,10 @@ impl ReorderBuffer {
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
         self.next = packet.sequence.next();
-        // A gap behind this packet is as old as the packet that showed it; the first one that waits is not older.
-        self.gap_since = self
-            .waiting
-            .first_key_value()
-            .filter(|(sequence, _)| **sequence > self.next)
-            .map(|(_, waiting)| waiting.arrival);
+        // A gap behind this packet is as old as the first packet that overtook it: a repaired one came later.
+        let behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first > self.next);
+        let arrivals = self.waiting.values().take(OVERTAKERS_MAX).map(|waiting| waiting.arrival);
+        self.gap_since = if behind { arrivals.min() } else { None };
         Some(Released::Packet(packet))
     }
 
