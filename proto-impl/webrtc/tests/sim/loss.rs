@@ -80,6 +80,28 @@ fn what_is_lost_is_repaired() {
     assert!(missing * 200 <= made, "{missing} of {made}");
 }
 
+/// One in fifty is lost at a round trip of 500 ms, and of 700: the server learns the round trip from the publisher's answers,
+/// and waits for repairs. Our own publisher keeps packets for a second, so that there is one repair for each.
+#[test]
+fn a_far_publisher_is_repaired() {
+    for (latency, missing_max) in [(250, 10), (350, 10)] {
+        for seed in seeds(5) {
+            let mut pair = session(seed, Direction::SendOnly).links(|link| link.latency(ms(latency)));
+            pair.run_until(secs(15), both_connected).unwrap();
+            pair = pair.links(|link| link.loss(0.02));
+            pair.a.studio = Some(Studio::new(pair.clock.now(), secs(22), seed));
+            pair.run_for(secs(28)).unwrap();
+            let made = pair.a.studio.as_ref().unwrap().made;
+            let (video, audio) = (pair.b.verifier.video(), pair.b.verifier.audio());
+            let missing = [made[0] - audio.received, made[1] - video.received];
+            println!("{latency} ms each way, seed {seed}: {missing:?} of {made:?} frames missing");
+            let measured = pair.b.peer.stats().round_trip.unwrap();
+            assert!(measured.abs_diff(ms(2 * latency)) < ms(20), "{measured:?}");
+            assert!(missing.iter().all(|n| *n <= missing_max), "{latency}, seed {seed}: {missing:?}");
+        }
+    }
+}
+
 /// A viewer behind the same road, and one whose packets change places.
 #[test]
 fn a_viewer_is_repaired_too() {
