@@ -137,6 +137,11 @@ impl Receiver {
 
     /// A packet of this source came.
     pub fn handle_packet(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
+        self.handle_covering(now, header, payload, 0);
+    }
+
+    /// A packet of this source came that carries the media of so many packets right before it too: nobody waits for those.
+    pub fn handle_covering(&mut self, now: Instant, header: &Header<'_>, payload: Bytes, covers: u16) {
         self.stats.packets = self.stats.packets.saturating_add(1);
         self.stats.bytes = self.stats.bytes.saturating_add(u64::try_from(payload.len()).unwrap_or(u64::MAX));
         if self.events.len() >= EVENTS_MAX {
@@ -177,7 +182,7 @@ impl Receiver {
                 sequence
             }
         };
-        self.take(now, header, payload, sequence, false);
+        self.take(now, header, (payload, covers), sequence, false);
         self.release(now);
     }
 
@@ -189,7 +194,7 @@ impl Receiver {
             (sequence < stream.highest).then_some(sequence)
         });
         match place {
-            Some(sequence) => self.take(now, header, payload, sequence, true),
+            Some(sequence) => self.take(now, header, (payload, 0), sequence, true),
             None => self.stats.useless = self.stats.useless.saturating_add(1),
         }
         self.release(now);
@@ -262,7 +267,7 @@ impl Receiver {
         &mut self,
         now: Instant,
         header: &Header<'_>,
-        payload: Bytes,
+        (payload, covers): (Bytes, u16),
         sequence: ExtendedSequence,
         recovered: bool,
     ) {
@@ -286,6 +291,7 @@ impl Receiver {
             marker: header.marker,
             payload_type: header.payload_type,
             payload,
+            covers,
             arrival: now,
         };
         let is_new = if stream.reorder.passes(sequence) {
@@ -314,6 +320,10 @@ impl Receiver {
         while let Some(stream) = &mut self.stream {
             match stream.reorder.release(now) {
                 Some(Released::Packet(packet)) => self.events.push_back(ReceiveEvent::Packet(packet)),
+                Some(Released::Covered(packets)) => {
+                    stream.nacks.forget_before(stream.reorder.next());
+                    self.stats.recovered = self.stats.recovered.saturating_add(packets);
+                }
                 Some(Released::Lost(packets)) => {
                     stream.nacks.forget_before(stream.reorder.next());
                     self.lose(packets);

@@ -21,6 +21,8 @@ pub(super) enum Released {
     Packet(Received),
     /// This many packets are lost before the next one.
     Lost(u64),
+    /// This many packets are missing before the next one, which carries their media.
+    Covered(u64),
 }
 
 /// Packets by their place. They leave without gaps, or when the first of them has waited long enough.
@@ -74,15 +76,19 @@ impl ReorderBuffer {
 
     /// The next packet, when it is there; otherwise the gap before it, when it has lasted or the room is full.
     pub(super) fn release(&mut self, now: Instant) -> Option<Released> {
-        let (&first, _) = self.waiting.first_key_value()?;
+        let (&first, packet) = self.waiting.first_key_value()?;
         if first > self.next {
+            let missing = first.since(self.next);
+            if missing <= packet.covers.into() {
+                self.next = first;
+                return Some(Released::Covered(missing));
+            }
             let full = self.waiting.len() > REORDER_PACKETS_MAX || self.bytes > REORDER_BYTES_MAX;
             if !full && self.deadline().is_none_or(|deadline| deadline > now) {
                 return None;
             }
-            let lost = first.since(self.next);
             self.next = first;
-            return Some(Released::Lost(lost));
+            return Some(Released::Lost(missing));
         }
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
