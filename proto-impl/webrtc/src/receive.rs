@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rtp::bandwidth::ReceivedRate;
-use rtp::payload::{Depacketizer, Format, Part};
+use rtp::payload::{Depacketizer, Format, Part, RedPacket};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
 use rtp::rtcp::{FirEntry, ReportBlock, SenderInfo};
@@ -21,8 +21,10 @@ use rtp::{KeyFrameRequests, Packet, PayloadType, SequenceNumber, Ssrc};
 use sdp::{Feedback, MediaKind};
 
 use crate::event::Event;
-use crate::negotiate::{Section, SectionId};
+use crate::negotiate::{Section, SectionFormat, SectionId};
 
+#[cfg(test)]
+mod audio_tests;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +46,8 @@ struct Source {
     spoke: bool,
     /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
+    /// Audio only: the timestamp of the last frame, so that redundant ones are taken once.
+    last_frame: Option<u32>,
     /// The number of the next command for a key frame (RFC 5104 §4.3.1.1).
     command: u8,
 }
@@ -168,7 +172,8 @@ impl Reception {
         source.spoke |= speaks;
         // Padding keeps its place in the numbers: what probes the road is not missing. So does what nobody listens to.
         let payload = if listens && speaks { packet.payload } else { &[] };
-        source.receiver.handle_packet(now, &packet.header, Bytes::copy_from_slice(payload));
+        let covers = incoming.covers(packet.header.payload_type, payload);
+        source.receiver.handle_covering(now, &packet.header, Bytes::copy_from_slice(payload), covers);
         self.malformed += source.drain(ssrc, incoming, events);
     }
 
@@ -389,8 +394,25 @@ impl Incoming {
         self.section.kind == MediaKind::Video
     }
 
+    /// The format of a packet, bare or redundant.
     fn format_of(&self, payload_type: PayloadType) -> Option<usize> {
-        self.section.formats.iter().position(|format| format.payload_type() == payload_type)
+        let is_it = |format: &SectionFormat| {
+            format.payload_type() == payload_type || format.red == Some(payload_type)
+        };
+        self.section.formats.iter().position(is_it)
+    }
+
+    /// The format whose redundant form this is.
+    fn bare_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
+        let mut formats = self.section.formats.iter();
+        formats.find(|format| format.red == Some(payload_type)).map(SectionFormat::payload_type)
+    }
+
+    /// The number of packets before one whose frames it carries.
+    fn covers(&self, payload_type: PayloadType, payload: &[u8]) -> u16 {
+        let frames = |of| Some(RedPacket::read(payload).ok()?.earlier(of).count());
+        let count = self.bare_of(payload_type).and_then(frames).unwrap_or(0);
+        u16::try_from(count).unwrap_or(0)
     }
 
     fn knows(&self, payload_type: PayloadType) -> bool {
@@ -440,6 +462,7 @@ impl Incoming {
             gap: false,
             spoke: false,
             needs_key_frame: true,
+            last_frame: None,
             command: 0,
         }
     }
@@ -460,7 +483,7 @@ impl Source {
                 ReceiveEvent::Restarted => {
                     // Its timestamps are of another stream too.
                     self.clock = ClockMapping::new(self.clock.clock_rate());
-                    self.format = None;
+                    (self.format, self.last_frame) = (None, None);
                     self.lose(incoming, events);
                 }
             }
@@ -475,7 +498,7 @@ impl Source {
 
     /// Drops the source from its layer.
     fn leave(&mut self) {
-        self.format = None;
+        (self.format, self.last_frame) = (None, None);
         (self.gap, self.needs_key_frame) = (true, true);
     }
 
@@ -517,15 +540,49 @@ impl Source {
             self.format = Some((index, Depacketizer::new(format)?));
             events.push_back(Event::Format { section: self.section, format: index });
         }
+        let gap = std::mem::take(&mut self.gap);
+        let part = Part { timestamp: packet.timestamp, marker: packet.marker, gap, payload: &packet.payload };
+        match incoming.bare_of(packet.payload_type) {
+            Some(bare) => self.take_redundant(&part, bare, incoming, events),
+            None => self.take_part(&part, incoming, events),
+        }
+    }
+
+    /// The frames of a redundant packet that did not come before.
+    fn take_redundant(
+        &mut self,
+        part: &Part<'_>,
+        bare: PayloadType,
+        incoming: &mut Incoming,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), rtp::payload::Error> {
+        let red = RedPacket::read(part.payload)?;
+        for block in red.earlier(bare) {
+            let timestamp = part.timestamp.wrapping_sub(block.ticks_before);
+            // Before the first frame nothing is missing.
+            let is_missing = |last: u32| timestamp.wrapping_sub(last).cast_signed() > 0;
+            if self.last_frame.is_some_and(is_missing) {
+                let earlier = Part { timestamp, payload: block.payload, ..*part };
+                self.take_part(&earlier, incoming, events)?;
+            }
+        }
+        let own = red.own();
+        if own.payload_type != bare {
+            return Ok(());
+        }
+        self.take_part(&Part { payload: own.payload, ..*part }, incoming, events)
+    }
+
+    fn take_part(
+        &mut self,
+        part: &Part<'_>,
+        incoming: &mut Incoming,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), rtp::payload::Error> {
         let Some((_, depacketizer)) = &mut self.format else { return Ok(()) };
-        let part = Part {
-            timestamp: packet.timestamp,
-            marker: packet.marker,
-            gap: std::mem::take(&mut self.gap),
-            payload: &packet.payload,
-        };
+        self.last_frame = Some(part.timestamp);
         let dropped = depacketizer.stats().dropped;
-        let taken = depacketizer.handle_part(&part);
+        let taken = depacketizer.handle_part(part);
         let spoilt = depacketizer.stats().dropped > dropped;
         if spoilt {
             self.spoil(incoming, events);
