@@ -39,6 +39,8 @@ mod red;
 mod tests;
 mod vp8;
 mod vp9;
+#[cfg(test)]
+mod vp9_tests;
 
 use std::collections::VecDeque;
 
