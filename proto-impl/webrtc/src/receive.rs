@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rtp::bandwidth::ReceivedRate;
+use rtp::bandwidth::{QueueDelay, ReceivedRate};
 use rtp::payload::{Depacketizer, Format, Part, RedPacket};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
@@ -44,6 +44,8 @@ struct Source {
     gap: bool,
     /// Media of it came, rather than padding alone.
     spoke: bool,
+    /// Video only: the queue that its frames come behind.
+    queue: QueueDelay,
     /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
     /// Audio only: the timestamp of the last frame, so that redundant ones are taken once.
@@ -164,12 +166,18 @@ impl Reception {
             }
         }
         let format = format.unwrap_or(0);
-        let Some(source) = self.sources.get_or_insert_with(ssrc, || incoming.source(ssrc, layer, format))
+        let Some(source) =
+            self.sources.get_or_insert_with(ssrc, || incoming.source(now, ssrc, layer, format))
         else {
             self.too_many_sources += 1;
             return;
         };
         source.spoke |= speaks;
+        if let Some(rate) = self.rate.as_mut().filter(|_| speaks && incoming.is_video())
+            && let Some(queue) = source.queue.handle_packet(now, packet.header.timestamp)
+        {
+            rate.handle_queue(queue);
+        }
         // Padding keeps its place in the numbers: what probes the road is not missing. So does what nobody listens to.
         let payload = if listens && speaks { packet.payload } else { &[] };
         let covers = incoming.covers(packet.header.payload_type, payload);
@@ -314,7 +322,7 @@ impl Reception {
 
     /// What the peer may send, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
     /// are those of the report that goes with it.
-    pub(crate) fn rate_estimate(&mut self, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
+    pub(crate) fn rate_estimate(&mut self, now: Instant, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let is_rated = |source: &Source| {
             let of = |incoming: &&Incoming| incoming.section.id == source.section;
             self.sections.iter().find(of).is_some_and(|incoming| incoming.wants(&Feedback::Remb))
@@ -324,7 +332,12 @@ impl Reception {
         let lost = blocks.iter().filter(|block| rated.contains(&block.ssrc)).map(|block| block.fraction_lost);
         let loss = u16::from(lost.max().unwrap_or(0)).saturating_mul(125) / 32;
         let rate = self.rate.as_mut().filter(|_| !rated.is_empty())?;
-        Some((rate.report(loss), rated))
+        Some((rate.report(now, loss), rated))
+    }
+
+    /// Whether the peer should hear of a queue before the next report is due.
+    pub(crate) fn is_rate_urgent(&self, now: Instant) -> bool {
+        self.rate.as_ref().is_some_and(|rate| rate.is_urgent(now))
     }
 
     /// Whether arrival times are to be reported now.
@@ -446,7 +459,7 @@ impl Incoming {
         self.section.formats.get(format).map_or(90_000, |format| format.remote.rtpmap.clock_rate).max(1)
     }
 
-    fn source(&self, ssrc: Ssrc, layer: u8, format: usize) -> Source {
+    fn source(&self, now: Instant, ssrc: Ssrc, layer: u8, format: usize) -> Source {
         let clock_rate = self.clock_rate(format);
         let config = if self.nack {
             ReceiveConfig::with_nack(clock_rate)
@@ -458,6 +471,7 @@ impl Incoming {
             layer,
             receiver: Receiver::new(ssrc, config),
             clock: ClockMapping::new(clock_rate),
+            queue: QueueDelay::new(now, clock_rate),
             format: None,
             gap: false,
             spoke: false,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::rtcp::TransportFeedback;
 use delay::{DelayDetector, Usage};
 use rate::RateMeter;
-pub use received::ReceivedRate;
+pub use received::{QueueDelay, ReceivedRate};
 use sent::SentLog;
 
 /// The lowest estimate, in bits per second.

@@ -130,6 +130,7 @@ impl Peer {
         }
         let Some(reception) = &mut self.reception else { return };
         let requests = reception.poll_requests(now);
+        let urgent = reception.is_rate_urgent(now).then(|| reception.rate_estimate(now, &[])).flatten();
         // It is about all sources; where there is none any more, what has come is told nevertheless.
         let any_source = reception.any_source().unwrap_or(Ssrc(0));
         let mut feedback = Vec::new();
@@ -150,6 +151,11 @@ impl Peer {
         for command in requests.commands {
             let mut compound = self.start_feedback();
             compound.fir(self.ssrc, &[command]);
+            feedback.push(compound);
+        }
+        if let Some((bits, rated)) = urgent {
+            let mut compound = self.start_feedback();
+            compound.remb(self.ssrc, bits, &rated);
             feedback.push(compound);
         }
         // One part for a packet: a second one that does not fit would wait for ever.
@@ -190,7 +196,7 @@ impl Peer {
         for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.ssrc) {
             compound.source_description(*ssrc, &self.cname);
         }
-        let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(&blocks));
+        let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(now, &blocks));
         if let Some((bits, rated)) = told {
             compound.remb(self.ssrc, bits, &rated);
         }
