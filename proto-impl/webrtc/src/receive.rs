@@ -17,11 +17,14 @@ use rtp::report::ClockMapping;
 use rtp::rtcp::{FirEntry, ReportBlock, SenderInfo};
 use rtp::rtx::RtxMap;
 use rtp::transport_cc::ArrivalRecorder;
-use rtp::{KeyFrameRequests, Packet, PayloadType, SequenceNumber, Ssrc};
+use rtp::{Packet, PayloadType, SequenceNumber, Ssrc};
 use sdp::{Feedback, MediaKind};
 
 use crate::event::Event;
 use crate::negotiate::{Section, SectionFormat, SectionId};
+use key_frames::KeyFrameDemand;
+
+mod key_frames;
 
 #[cfg(test)]
 mod audio_tests;
@@ -57,7 +60,7 @@ struct Source {
 /// A layer of a section.
 #[derive(Debug)]
 struct Layer {
-    requests: KeyFrameRequests,
+    requests: KeyFrameDemand,
     /// The source that it listens to, and when media of it came last.
     current: Option<(Ssrc, Instant)>,
 }
@@ -269,6 +272,8 @@ impl Reception {
 
     pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
         self.sources.iter_mut().for_each(|(_, source)| source.receiver.set_round_trip(round_trip));
+        let layers = self.sections.iter_mut().flat_map(|incoming| &mut incoming.layers);
+        layers.for_each(|layer| layer.requests.set_round_trip(round_trip));
     }
 
     /// The owner cannot go on without a key frame.
@@ -387,7 +392,7 @@ impl Incoming {
             pli: wants(&Feedback::Pli),
             fir: wants(&Feedback::Fir),
             layers: (0..section.layers.len().max(1))
-                .map(|_| Layer { requests: KeyFrameRequests::new(), current: None })
+                .map(|_| Layer { requests: KeyFrameDemand::default(), current: None })
                 .collect(),
             section: section.clone(),
         }
@@ -506,7 +511,7 @@ impl Source {
     }
 
     /// The requests of its layer.
-    fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameRequests> {
+    fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameDemand> {
         incoming.layers.get_mut(usize::from(self.layer)).map(|layer| &mut layer.requests)
     }
 
@@ -525,7 +530,7 @@ impl Source {
     /// Marks the video as undecodable until the next key frame.
     fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
-            self.requests(incoming).map(KeyFrameRequests::request);
+            self.requests(incoming).map(KeyFrameDemand::request);
             if !std::mem::replace(&mut self.needs_key_frame, true) {
                 events.push_back(Event::PictureLost { section: self.section, layer: self.layer });
             }
@@ -604,10 +609,10 @@ impl Source {
         while let Some(frame) = self.format.as_mut().and_then(|(_, frames)| frames.poll_frame()) {
             if frame.key_frame {
                 self.needs_key_frame = false;
-                self.requests(incoming).map(KeyFrameRequests::handle_key_frame);
+                self.requests(incoming).map(KeyFrameDemand::handle_key_frame);
             } else if self.needs_key_frame && incoming.is_video() {
                 // The request, or the key frame that answered it, may have been lost.
-                self.requests(incoming).map(KeyFrameRequests::request);
+                self.requests(incoming).map(KeyFrameDemand::request);
             }
             let sampled = self.clock.time_of(frame.timestamp);
             events.push_back(Event::Frame { section: self.section, layer: self.layer, frame, sampled });

@@ -137,7 +137,8 @@ fn key_frames_are_asked_for_by_the_message_that_was_agreed_on() {
         for _ in 0..3 {
             bench.peer.request_key_frame(bench.now, SectionId(0), 0);
             sent.extend(bench.feedback());
-            bench.wait(600);
+            // Longer and longer while none comes.
+            bench.wait(2000);
             sent.extend(bench.feedback());
         }
         assert_eq!(sent, asked, "{without:?}");
