@@ -1,7 +1,7 @@
 //! The rate that a sender is told (REMB), where it does not judge by arrival times itself.
 //!
 //! The estimate grows while the path carries what comes. Two things end that: a **queue** that stands on the path (frames
-//! come later than the fastest of late did, all through an interval), and **loss**. Where sending less makes neither of them
+//! come later than the fastest of late did, all through an interval), and **loss**. If sending less makes neither of them
 //! smaller, they are the path's own, and no reason to send less still.
 
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ impl QueueDelay {
 pub struct ReceivedRate {
     epoch: Instant,
     meter: RateMeter,
-    /// When the last report was made, and the bytes that came since.
+    /// Time of the last report, and the bytes that came since.
     since: Instant,
     bytes: u64,
     estimate: f64,
@@ -121,7 +121,7 @@ pub struct ReceivedRate {
     cut: Option<(f64, u16)>,
     /// Loss that is the path's own, in thousandths.
     own_loss: u16,
-    /// When the sender was first slowed down for a queue, and that queue.
+    /// Time at which the sender was first slowed down for a queue, and that queue.
     drain: Option<(Instant, Duration)>,
     /// A queue that is not the sender's.
     own_queue: Duration,

@@ -22,7 +22,7 @@ pub(super) enum Ending {
     },
     /// It has no slice yet: some cameras send parameter sets under a timestamp or a marker of their own.
     NoPicture,
-    /// It is whole, and not to be shown: the layer that is shown is not in it.
+    /// The frame is whole, but without the layer that is shown: it is left out, and nothing is lost.
     Skipped,
     /// Something of it is missing.
     Broken,

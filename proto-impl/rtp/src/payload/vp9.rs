@@ -15,8 +15,8 @@
 //!    only; unless the top layer has a key frame of its own (simulcast in one stream).
 //! 2. From [`ALONE_AFTER`] pictures on whose top layers are not predicted from lower ones (D is not set: K-SVC, S modes),
 //!    the top layer is taken alone. Before, and in full SVC, pictures are taken whole.
-//! 3. While it is alone, a picture without it is skipped: an encoder may leave layers out. Where it stays away, or needs
-//!    lower layers again, the picture is broken, and the next key picture decides anew.
+//! 3. While it is alone, a picture without it is skipped: an encoder may leave layers out. If it stays away, or needs lower
+//!    layers again, the picture is broken, and the next key picture decides anew.
 
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;
@@ -95,7 +95,7 @@ struct Top {
     apart: u8,
     /// Pictures without it in a row, while it is alone.
     missing: u8,
-    /// It needed a lower layer when that had been left out: the layers of this stream stay together.
+    /// The layers of this stream stay together: the top one once needed a lower one that had been left out.
     together: bool,
 }
 
@@ -110,11 +110,11 @@ pub(super) struct Depacketizer {
     top: Top,
 }
 
-/// What becomes of a picture.
+/// The form in which a picture is handed out.
 enum Verdict {
-    /// It is taken whole.
+    /// All layers, as a superframe if there are several.
     Whole,
-    /// A layer of it is taken alone.
+    /// This layer alone.
     Only(Layer),
     Skipped,
     Broken,

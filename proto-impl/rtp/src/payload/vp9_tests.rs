@@ -19,7 +19,7 @@ struct Picture {
 const VP9_KEY: u8 = 0x82;
 const VP9_INTER: u8 = 0x86;
 
-/// What becomes of pictures: K for a key frame, D for others, followed by the layers that it has: W both, L or U one; a
+/// The outcome of pictures: K for a key frame, D for others, followed by the layers that it has: W both, L or U one; a
 /// picture that is skipped is -, a broken one x.
 fn vp9_pictures(pictures: &[Picture]) -> String {
     let mut depacketizer = Depacketizer::new(Format::Vp9).unwrap();
@@ -91,7 +91,7 @@ fn of_independent_layers_of_vp9_the_top_one_is_taken() {
     );
     let once = [(key, 1), (svc, 2), (apart, 9), (svc, 2), (apart, 9), (svc, 1)];
     check("full SVC, now and then apart", &once, &format!("KW{}", times("DW", 23)));
-    // What was alone cannot be together again before a key picture, and then stays whole.
+    // A layer that was alone cannot be together again before a key picture, and then stays whole.
     let changed = [(own, 1), (apart, 2), (svc, 2), (own, 1), (apart, 12)];
     check("a mode that changes", &changed, &format!("KUDUDUxxKW{}", times("DW", 12)));
 }

@@ -1,7 +1,7 @@
 //! The hold: how long packets wait for a missing one.
 //!
-//! Where the sender repeats packets, the hold is the time that a few requests and their answers take: more of them the more
-//! is lost. Where it does not, only reordered packets can still come, and the hold is as long as they were late before.
+//! If the sender repeats packets, the hold is the time that a few requests and their answers take: more of them the more is
+//! lost. If it does not, only reordered packets can still come, and the hold is as long as they were late before.
 
 use std::time::{Duration, Instant};
 
@@ -141,7 +141,7 @@ impl Hold {
 
     /// The hold where packets are not repeated.
     pub(super) fn of_reordering(&self, jitter: Duration) -> Duration {
-        // Of delays spread evenly the jitter of RFC 3550 is a third.
+        // The jitter of RFC 3550 is a third of the range of delays that are spread evenly.
         let spread = jitter.saturating_mul(3);
         self.of_lateness().max(spread).clamp(HOLD_REORDER_MIN, HOLD_REORDER_MAX)
     }

@@ -196,7 +196,7 @@ fn the_hold_follows_the_round_trip() {
                         (_, ..=300) => 850,
                         (_, _) => 500,
                     };
-                    // Of each loss a round trip or a few, and never more than the cap.
+                    // A loss costs a round trip or a few, and never more than the cap.
                     let repairs =
                         [0, 3, 5, 8, 12][[0, 2, 5, 10, 20].iter().position(|one| *one == loss).unwrap()];
                     let most = (round_trip * repairs + 100).min(HOLD_REPAIR_MAX.as_millis() as u64)

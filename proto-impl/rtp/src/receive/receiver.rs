@@ -280,7 +280,7 @@ impl Receiver {
         }
         let asked = stream.nacks.arrived(sequence).and_then(|arrived| arrived.first_asked);
         match asked {
-            // Of a repair by the packet's own number nobody knows whether it is one, or late.
+            // A packet that is repeated under its own number cannot be told from one that is late.
             Some(asked) if recovered => self.path.repaired(now, now.saturating_duration_since(asked)),
             None if sequence < stream.highest && !recovered => self.path.reordered(now, sequence),
             Some(_) | None => {}

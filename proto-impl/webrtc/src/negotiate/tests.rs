@@ -382,7 +382,7 @@ fn redundant_audio_is_for_viewers() {
     let (mut answered, _) = answer(&sent, |_, _| Some(receives.clone()), false, &mut theirs.local()).unwrap();
     let with = accept_answer(&description, &sources, &answered).unwrap();
     assert_eq!(with.sections[0].formats[0].red, selected[0].red);
-    // Of a peer that does not take it.
+    // A peer that does not take it.
     if let sdp::Formats::Rtp(types) = &mut answered.media[0].formats {
         types.retain(|number| Some(*number) != selected[0].red);
     }

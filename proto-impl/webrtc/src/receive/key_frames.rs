@@ -46,7 +46,7 @@ impl KeyFrameDemand {
         due
     }
 
-    /// When a request that waits may go out; `None` without one, and for the first of all, which may go at once.
+    /// Time at which a request that waits may go out; `None` without one, and for the first of all, which may go at once.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + self.interval())
     }

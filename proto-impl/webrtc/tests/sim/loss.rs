@@ -80,7 +80,7 @@ fn what_is_lost_is_repaired() {
     assert!(missing * 200 <= made, "{missing} of {made}");
 }
 
-/// One in fifty is lost at a round trip of 500 ms, and of 700: the server learns the round trip from the publisher's answers,
+/// A fiftieth is lost at a round trip of 500 ms, and of 700: the server learns the round trip from the publisher's answers,
 /// and waits for repairs. Our own publisher keeps packets for a second, so that there is one repair for each.
 #[test]
 fn a_far_publisher_is_repaired() {

@@ -1,4 +1,4 @@
-//! What a sender is told, alone and in a closed loop with a model of a sender that does as it is told.
+//! The told rate, alone and in a closed loop with a model of a sender that does as it is told.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ struct Loop {
     loss: u64,
     random: crypto::Random,
     now_ms: u64,
-    /// When the line is free, in microseconds.
+    /// Time at which the line is free, in microseconds.
     free: u64,
     /// Arrival, timestamp, bytes.
     flying: VecDeque<(u64, u32, usize)>,
