@@ -236,6 +236,33 @@ fn a_lossy_road_is_repaired() {
     }
 }
 
+/// A round trip beyond the first hold is learnt from repairs that come too late, and the next ones come in time.
+#[test]
+fn a_long_round_trip_is_learnt_from_late_repairs() {
+    let mut bench = with_nack();
+    let mut given_up = Vec::new();
+    for loss in 0..4u16 {
+        let first = loss * 10;
+        bench.packets([first, first + 2]);
+        let asked = loop {
+            bench.wait(1);
+            if !bench.nacks().is_empty() {
+                break bench.ms;
+            }
+        };
+        while bench.ms < asked + 1300 {
+            bench.wait(1);
+            bench.nacks();
+        }
+        bench.recovered(first + 1);
+        given_up.push(bench.events().contains(&-1));
+        // The numbers up to the next loss.
+        bench.packets(first + 3..first + 10);
+        bench.events();
+    }
+    assert_eq!(given_up, [true, false, false, false]);
+}
+
 /// Without a report to measure by: a round trip of 300 ms is learnt from the repairs, and nothing is asked for in vain.
 #[test]
 fn the_round_trip_is_learnt_from_repairs() {

@@ -228,7 +228,15 @@ fn the_queue_is_seen_at_the_first_packet_of_each_frame() {
         assert_eq!(delay.handle_packet(at(130 + frame * 33 + late), u32::MAX.wrapping_sub(3000)), None);
     }
     assert_eq!(seen, [0, 0, 0, 0, 0, 80, 80, 80, 0, 0]);
+    // The path is longer from now on: behind two windows that is its delay.
+    let mut longer = Vec::new();
+    for second in 1..70u64 {
+        let timestamp = u32::MAX.wrapping_add(u32::try_from(second * 90_000).unwrap());
+        longer.extend(delay.handle_packet(at(200 + second * 1000), timestamp));
+    }
+    let first = longer[0].as_millis();
+    assert!((90..=100).contains(&first) && longer[68].is_zero(), "{longer:?}");
     // A leap of the sender's clock is no queue.
-    let leap = delay.handle_packet(at(20_000), u32::MAX.wrapping_add(30_000));
+    let leap = delay.handle_packet(at(90_000), u32::MAX.wrapping_add(70 * 90_000));
     assert_eq!(leap.map(|queue| queue.as_millis()), Some(0));
 }
