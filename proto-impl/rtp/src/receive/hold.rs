@@ -141,8 +141,8 @@ impl Hold {
 
     /// The hold where packets are not repeated.
     pub(super) fn of_reordering(&self, jitter: Duration) -> Duration {
-        // The jitter of RFC 3550 is a third of the range of delays that are spread evenly.
-        let spread = jitter.saturating_mul(3);
+        // The jitter of RFC 3550 is a third of the range of delays that are spread evenly, and grows to that slowly.
+        let spread = jitter.saturating_mul(4);
         self.of_lateness().max(spread).clamp(HOLD_REORDER_MIN, HOLD_REORDER_MAX)
     }
 

@@ -251,6 +251,14 @@ fn without_repairs_the_hold_follows_the_reordering() {
     }
 }
 
+/// Before a packet was late enough to tell, the jitter tells.
+#[test]
+fn the_first_seconds_are_waited_for_by_jitter() {
+    let lost: u64 = (0..20).map(|seed| given_up(seed, 200, 100)).sum();
+    println!("of the first 2 s {lost}/20000 given up");
+    assert!(lost <= 600, "{lost}");
+}
+
 /// The hold is short again some time behind a bad stretch, and a source without reordering never waits longer than before.
 #[test]
 fn a_quiet_path_has_a_short_hold_again() {

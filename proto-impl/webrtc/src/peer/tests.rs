@@ -186,6 +186,30 @@ fn the_rate_is_told_where_that_was_agreed_on() {
     }
 }
 
+/// A publisher that is told its rate hears of a queue before the next report: frames come later and later.
+#[test]
+fn a_queue_is_told_at_once() {
+    let mut bench = Bench::without(&["transport-cc", "nack pli", "ccm fir", " nack"]);
+    let told = |bench: &mut Bench| -> Vec<u64> {
+        let sent = bench.feedback();
+        let rates =
+            sent.iter().filter_map(|part| part.strip_prefix("remb ")?.split(' ').next()?.parse().ok());
+        rates.collect()
+    };
+    for (late_ms, is_told) in [(0, false), (60, true)] {
+        bench.peer.report(bench.now);
+        told(&mut bench);
+        let mut heard = Vec::new();
+        // Less than a second of frames, each of them later by so much than the one before.
+        for _ in 0..15 {
+            bench.delta();
+            bench.wait(33 + late_ms / 2);
+            heard.extend(told(&mut bench));
+        }
+        assert_eq!(heard.iter().any(|bits| *bits < 500_000), is_told, "{late_ms}: {heard:?}");
+    }
+}
+
 #[test]
 fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
     for round_trip in [200, 400] {
