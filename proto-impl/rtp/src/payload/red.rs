@@ -125,7 +125,7 @@ mod tests {
 
     /// Every byte string is read or refused, and what is read lies within it.
     #[test]
-    fn x_13_any_bytes_are_bounded() {
+    fn any_bytes_are_bounded() {
         let mut random = crypto::Seed::from_number(13).random();
         for _ in 0..20_000 {
             let length = usize::try_from(random.below(64)).unwrap();
