@@ -34,6 +34,9 @@ mod tests;
 /// After this time without media a section switches from its source to another one that sends.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
+/// The longest that audio waits for a repair: a lost packet is concealed, a late stream is not.
+const AUDIO_HOLD_MAX: Duration = Duration::from_millis(500);
+
 /// A source of the peer.
 #[derive(Debug)]
 struct Source {
@@ -466,10 +469,12 @@ impl Incoming {
 
     fn source(&self, now: Instant, ssrc: Ssrc, layer: u8, format: usize) -> Source {
         let clock_rate = self.clock_rate(format);
-        let config = if self.nack {
-            ReceiveConfig::with_nack(clock_rate)
-        } else {
-            ReceiveConfig::without_nack(clock_rate)
+        let config = match (self.nack, self.is_video()) {
+            (true, true) => ReceiveConfig::with_nack(clock_rate),
+            (true, false) => {
+                ReceiveConfig { hold_max: AUDIO_HOLD_MAX, ..ReceiveConfig::with_nack(clock_rate) }
+            }
+            (false, _) => ReceiveConfig::without_nack(clock_rate),
         };
         Source {
             section: self.section.id,

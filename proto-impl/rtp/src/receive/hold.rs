@@ -132,11 +132,14 @@ impl Hold {
         Some(round_trip.saturating_add(round_trip / 4).saturating_add(jitter))
     }
 
-    /// The hold where missing packets are asked for.
-    pub(super) fn of_repair(&self, tolerance: Duration, jitter: Duration) -> Duration {
-        let Some(repeat) = self.repeat(jitter) else { return HOLD_UNMEASURED };
+    /// The hold where missing packets are asked for, `most` at the longest.
+    pub(super) fn of_repair(&self, tolerance: Duration, jitter: Duration, most: Duration) -> Duration {
+        let Some(repeat) = self.repeat(jitter) else { return HOLD_UNMEASURED.min(most) };
+        if repeat.saturating_add(tolerance) > most {
+            return self.of_reordering(jitter).min(most);
+        }
         let asked = repeat.saturating_mul(self.tries()).saturating_add(tolerance);
-        asked.saturating_add(jitter).max(self.of_lateness()).clamp(HOLD_REPAIR_MIN, HOLD_REPAIR_MAX)
+        asked.saturating_add(jitter).max(self.of_lateness()).max(HOLD_REPAIR_MIN).min(most)
     }
 
     /// The hold where packets are not repeated.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::hold::Hold;
+use super::hold::{HOLD_REORDER_MAX, HOLD_REPAIR_MAX, Hold};
 use super::nack::NackList;
 use super::received::Received;
 use super::reorder::{Released, ReorderBuffer};
@@ -34,21 +34,24 @@ pub struct ReceiveConfig {
     pub nack: bool,
     /// The time a packet may be late before it is requested.
     pub nack_tolerance: Duration,
+    /// The longest time that packets wait for a missing one. If a repair takes longer, only reordered ones are waited for.
+    pub hold_max: Duration,
 }
 
 impl ReceiveConfig {
     /// Settings for a source with retransmissions: missing packets are waited for as long as a few requests take, up to
-    /// [`HOLD_REPAIR_MAX`](super::HOLD_REPAIR_MAX).
+    /// [`HOLD_REPAIR_MAX`].
     #[must_use]
     pub const fn with_nack(clock_rate: u32) -> Self {
-        Self { clock_rate, nack: true, nack_tolerance: Duration::from_millis(10) }
+        Self { clock_rate, nack: true, nack_tolerance: Duration::from_millis(10), hold_max: HOLD_REPAIR_MAX }
     }
 
     /// Settings for a source without retransmissions: reordered packets are waited for as long as they were late before,
-    /// up to [`HOLD_REORDER_MAX`](super::HOLD_REORDER_MAX).
+    /// up to [`HOLD_REORDER_MAX`].
     #[must_use]
     pub const fn without_nack(clock_rate: u32) -> Self {
-        Self { clock_rate, nack: false, nack_tolerance: Duration::from_millis(10) }
+        let hold_max = HOLD_REORDER_MAX;
+        Self { clock_rate, nack: false, nack_tolerance: Duration::from_millis(10), hold_max }
     }
 }
 
@@ -312,7 +315,7 @@ impl Receiver {
         if let Some(stream) = &mut self.stream {
             let jitter = stream.statistics.jitter_time();
             stream.reorder.set_wait(if self.config.nack {
-                self.path.of_repair(self.config.nack_tolerance, jitter)
+                self.path.of_repair(self.config.nack_tolerance, jitter, self.config.hold_max)
             } else {
                 self.path.of_reordering(jitter)
             });
