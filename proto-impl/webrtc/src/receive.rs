@@ -117,11 +117,12 @@ impl Reception {
             incoming.wants(&Feedback::TransportCc)
                 && incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some()
         });
+        let is_told = sections.iter().any(|incoming| incoming.wants(&Feedback::Remb));
         Self {
             sections,
             sources: Sources::new(),
             arrivals: reports_arrivals.then(|| ArrivalRecorder::new(now)),
-            rate: (!reports_arrivals).then(|| ReceivedRate::new(now, bitrate_max)),
+            rate: (!reports_arrivals && is_told).then(|| ReceivedRate::new(now, bitrate_max)),
             unknown: 0,
             too_many_sources: 0,
             malformed: 0,
