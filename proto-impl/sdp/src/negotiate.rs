@@ -62,9 +62,13 @@ impl Media {
     #[must_use]
     pub fn accept(&self, selected: &[Selected], offered: Direction, ours: Direction) -> Self {
         let mut types = Vec::new();
+        let place = |of: PayloadType| self.payload_types().iter().position(|offered| *offered == of);
         for format in selected {
-            types.push(format.answer.payload_type());
-            types.extend(format.rtx.into_iter().chain(format.red));
+            let own = format.answer.payload_type();
+            // A sender uses the redundant form only where it comes first.
+            let red_first = format.red.filter(|red| place(*red) < place(own));
+            let red_last = format.red.filter(|_| red_first.is_none());
+            types.extend(red_first.into_iter().chain([own]).chain(format.rtx).chain(red_last));
         }
         let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, Formats::Rtp(types));
         media.connection = Some(Connection::new(Host::UNSPECIFIED));

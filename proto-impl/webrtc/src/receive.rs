@@ -10,24 +10,32 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rtp::bandwidth::ReceivedRate;
-use rtp::payload::{Depacketizer, Format, Part};
+use rtp::bandwidth::{QueueDelay, ReceivedRate};
+use rtp::payload::{Depacketizer, Format, Part, RedPacket};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
 use rtp::rtcp::{FirEntry, ReportBlock, SenderInfo};
 use rtp::rtx::RtxMap;
 use rtp::transport_cc::ArrivalRecorder;
-use rtp::{KeyFrameRequests, Packet, PayloadType, SequenceNumber, Ssrc};
+use rtp::{Packet, PayloadType, SequenceNumber, Ssrc};
 use sdp::{Feedback, MediaKind};
 
 use crate::event::Event;
-use crate::negotiate::{Section, SectionId};
+use crate::negotiate::{Section, SectionFormat, SectionId};
+use key_frames::KeyFrameDemand;
 
+mod key_frames;
+
+#[cfg(test)]
+mod audio_tests;
 #[cfg(test)]
 mod tests;
 
 /// After this time without media a section switches from its source to another one that sends.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// The longest that audio waits for a repair: a lost packet is concealed, a late stream is not.
+const AUDIO_HOLD_MAX: Duration = Duration::from_millis(500);
 
 /// A source of the peer.
 #[derive(Debug)]
@@ -42,8 +50,12 @@ struct Source {
     gap: bool,
     /// Media of it came, rather than padding alone.
     spoke: bool,
+    /// Video only: the queue that its frames come behind.
+    queue: QueueDelay,
     /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
+    /// Audio only: the timestamp of the last frame, so that redundant ones are taken once.
+    last_frame: Option<u32>,
     /// The number of the next command for a key frame (RFC 5104 §4.3.1.1).
     command: u8,
 }
@@ -51,7 +63,7 @@ struct Source {
 /// A layer of a section.
 #[derive(Debug)]
 struct Layer {
-    requests: KeyFrameRequests,
+    requests: KeyFrameDemand,
     /// The source that it listens to, and when media of it came last.
     current: Option<(Ssrc, Instant)>,
 }
@@ -105,11 +117,12 @@ impl Reception {
             incoming.wants(&Feedback::TransportCc)
                 && incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some()
         });
+        let is_told = sections.iter().any(|incoming| incoming.wants(&Feedback::Remb));
         Self {
             sections,
             sources: Sources::new(),
             arrivals: reports_arrivals.then(|| ArrivalRecorder::new(now)),
-            rate: (!reports_arrivals).then(|| ReceivedRate::new(now, bitrate_max)),
+            rate: (!reports_arrivals && is_told).then(|| ReceivedRate::new(now, bitrate_max)),
             unknown: 0,
             too_many_sources: 0,
             malformed: 0,
@@ -160,15 +173,22 @@ impl Reception {
             }
         }
         let format = format.unwrap_or(0);
-        let Some(source) = self.sources.get_or_insert_with(ssrc, || incoming.source(ssrc, layer, format))
+        let Some(source) =
+            self.sources.get_or_insert_with(ssrc, || incoming.source(now, ssrc, layer, format))
         else {
             self.too_many_sources += 1;
             return;
         };
         source.spoke |= speaks;
+        if let Some(rate) = self.rate.as_mut().filter(|_| speaks && incoming.is_video())
+            && let Some(queue) = source.queue.handle_packet(now, packet.header.timestamp)
+        {
+            rate.handle_queue(queue);
+        }
         // Padding keeps its place in the numbers: what probes the road is not missing. So does what nobody listens to.
         let payload = if listens && speaks { packet.payload } else { &[] };
-        source.receiver.handle_packet(now, &packet.header, Bytes::copy_from_slice(payload));
+        let covers = incoming.covers(packet.header.payload_type, payload);
+        source.receiver.handle_covering(now, &packet.header, Bytes::copy_from_slice(payload), covers);
         self.malformed += source.drain(ssrc, incoming, events);
     }
 
@@ -256,6 +276,8 @@ impl Reception {
 
     pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
         self.sources.iter_mut().for_each(|(_, source)| source.receiver.set_round_trip(round_trip));
+        let layers = self.sections.iter_mut().flat_map(|incoming| &mut incoming.layers);
+        layers.for_each(|layer| layer.requests.set_round_trip(round_trip));
     }
 
     /// The owner cannot go on without a key frame.
@@ -309,7 +331,7 @@ impl Reception {
 
     /// What the peer may send, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
     /// are those of the report that goes with it.
-    pub(crate) fn rate_estimate(&mut self, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
+    pub(crate) fn rate_estimate(&mut self, now: Instant, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let is_rated = |source: &Source| {
             let of = |incoming: &&Incoming| incoming.section.id == source.section;
             self.sections.iter().find(of).is_some_and(|incoming| incoming.wants(&Feedback::Remb))
@@ -319,7 +341,12 @@ impl Reception {
         let lost = blocks.iter().filter(|block| rated.contains(&block.ssrc)).map(|block| block.fraction_lost);
         let loss = u16::from(lost.max().unwrap_or(0)).saturating_mul(125) / 32;
         let rate = self.rate.as_mut().filter(|_| !rated.is_empty())?;
-        Some((rate.report(loss), rated))
+        Some((rate.report(now, loss), rated))
+    }
+
+    /// Whether the peer should hear of a queue before the next report is due.
+    pub(crate) fn is_rate_urgent(&self, now: Instant) -> bool {
+        self.rate.as_ref().is_some_and(|rate| rate.is_urgent(now))
     }
 
     /// Whether arrival times are to be reported now.
@@ -369,7 +396,7 @@ impl Incoming {
             pli: wants(&Feedback::Pli),
             fir: wants(&Feedback::Fir),
             layers: (0..section.layers.len().max(1))
-                .map(|_| Layer { requests: KeyFrameRequests::new(), current: None })
+                .map(|_| Layer { requests: KeyFrameDemand::default(), current: None })
                 .collect(),
             section: section.clone(),
         }
@@ -389,8 +416,25 @@ impl Incoming {
         self.section.kind == MediaKind::Video
     }
 
+    /// The format of a packet, bare or redundant.
     fn format_of(&self, payload_type: PayloadType) -> Option<usize> {
-        self.section.formats.iter().position(|format| format.payload_type() == payload_type)
+        let is_it = |format: &SectionFormat| {
+            format.payload_type() == payload_type || format.red == Some(payload_type)
+        };
+        self.section.formats.iter().position(is_it)
+    }
+
+    /// The format whose redundant form this is.
+    fn bare_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
+        let mut formats = self.section.formats.iter();
+        formats.find(|format| format.red == Some(payload_type)).map(SectionFormat::payload_type)
+    }
+
+    /// The number of packets before one whose frames it carries.
+    fn covers(&self, payload_type: PayloadType, payload: &[u8]) -> u16 {
+        let frames = |of| Some(RedPacket::read(payload).ok()?.earlier(of).count());
+        let count = self.bare_of(payload_type).and_then(frames).unwrap_or(0);
+        u16::try_from(count).unwrap_or(0)
     }
 
     fn knows(&self, payload_type: PayloadType) -> bool {
@@ -424,22 +468,26 @@ impl Incoming {
         self.section.formats.get(format).map_or(90_000, |format| format.remote.rtpmap.clock_rate).max(1)
     }
 
-    fn source(&self, ssrc: Ssrc, layer: u8, format: usize) -> Source {
+    fn source(&self, now: Instant, ssrc: Ssrc, layer: u8, format: usize) -> Source {
         let clock_rate = self.clock_rate(format);
-        let config = if self.nack {
-            ReceiveConfig::with_nack(clock_rate)
-        } else {
-            ReceiveConfig::without_nack(clock_rate)
+        let config = match (self.nack, self.is_video()) {
+            (true, true) => ReceiveConfig::with_nack(clock_rate),
+            (true, false) => {
+                ReceiveConfig { hold_max: AUDIO_HOLD_MAX, ..ReceiveConfig::with_nack(clock_rate) }
+            }
+            (false, _) => ReceiveConfig::without_nack(clock_rate),
         };
         Source {
             section: self.section.id,
             layer,
             receiver: Receiver::new(ssrc, config),
             clock: ClockMapping::new(clock_rate),
+            queue: QueueDelay::new(now, clock_rate),
             format: None,
             gap: false,
             spoke: false,
             needs_key_frame: true,
+            last_frame: None,
             command: 0,
         }
     }
@@ -460,7 +508,7 @@ impl Source {
                 ReceiveEvent::Restarted => {
                     // Its timestamps are of another stream too.
                     self.clock = ClockMapping::new(self.clock.clock_rate());
-                    self.format = None;
+                    (self.format, self.last_frame) = (None, None);
                     self.lose(incoming, events);
                 }
             }
@@ -469,13 +517,13 @@ impl Source {
     }
 
     /// The requests of its layer.
-    fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameRequests> {
+    fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameDemand> {
         incoming.layers.get_mut(usize::from(self.layer)).map(|layer| &mut layer.requests)
     }
 
     /// Drops the source from its layer.
     fn leave(&mut self) {
-        self.format = None;
+        (self.format, self.last_frame) = (None, None);
         (self.gap, self.needs_key_frame) = (true, true);
     }
 
@@ -488,7 +536,7 @@ impl Source {
     /// Marks the video as undecodable until the next key frame.
     fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
-            self.requests(incoming).map(KeyFrameRequests::request);
+            self.requests(incoming).map(KeyFrameDemand::request);
             if !std::mem::replace(&mut self.needs_key_frame, true) {
                 events.push_back(Event::PictureLost { section: self.section, layer: self.layer });
             }
@@ -517,15 +565,49 @@ impl Source {
             self.format = Some((index, Depacketizer::new(format)?));
             events.push_back(Event::Format { section: self.section, format: index });
         }
+        let gap = std::mem::take(&mut self.gap);
+        let part = Part { timestamp: packet.timestamp, marker: packet.marker, gap, payload: &packet.payload };
+        match incoming.bare_of(packet.payload_type) {
+            Some(bare) => self.take_redundant(&part, bare, incoming, events),
+            None => self.take_part(&part, incoming, events),
+        }
+    }
+
+    /// The frames of a redundant packet that did not come before.
+    fn take_redundant(
+        &mut self,
+        part: &Part<'_>,
+        bare: PayloadType,
+        incoming: &mut Incoming,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), rtp::payload::Error> {
+        let red = RedPacket::read(part.payload)?;
+        for block in red.earlier(bare) {
+            let timestamp = part.timestamp.wrapping_sub(block.ticks_before);
+            // Before the first frame nothing is missing.
+            let is_missing = |last: u32| timestamp.wrapping_sub(last).cast_signed() > 0;
+            if self.last_frame.is_some_and(is_missing) {
+                let earlier = Part { timestamp, payload: block.payload, ..*part };
+                self.take_part(&earlier, incoming, events)?;
+            }
+        }
+        let own = red.own();
+        if own.payload_type != bare {
+            return Ok(());
+        }
+        self.take_part(&Part { payload: own.payload, ..*part }, incoming, events)
+    }
+
+    fn take_part(
+        &mut self,
+        part: &Part<'_>,
+        incoming: &mut Incoming,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), rtp::payload::Error> {
         let Some((_, depacketizer)) = &mut self.format else { return Ok(()) };
-        let part = Part {
-            timestamp: packet.timestamp,
-            marker: packet.marker,
-            gap: std::mem::take(&mut self.gap),
-            payload: &packet.payload,
-        };
+        self.last_frame = Some(part.timestamp);
         let dropped = depacketizer.stats().dropped;
-        let taken = depacketizer.handle_part(&part);
+        let taken = depacketizer.handle_part(part);
         let spoilt = depacketizer.stats().dropped > dropped;
         if spoilt {
             self.spoil(incoming, events);
@@ -533,10 +615,10 @@ impl Source {
         while let Some(frame) = self.format.as_mut().and_then(|(_, frames)| frames.poll_frame()) {
             if frame.key_frame {
                 self.needs_key_frame = false;
-                self.requests(incoming).map(KeyFrameRequests::handle_key_frame);
+                self.requests(incoming).map(KeyFrameDemand::handle_key_frame);
             } else if self.needs_key_frame && incoming.is_video() {
                 // The request, or the key frame that answered it, may have been lost.
-                self.requests(incoming).map(KeyFrameRequests::request);
+                self.requests(incoming).map(KeyFrameDemand::request);
             }
             let sampled = self.clock.time_of(frame.timestamp);
             events.push_back(Event::Frame { section: self.section, layer: self.layer, frame, sampled });

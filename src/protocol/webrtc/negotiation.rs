@@ -4,14 +4,25 @@ use ::webrtc::{MediaPreference, offered_formats};
 use media::codec::{Codec, CodecConfig};
 use media::{Track, TrackId, TrackKind, Tracks};
 use rtp::payload::codec_of_description;
-use sdp::{Attribute, Description, Direction, Format, Media, MediaKind, Msid, Parameters};
+use sdp::{
+    Attribute, Description, Direction, Format, H264Profile, Media, MediaKind, Msid, Parameters,
+    ProfileLevelId,
+};
 
 use super::package::is_carried;
+
+#[cfg(test)]
+mod tests;
 
 /// The first payload type of formats that we number.
 const PAYLOAD_TYPE_FIRST: u8 = 96;
 /// Offsets of profile and level in an `AVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §5.3.3.1.2).
 const AVC_PROFILE: std::ops::Range<usize> = 1..4;
+/// Offset of general_profile_idc in an `HEVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §8.3.3.1.2): the lower five bits.
+const HEVC_PROFILE: usize = 1;
+/// Profiles of H.265 (H.265 §A.3).
+const HEVC_MAIN: u32 = 1;
+const HEVC_MAIN_10: u32 = 2;
 /// What pages strip from the name of a track to have that of its stream.
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
@@ -25,9 +36,61 @@ pub(super) fn take(media: &Media, h264: bool) -> Option<MediaPreference> {
         .filter(|codec| is_carried(*codec))
         .collect();
     let preferred = offered.iter().find(|codec| h264 && **codec == Codec::H264);
-    let usable = |codec: &&Codec| !media.select(&formats_of(**codec)).is_empty();
-    let codec = preferred.into_iter().chain(&offered).find(usable)?;
-    Some(MediaPreference { direction: Direction::RecvOnly, formats: formats_of(*codec), msid: None })
+    let mut formats = preferred.into_iter().chain(&offered).map(|codec| forms_taken(media, *codec));
+    let formats = formats.find(|formats| !media.select(formats).is_empty())?;
+    Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
+}
+
+/// The forms of a codec that a publisher's section may be answered with: the usual ones, and where it has none of them, its
+/// own, whatever their profile. Nothing is decoded here.
+fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
+    let usual = formats_of(codec);
+    if !media.select(&usual).is_empty() {
+        return usual;
+    }
+    mirrored(media, codec).collect()
+}
+
+/// Whether a publisher would send video that is not taken: its offer is refused as a whole, since it would be live without
+/// a picture.
+pub(super) fn leaves_out_video(offer: &Description, h264: bool) -> bool {
+    let sends = |media: &&Media| !media.is_rejected() && offer.direction(media).sends();
+    let mut videos = offer.media.iter().filter(|media| media.kind == MediaKind::Video).filter(sends);
+    videos.any(|media| take(media, h264).is_none())
+}
+
+/// The offered forms of a codec as ours, with the parameters that both sides of an answer share; without those that cannot
+/// be read: H.264 interleaved (RFC 6184 §5.4), H.265 in several streams or with decoding order numbers (RFC 7798 §7.1).
+fn mirrored(media: &Media, codec: Codec) -> impl Iterator<Item = Format> {
+    let feedback = formats_of(codec).into_iter().next().map(|format| format.feedback).unwrap_or_default();
+    let names: &[&str] = match codec {
+        Codec::H264 => &["level-asymmetry-allowed", "packetization-mode", "profile-level-id"],
+        Codec::H265 => &["profile-id", "tier-flag", "level-id", "tx-mode"],
+        Codec::Vp9 => &["profile-id"],
+        Codec::Av1 => &["profile", "level-idx", "tier"],
+        Codec::Vp8 | Codec::Opus | Codec::G711(_) => &[],
+        Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => &[],
+    };
+    let video = codec.kind() == TrackKind::Video;
+    let of_codec = media
+        .rtp_formats()
+        .filter(move |format| video && codec_of_description(format) == Some(codec) && is_readable(format));
+    of_codec.map(move |offered| {
+        let mut parameters = Parameters::new();
+        for name in names {
+            if let Some(value) = offered.parameters.get(name) {
+                parameters.set(name, value);
+            }
+        }
+        Format { rtpmap: offered.rtpmap, parameters, feedback: feedback.clone() }
+    })
+}
+
+fn is_readable(format: &Format) -> bool {
+    let parameters = &format.parameters;
+    let one_stream = parameters.get("tx-mode").is_none_or(|mode| mode.eq_ignore_ascii_case("SRST"));
+    let in_order = parameters.number("packetization-mode").unwrap_or(0) <= 1;
+    one_stream && in_order && rtp::payload::Format::of_description(format).is_ok_and(|read| read.is_some())
 }
 
 /// The forms of a codec that a publisher may send. Of H.264 the baseline comes first, which every viewer decodes.
@@ -58,7 +121,7 @@ pub(super) fn give(
     let is_free = |track: &&Track| !taken.0.contains(&track.id);
     let track = default_of(tracks, kind).filter(is_free);
     if let Some(track) = track
-        && let formats = formats_of_track(track)
+        && let formats = forms_given(media, track)
         && !media.select(&formats).is_empty()
     {
         taken.0.push(track.id);
@@ -71,6 +134,76 @@ pub(super) fn give(
     idle(media)
 }
 
+/// The forms that a track may be sent as in a viewer's section: the usual ones, and the viewer's own, of those that decode it.
+fn forms_given(media: &Media, track: &Track) -> Vec<Format> {
+    let codec = track.config.codec();
+    let forms = formats_of_track(track).into_iter().chain(mirrored(media, codec));
+    forms.filter(|form| decodes(form, &track.config)).collect()
+}
+
+/// Whether a viewer with this form may be sent the track. A form of H.264 without a packetization mode stands for 1 here, since
+/// peers that leave it out understand fragments; one that says 0 does not take them (RFC 6184 §6.2).
+fn decodes(form: &Format, config: &CodecConfig) -> bool {
+    match config {
+        CodecConfig::H264(config) => {
+            let fragments = form.parameters.number("packetization-mode").is_none_or(|mode| mode == 1);
+            let viewer = form.profile_level_id().map(ProfileLevelId::profile);
+            let stream = avc_profile(&config.record).map(ProfileLevelId::profile);
+            fragments && viewer.zip(stream).is_none_or(|(viewer, stream)| shows_h264(viewer, stream))
+        }
+        CodecConfig::H265(config) => {
+            let viewer = form.parameters.number("profile-id").unwrap_or(HEVC_MAIN);
+            let stream = config.record.get(HEVC_PROFILE).map_or(HEVC_MAIN, |byte| u32::from(byte & 0x1f));
+            viewer == stream || (viewer == HEVC_MAIN_10 && stream == HEVC_MAIN)
+        }
+        CodecConfig::Vp8(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::G711(_)
+        | CodecConfig::Aac(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_) => true,
+    }
+}
+
+/// Whether a decoder of one profile of H.264 is worth a try with a stream of another. Those of the usual profiles decode
+/// more than they say; others no more than the standard has them decode.
+fn shows_h264(viewer: H264Profile, stream: H264Profile) -> bool {
+    let is_usual = |profile| match profile {
+        H264Profile::ConstrainedBaseline
+        | H264Profile::Baseline
+        | H264Profile::Main
+        | H264Profile::ConstrainedHigh
+        | H264Profile::High => true,
+        // The same with other constraint flags.
+        H264Profile::Other(idc, _) => matches!(idc, 0x42 | 0x4d | 0x64),
+        H264Profile::Extended | H264Profile::High10 | H264Profile::High422 | H264Profile::High444 => false,
+    };
+    viewer.decodes(stream) || (is_usual(viewer) && is_usual(stream))
+}
+
+fn avc_profile(record: &[u8]) -> Option<ProfileLevelId> {
+    let [idc, flags, level] = *record.get(AVC_PROFILE)?.first_chunk()?;
+    Some(ProfileLevelId { idc, flags, level })
+}
+
+/// Whether a viewer wants the stream's video in its codec, and in no form that it could be sent as. It would see nothing, and
+/// hear no reason.
+pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
+    let Some(track) = default_of(tracks, TrackKind::Video) else { return false };
+    let codec = track.config.codec();
+    let wants = |media: &&Media| {
+        let receives = !media.is_rejected() && offer.direction(media).receives();
+        receives && media.rtp_formats().any(|format| codec_of_description(&format) == Some(codec))
+    };
+    let mut sections =
+        offer.media.iter().filter(|media| media.kind == MediaKind::Video).filter(wants).peekable();
+    sections.peek().is_some() && sections.all(|media| media.select(&forms_given(media, track)).is_empty())
+}
+
 /// The track that is sent without a selection.
 fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     let is_sent = |track: &Track| !track.is_stand_in() && is_carried(track.config.codec());
@@ -81,7 +214,8 @@ fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
 /// A section that nothing is sent by. It is not rejected: some peers find the transport in it alone.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
-    let known = codecs.map(formats_of).find(|formats| !media.select(formats).is_empty());
+    let known =
+        codecs.map(|codec| forms_taken(media, codec)).find(|formats| !media.select(formats).is_empty());
     Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 
@@ -119,10 +253,10 @@ fn number_apart(sections: &mut [(MediaKind, MediaPreference)]) {
 fn formats_of_track(track: &Track) -> Vec<Format> {
     let mut formats = offered_formats(track.config.codec(), PAYLOAD_TYPE_FIRST);
     if let CodecConfig::H264(config) = &track.config
-        && let Some([profile, flags, level]) = config.record.get(AVC_PROFILE)
+        && let Some(profile) = avc_profile(&config.record)
         && let Some(first) = formats.first()
         && let Some(parameters) = Parameters::read(&format!(
-            "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={profile:02x}{flags:02x}{level:02x}"
+            "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={profile}"
         ))
     {
         let own = Format { parameters, ..first.clone() };

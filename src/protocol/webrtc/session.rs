@@ -145,6 +145,9 @@ impl RtcSession {
         offer: &Description,
     ) -> Result<Described, ::webrtc::Error> {
         let h264 = ctx.apps.get(&self.key.app).is_none_or(|app| RtcAppSettings::of(app).h264);
+        if negotiation::leaves_out_video(offer, h264) {
+            return Err(::webrtc::Error::NothingInCommon);
+        }
         let answer =
             self.peer.handle_offer(ctx.now.mono, offer, |_, media| negotiation::take(media, h264))?;
         Ok(self.describe(&answer, Vec::new()))
@@ -216,7 +219,9 @@ impl RtcSession {
         let Role::AskedPlay(offer) = &mut self.role else { return };
         let stream: &str = &self.key.id;
         match offer.take() {
-            Some(offer) if offer.media.is_empty() => self.counter(tracks),
+            Some(offer) if offer.media.is_empty() || negotiation::lacks_form(&offer, tracks) => {
+                self.counter(tracks);
+            }
             Some(offer) => {
                 let mut taken = negotiation::Taken::default();
                 let answer = self.peer.handle_offer(ctx.now.mono, &offer, |_, media| {

@@ -344,10 +344,10 @@ fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
         Refused::NoTracks => later(409, "the stream has sent nothing yet"),
         // What the stream is cannot be changed for this viewer.
         Refused::Description(::webrtc::Error::NothingInCommon) if !publishes => {
-            Response::error(406, "no codec of the stream is offered")
+            Response::error(406, "no codec of the stream is offered, or in no form that can be sent")
         }
         Refused::Description(::webrtc::Error::NothingInCommon) => {
-            Response::error(422, "no known codec is offered")
+            Response::error(422, "no known codec is offered, or video in no form that can be taken")
         }
         Refused::Description(error) => Response::error(400, &error.to_string()),
     }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use crate::rtcp::TransportFeedback;
 use feedback::Feedback;
 use loss::Losses;
-pub use received::ReceivedRate;
+pub use received::{QueueDelay, ReceivedRate};
 
 /// The lowest estimate, in bits per second.
 const ESTIMATE_MIN: f64 = 50_000.0;

@@ -1,30 +1,130 @@
-//! What a sender is told that it may send (REMB), where it does not judge by arrival times itself.
+//! The rate that a sender is told (REMB), where it does not judge by arrival times itself.
+//!
+//! The estimate grows while the path carries what comes. Two things end that: a **queue** that stands on the path (frames
+//! come later than the fastest of late did, all through an interval), and **loss**. If sending less makes neither of them
+//! smaller, they are the path's own, and no reason to send less still.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::micros_since;
-use super::rate::RateMeter;
+use super::rate::{RateMeter, bits_per_second};
+
+#[cfg(test)]
+mod tests;
 
 /// The first estimate, in bits per second.
 const FIRST: f64 = 2_000_000.0;
 /// The lowest one.
 const LEAST: f64 = 100_000.0;
-/// Growth from one report to the next while nothing is lost.
-const GROWTH: f64 = 1.25;
+/// Growth from one report to the next while nothing is lost: far from the rate at which a queue was seen, and near it.
+const GROWTH: f64 = 1.35;
+const GROWTH_NEAR: f64 = 1.08;
+/// The shares of that rate between which the estimate is near it.
+const NEAR: std::ops::Range<f64> = 0.8..1.25;
 /// How far it goes beyond what comes.
 const HEADROOM: f64 = 2.0;
 const HEADROOM_BITS: f64 = 500_000.0;
 /// Loss in thousandths above which the sender is slowed down, and below which it may go on.
 const LOSS_HIGH: u16 = 100;
 const LOSS_LOW: u16 = 20;
+/// Loss that has not fallen to this share at this lower rate is the path's own, and so is a queue.
+const LOWER: f64 = 0.85;
+const STAYS: f64 = 0.7;
+/// More loss than this, in thousandths, is never taken for the path's own.
+const OWN_LOSS_MAX: u16 = 350;
 
-/// The estimate of a receiver: it follows what comes, upwards while nothing is lost.
+/// The longest queue that may stand for an interval.
+const QUEUE_MAX: Duration = Duration::from_millis(60);
+/// The share of the received rate that is told behind such a queue, and how much less for each second that the queue lasts.
+const DRAIN: f64 = 0.9;
+const DRAIN_PER_SECOND: f64 = 0.8;
+const DRAIN_LEAST: f64 = 0.4;
+/// Behind this time a queue that has not become shorter is the path's own.
+const DRAIN_TIME: Duration = Duration::from_secs(8);
+/// A queue of which the sender is told at once, when so many frames in a row came behind it, and the least time between two
+/// reports.
+const URGENT_QUEUE: Duration = Duration::from_millis(200);
+const URGENT_FRAMES: u32 = 3;
+const URGENT_INTERVAL: Duration = Duration::from_millis(300);
+const URGENT_MICROS: i64 = 300_000;
+/// The least delay is that of the last one to two windows of this length. A queue that drains shows it anew.
+const BASE_WINDOW: Duration = Duration::from_secs(30);
+/// Delays of two frames further apart than this are a leap of the sender's clock, in microseconds.
+const LEAP_MICROS: i64 = 5_000_000;
+
+/// The delay of a source's frames above the least of late: the queue on the path.
+///
+/// The first packet of each frame counts. Those behind it come as fast as the line takes them.
+#[derive(Debug)]
+pub struct QueueDelay {
+    epoch: Instant,
+    clock_rate: u32,
+    /// The timestamp of the last frame, its time on the sender's clock, and its delay, in microseconds.
+    last: Option<(u32, i64, i64)>,
+    base: Option<i64>,
+    base_before: Option<i64>,
+    base_since: Instant,
+}
+
+impl QueueDelay {
+    /// Creates the state of a source with so many ticks per second.
+    #[must_use]
+    pub const fn new(now: Instant, clock_rate: u32) -> Self {
+        Self { epoch: now, clock_rate, last: None, base: None, base_before: None, base_since: now }
+    }
+
+    /// A packet with this timestamp came. The queue before its frame, if it is the first packet of that.
+    pub fn handle_packet(&mut self, now: Instant, timestamp: u32) -> Option<Duration> {
+        let sampled = match self.last {
+            None => 0,
+            Some((last, sampled, _)) => {
+                let ticks = i64::from(timestamp.wrapping_sub(last).cast_signed());
+                if ticks <= 0 {
+                    return None;
+                }
+                let micros = ticks.saturating_mul(1_000_000).checked_div(self.clock_rate.into())?;
+                sampled.saturating_add(micros)
+            }
+        };
+        let delay = micros_since(self.epoch, now).saturating_sub(sampled);
+        let before = self.last.replace((timestamp, sampled, delay)).map_or(delay, |(_, _, delay)| delay);
+        if delay.abs_diff(before) > LEAP_MICROS.unsigned_abs() {
+            (self.base, self.base_before) = (None, None);
+        }
+        if now.saturating_duration_since(self.base_since) >= BASE_WINDOW {
+            (self.base_before, self.base, self.base_since) = (self.base, None, now);
+        }
+        let base = self.base.map_or(delay, |base| base.min(delay));
+        self.base = Some(base);
+        let least = self.base_before.map_or(base, |before| before.min(base));
+        Some(Duration::from_micros(u64::try_from(delay.saturating_sub(least)).unwrap_or(0)))
+    }
+}
+
+/// The estimate of a receiver.
 #[derive(Debug)]
 pub struct ReceivedRate {
     epoch: Instant,
     meter: RateMeter,
+    /// Time of the last report, and the bytes that came since.
+    since: Instant,
+    bytes: u64,
     estimate: f64,
     max: f64,
+    /// The shortest queue since the last report.
+    queue: Option<Duration>,
+    /// Frames in a row that came behind a long queue.
+    long_queues: u32,
+    /// The rate that came while a queue stood: what the path carries.
+    carried: Option<f64>,
+    /// The rate that was sent, and the loss in thousandths, when the sender was first slowed down for loss.
+    cut: Option<(f64, u16)>,
+    /// Loss that is the path's own, in thousandths.
+    own_loss: u16,
+    /// Time at which the sender was first slowed down for a queue, and that queue.
+    drain: Option<(Instant, Duration)>,
+    /// A queue that is not the sender's.
+    own_queue: Duration,
 }
 
 impl ReceivedRate {
@@ -32,65 +132,117 @@ impl ReceivedRate {
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]
     pub fn new(now: Instant, max: u64) -> Self {
-        Self { epoch: now, meter: RateMeter::default(), estimate: FIRST, max: max as f64 }
+        Self {
+            epoch: now,
+            meter: RateMeter::default(),
+            since: now,
+            bytes: 0,
+            estimate: FIRST,
+            max: max as f64,
+            queue: None,
+            long_queues: 0,
+            carried: None,
+            cut: None,
+            own_loss: 0,
+            drain: None,
+            own_queue: Duration::ZERO,
+        }
     }
 
     /// A packet of so many bytes came.
     pub fn handle_packet(&mut self, now: Instant, bytes: usize) {
-        self.meter.add(micros_since(self.epoch, now), u64::try_from(bytes).unwrap_or(u64::MAX));
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.meter.add(micros_since(self.epoch, now), bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// What the sender is told, once a second: `loss` is the share that was lost since, in thousandths.
-    pub fn report(&mut self, loss: u16) -> u64 {
+    /// A frame came behind a queue of this length.
+    pub fn handle_queue(&mut self, queue: Duration) {
+        self.queue = Some(self.queue.map_or(queue, |shortest| shortest.min(queue)));
+        let is_long = queue.saturating_sub(self.own_queue) > URGENT_QUEUE;
+        self.long_queues = if is_long { self.long_queues.saturating_add(1) } else { 0 };
+    }
+
+    /// Whether a queue has grown that the sender should hear of before the next report is due.
+    #[must_use]
+    pub fn is_urgent(&self, now: Instant) -> bool {
+        let is_soon = now.saturating_duration_since(self.since) < URGENT_INTERVAL;
+        self.long_queues >= URGENT_FRAMES && !is_soon
+    }
+
+    /// The rate that the sender is told, once a second, or earlier where it is urgent: `loss` is the share that was lost
+    /// since, in thousandths.
+    pub fn report(&mut self, now: Instant, loss: u16) -> u64 {
+        let queue = self.queue.take().unwrap_or_default();
+        let micros = micros_since(self.since, now);
+        let came = bits_per_second(self.bytes, micros);
+        (self.since, self.bytes, self.long_queues) = (now, 0, 0);
         if let Some(rate) = self.meter.bits() {
-            let share = f64::from(loss.min(1000)) / 1000.0;
-            self.estimate = match loss {
-                LOSS_HIGH.. => self.estimate.min(rate * (1.0 - share / 2.0)),
-                ..LOSS_LOW => (self.estimate * GROWTH).min((rate * HEADROOM + HEADROOM_BITS).max(FIRST)),
-                _ => self.estimate,
-            };
+            // The meter is slow to fall; what came in a short while says little.
+            let rate = if micros >= URGENT_MICROS { came } else { rate };
+            self.own_loss -= self.own_loss.saturating_sub(loss) / 8;
+            self.own_queue = self.own_queue.min(queue);
+            if queue.saturating_sub(self.own_queue) > QUEUE_MAX {
+                self.follow_queue(now, rate, queue);
+            } else {
+                self.drain = None;
+                self.follow_loss(rate, loss);
+            }
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two constants")]
         let told = self.estimate.clamp(LEAST, self.max.max(LEAST)) as u64;
         told
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+    fn follow_queue(&mut self, now: Instant, rate: f64, queue: Duration) {
+        let (began, stood) = *self.drain.get_or_insert((now, queue));
+        if now.saturating_duration_since(began) >= DRAIN_TIME {
+            self.drain = None;
+            if queue.as_secs_f64() >= stood.as_secs_f64() * STAYS {
+                self.own_queue = queue;
+                return;
+            }
+        }
+        let share = DRAIN - DRAIN_PER_SECOND * queue.as_secs_f64();
+        self.estimate = self.estimate.min(rate * share.max(DRAIN_LEAST));
+        self.carried = Some(rate);
+    }
 
-    use super::*;
-
-    /// A second of packets at so many bits per second.
-    fn second(rate: &mut ReceivedRate, now: &mut Instant, bits: u64) {
-        for _ in 0..100 {
-            rate.handle_packet(*now, usize::try_from(bits / 800).unwrap());
-            *now += Duration::from_millis(10);
+    fn follow_loss(&mut self, rate: f64, loss: u16) {
+        // A quarter more is within its chance.
+        match loss.saturating_sub(self.own_loss.saturating_add(self.own_loss / 4)) {
+            LOSS_HIGH.. => {
+                let share = f64::from(loss.min(1000)) / 1000.0;
+                let sent = rate / (1.0 - share).max(0.01);
+                match self.cut {
+                    Some((before, lost)) if sent < before * LOWER => {
+                        let stays = loss <= OWN_LOSS_MAX && f64::from(loss) >= f64::from(lost) * STAYS;
+                        self.cut = if stays { None } else { Some((sent, loss)) };
+                        if stays {
+                            self.own_loss = loss;
+                            return;
+                        }
+                    }
+                    Some(_) => {}
+                    None => self.cut = Some((sent, loss)),
+                }
+                self.estimate = self.estimate.min(rate * (1.0 - share / 2.0));
+            }
+            ..LOSS_LOW => {
+                self.cut = None;
+                let most = (rate * HEADROOM + HEADROOM_BITS).max(FIRST);
+                self.estimate = (self.estimate * self.growth()).min(most);
+            }
+            _ => {}
         }
     }
 
-    #[test]
-    fn it_grows_with_what_comes_and_shrinks_with_losses() {
-        let mut now = netsim::Clock::new().now();
-        let mut rate = ReceivedRate::new(now, 20_000_000);
-        assert_eq!(rate.report(0), 2_000_000);
-        let mut told = 0;
-        for _ in 0..12 {
-            second(&mut rate, &mut now, told.clamp(1_000_000, 8_000_000));
-            told = rate.report(0);
+    /// Slow near the rate at which a queue stood. Beyond that the path carries more than it did.
+    fn growth(&mut self) -> f64 {
+        let share = self.carried.map_or(0.0, |carried| self.estimate / carried.max(1.0));
+        if share >= NEAR.end {
+            self.carried = None;
         }
-        assert!((16_400_000..=16_500_000).contains(&told), "twice what comes, and half a megabit: {told}");
-        second(&mut rate, &mut now, 8_000_000);
-        assert_eq!(rate.report(50), told, "a little is lost: it stays");
-        second(&mut rate, &mut now, 4_000_000);
-        second(&mut rate, &mut now, 4_000_000);
-        let less = rate.report(400);
-        assert!((3_000_000..4_000_000).contains(&less), "{less}");
-        for _ in 0..20 {
-            second(&mut rate, &mut now, 20_000_000);
-            told = rate.report(0);
-        }
-        assert_eq!(told, 20_000_000);
+        if NEAR.contains(&share) { GROWTH_NEAR } else { GROWTH }
     }
 }

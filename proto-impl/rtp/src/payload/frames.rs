@@ -22,6 +22,8 @@ pub(super) enum Ending {
     },
     /// It has no slice yet: some cameras send parameter sets under a timestamp or a marker of their own.
     NoPicture,
+    /// The frame is whole, but without the layer that is shown: it is left out, and nothing is lost.
+    Skipped,
     /// Something of it is missing.
     Broken,
 }
@@ -162,6 +164,7 @@ impl<A: Assemble> Frames<A> {
                 out.give(Frame { timestamp: open.timestamp, key_frame, payload });
             }
             Ending::NoPicture => self.open = Some(open),
+            Ending::Skipped => self.bytes.clear(),
             Ending::Broken => {
                 self.bytes.clear();
                 self.codec.reset();

@@ -16,7 +16,7 @@
 //! | VP8 | RFC 7741 | all descriptors | 15-bit picture ids |
 //! | VP9 | RFC 9628 | all descriptors; layers become a superframe | non-flexible, 15-bit picture ids |
 //! | AV1 | AV1 RTP 1.0 | all | up to three elements in a packet |
-//! | Opus | RFC 7587 | all | all |
+//! | Opus | RFC 7587 | all; redundant frames ([`RedPacket`]) | all |
 //! | AAC | RFC 3640 | no interleaving; bare ADTS | AAC-hbr |
 //! | AAC in LATM | RFC 6416 | one program, one layer; bare ADTS | no |
 //! | MP3 | RFC 2250 | all | all |
@@ -34,10 +34,13 @@ mod h265;
 mod latm;
 mod mpeg_audio;
 mod nal_units;
+mod red;
 #[cfg(test)]
 mod tests;
 mod vp8;
 mod vp9;
+#[cfg(test)]
+mod vp9_tests;
 
 use std::collections::VecDeque;
 
@@ -48,6 +51,7 @@ use wire::Truncated;
 pub use aac::Mpeg4Generic;
 pub use describe::codec_of_description;
 use frames::Frames;
+pub use red::{RED_BLOCKS_MAX, RedBlock, RedPacket};
 
 /// Largest access unit that is put together: the size that the server takes over any protocol.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;

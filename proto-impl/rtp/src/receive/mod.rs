@@ -5,6 +5,9 @@
 //! 3. [`Receiver::poll_nacks`] gives what is to be asked for again, [`Receiver::report`] what is to be told.
 //! 4. At [`Receiver::poll_timeout`] the owner calls [`Receiver::handle_timeout`].
 
+mod hold;
+#[cfg(test)]
+mod loops;
 mod nack;
 mod received;
 mod receiver;
@@ -14,6 +17,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
+pub use hold::{HOLD_REORDER_MAX, HOLD_REPAIR_MAX};
 pub use nack::{NACK_AGE_MAX, NACK_LIST_MAX, NACK_TRIES_MAX};
 pub use received::Received;
 pub use receiver::{ReceiveConfig, ReceiveEvent, ReceiveStats, Receiver};

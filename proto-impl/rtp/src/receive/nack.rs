@@ -1,6 +1,6 @@
 //! Missing packets, and when to request them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::number::{ExtendedSequence, SequenceNumber};
@@ -9,8 +9,8 @@ use crate::number::{ExtendedSequence, SequenceNumber};
 pub const NACK_LIST_MAX: usize = 1000;
 /// The most requests for one packet.
 pub const NACK_TRIES_MAX: u8 = 10;
-/// The longest time a packet is requested for.
-pub const NACK_AGE_MAX: Duration = Duration::from_secs(1);
+/// The longest time a packet is requested for: nothing waits for it any longer.
+pub const NACK_AGE_MAX: Duration = super::hold::HOLD_REPAIR_MAX;
 /// The least time between two requests for one packet, for round trips that nearly vanish.
 const REPEAT_MIN: Duration = Duration::from_millis(20);
 
@@ -29,6 +29,9 @@ pub(super) struct Arrived {
     pub(super) first_asked: Option<Instant>,
 }
 
+/// Packets that were given up, of which a late repair still tells the round trip.
+const GIVEN_UP_MAX: usize = 64;
+
 /// The list of what is missing. It is in the order of sequence numbers and bounded in length, age and tries.
 #[derive(Debug)]
 pub(super) struct NackList {
@@ -36,11 +39,13 @@ pub(super) struct NackList {
     /// The time a packet may be late before it is requested.
     tolerance: Duration,
     due: Option<Instant>,
+    /// The newest packets that were given up, and when they were asked for.
+    given_up: VecDeque<(ExtendedSequence, Instant)>,
 }
 
 impl NackList {
     pub(super) const fn new(tolerance: Duration) -> Self {
-        Self { missing: BTreeMap::new(), tolerance, due: None }
+        Self { missing: BTreeMap::new(), tolerance, due: None, given_up: VecDeque::new() }
     }
 
     /// The numbers from `from` up to, and without, `to` are missing. False when they are too many: the list is empty
@@ -62,19 +67,27 @@ impl NackList {
         true
     }
 
-    /// A packet came; `None` when it was not missing.
+    /// A packet came; `None` when it was not missing, and was not given up of late.
     pub(super) fn arrived(&mut self, sequence: ExtendedSequence) -> Option<Arrived> {
         let missing = self.missing.remove(&sequence);
         if self.missing.is_empty() {
             self.due = None;
         }
-        missing.map(|missing| Arrived { first_asked: missing.first_asked })
+        let given_up = || {
+            let at = self.given_up.iter().position(|(given_up, _)| *given_up == sequence)?;
+            self.given_up.remove(at).map(|(_, asked)| Arrived { first_asked: Some(asked) })
+        };
+        missing.map(|missing| Arrived { first_asked: missing.first_asked }).or_else(given_up)
     }
 
     /// Drops requests for packets before `sequence`.
     pub(super) fn forget_before(&mut self, sequence: ExtendedSequence) {
         while self.missing.first_key_value().is_some_and(|(first, _)| *first < sequence) {
-            self.missing.pop_first();
+            let Some((given_up, missing)) = self.missing.pop_first() else { break };
+            if let Some(asked) = missing.first_asked {
+                self.given_up.truncate(GIVEN_UP_MAX - 1);
+                self.given_up.push_front((given_up, asked));
+            }
         }
         if self.missing.is_empty() {
             self.due = None;
@@ -83,6 +96,7 @@ impl NackList {
 
     pub(super) fn clear(&mut self) {
         self.missing.clear();
+        self.given_up.clear();
         self.due = None;
     }
 
@@ -155,7 +169,7 @@ mod tests {
         for ms in (0..5000).step_by(10) {
             list.poll(start + Duration::from_millis(ms), Duration::from_millis(400), &mut out);
         }
-        assert_eq!(out.iter().map(|number| number.0).collect::<Vec<_>>(), [1, 3, 1, 3, 1, 3]);
+        assert_eq!(out.iter().map(|number| number.0).collect::<Vec<_>>(), [1, 3].repeat(8));
         assert!(list.lost(start, sequence(1), sequence(4)));
         list.forget_before(sequence(3));
         assert_eq!(list.len(), 1);

@@ -20,6 +20,8 @@ pub struct Received {
     pub payload_type: PayloadType,
     /// The payload.
     pub payload: Bytes,
+    /// The number of packets right before this one whose media it carries too (RFC 2198).
+    pub covers: u16,
     /// When it came.
     pub arrival: Instant,
 }

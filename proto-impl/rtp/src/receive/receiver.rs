@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::hold::{HOLD_REORDER_MAX, HOLD_REPAIR_MAX, Hold};
 use super::nack::NackList;
 use super::received::Received;
 use super::reorder::{Released, ReorderBuffer};
@@ -18,11 +19,8 @@ const LEAP_MAX: u64 = 3000;
 /// A packet this far behind is late rather than of another stream. Larger than the RFC's 100: repaired packets come
 /// late.
 const LATE_MAX: u64 = 3000;
-/// Round trip before one was measured.
-const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
-
-/// Repairs whose times are kept.
-const REPAIR_TIMES: usize = 8;
+/// Time after which a request is repeated before the round trip was measured.
+const REPEAT_FIRST: Duration = Duration::from_millis(100);
 
 /// Events that wait for the owner; one that drains after each input never sees it reached.
 const EVENTS_MAX: usize = 4096;
@@ -34,34 +32,26 @@ pub struct ReceiveConfig {
     pub clock_rate: u32,
     /// Whether the sender repeats what is asked for.
     pub nack: bool,
-    /// How long packets wait for a missing one.
-    pub reorder_wait: Duration,
     /// The time a packet may be late before it is requested.
     pub nack_tolerance: Duration,
+    /// The longest time that packets wait for a missing one. If a repair takes longer, only reordered ones are waited for.
+    pub hold_max: Duration,
 }
 
 impl ReceiveConfig {
-    /// Settings for a source with retransmissions: missing packets are waited for 500 ms, three round trips of 150
-    /// ms.
+    /// Settings for a source with retransmissions: missing packets are waited for as long as a few requests take, up to
+    /// [`HOLD_REPAIR_MAX`].
     #[must_use]
     pub const fn with_nack(clock_rate: u32) -> Self {
-        Self {
-            clock_rate,
-            nack: true,
-            reorder_wait: Duration::from_millis(500),
-            nack_tolerance: Duration::from_millis(10),
-        }
+        Self { clock_rate, nack: true, nack_tolerance: Duration::from_millis(10), hold_max: HOLD_REPAIR_MAX }
     }
 
-    /// Settings for a source without retransmissions: only reordered packets are waited for.
+    /// Settings for a source without retransmissions: reordered packets are waited for as long as they were late before,
+    /// up to [`HOLD_REORDER_MAX`].
     #[must_use]
     pub const fn without_nack(clock_rate: u32) -> Self {
-        Self {
-            clock_rate,
-            nack: false,
-            reorder_wait: Duration::from_millis(60),
-            nack_tolerance: Duration::from_millis(10),
-        }
+        let hold_max = HOLD_REORDER_MAX;
+        Self { clock_rate, nack: false, nack_tolerance: Duration::from_millis(10), hold_max }
     }
 }
 
@@ -111,32 +101,9 @@ pub struct Receiver {
     ssrc: Ssrc,
     config: ReceiveConfig,
     stream: Option<Stream>,
-    round_trip: Option<Duration>,
-    repairs: RepairTimes,
+    path: Hold,
     events: VecDeque<ReceiveEvent>,
     stats: ReceiveStats,
-}
-
-/// Times from the first request of a packet to its repair. Where requests or repairs were lost they took longer
-/// than a round trip, so the shortest of several tells the round trip.
-#[derive(Debug, Default)]
-struct RepairTimes {
-    last: [Option<Duration>; REPAIR_TIMES],
-    next: usize,
-}
-
-impl RepairTimes {
-    fn took(&mut self, time: Duration) {
-        if let Some(place) = self.last.get_mut(self.next) {
-            *place = Some(time);
-        }
-        self.next = (self.next + 1) % REPAIR_TIMES;
-    }
-
-    /// The shortest, and a quarter for what varies.
-    fn round_trip(&self) -> Option<Duration> {
-        self.last.iter().flatten().min().map(|time| *time + *time / 4)
-    }
 }
 
 /// The state from the first packet on.
@@ -165,8 +132,7 @@ impl Receiver {
             ssrc,
             config,
             stream: None,
-            round_trip: None,
-            repairs: RepairTimes::default(),
+            path: Hold::default(),
             events: VecDeque::new(),
             stats: ReceiveStats::default(),
         }
@@ -174,6 +140,11 @@ impl Receiver {
 
     /// A packet of this source came.
     pub fn handle_packet(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
+        self.handle_covering(now, header, payload, 0);
+    }
+
+    /// A packet of this source came that carries the media of so many packets right before it too: nobody waits for those.
+    pub fn handle_covering(&mut self, now: Instant, header: &Header<'_>, payload: Bytes, covers: u16) {
         self.stats.packets = self.stats.packets.saturating_add(1);
         self.stats.bytes = self.stats.bytes.saturating_add(u64::try_from(payload.len()).unwrap_or(u64::MAX));
         if self.events.len() >= EVENTS_MAX {
@@ -186,6 +157,8 @@ impl Receiver {
             Standing::Ahead(sequence) => {
                 let missing_from = stream.highest.next();
                 stream.highest = stream.highest.max(sequence);
+                // The first packet of all is its own highest.
+                self.path.advanced(now, missing_from.min(sequence), sequence);
                 if self.config.nack
                     && sequence > missing_from
                     && !stream.nacks.lost(now, missing_from, sequence)
@@ -206,12 +179,13 @@ impl Receiver {
                 }
                 let sequence = ExtendedSequence::first(number);
                 stream.restart(sequence);
+                self.path.restart();
                 self.stats.restarts = self.stats.restarts.saturating_add(1);
                 self.events.push_back(ReceiveEvent::Restarted);
                 sequence
             }
         };
-        self.take(now, header, payload, sequence, false);
+        self.take(now, header, (payload, covers), sequence, false);
         self.release(now);
     }
 
@@ -223,7 +197,7 @@ impl Receiver {
             (sequence < stream.highest).then_some(sequence)
         });
         match place {
-            Some(sequence) => self.take(now, header, payload, sequence, true),
+            Some(sequence) => self.take(now, header, (payload, 0), sequence, true),
             None => self.stats.useless = self.stats.useless.saturating_add(1),
         }
         self.release(now);
@@ -236,10 +210,9 @@ impl Receiver {
         }
     }
 
-    /// The round trip to the sender, when it was measured. One who only receives has no reports to measure it by; until
-    /// told otherwise, the shortest of the last times that a repair took counts.
+    /// The round trip to the sender, when it was measured. Until then it is learnt from the times that repairs take.
     pub const fn set_round_trip(&mut self, round_trip: Duration) {
-        self.round_trip = Some(round_trip);
+        self.path.set_round_trip(round_trip);
     }
 
     /// Gives up what has been waited for long enough.
@@ -262,9 +235,8 @@ impl Receiver {
     pub fn poll_nacks(&mut self, now: Instant, out: &mut Vec<SequenceNumber>) {
         if let Some(stream) = &mut self.stream {
             let before = out.len();
-            let round_trip =
-                self.round_trip.or_else(|| self.repairs.round_trip()).unwrap_or(ROUND_TRIP_FIRST);
-            stream.nacks.poll(now, round_trip, out);
+            let repeat = self.path.repeat(stream.statistics.jitter_time()).unwrap_or(REPEAT_FIRST);
+            stream.nacks.poll(now, repeat, out);
             let asked = u64::try_from(out.len().saturating_sub(before)).unwrap_or(u64::MAX);
             self.stats.nacked = self.stats.nacked.saturating_add(asked);
         }
@@ -298,7 +270,7 @@ impl Receiver {
         &mut self,
         now: Instant,
         header: &Header<'_>,
-        payload: Bytes,
+        (payload, covers): (Bytes, u16),
         sequence: ExtendedSequence,
         recovered: bool,
     ) {
@@ -309,9 +281,12 @@ impl Receiver {
         if !recovered {
             stream.statistics.packet(now, header.timestamp);
         }
-        let arrived = stream.nacks.arrived(sequence);
-        if let Some(asked) = arrived.and_then(|arrived| arrived.first_asked).filter(|_| recovered) {
-            self.repairs.took(now.saturating_duration_since(asked));
+        let asked = stream.nacks.arrived(sequence).and_then(|arrived| arrived.first_asked);
+        match asked {
+            // A packet that is repeated under its own number cannot be told from one that is late.
+            Some(asked) if recovered => self.path.repaired(now, now.saturating_duration_since(asked)),
+            None if sequence < stream.highest && !recovered => self.path.reordered(now, sequence),
+            Some(_) | None => {}
         }
         let packet = Received {
             sequence,
@@ -319,6 +294,7 @@ impl Receiver {
             marker: header.marker,
             payload_type: header.payload_type,
             payload,
+            covers,
             arrival: now,
         };
         let is_new = if stream.reorder.passes(sequence) {
@@ -336,9 +312,21 @@ impl Receiver {
     }
 
     fn release(&mut self, now: Instant) {
+        if let Some(stream) = &mut self.stream {
+            let jitter = stream.statistics.jitter_time();
+            stream.reorder.set_wait(if self.config.nack {
+                self.path.of_repair(self.config.nack_tolerance, jitter, self.config.hold_max)
+            } else {
+                self.path.of_reordering(jitter)
+            });
+        }
         while let Some(stream) = &mut self.stream {
             match stream.reorder.release(now) {
                 Some(Released::Packet(packet)) => self.events.push_back(ReceiveEvent::Packet(packet)),
+                Some(Released::Covered(packets)) => {
+                    stream.nacks.forget_before(stream.reorder.next());
+                    self.stats.recovered = self.stats.recovered.saturating_add(packets);
+                }
                 Some(Released::Lost(packets)) => {
                     stream.nacks.forget_before(stream.reorder.next());
                     self.lose(packets);
@@ -361,7 +349,7 @@ impl Stream {
         Self {
             highest: first,
             statistics: Statistics::new(now, config.clock_rate, first),
-            reorder: ReorderBuffer::new(first, config.reorder_wait),
+            reorder: ReorderBuffer::new(first),
             nacks: NackList::new(config.nack_tolerance),
             suspect: None,
         }

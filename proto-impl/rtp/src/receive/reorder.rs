@@ -11,6 +11,9 @@ pub const REORDER_PACKETS_MAX: usize = 2048;
 /// Bytes of payload that wait.
 pub const REORDER_BYTES_MAX: usize = 2 << 20;
 
+/// Packets behind a gap that are asked when it was first seen.
+const OVERTAKERS_MAX: usize = 128;
+
 /// A packet, or a gap, that leaves the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Released {
@@ -18,6 +21,8 @@ pub(super) enum Released {
     Packet(Received),
     /// This many packets are lost before the next one.
     Lost(u64),
+    /// This many packets are missing before the next one, which carries their media.
+    Covered(u64),
 }
 
 /// Packets by their place. They leave without gaps, or when the first of them has waited long enough.
@@ -32,8 +37,13 @@ pub(super) struct ReorderBuffer {
 }
 
 impl ReorderBuffer {
-    pub(super) const fn new(next: ExtendedSequence, wait: Duration) -> Self {
-        Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait }
+    pub(super) const fn new(next: ExtendedSequence) -> Self {
+        Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait: Duration::ZERO }
+    }
+
+    /// From now on a gap lasts so long at most.
+    pub(super) const fn set_wait(&mut self, wait: Duration) {
+        self.wait = wait;
     }
 
     /// The packet that leaves next.
@@ -66,25 +76,27 @@ impl ReorderBuffer {
 
     /// The next packet, when it is there; otherwise the gap before it, when it has lasted or the room is full.
     pub(super) fn release(&mut self, now: Instant) -> Option<Released> {
-        let (&first, _) = self.waiting.first_key_value()?;
+        let (&first, packet) = self.waiting.first_key_value()?;
         if first > self.next {
+            let missing = first.since(self.next);
+            if missing <= packet.covers.into() {
+                self.next = first;
+                return Some(Released::Covered(missing));
+            }
             let full = self.waiting.len() > REORDER_PACKETS_MAX || self.bytes > REORDER_BYTES_MAX;
             if !full && self.deadline().is_none_or(|deadline| deadline > now) {
                 return None;
             }
-            let lost = first.since(self.next);
             self.next = first;
-            return Some(Released::Lost(lost));
+            return Some(Released::Lost(missing));
         }
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
         self.next = packet.sequence.next();
-        // A gap behind this packet is as old as the packet that showed it; the first one that waits is not older.
-        self.gap_since = self
-            .waiting
-            .first_key_value()
-            .filter(|(sequence, _)| **sequence > self.next)
-            .map(|(_, waiting)| waiting.arrival);
+        // A gap behind this packet is as old as the first packet that overtook it: a repaired one came later.
+        let behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first > self.next);
+        let arrivals = self.waiting.values().take(OVERTAKERS_MAX).map(|waiting| waiting.arrival);
+        self.gap_since = if behind { arrivals.min() } else { None };
         Some(Released::Packet(packet))
     }
 

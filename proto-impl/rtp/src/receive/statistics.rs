@@ -6,6 +6,9 @@ use crate::ntp::{NtpTime, compact};
 use crate::number::{ExtendedSequence, Ssrc};
 use crate::rtcp::ReportBlock;
 
+/// The largest difference of two transit times that the hold of late packets believes: a fifth of a second.
+const DIFFERENCES_PER_SECOND: u64 = 5;
+
 /// Counts of one source since its sequence numbers last began.
 #[derive(Debug, Clone)]
 pub(super) struct Statistics {
@@ -18,6 +21,8 @@ pub(super) struct Statistics {
     received_before: u64,
     /// The jitter in sixteenths of a tick.
     jitter: u64,
+    /// The same in which no difference counts as more than a fifth of a second: one leap of the sender's clock is no jitter.
+    steady_jitter: u64,
     transit: Option<u32>,
     sender_report: Option<(u32, Instant)>,
 }
@@ -32,6 +37,7 @@ impl Statistics {
             expected_before: 0,
             received_before: 0,
             jitter: 0,
+            steady_jitter: 0,
             transit: None,
             sender_report: None,
         }
@@ -51,8 +57,12 @@ impl Statistics {
         let transit = ticks.wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = u64::from(transit.wrapping_sub(before).cast_signed().unsigned_abs());
-            self.jitter =
-                self.jitter.saturating_add(difference).saturating_sub(self.jitter.saturating_add(8) >> 4);
+            let averaged = |jitter: u64, difference: u64| {
+                jitter.saturating_add(difference).saturating_sub(jitter.saturating_add(8) >> 4)
+            };
+            self.jitter = averaged(self.jitter, difference);
+            let most = u64::from(self.clock_rate) / DIFFERENCES_PER_SECOND;
+            self.steady_jitter = averaged(self.steady_jitter, difference.min(most));
         }
     }
 
@@ -68,6 +78,12 @@ impl Statistics {
 
     pub(super) fn jitter(&self) -> u32 {
         u32::try_from(self.jitter >> 4).unwrap_or(u32::MAX)
+    }
+
+    /// The jitter as time, in which no single difference counts as more than a fifth of a second.
+    pub(super) fn jitter_time(&self) -> Duration {
+        let nanos = (self.steady_jitter >> 4).saturating_mul(1_000_000_000);
+        Duration::from_nanos(nanos.checked_div(self.clock_rate.into()).unwrap_or(0))
     }
 
     pub(super) fn report(&mut self, now: Instant, ssrc: Ssrc, highest: ExtendedSequence) -> ReportBlock {

@@ -106,12 +106,13 @@ fn what_is_missing_is_asked_for_and_fills_its_gap() {
 fn what_does_not_come_is_given_up() {
     let mut bench = with_nack();
     bench.packets([10, 13]);
-    bench.wait(400);
+    // The round trip is not known yet.
+    bench.wait(900);
     bench.packets([14, 16]);
     bench.wait(100);
     assert_eq!(bench.events(), [10, -2, 13, 14]);
     // The second gap is younger.
-    bench.wait(399);
+    bench.wait(899);
     assert_eq!(bench.events(), []);
     bench.wait(1);
     assert_eq!(bench.events(), [-1, 16]);
@@ -233,6 +234,33 @@ fn a_lossy_road_is_repaired() {
         assert!((250..500).contains(&nacked), "seed {seed}: {nacked}");
         assert_eq!(run(seed), (out, nacked));
     }
+}
+
+/// A round trip beyond the first hold is learnt from repairs that come too late, and the next ones come in time.
+#[test]
+fn a_long_round_trip_is_learnt_from_late_repairs() {
+    let mut bench = with_nack();
+    let mut given_up = Vec::new();
+    for loss in 0..4u16 {
+        let first = loss * 10;
+        bench.packets([first, first + 2]);
+        let asked = loop {
+            bench.wait(1);
+            if !bench.nacks().is_empty() {
+                break bench.ms;
+            }
+        };
+        while bench.ms < asked + 1300 {
+            bench.wait(1);
+            bench.nacks();
+        }
+        bench.recovered(first + 1);
+        given_up.push(bench.events().contains(&-1));
+        // The numbers up to the next loss.
+        bench.packets(first + 3..first + 10);
+        bench.events();
+    }
+    assert_eq!(given_up, [true, false, false, false]);
 }
 
 /// Without a report to measure by: a round trip of 300 ms is learnt from the repairs, and nothing is asked for in vain.

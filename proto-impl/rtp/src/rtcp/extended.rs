@@ -1,9 +1,11 @@
 //! Extended reports (RFC 3611): the two blocks from which a receiver learns its round trip; others are skipped.
 
+use std::time::Duration;
+
 use wire::{Reader, Truncated};
 
 use super::chunks;
-use crate::ntp::NtpTime;
+use crate::ntp::{NtpTime, compact};
 use crate::number::Ssrc;
 
 /// Receiver reference time (RFC 3611 §4.4).
@@ -55,6 +57,14 @@ pub struct Dlrr {
     pub last_reference: u32,
     /// The delay since that reference time was received, in 1/65536 s.
     pub delay: u32,
+}
+
+impl Dlrr {
+    /// The answer to the reference time of `ssrc` that came so long ago.
+    #[must_use]
+    pub fn new(ssrc: Ssrc, reference: NtpTime, since: Duration) -> Self {
+        Self { ssrc, last_reference: reference.middle(), delay: compact(since) }
+    }
 }
 
 impl<'a> ExtendedReport<'a> {

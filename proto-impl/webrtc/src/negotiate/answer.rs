@@ -111,10 +111,16 @@ fn take(
     if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;
     }
-    // Redundant forms are only sent here, and where packets are not repeated.
+    // Redundant audio is taken in any case, and sent where packets are not repeated. In a section of both directions it
+    // is neither: the form would stand for both.
     for format in &mut selected {
         let repeats = format.answer.feedback.contains(&Feedback::Nack);
-        format.red = format.red.filter(|_| direction == Direction::SendOnly && !repeats);
+        let is_used = match direction {
+            Direction::SendOnly => !repeats,
+            Direction::RecvOnly => true,
+            Direction::SendRecv | Direction::Inactive => false,
+        };
+        format.red = format.red.filter(|_| is_used && media.kind == MediaKind::Audio);
     }
     let layers = if direction.receives() { layers_of(media) } else { Vec::new() };
     let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();

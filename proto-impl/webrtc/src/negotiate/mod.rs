@@ -58,7 +58,7 @@ pub struct SectionFormat {
     pub local: Format,
     /// The payload type of its retransmissions (RFC 4588).
     pub rtx: Option<PayloadType>,
-    /// The payload type of its redundant form (RFC 2198), which only we send.
+    /// The payload type of its redundant form (RFC 2198).
     pub red: Option<PayloadType>,
 }
 

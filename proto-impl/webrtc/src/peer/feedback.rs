@@ -1,9 +1,10 @@
 //! RTCP: what the peer reports, and what we do.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rtp::Ssrc;
-use rtp::rtcp::{Compound, Pli, ReportBlock, Rtcp};
+use rtp::report::round_trip_of_receiver;
+use rtp::rtcp::{Compound, Dlrr, ExtendedReportBlock, Pli, ReportBlock, Rtcp};
 
 use super::{Peer, RTCP_MAX};
 use crate::event::Event;
@@ -55,8 +56,36 @@ impl Peer {
                 self.bandwidth.handle_feedback(now, feedback);
                 self.take_estimate(now);
             }
-            Rtcp::ExtendedReport(_) | Rtcp::SourceDescription(_) | Rtcp::Other { .. } => {}
+            Rtcp::ExtendedReport(report) => {
+                report.blocks().for_each(|block| self.handle_extended(now, report.sender, &block));
+            }
+            Rtcp::SourceDescription(_) | Rtcp::Other { .. } => {}
             _ => {}
+        }
+    }
+
+    /// A receiver's question for its round trip, or the answer to ours (RFC 3611 §4.4, §4.5).
+    fn handle_extended(&mut self, now: Instant, sender: Ssrc, block: &ExtendedReportBlock<'_>) {
+        match block {
+            ExtendedReportBlock::ReferenceTime(time) => {
+                self.reference = Some((sender, *time, now));
+            }
+            ExtendedReportBlock::Delays(delays) => {
+                let ours = delays.iter().find(|delay| delay.ssrc == self.ssrc);
+                let measured = ours.and_then(|answer| round_trip_of_receiver(self.anchor.at(now), &answer));
+                if let Some(round_trip) = measured {
+                    self.set_round_trip(round_trip);
+                }
+            }
+            ExtendedReportBlock::Other(_) => {}
+            _ => {}
+        }
+    }
+
+    fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = Some(round_trip);
+        if let Some(reception) = &mut self.reception {
+            reception.set_round_trip(round_trip);
         }
     }
 
@@ -79,10 +108,7 @@ impl Peer {
         }
         let measured = self.senders.iter_mut().find_map(|sender| sender.handle_report(ntp, block));
         if let Some(round_trip) = measured {
-            self.round_trip = Some(round_trip);
-            if let Some(reception) = &mut self.reception {
-                reception.set_round_trip(round_trip);
-            }
+            self.set_round_trip(round_trip);
         }
     }
 
@@ -104,6 +130,7 @@ impl Peer {
         }
         let Some(reception) = &mut self.reception else { return };
         let requests = reception.poll_requests(now);
+        let urgent = reception.is_rate_urgent(now).then(|| reception.rate_estimate(now, &[])).flatten();
         // It is about all sources; where there is none any more, what has come is told nevertheless.
         let any_source = reception.any_source().unwrap_or(Ssrc(0));
         let mut feedback = Vec::new();
@@ -124,6 +151,11 @@ impl Peer {
         for command in requests.commands {
             let mut compound = self.start_feedback();
             compound.fir(self.ssrc, &[command]);
+            feedback.push(compound);
+        }
+        if let Some((bits, rated)) = urgent {
+            let mut compound = self.start_feedback();
+            compound.remb(self.ssrc, bits, &rated);
             feedback.push(compound);
         }
         // One part for a packet: a second one that does not fit would wait for ever.
@@ -164,9 +196,16 @@ impl Peer {
         for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.ssrc) {
             compound.source_description(*ssrc, &self.cname);
         }
-        let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(&blocks));
+        let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(now, &blocks));
         if let Some((bits, rated)) = told {
             compound.remb(self.ssrc, bits, &rated);
+        }
+        if infos.is_empty() {
+            // A receiver has no reports that the peer could answer, and learns the round trip by asking for it.
+            compound.reference_time(self.ssrc, self.anchor.at(now));
+        } else if let Some((ssrc, reference, heard)) = self.reference.take() {
+            let answer = Dlrr::new(ssrc, reference, now.saturating_duration_since(heard));
+            compound.delays(self.ssrc, &[answer]);
         }
         self.push_rtcp(compound);
     }

@@ -21,7 +21,7 @@ use ice::Path;
 use rtp::bandwidth::BandwidthEstimator;
 use rtp::history::PacketLog;
 use rtp::report::ReportSchedule;
-use rtp::{NtpAnchor, Ssrc};
+use rtp::{NtpAnchor, NtpTime, Ssrc};
 use sdp::Description;
 use wire::Datagrams;
 
@@ -77,6 +77,8 @@ pub struct Peer {
     rtcp: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     round_trip: Option<Duration>,
+    /// The peer's last question for its round trip: its SSRC, its time, and when it came.
+    reference: Option<(Ssrc, NtpTime, Instant)>,
     stats: Stats,
 }
 
@@ -128,6 +130,7 @@ impl Peer {
             rtcp: VecDeque::new(),
             events: VecDeque::new(),
             round_trip: None,
+            reference: None,
             stats: Stats::default(),
             config,
             seed,

@@ -3,7 +3,7 @@
 use netsim::{ms, secs};
 use sdp::Direction;
 
-use crate::harness::{End, Studio, VIDEO, both_connected, seeds, session};
+use crate::harness::{AUDIO, End, Studio, VIDEO, both_connected, seeds, session};
 
 /// Which of the first datagrams of the handshake do not arrive: every pattern, on either side.
 #[test]
@@ -78,6 +78,41 @@ fn what_is_lost_is_repaired() {
     println!("{missing} of {made} frames missing");
     // The goal for packets is one in a thousand; a frame has five.
     assert!(missing * 200 <= made, "{missing} of {made}");
+}
+
+/// A fiftieth is lost at a round trip of 500 ms, and of 700: the server learns the round trip from the publisher's answers,
+/// and waits for repairs of video. Our own publisher keeps packets for a second, so that there is one repair for each. Audio
+/// is not held for as long.
+#[test]
+fn a_far_publisher_is_repaired() {
+    for (latency, missing_max) in [(150, [3, 3]), (250, [45, 10]), (350, [45, 10])] {
+        for seed in seeds(5) {
+            let mut pair = session(seed, Direction::SendOnly).links(|link| link.latency(ms(latency)));
+            pair.run_until(secs(15), both_connected).unwrap();
+            pair = pair.links(|link| link.loss(0.02));
+            pair.a.studio = Some(Studio::new(pair.clock.now(), secs(22), seed));
+            pair.run_for(secs(28)).unwrap();
+            let made = pair.a.studio.as_ref().unwrap().made;
+            let (video, audio) = (pair.b.verifier.video(), pair.b.verifier.audio());
+            let missing = [made[0] - audio.received, made[1] - video.received];
+            println!("{latency} ms each way, seed {seed}: {missing:?} of {made:?} frames missing");
+            let measured = pair.b.peer.stats().round_trip.unwrap();
+            assert!(measured.abs_diff(ms(2 * latency)) < ms(20), "{measured:?}");
+            let fits = missing.iter().zip(missing_max).all(|(missing, most)| *missing <= most);
+            assert!(fits, "{latency}, seed {seed}: {missing:?}");
+            // Later than the first frame was.
+            let mut sound = pair.b.came.iter().filter(|frame| frame.section == AUDIO);
+            let first = sound.next().unwrap();
+            let late = sound.map(|frame| {
+                let sampled = ms(u64::from(frame.timestamp.wrapping_sub(first.timestamp) / 48));
+                (frame.at - first.at).saturating_sub(sampled)
+            });
+            let late = late.max().unwrap();
+            println!("audio is {late:?} late at most");
+            let late_max = if latency > 200 { 250 } else { 600 };
+            assert!(late <= ms(late_max), "{latency}, seed {seed}: {late:?}");
+        }
+    }
 }
 
 /// A viewer behind the same road, and one whose packets change places.

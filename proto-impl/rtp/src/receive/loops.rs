@@ -1,0 +1,286 @@
+//! A receiver and a model of a sender in a closed loop, in virtual time: how many frames come whole, and how much later.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test of small numbers")]
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::{Random, Seed};
+use netsim::{Link, ms};
+use sdp::PayloadType;
+
+use super::*;
+use crate::header::{Csrcs, Header};
+use crate::number::{SequenceNumber, Ssrc};
+
+/// Length of a run.
+const LENGTH_MS: u64 = 20_000;
+/// Time between two frames, and packets of each; a key frame every 2 s has more.
+const FRAME_MS: u64 = 33;
+const FRAME_PACKETS: u64 = 5;
+const KEY_FRAME_PACKETS: u64 = 30;
+const KEY_FRAME_EVERY: u64 = 60;
+
+/// A path.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    round_trip: u64,
+    /// Lost packets each way, in hundredths.
+    loss: u32,
+    jitter: u64,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+struct Ran {
+    /// Frames that came whole, in thousandths.
+    whole: usize,
+    /// Delay behind the one-way delay, of half of the frames and of 95 %, in milliseconds.
+    delay: [u64; 2],
+    /// Packets sent again for each one that was lost.
+    resent: f64,
+}
+
+struct Loop {
+    start: Instant,
+    receiver: Receiver,
+    there: Link,
+    back: Link,
+    /// Number, frame, time of the last sending.
+    sent: HashMap<u16, (u64, u64)>,
+    frames: Vec<(u64, u64, u64)>,
+    resent: u64,
+}
+
+impl Loop {
+    fn new(seed: u64, path: Path) -> Self {
+        let seed = Seed::from_number(seed);
+        let link = |name| {
+            let link = Link::new(&seed.derive(name, 0)).latency(ms(path.round_trip / 2));
+            link.loss(f64::from(path.loss) / 100.0).jitter(ms(path.jitter))
+        };
+        Self {
+            start: netsim::Clock::new().now(),
+            receiver: Receiver::new(Ssrc(7), ReceiveConfig::with_nack(90_000)),
+            there: link("there"),
+            back: link("back"),
+            sent: HashMap::new(),
+            frames: Vec::new(),
+            resent: 0,
+        }
+    }
+
+    fn send(&mut self, at: u64, number: u16, repair: bool) {
+        let mut bytes = number.to_be_bytes().to_vec();
+        bytes.push(u8::from(repair));
+        self.there.send(self.start + ms(at), bytes.into());
+    }
+
+    /// The frames of a sender with a history of a second, or three round trips, and at most one repair of a packet in a
+    /// round trip: as libwebrtc has it.
+    fn run(mut self, path: Path) -> Ran {
+        let mut next = 0u64;
+        for at in 0..LENGTH_MS + 5000 {
+            if at % FRAME_MS == 0 && at < LENGTH_MS {
+                let frame = at / FRAME_MS;
+                let is_key = frame.is_multiple_of(KEY_FRAME_EVERY);
+                let packets = if is_key { KEY_FRAME_PACKETS } else { FRAME_PACKETS };
+                self.frames.push((packets, at, 0));
+                for number in next..next + packets {
+                    let number = number as u16;
+                    self.sent.insert(number, (frame, at));
+                    self.send(at, number, false);
+                }
+                next += packets;
+            }
+            self.answer(at, path);
+            self.receive(at);
+        }
+        let lost = self.receiver.lost_on_the_way().max(1);
+        let mut delays: Vec<u64> = self
+            .frames
+            .iter()
+            .filter(|(missing, ..)| *missing == 0)
+            .map(|(_, sent, came)| (came - sent).saturating_sub(path.round_trip / 2))
+            .collect();
+        delays.sort_unstable();
+        let at = |share: usize| delays.get(delays.len() * share / 100).copied().unwrap_or(0);
+        Ran {
+            whole: delays.len() * 1000 / self.frames.len(),
+            delay: [at(50), at(95)],
+            resent: self.resent as f64 / lost as f64,
+        }
+    }
+
+    fn answer(&mut self, at: u64, path: Path) {
+        while let Some(asked) = self.back.poll_delivery(self.start + ms(at)) {
+            for number in asked.chunks_exact(2).map(|n| u16::from_be_bytes([n[0], n[1]])) {
+                let (frame, last) = self.sent[&number];
+                let is_kept = at - frame * FRAME_MS <= 1000.max(path.round_trip * 3);
+                if is_kept && (last == frame * FRAME_MS || at - last >= path.round_trip) {
+                    self.sent.insert(number, (frame, at));
+                    self.resent += 1;
+                    self.send(at, number, true);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, at: u64) {
+        let now = self.start + ms(at);
+        while let Some(came) = self.there.poll_delivery(now) {
+            let number = u16::from_be_bytes([came[0], came[1]]);
+            let (frame, _) = self.sent[&number];
+            let header = header(number, (frame * FRAME_MS * 90) as u32);
+            if came[2] == 1 {
+                self.receiver.handle_recovered(now, &header, Bytes::new());
+            } else {
+                self.receiver.handle_packet(now, &header, Bytes::new());
+            }
+        }
+        self.receiver.handle_timeout(now);
+        while let Some(event) = self.receiver.poll_event() {
+            if let ReceiveEvent::Packet(packet) = event {
+                let (frame, _) = self.sent[&packet.sequence.number().value()];
+                let frame = &mut self.frames[frame as usize];
+                (frame.0, frame.2) = (frame.0 - 1, at);
+            }
+        }
+        let mut asked = Vec::new();
+        self.receiver.poll_nacks(now, &mut asked);
+        if !asked.is_empty() {
+            let bytes: Vec<u8> = asked.iter().flat_map(|number| number.0.to_be_bytes()).collect();
+            self.back.send(now, bytes.into());
+        }
+    }
+}
+
+fn header(number: u16, timestamp: u32) -> Header<'static> {
+    Header {
+        marker: false,
+        payload_type: PayloadType::new(96).unwrap(),
+        sequence_number: SequenceNumber(number),
+        timestamp,
+        ssrc: Ssrc(7),
+        csrcs: Csrcs::default(),
+        extension: None,
+    }
+}
+
+/// Frames that come whole, in thousandths, and the delay that this costs: each cell with three seeds.
+#[test]
+fn the_hold_follows_the_round_trip() {
+    let mut failed = Vec::new();
+    println!("rtt loss jitter | whole/1000 | delay p50 p95 ms | repairs per loss");
+    for round_trip in [20, 60, 150, 300, 500, 800] {
+        for loss in [0, 2, 5, 10, 20] {
+            for jitter in [0, 50, 200] {
+                let path = Path { round_trip, loss, jitter };
+                for seed in 0..3 {
+                    let ran = Loop::new(seed, path).run(path);
+                    let Ran { whole, delay: [p50, p95], resent } = ran;
+                    println!(
+                        "{round_trip:3} {loss:2} {jitter:3} | {whole:4} | {p50:4} {p95:4} | {resent:.2}"
+                    );
+                    // With jitter that keeps the order, most packets are as late as the latest.
+                    let round_trip = round_trip + 2 * jitter;
+                    let least = match (loss, round_trip) {
+                        (0, _) => 1000,
+                        (..=2, _) => 985,
+                        (..=5, ..=300) => 985,
+                        (..=5, _) => 960,
+                        (..=10, ..=300) => 960,
+                        (..=10, _) => 900,
+                        (_, ..=160) => 960,
+                        (_, ..=300) => 850,
+                        (_, _) => 500,
+                    };
+                    // A loss costs a round trip or a few, and never more than the cap.
+                    let repairs =
+                        [0, 3, 5, 8, 12][[0, 2, 5, 10, 20].iter().position(|one| *one == loss).unwrap()];
+                    let most = (round_trip * repairs + 100).min(HOLD_REPAIR_MAX.as_millis() as u64)
+                        + 4 * jitter
+                        + 200;
+                    if whole < least || p95 > most {
+                        failed.push((path, seed, ran, least, most));
+                    }
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Audio of a sender that repeats nothing, each packet with a delay of its own: the share that is given up though it
+/// comes, in thousandths.
+fn given_up(seed: u64, jitter: u64, packets: u64) -> u64 {
+    let start = netsim::Clock::new().now();
+    let mut random: Random = Seed::from_number(seed).derive("jitter", 0).random();
+    let mut arrivals: Vec<(Duration, u64)> =
+        (0..packets).map(|n| (ms(n * 20 + random.below(jitter + 1)), n)).collect();
+    arrivals.sort_unstable();
+    let mut receiver = Receiver::new(Ssrc(7), ReceiveConfig::without_nack(48_000));
+    let mut came = 0;
+    let mut take = |receiver: &mut Receiver| {
+        let packets = std::iter::from_fn(|| receiver.poll_event());
+        came += packets.filter(|event| matches!(event, ReceiveEvent::Packet(_))).count();
+    };
+    for (at, number) in arrivals {
+        while let Some(due) = receiver.poll_timeout().filter(|due| *due <= start + at) {
+            receiver.handle_timeout(due);
+            take(&mut receiver);
+        }
+        receiver.handle_packet(start + at, &header(number as u16, (number * 960) as u32), Bytes::new());
+        take(&mut receiver);
+    }
+    receiver.handle_timeout(start + ms(packets * 20 + 10_000));
+    take(&mut receiver);
+    (packets - came as u64) * 1000 / packets
+}
+
+/// 200 ms of reordering cost 24 % while every gap was waited for by 60 ms.
+#[test]
+fn without_repairs_the_hold_follows_the_reordering() {
+    for jitter in [0, 20, 60, 100, 200, 400] {
+        for seed in 0..5 {
+            let lost = given_up(seed, jitter, 1500);
+            println!("jitter {jitter} ms: {lost}/1000 given up");
+            assert!(lost <= 10, "jitter {jitter}, seed {seed}: {lost}");
+        }
+    }
+}
+
+/// Before a packet was late enough to tell, the jitter tells.
+#[test]
+fn the_first_seconds_are_waited_for_by_jitter() {
+    let lost: u64 = (0..20).map(|seed| given_up(seed, 200, 100)).sum();
+    println!("of the first 2 s {lost}/20000 given up");
+    assert!(lost <= 600, "{lost}");
+}
+
+/// The hold is short again some time behind a bad stretch, and a source without reordering never waits longer than before.
+#[test]
+fn a_quiet_path_has_a_short_hold_again() {
+    let start = netsim::Clock::new().now();
+    let mut receiver = Receiver::new(Ssrc(7), ReceiveConfig::without_nack(48_000));
+    let mut waited = Vec::new();
+    for number in 0..3000u64 {
+        let now = start + ms(number * 20);
+        let (late, lost) = (number == 10, number % 500 == 499);
+        if late || lost {
+            continue;
+        }
+        receiver.handle_packet(now, &header(number as u16, (number * 960) as u32), Bytes::new());
+        if number == 20 {
+            receiver.handle_packet(now, &header(10, 9600), Bytes::new());
+        }
+        if number % 500 == 0 && number > 0 {
+            waited.extend(receiver.poll_timeout().map(|due| (due - now).as_millis()));
+            receiver.handle_timeout(now + ms(600));
+        }
+        while receiver.poll_event().is_some() {}
+    }
+    assert_eq!(waited[0] / 10, 22, "{waited:?}: a packet was late by 180 ms");
+    assert_eq!(waited[waited.len() - 1], 60, "{waited:?}");
+}

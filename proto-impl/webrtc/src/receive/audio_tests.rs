@@ -1,0 +1,195 @@
+//! Audio of a publisher: redundant packets, lost packets, and what is no redundant packet.
+
+use crypto::Seed;
+use media::codec::Codec;
+use rtp::extension::ExtensionMap;
+use rtp::{Csrcs, Header};
+use sdp::Direction;
+
+use super::*;
+use crate::negotiate::offered_formats;
+
+const OPUS: u8 = 111;
+const RED: u8 = 63;
+const FRAME_TICKS: u32 = 960;
+
+struct Bench {
+    reception: Reception,
+    events: VecDeque<Event>,
+    now: Instant,
+    start: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = netsim::Clock::new().now();
+        let local = offered_formats(Codec::Opus, OPUS).remove(0);
+        let section = Section {
+            id: SectionId(0),
+            mid: "0".to_owned(),
+            kind: MediaKind::Audio,
+            direction: Direction::RecvOnly,
+            // The peer does not repeat packets.
+            formats: vec![SectionFormat {
+                remote: sdp::Format { feedback: Vec::new(), ..local.clone() },
+                local,
+                rtx: None,
+                red: PayloadType::new(RED),
+            }],
+            extensions: ExtensionMap::new(),
+            reduced_size: true,
+            msid: None,
+            layers: Vec::new(),
+            remote_sources: Vec::new(),
+            local_source: None,
+        };
+        let reception = Reception::new(now, &[section], 20_000_000);
+        Self { reception, events: VecDeque::new(), now, start: now }
+    }
+
+    fn packet(&mut self, payload_type: u8, number: u16, payload: &[u8]) {
+        let header = Header {
+            marker: false,
+            payload_type: PayloadType::new(payload_type).unwrap(),
+            sequence_number: SequenceNumber(number),
+            timestamp: u32::from(number) * FRAME_TICKS,
+            ssrc: Ssrc(1),
+            csrcs: Csrcs::default(),
+            extension: None,
+        };
+        let mut bytes = Vec::new();
+        Packet { header, payload, padding: 0 }.write(&mut bytes);
+        self.reception.handle_packet(self.now, &bytes, &mut self.events);
+    }
+
+    /// The frame of a number, with so many before it.
+    fn redundant(&mut self, number: u16, blocks: u16) {
+        let mut payload = Vec::new();
+        for back in (1..=blocks.min(number)).rev() {
+            payload.extend_from_slice(&head(OPUS, u32::from(back) * FRAME_TICKS, 2));
+        }
+        payload.push(OPUS);
+        for back in (0..=blocks.min(number)).rev() {
+            payload.extend_from_slice(&frame(number - back));
+        }
+        self.packet(RED, number, &payload);
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+        self.reception.handle_timeout(self.now, &mut self.events);
+    }
+
+    /// Frames by their number, which is both in their bytes and in their time.
+    fn frames(&mut self) -> Vec<u32> {
+        let number = |event| {
+            let Event::Frame { frame, .. } = event else { return None };
+            let number = frame.timestamp / FRAME_TICKS;
+            assert_eq!(frame.payload[..], u16::try_from(number).unwrap().to_be_bytes());
+            Some(number)
+        };
+        self.events.drain(..).filter_map(number).collect()
+    }
+}
+
+fn head(payload_type: u8, ticks: u32, length: u32) -> [u8; 4] {
+    (1 << 31 | u32::from(payload_type) << 24 | ticks << 10 | length).to_be_bytes()
+}
+
+fn frame(number: u16) -> [u8; 2] {
+    number.to_be_bytes()
+}
+
+#[test]
+fn lost_frames_come_from_the_packets_behind_them() {
+    let mut bench = Bench::new();
+    bench.redundant(5, 1);
+    assert_eq!(bench.frames(), [5], "before the first one nothing is missing");
+    bench.redundant(6, 1);
+    // At once, without a wait.
+    bench.redundant(8, 1);
+    assert_eq!(bench.frames(), [6, 7, 8]);
+    // Two in a row, and what comes late was there already.
+    bench.redundant(11, 2);
+    bench.redundant(10, 2);
+    bench.packet(OPUS, 9, &frame(9));
+    bench.packet(OPUS, 12, &frame(12));
+    assert_eq!(bench.frames(), [9, 10, 11, 12]);
+    // Two of three: the hold decides.
+    bench.redundant(16, 2);
+    assert_eq!(bench.frames(), []);
+    bench.wait(100);
+    assert_eq!(bench.frames(), [14, 15, 16]);
+    let (_, _, stats) = bench.reception.stats().next().unwrap();
+    assert_eq!((stats.recovered, stats.lost, bench.reception.malformed), (3, 3, 0));
+}
+
+/// The share of frames that come, and how long after their packet's time the latest does.
+fn run(seed: u64, loss: f64, blocks: u16) -> (usize, u64) {
+    const FRAMES: u16 = 3000;
+    let mut bench = Bench::new();
+    let mut random = Seed::from_number(seed).derive("loss", 0).random();
+    let (mut came, mut latest) = (0, 0);
+    for number in 0..FRAMES {
+        if number == 0 || !random.chance(loss) {
+            bench.redundant(number, blocks);
+        }
+        let at = u64::try_from((bench.now - bench.start).as_millis()).unwrap();
+        let frames = bench.frames();
+        let late = |of: &u32| at.saturating_sub(u64::from(*of) * 20);
+        latest = frames.iter().map(late).max().unwrap_or(0).max(latest);
+        came += frames.len();
+        bench.wait(20);
+    }
+    (came * 1000 / usize::from(FRAMES), latest)
+}
+
+#[test]
+fn what_is_lost_is_made_good() {
+    for (loss, blocks, least) in
+        [(0.05, 0, 930), (0.05, 1, 995), (0.1, 1, 985), (0.2, 1, 950), (0.2, 2, 985), (0.35, 2, 940)]
+    {
+        for seed in 0..3 {
+            let (came, latest) = run(seed, loss, blocks);
+            println!("{loss} lost, {blocks} earlier frames: {came}/1000 come, {latest} ms late at most");
+            assert!(came >= least && latest <= 140, "{loss} {blocks} {seed}: {came} {latest}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_redundant_packet_harms_nothing() {
+    let nested = [&head(RED, 960, 1)[..], &[RED, 1, 2]].concat();
+    let long = [&head(OPUS, 960, 1023)[..], &[OPUS, 1]].concat();
+    let many = [&head(OPUS, 960, 0).repeat(200)[..], &[OPUS, 1]].concat();
+    for (payload, malformed) in
+        [(&[0x80 | OPUS, 0][..], 1), (&nested, 0), (&long, 1), (&many, 1), (&[RED], 0), (&[OPUS], 0)]
+    {
+        let mut bench = Bench::new();
+        bench.redundant(1, 1);
+        bench.packet(RED, 2, payload);
+        bench.redundant(3, 0);
+        bench.wait(100);
+        assert_eq!((bench.frames(), bench.reception.malformed), (vec![1, 3], malformed), "{payload:?}");
+    }
+    // Times that lie: a frame of long ago, and one of the packet's own time.
+    let mut bench = Bench::new();
+    bench.redundant(20, 1);
+    let lies = [&head(OPUS, 16_000, 2)[..], &head(OPUS, 0, 2), &[OPUS], &frame(4), &frame(21), &frame(21)];
+    bench.packet(RED, 21, &lies.concat());
+    assert_eq!(bench.frames(), [20, 21]);
+}
+
+#[test]
+fn any_bytes_are_harmless() {
+    let mut random = Seed::from_number(63).random();
+    let mut bench = Bench::new();
+    for number in 0..5000 {
+        let length = usize::try_from(random.below(40)).unwrap();
+        let bytes: Vec<u8> = (0..length).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
+        bench.packet(RED, number, &bytes);
+        bench.wait(20);
+        let frames = bench.events.drain(..).filter(|event| matches!(event, Event::Frame { .. })).count();
+        assert!(frames <= 1 + rtp::payload::RED_BLOCKS_MAX, "{frames}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Offers that real stacks make, and that differ from those of browsers in their forms of a codec.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::webrtc::{Config, IceMode, Peer};
+use crypto::Seed;
+use media::codec::{h264, h265, opus};
+use media::{Timescale, Track};
+use rtp::NtpAnchor;
+
+use super::*;
+
+/// One form of video: its `rtpmap` and `fmtp` behind the payload type.
+type Form = (&'static str, &'static str);
+
+fn server(now: Instant) -> Peer {
+    let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(2)).unwrap());
+    let addresses = vec!["192.0.2.1:5000".parse().unwrap()];
+    let config = Config::new(IceMode::Lite { config: Arc::default(), addresses }, identity);
+    let anchor = NtpAnchor::new(now, Duration::from_secs(1_790_000_000));
+    Peer::new(now, Arc::new(config), anchor, Seed::from_number(2)).unwrap()
+}
+
+/// An offer of Opus and these forms of video.
+fn offer(forms: &[Form], direction: &str) -> Description {
+    let fingerprint = ["AA"; 32].join(":");
+    let transport = format!(
+        "c=IN IP4 0.0.0.0\r\na=ice-ufrag:abcd\r\na=ice-pwd:abcdefghijklmnopqrstuvwx\r\n\
+         a=fingerprint:sha-256 {fingerprint}\r\na=setup:actpass\r\na={direction}\r\na=rtcp-mux\r\n"
+    );
+    let types: Vec<String> = (96..).take(forms.len()).map(|number: u8| number.to_string()).collect();
+    let mut text = format!(
+        "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n\
+         m=audio 9 UDP/TLS/RTP/SAVPF 111\r\n{transport}a=mid:0\r\na=rtpmap:111 opus/48000/2\r\n\
+         m=video 9 UDP/TLS/RTP/SAVPF {}\r\n{transport}a=mid:1\r\n",
+        types.join(" ")
+    );
+    for ((rtpmap, fmtp), number) in forms.iter().zip(types) {
+        text.push_str(&format!("a=rtpmap:{number} {rtpmap}\r\na=rtcp-fb:{number} nack pli\r\n"));
+        if !fmtp.is_empty() {
+            text.push_str(&format!("a=fmtp:{number} {fmtp}\r\n"));
+        }
+    }
+    Description::read(text.as_bytes()).unwrap()
+}
+
+const OPEN: &str = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
+
+/// The payload type of video in the answer to a publisher, and its parameters; `None`: the offer is refused.
+fn taken(forms: &[Form]) -> Option<(u8, String)> {
+    let offer = offer(forms, "sendonly");
+    if leaves_out_video(&offer, true) {
+        return None;
+    }
+    let now = Instant::now();
+    let answer = server(now).handle_offer(now, &offer, |_, media| take(media, true)).unwrap();
+    answered(&offer, &answer)
+}
+
+fn answered(offer: &Description, answer: &Description) -> Option<(u8, String)> {
+    let (offered, video) = (&offer.media[1], &answer.media[1]);
+    assert!(!video.is_rejected() && !answer.media[0].is_rejected(), "without a word");
+    let format = video.rtp_formats().next().unwrap();
+    let of = offered.format(format.payload_type()).unwrap();
+    assert!(format.matches(&of), "{format:?}");
+    let read = Description::read(answer.write().as_bytes()).unwrap();
+    assert_eq!(offer.check_answer(&read), Ok(()));
+    Some((format.payload_type().number(), format.parameters.to_string()))
+}
+
+#[test]
+fn publishers_forms_are_taken_or_the_offer_is_refused() {
+    for (forms, wanted) in [
+        (&[("H264/90000", OPEN)][..], Some((96, "packetization-mode=1;profile-level-id=42e034"))),
+        // The answer names the profile that is meant by none.
+        (&[("H264/90000", "")], Some((96, "profile-level-id=42e01f"))),
+        (
+            &[("H264/90000", "packetization-mode=0;profile-level-id=42e01f")],
+            Some((96, "packetization-mode=0;profile-level-id=42e01f")),
+        ),
+        (&[("H264/90000", "profile-level-id=42e01f")], Some((96, "profile-level-id=42e01f"))),
+        // Of both modes the one that cuts pictures.
+        (
+            &[("H264/90000", "packetization-mode=0;profile-level-id=42e01f"), ("H264/90000", OPEN)],
+            Some((97, "packetization-mode=1;profile-level-id=42e034")),
+        ),
+        (&[("H264/90000", "packetization-mode=1;profile-level-id=640c1f")], Some((96, "=640c1f"))),
+        (&[("H264/90000", "packetization-mode=1;profile-level-id=58001f")], Some((96, "=58001f"))),
+        (&[("H264/90000", "packetization-mode=1;profile-level-id=6e001f")], Some((96, "=6e001f"))),
+        (&[("H264/90000", "packetization-mode=1;profile-level-id=7a001f")], Some((96, "=7a001f"))),
+        (&[("H264/90000", "packetization-mode=1;profile-level-id=f4001f")], Some((96, "=f4001f"))),
+        (&[("H264/90000", "packetization-mode=1;profile-level-id=42001f")], Some((96, "=42001f"))),
+        // Interleaved, alone and beside another codec.
+        (&[("H264/90000", "packetization-mode=2;profile-level-id=42e01f")], None),
+        (
+            &[("H264/90000", "packetization-mode=2;profile-level-id=42e01f"), ("VP8/90000", "")],
+            Some((97, "")),
+        ),
+        (&[("H265/90000", "level-id=93;tx-mode=SRST")], Some((96, ""))),
+        (
+            &[("H265/90000", "level-id=180;profile-id=2;tier-flag=0;tx-mode=SRST")],
+            Some((96, "profile-id=2;tier-flag=0;level-id=180;tx-mode=SRST")),
+        ),
+        (&[("H265/90000", "profile-id=4;tier-flag=1")], Some((96, "profile-id=4;tier-flag=1"))),
+        (&[("H265/90000", "tx-mode=MRST")], None),
+        (&[("H265/90000", "profile-id=2;sprop-max-don-diff=2")], None),
+        (&[("VP9/90000", "profile-id=1")], Some((96, "profile-id=1"))),
+        (&[("AV1/90000", "profile=1;level-idx=5;tier=0")], Some((96, "profile=1;level-idx=5;tier=0"))),
+        (&[("AV1X/90000", "")], None),
+        (&[("H266/90000", "")], None),
+    ] {
+        let found = taken(forms);
+        let fits = match (&found, wanted) {
+            (Some((number, parameters)), Some((wanted, part))) => {
+                *number == wanted && (parameters == part || (!part.is_empty() && parameters.ends_with(part)))
+            }
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        assert!(fits, "{forms:?}: {found:?}, wanted {wanted:?}");
+    }
+}
+
+/// A page that only plays in its video section sends none, and is not refused for it.
+#[test]
+fn a_section_that_sends_nothing_is_not_missed() {
+    let unknown = &[("H266/90000", "")][..];
+    for (direction, refused) in
+        [("sendonly", true), ("sendrecv", true), ("recvonly", false), ("inactive", false)]
+    {
+        assert_eq!(leaves_out_video(&offer(unknown, direction), true), refused, "{direction}");
+    }
+}
+
+fn avc(profile: [u8; 3]) -> CodecConfig {
+    const REST: &[u8] =
+        &[0xd9, 0x00, 0xa0, 0x5b, 0x01, 0x10, 0, 0, 3, 0, 0x10, 0, 0, 3, 3, 0xc0, 0xf1, 0x62, 0xe4, 0x80];
+    let sps = [&[0x67][..], &profile, REST].concat();
+    CodecConfig::H264(h264::Config::of_sets(&[&sps], &[&[0x68, 0xcb, 0x83, 0xcb, 0x20]]).unwrap())
+}
+
+/// A record of H.265 without parameter sets.
+fn hevc(profile: u8) -> CodecConfig {
+    let mut record = vec![0; 23];
+    (record[0], record[1], record[21]) = (1, profile, 3);
+    CodecConfig::H265(h265::Config::read(record.into()).unwrap())
+}
+
+/// The payload type that a viewer's video is answered with; `None`: it is told what it could be sent.
+fn given(config: &CodecConfig, forms: &[Form]) -> Option<u8> {
+    let audio = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
+    let tracks = Tracks::new(1, [track(TrackId::VIDEO, config.clone()), track(TrackId::AUDIO, audio)]);
+    let offer = offer(forms, "recvonly");
+    if lacks_form(&offer, &tracks) {
+        return None;
+    }
+    let (now, mut sections) = (Instant::now(), Taken::default());
+    let answer = server(now).handle_offer(now, &offer, |_, media| give(media, &tracks, "s", &mut sections));
+    let answer = answer.unwrap();
+    assert_eq!(answer.direction(&answer.media[1]), Direction::SendOnly, "idle: {forms:?}");
+    answered(&offer, &answer).map(|(number, _)| number)
+}
+
+#[test]
+fn viewers_forms_are_sent_what_they_decode_or_the_offer_is_countered() {
+    let (baseline, high, extended) = ([0x42, 0xc0, 0x1e], [0x64, 0, 0x1e], [0x58, 0, 0x1e]);
+    let h264 = |parameters: &'static str| vec![("H264/90000", parameters)];
+    for (stream, forms, given_as) in [
+        (avc(baseline), h264(OPEN), Some(96)),
+        (avc(baseline), h264(""), Some(96)),
+        (avc(baseline), h264("profile-level-id=42e01f"), Some(96)),
+        // It says that it does not take fragments.
+        (avc(baseline), h264("packetization-mode=0;profile-level-id=42e01f"), None),
+        (avc(baseline), vec![("H264/90000", "packetization-mode=0"), ("H264/90000", OPEN)], Some(97)),
+        (avc(baseline), h264("packetization-mode=1;profile-level-id=640c1f"), Some(96)),
+        (avc(high), h264("packetization-mode=1;profile-level-id=640c1f"), Some(96)),
+        (avc(high), h264(OPEN), Some(96)),
+        (avc(high), h264("packetization-mode=1;profile-level-id=6e001f"), Some(96)),
+        (avc(high), h264("packetization-mode=1;profile-level-id=f4001f"), Some(96)),
+        (avc(baseline), h264("packetization-mode=1;profile-level-id=58001f"), Some(96)),
+        (avc(high), h264("packetization-mode=1;profile-level-id=58001f"), None),
+        (avc(extended), h264(OPEN), None),
+        (avc(extended), h264("packetization-mode=1;profile-level-id=58001f"), Some(96)),
+        (hevc(1), vec![("H265/90000", "level-id=93")], Some(96)),
+        (hevc(1), vec![("H265/90000", "profile-id=2;level-id=93;tx-mode=SRST")], Some(96)),
+        (hevc(2), vec![("H265/90000", "profile-id=2;level-id=93;tx-mode=SRST")], Some(96)),
+        (hevc(2), vec![("H265/90000", "level-id=93")], None),
+        (hevc(1), vec![("H265/90000", "profile-id=1;tx-mode=MRST")], None),
+    ] {
+        assert_eq!(given(&stream, &forms), given_as, "{forms:?} of {stream:?}");
+    }
+}
+
+/// A viewer without the stream's codec still hears it.
+#[test]
+fn a_viewer_of_another_codec_is_idle_in_video() {
+    let track =
+        Track { epoch: 1, ..Track::new(TrackId::VIDEO, avc([0x42, 0xc0, 0x1e]), Timescale::MILLISECONDS) };
+    let tracks = Tracks::new(1, [track]);
+    for forms in [&[("VP8/90000", "")][..], &[("VP9/90000", "profile-id=1")]] {
+        let offer = offer(forms, "recvonly");
+        assert!(!lacks_form(&offer, &tracks));
+        let idle = give(&offer.media[1], &tracks, "s", &mut Taken::default()).unwrap();
+        assert_eq!(idle.direction, Direction::Inactive, "{forms:?}");
+    }
+}
