@@ -6,7 +6,7 @@ The clip has a flash and a beep at the same instant each second. It is sent in r
 (interleaved) with false timestamps, and by Chromium over WHIP. Lips are right when a flash and its beep have the same stream time.
 In each cell: beep minus flash in ms, median and worst, from 5 s into the clip on; in brackets how many pairs are more than 100 ms
 apart, if any. `pace`: the largest deviation of stream time from real time over HTTP-FLV, in ms. `-`: no pair arrived.
-Needs ffmpeg, srt-live-transmit, chromium, and the Python packages av, aiortc and websockets; MILLSTREAM names the server's binary."""
+Needs ffmpeg, chromium, and the Python packages av, aiortc and websockets; MILLSTREAM names the server's binary."""
 import argparse
 import json
 import pathlib
@@ -113,7 +113,8 @@ class View:
 
     def __init__(self, how, url):
         script = pathlib.Path(__file__).with_name("lips_view.py")
-        self.process = subprocess.Popen([sys.executable, str(script), how, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        command = [sys.executable, str(script), how, url]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.said = []
         self.reader = threading.Thread(target=lambda: self.said.append(self.process.stdout.read()))
         self.reader.start()

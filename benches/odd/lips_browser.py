@@ -6,7 +6,6 @@ Chromium publishes for 36 s and removes its microphone (`replaceTrack(null)`) fr
 WHEP, and a reader over HTTP-FLV. Columns: how far the video's timestamps advance between 5 and 33 s of real time; pictures shown per second,
 fewest and median; the longest time without a new picture; freezes by the browser's statistics; how far the picture plays ahead of the sound by
 `estimatedPlayoutTimestamp`, median and worst, while sound arrives; corrections that the server logged."""
-import functools
 import http.server
 import json
 import pathlib
@@ -120,33 +119,38 @@ def row(reader, watched, length, corrections):
             f"| {statistics.median(apart):.0f} / {max(apart, key=abs):.0f} ms | {said} |")
 
 
-def main():
+def run_one(folder, length):
+    """Publishes with a mute of so many seconds; the figures of the reader, of the browser that watches, and the server's corrections."""
     from inputs import Server
     from lips import View, corrected
+    server = Server("millstream", folder)
+    browsers = [Chromium(), Chromium()]
+    try:
+        base, result = f"http://127.0.0.1:{server.port('http')}/live", []
+        watching = json.dumps({"url": f"{base}/whep/odd", "seconds": 33})
+        change = ("mute", length) if length else None
+        threads = [threading.Thread(target=send_whip, args=(server, change, 36, browsers[0])),
+                   threading.Thread(target=lambda: result.append(browsers[1].run(f"watch({watching})")))]
+        for thread in threads:
+            thread.start()
+        reader = View("flv", f"{base}/odd.flv")
+        for thread in threads:
+            thread.join()
+        return reader.finish(3), result[0], corrected((folder / "stderr").read_text(errors="replace"))
+    finally:
+        for browser in browsers:
+            browser.close()
+        server.stop()
+
+
+def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lips-"))
-    print("| muted | the video's timestamps | pictures a second, fewest | longest without | freezes | picture ahead of sound | corrections |\n|---|---|---|---|---|---|---|")
+    names = ("muted", "the video's timestamps", "pictures a second, fewest", "longest without", "freezes", "picture ahead of sound", "corrections")
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
     try:
         for length in (0, 3, 6):
-            server = Server("millstream", folder / str(length))
-            browsers = [Chromium(), Chromium()]
-            try:
-                http_at, result = f"http://127.0.0.1:{server.port('http')}", []
-                watching = {"url": f"{http_at}/live/whep/odd", "seconds": 33}
-                watch = functools.partial(browsers[1].run, f"watch({json.dumps(watching)})")
-                threads = [threading.Thread(target=send_whip, args=(server, ("mute", length) if length else None, 36, browsers[0])),
-                           threading.Thread(target=lambda: result.append(watch()))]
-                for thread in threads:
-                    thread.start()
-                reader = View("flv", f"{http_at}/live/odd.flv")
-                for thread in threads:
-                    thread.join()
-                seen = reader.finish(3)
-            finally:
-                for browser in browsers:
-                    browser.close()
-                server.stop()
-            corrections = corrected((folder / str(length) / "stderr").read_text(errors="replace"))
-            print(row(seen, result[0], length, corrections), flush=True)
+            reader, watched, corrections = run_one(folder / str(length), length)
+            print(row(reader, watched, length, corrections), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

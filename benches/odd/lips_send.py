@@ -107,12 +107,13 @@ def restamp(kind, stamp, packets, wanted, fault):
 
 
 def send_srt(port, clip, fault):
-    """Sends with `srt-live-transmit`. Null packets fill up the last datagram of a unit, so that the unit leaves at once."""
-    target = f"srt://127.0.0.1:{port}?streamid=live/odd&latency=120"
-    tool = subprocess.Popen(["srt-live-transmit", "-q", "-chunk:1316", "file://con", target], stdin=subprocess.PIPE,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """Sends with ffmpeg, which passes its input on unread. Null packets fill up the last datagram of a unit, so that it leaves at once."""
+    target = f"srt://127.0.0.1:{port}?streamid=live/odd&latency=120000&pkt_size=1316"
+    command = ["ffmpeg", "-v", "error", "-raw_packet_size", "1316", "-f", "data", "-i", "pipe:0", "-map", "0", "-c", "copy", "-f", "data", target]
+    tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     null = b"\x47\x1f\xff\x10" + b"\xff" * 184
-    # It discards all that it reads before it is connected.
+    tool.stdin.write(null * 7)
+    tool.stdin.flush()
     time.sleep(0.7)
     counted, start, counters = Numbered(fault), time.monotonic(), {}
     try:
@@ -135,9 +136,8 @@ def send_srt(port, clip, fault):
             tool.stdin.flush()
         time.sleep(0.5)
     finally:
-        # It ignores SIGTERM while its input is open.
-        tool.kill()
-        tool.wait()
+        tool.stdin.close()
+        tool.wait(5)
     return start
 
 
