@@ -96,8 +96,7 @@ def read(url, eye, ear):
     """Demuxes and decodes with ffmpeg's libraries; stream time is the container's."""
     if url.startswith("http"):
         open_when_there(url).close()
-    # Long enough for sound that begins 4 s behind the picture.
-    options = {"live_start_index": "0", "analyzeduration": "8000000"} if ".m3u8" in url else {}
+    options = {"live_start_index": "0"} if ".m3u8" in url else {}
     with av.open(url, options=options, timeout=(20, 20)) as container:
         for packet in container.demux():
             try:
