@@ -110,6 +110,7 @@ class Server:
                 sys.exit("millstream is not ready within 20 s")
             ready = json.loads(self.process.stdout.readline())
             port = lambda of: int(str(ready[of][0] if isinstance(ready[of], list) else ready[of]).rsplit(":", 1)[1])
+            self.port = port
             self.rtmp, http = port("rtmp"), f"http://127.0.0.1:{port('http')}"
             self.view = {"rtmp": f"rtmp://127.0.0.1:{self.rtmp}/live/odd", "flv": f"{http}/live/odd.flv",
                          "hls": f"{http}/live/streams/odd.m3u8"}
