@@ -45,6 +45,8 @@ const TRIAL_SHARE: f64 = 0.75;
 const DRAIN_HALF: f64 = 0.4;
 /// The least that is sent while a queue drains, as a part of the rate.
 const DRAIN_MIN: f64 = 0.15;
+/// Losses without a queue count from so long behind the first feedback on.
+const YOUNG_FOR: Duration = Duration::from_millis(1500);
 /// How long behind the last sign of congestion the path bounds what is sent.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
 /// The path has room when the rate is so much above what leaves; for how long, at the beginning and later, until it counts.
@@ -77,6 +79,8 @@ pub(super) struct RateControl {
     capacity: Option<f64>,
     /// Nothing is known of the path, or nothing any more: growth is fast.
     begins: bool,
+    /// The first feedback.
+    began: Option<Instant>,
     updated: Option<Instant>,
     backed_off: Option<Instant>,
     /// Packets before this one left before the last reaction: they say nothing about it.
@@ -98,6 +102,7 @@ impl RateControl {
             rate: FIRST,
             capacity: None,
             begins: true,
+            began: None,
             updated: None,
             backed_off: None,
             reacted: 0,
@@ -166,6 +171,7 @@ impl RateControl {
         at: i64,
     ) -> bool {
         let took = self.updated.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.began.get_or_insert(now);
         // Who sends all the same cannot tell what comes of sending less.
         let obeys = batch.leaving_now <= OBEYS * self.rate;
         let trend = queue.watch(at, self.drained(batch, took), obeys);
@@ -193,7 +199,7 @@ impl RateControl {
                     self.set(self.rate.max(BACKOFF * carried));
                 }
             }
-        } else if losses.excess() > LOSS_ALONE {
+        } else if losses.excess() > LOSS_ALONE && !self.is_young(now, waits) {
             if !losses.is_tried() && batch.newest >= self.reacted {
                 self.try_less(now, batch, losses);
             }
@@ -202,6 +208,12 @@ impl RateControl {
         }
         self.unbind(now, batch);
         is_sign || waits > QUEUE_STANDS
+    }
+
+    /// Whether losses say nothing yet: browsers drop some of the first packets, while they make their decoders ready.
+    fn is_young(&self, now: Instant, waits: i64) -> bool {
+        let is_first = |at: Instant| now.saturating_duration_since(at) < YOUNG_FOR;
+        self.begins && waits == 0 && self.began.is_none_or(is_first)
     }
 
     /// By how much a queue must have got shorter in this time, in microseconds, since less leaves than it drains.
@@ -247,7 +259,8 @@ impl RateControl {
     fn grow(&mut self, batch: &Batch, seconds: f64) {
         let round_trip = batch.round_trip.as_secs_f64().max(ROUND_TRIP_MIN);
         if self.begins {
-            let most = GROWTH_FIRST * batch.delivered.unwrap_or(0.0);
+            // Without a queue what leaves arrives, and is known sooner.
+            let most = GROWTH_FIRST * batch.delivered.unwrap_or(0.0).max(batch.leaving_now);
             let grown = self.rate * GROWTH_FIRST.powf(seconds / round_trip);
             self.set(grown.min(most.max(self.rate)));
             return;

@@ -495,3 +495,25 @@ fn feedback_of_a_liar_is_bounded() {
     }
     assert!(line.estimator.held_bytes() < 64 << 10);
 }
+
+/// Browsers drop packets while they make their decoders ready. That is no reason to send a new viewer less than it needs to
+/// catch up; what is lost later is.
+#[test]
+fn what_a_new_viewer_drops_bounds_nothing() {
+    let run = |quiet_ms: u64| {
+        let mut line = Line::new(20_000_000);
+        line.obeys = true;
+        line.run(quiet_ms, 4_000_000);
+        line.lose = 4;
+        line.run(700, 4_000_000);
+        line.lose = u64::MAX;
+        let target = line.estimator.target(line.at(line.now));
+        line.run(800, 4_000_000);
+        (target, line.estimate())
+    };
+    let (target, estimate) = run(100);
+    assert_eq!(target, None);
+    assert!(estimate > 4_000_000, "{estimate}");
+    let (target, _) = run(8_000);
+    assert!(target.is_some(), "a path that begins to lose a quarter");
+}

@@ -109,8 +109,8 @@ fn a_far_publisher_is_repaired() {
             });
             let late = late.max().unwrap();
             println!("audio is {late:?} late at most");
-            let late_max = if latency > 200 { 250 } else { 600 };
-            assert!(late <= ms(late_max), "{latency}, seed {seed}: {late:?}");
+            // It is held for half a second, and longer only by what it waits at the sender.
+            assert!(late <= ms(600), "{latency}, seed {seed}: {late:?}");
         }
     }
 }
