@@ -59,7 +59,7 @@ enum Role {
     /// Was sent our offer for these tracks.
     Offered(Arc<Tracks>),
     /// Plays.
-    Viewer(Viewer),
+    Viewer(Box<Viewer>),
 }
 
 /// See the module.
@@ -257,7 +257,7 @@ impl RtcSession {
         if let Some(track) = viewer.video() {
             self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track: Some(track) });
         }
-        self.role = Role::Viewer(viewer);
+        self.role = Role::Viewer(Box::new(viewer));
         if chooses {
             self.select();
         }
