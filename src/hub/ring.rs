@@ -85,6 +85,8 @@ pub struct Ring {
     gops: SmallVec<[Gop; 1]>,
     /// DTS of the first and of the newest unit since it was empty by [`Ring::clear`], in milliseconds.
     span_ms: Option<(i64, i64)>,
+    /// When the newest unit came.
+    received: Option<Instant>,
     /// DTS of the newest picture of each video track that has had one, in milliseconds.
     pictures_ms: SmallVec<[(TrackId, i64); 1]>,
     limits: RingLimits,
@@ -95,7 +97,7 @@ impl Ring {
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
         let (entries, gops, pictures_ms) = (VecDeque::new(), SmallVec::new(), SmallVec::new());
-        Self { entries, base: 0, bytes: 0, gops, span_ms: None, pictures_ms, limits }
+        Self { entries, base: 0, bytes: 0, gops, span_ms: None, received: None, pictures_ms, limits }
     }
 
     /// Appends, then evicts what a cap no longer allows.
@@ -115,6 +117,7 @@ impl Ring {
     fn note_time(&mut self, entry: &Entry) {
         let began_ms = self.span_ms.map_or(entry.dts_ms, |(began_ms, _)| began_ms);
         self.span_ms = Some((began_ms, entry.dts_ms));
+        self.received = Some(entry.received);
         if entry.kind == Some(TrackKind::Video) {
             let track = entry.unit.track;
             match self.pictures_ms.iter_mut().find(|(known, _)| *known == track) {
@@ -122,6 +125,12 @@ impl Ring {
                 None => self.pictures_ms.push((track, entry.dts_ms)),
             }
         }
+    }
+
+    /// When the newest unit came, retained or not.
+    #[must_use]
+    pub const fn received(&self) -> Option<Instant> {
+        self.received
     }
 
     /// Whether a video track has had no picture for [`PICTURELESS_MS`] while other tracks went on: it was announced, and nothing

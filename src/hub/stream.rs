@@ -28,6 +28,8 @@ const FORMATS_MAX: usize = 64;
 const PLAIN_FORMATS: usize = 16;
 /// Without key frames the ring is trimmed after this many units.
 const TRIM_UNITS: u32 = 64;
+/// Bytes that a format holds back are not sent at the end of a stream whose last unit is older.
+const TAIL_AGE_MAX: Duration = Duration::from_secs(1);
 /// Requests for key frames of one track are passed on at most so often.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -218,10 +220,14 @@ impl Stream {
         self.flush.flush(self.ring.head());
     }
 
-    /// Nothing follows: everything appended is marked for sending, with what the formats still hold back.
-    pub fn finish(&mut self) {
+    /// Nothing follows: everything appended is marked for sending, with what the formats still hold back, unless its publisher
+    /// has been gone for [`TAIL_AGE_MAX`].
+    pub fn finish(&mut self, now: Instant) {
         self.flush();
-        self.formats.iter_mut().flatten().for_each(Packager::finish);
+        let is_fresh = |at: Instant| now.saturating_duration_since(at) <= TAIL_AGE_MAX;
+        if self.ring.received().is_some_and(is_fresh) {
+            self.formats.iter_mut().flatten().for_each(Packager::finish);
+        }
     }
 
     // ---- mirrors

@@ -176,7 +176,8 @@ impl Worker {
     pub(super) fn feed_rest(&mut self, id: StreamId) {
         let Some(stream) = self.live.streams.get_mut(&id) else { return };
         // A format that panics here has no end.
-        let _ = catch_unwind(AssertUnwindSafe(|| stream.finish()));
+        let now = self.now.mono;
+        let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
             if self.conns.get(conn).is_some_and(|conn| conn.takes_units) {
                 self.call(conn, |session, _| {

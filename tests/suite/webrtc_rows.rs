@@ -16,8 +16,8 @@ use rtp::{Packet, SequenceNumber, Ssrc};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Bystander, Over, Program, Publisher, RawRtc, Relay, RtcClient, RtmpPeer, Server, Way, h264_section,
-    media_file, ms, publish_synthetic, rtc_peer, secs, wait_for,
+    Bystander, Over, Player, Program, Publisher, RawRtc, Relay, RtcClient, RtmpPeer, Server, Way,
+    h264_section, media_file, ms, publish_synthetic, rtc_peer, secs, wait_for,
 };
 
 const HANDSHAKE: &str = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
@@ -259,6 +259,9 @@ fn i_04_i_05_d_03_who_has_no_valid_pair_gets_nothing_and_is_in_nobodys_way() {
     }
     assert_eq!(publisher.receive_raw(), None, "nobody is answered");
     publisher.run_until("the keys", secs(10), |publisher| publisher.connected);
+    publisher.run_until("the stream", secs(10), |_| server.api().broadcast("live", "first").is_some());
+    let watcher = Player::start(server.rtmp, "live", "first");
+    publisher.run_until("a picture", secs(10), |_| watcher.units() > 0);
     let mut player = RtcClient::play(&server, "first", Over::Udp);
     publisher.run_until("pictures", secs(20), |_| {
         junk.iter().for_each(|datagram| drop(attacker.send_to(datagram, port)));

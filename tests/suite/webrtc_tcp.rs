@@ -33,6 +33,7 @@ fn a_client_without_udp_publishes_and_one_plays() {
     let name = "t";
     publisher.run_until("the stream", secs(10), |_| server.api().broadcast("live", name).is_some());
     let player = Player::start(server.rtmp, "live", name);
+    publisher.run_until("pictures", secs(10), |_| player.units() > 0);
     let mut viewer = RtcClient::play(&server, name, Over::Tcp);
     publisher.run_until("pictures at both viewers", secs(20), |_| {
         viewer.step();

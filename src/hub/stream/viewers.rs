@@ -675,7 +675,9 @@ fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
     };
     assert_eq!(take(&mut scene.stream, &mut viewer), Some("0".into()));
     assert!(scene.stream.tail(&mut viewer).is_none(), "the stream goes on");
-    scene.stream.finish();
+    scene.stream.finish(scene.now + Duration::from_secs(2));
+    assert!(scene.stream.formats.iter().flatten().all(|format| format.tail().is_none()), "too old");
+    scene.stream.finish(scene.now);
     assert!(scene.stream.tail(&mut viewer).is_none(), "a unit comes first");
     assert_eq!(take(&mut scene.stream, &mut viewer), Some("10".into()));
     assert_eq!(take(&mut scene.stream, &mut viewer), None);
