@@ -548,15 +548,22 @@ pub trait UnitSink {
     fn has_room(&self) -> bool;
     /// A unit of a stream that it is subscribed to.
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);
-    /// Bytes behind the last unit of a stream that has ended ([`crate::hub::Package::finish`]). Sinks that take units as they are
-    /// get none.
-    fn handle_tail(&mut self, _ctx: &Context<'_>, _subscription: Handle, _tail: &Parts) {}
     /// No further unit follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
     /// The pace of units that are not new, where they have one.
     fn paced(&mut self) -> Option<&mut dyn Paced> {
         None
     }
+    /// Where it takes bytes behind the last unit.
+    fn tail(&mut self) -> Option<&mut dyn TailSink> {
+        None
+    }
+}
+
+/// A sink whose format holds bytes back until the next unit ([`crate::hub::Package::finish`]).
+pub trait TailSink {
+    /// Bytes behind the last unit of a stream that has ended.
+    fn handle_tail(&mut self, ctx: &Context<'_>, tail: &Parts);
 }
 
 /// How fast a sink takes units that are not new.

@@ -278,8 +278,9 @@ fn feed_units(
         }
         if sink.has_room()
             && let Some(tail) = stream.tail(subscriber)
+            && let Some(sink) = sink.tail()
         {
-            sink.handle_tail(ctx, handle, tail);
+            sink.handle_tail(ctx, tail);
             any = true;
         }
     }

@@ -16,8 +16,8 @@ use crate::hub::{Delivery, Parts};
 use crate::protocol::publisher::PublisherEvent;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Remote, Reply, Session, Shared, To,
-    UnitSink,
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Remote, Reply, Session, Shared, TailSink,
+    To, UnitSink,
 };
 use crate::stats::Figures;
 use crate::types::Handle;
@@ -87,6 +87,14 @@ impl DatagramPeer for SrtPush {
     }
 }
 
+impl TailSink for SrtPush {
+    fn handle_tail(&mut self, ctx: &Context<'_>, tail: &Parts) {
+        if let Some(publishing) = &mut self.publishing {
+            publishing.send(ctx.now.mono, tail);
+        }
+    }
+}
+
 impl UnitSink for SrtPush {
     fn has_room(&self) -> bool {
         let Some(Publishing { connection, .. }) = self.publishing.as_deref() else { return false };
@@ -100,10 +108,8 @@ impl UnitSink for SrtPush {
         self.pace.sent(ctx.now.mono, unit.entry.received, line);
     }
 
-    fn handle_tail(&mut self, ctx: &Context<'_>, _subscription: Handle, tail: &Parts) {
-        if let Some(publishing) = &mut self.publishing {
-            publishing.send(ctx.now.mono, tail);
-        }
+    fn tail(&mut self) -> Option<&mut dyn TailSink> {
+        Some(self)
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {

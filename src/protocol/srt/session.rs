@@ -22,7 +22,7 @@ use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
     About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote, Reply,
-    Session, Shared, To, UnitSink, asked_selection,
+    Session, Shared, TailSink, To, UnitSink, asked_selection,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
@@ -273,6 +273,14 @@ impl DatagramPeer for SrtSession {
     }
 }
 
+impl TailSink for SrtSession {
+    fn handle_tail(&mut self, ctx: &Context<'_>, tail: &Parts) {
+        if let Role::Viewer(packer, _) = &mut self.role {
+            packer.push(tail, |payload| super::send(&mut self.connection, ctx.now.mono, payload));
+        }
+    }
+}
+
 impl UnitSink for SrtSession {
     fn has_room(&self) -> bool {
         let line = || self.connection.stats().into();
@@ -288,10 +296,8 @@ impl UnitSink for SrtSession {
         pace.sent(ctx.now.mono, unit.entry.received, || connection.stats().into());
     }
 
-    fn handle_tail(&mut self, ctx: &Context<'_>, _subscription: Handle, tail: &Parts) {
-        if let Role::Viewer(packer, _) = &mut self.role {
-            packer.push(tail, |payload| super::send(&mut self.connection, ctx.now.mono, payload));
-        }
+    fn tail(&mut self) -> Option<&mut dyn TailSink> {
+        Some(self)
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {
