@@ -85,7 +85,7 @@ pub struct Ring {
     gops: SmallVec<[Gop; 1]>,
     /// DTS of the first and of the newest unit since it was empty by [`Ring::clear`], in milliseconds.
     span_ms: Option<(i64, i64)>,
-    /// When the newest unit came.
+    /// Arrival of the newest unit.
     received: Option<Instant>,
     /// DTS of the newest picture of each video track that has had one, in milliseconds.
     pictures_ms: SmallVec<[(TrackId, i64); 1]>,
@@ -127,7 +127,7 @@ impl Ring {
         }
     }
 
-    /// When the newest unit came, retained or not.
+    /// Arrival of the newest unit, retained or not.
     #[must_use]
     pub const fn received(&self) -> Option<Instant> {
         self.received

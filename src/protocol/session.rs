@@ -554,7 +554,7 @@ pub trait UnitSink {
     fn paced(&mut self) -> Option<&mut dyn Paced> {
         None
     }
-    /// Where it takes bytes behind the last unit.
+    /// The taker of bytes behind the last unit, in sinks that have one.
     fn tail(&mut self) -> Option<&mut dyn TailSink> {
         None
     }

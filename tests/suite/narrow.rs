@@ -107,7 +107,7 @@ const ROWS: &[Row] = &[
 const OPEN: &[(&str, Over, &str)] =
     &[("60 %", Over::Srt, "what is lost is sent again and again: no picture comes whole")];
 
-/// What a viewer has got.
+/// The result of a viewer.
 #[derive(Debug)]
 struct Seen {
     /// Pictures that are shown, of those that were sent meanwhile.

@@ -36,7 +36,7 @@ const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
 /// A viewer that has not asked for so long waits for the first time again.
 const KEY_FORGIVEN: Duration = Duration::from_secs(30);
 
-/// What waits for a viewer's path.
+/// Load on a viewer's path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     /// Time until all that waits has left.
@@ -65,11 +65,11 @@ pub(super) struct Thinning {
     sparse: Option<Instant>,
     sparse_for: Duration,
     busy_at: Option<Instant>,
-    /// When all pictures were tried again.
+    /// Time of the last trial of all pictures.
     tried: Option<Instant>,
-    /// When the first picture since the key frame was left out that others refer to.
+    /// Time at which the first picture since the key frame was left out that others refer to.
     stands: Option<Instant>,
-    /// When a key frame was asked for last, and how long was waited for it.
+    /// Time of the last request for a key frame, and how long was waited before it.
     asked: Option<(Instant, Duration)>,
     left_out: u64,
 }

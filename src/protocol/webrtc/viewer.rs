@@ -278,7 +278,7 @@ impl Viewer {
     }
 }
 
-/// What waits for the path of a peer.
+/// Load on the path of a peer.
 fn load_of(peer: &Peer, now: Instant) -> Load {
     Load { queued: peer.queued(now).time, budget: peer.video_budget(now) }
 }

@@ -41,7 +41,7 @@ pub struct Dependency {
 impl Dependency {
     /// Decoding can start here.
     pub const START: Self = Self { refers: 0, replaces: ALL, layer: 0 };
-    /// It may refer to everything before it, and everything behind it may refer to it.
+    /// A picture that may refer to everything before it, and to which everything behind it may refer.
     pub const CHAIN: Self = Self { refers: ALL, replaces: ALL, layer: 0 };
 
     /// Reads a frame: NAL units with lengths of four bytes, the OBUs of a temporal unit, a frame of VP8 or VP9. What cannot be
@@ -87,7 +87,7 @@ impl Dependency {
     }
 }
 
-/// What a receiver's decoder has got, when some pictures were left out.
+/// The state of a receiver's decoder, when some pictures were left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     broken: u16,
@@ -100,12 +100,12 @@ impl Received {
         self.broken & picture.refers == 0
     }
 
-    /// It was sent a picture that it can decode.
+    /// Notes a picture that was sent, and that the receiver can decode.
     pub const fn sent(&mut self, picture: Dependency) {
         self.broken &= !picture.replaces;
     }
 
-    /// It was not sent a picture.
+    /// Notes a picture that was not sent.
     pub const fn left_out(&mut self, picture: Dependency) {
         self.broken |= picture.replaces;
     }

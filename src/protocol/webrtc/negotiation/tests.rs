@@ -11,7 +11,7 @@ use rtp::NtpAnchor;
 
 use super::*;
 
-/// One form of video: its `rtpmap` and `fmtp` behind the payload type.
+/// A form of video: its `rtpmap` and `fmtp` behind the payload type.
 type Form = (&'static str, &'static str);
 
 fn server(now: Instant) -> Peer {

@@ -31,7 +31,7 @@ fn config(shape: Shape) -> CodecConfig {
     }
 }
 
-/// What the picture of this number in its GOP needs.
+/// Dependencies of the picture of this number in its GOP.
 fn needs(shape: Shape, number: u64) -> Dependency {
     let upper = number % 2 == 1;
     let frame: &[u8] = match (shape, upper) {

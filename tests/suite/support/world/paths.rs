@@ -6,7 +6,7 @@ use netsim::{Link, LinkStats, StreamLink};
 
 use super::{Id, World};
 
-/// What lies between the server and a client.
+/// A network between the server and a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
     /// Bits a second towards the client.
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// What became of the datagrams towards a client.
+    /// Counters of the datagrams towards a client.
     pub fn line_stats(&self, id: Id) -> LinkStats {
         let line = self.clients[id.0].way.line().expect("a client over datagrams");
         self.network.lines[line].links[1].stats()

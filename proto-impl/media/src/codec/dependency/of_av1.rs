@@ -18,7 +18,7 @@ const SWITCH: u32 = 3;
 /// refresh_frame_flags of all slots.
 const ALL_FRAMES: u32 = 0xff;
 
-/// What frame headers depend on, of a sequence header (§5.5.1).
+/// The fields of a sequence header (§5.5.1) that frame headers depend on.
 #[derive(Debug, Clone, Copy)]
 struct Sequence {
     id_bits: Option<(u32, u32)>,

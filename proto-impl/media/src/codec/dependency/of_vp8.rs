@@ -49,9 +49,9 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
 /// How a frame treats what decoders keep from frame to frame.
 #[derive(Debug, Clone, Copy, Default)]
 struct Kept {
-    /// It uses what frames before have set.
+    /// The frame uses what frames before have set.
     is_kept: bool,
-    /// It sets something for the frames behind it.
+    /// The frame sets something for the frames behind it.
     is_set: bool,
 }
 
