@@ -217,22 +217,4 @@ impl Run {
             self.recovers(),
         )
     }
-
-    /// The course of it, for people.
-    pub(crate) fn course(&self, every: usize) {
-        for look in self.looks.iter().step_by(every) {
-            println!(
-                "{:6} carries {:4} offered {:5} over {:5} queue {:5} est {:5} budget {:5} queued {:5} {}",
-                look.at.as_millis(),
-                look.carries / 1000,
-                look.offered * 8 / 100,
-                look.overflowed * 8 / 100,
-                look.backlog.as_millis(),
-                look.estimate / 1000,
-                look.target / 1000,
-                look.queued.as_millis(),
-                if look.is_congested { "congested" } else { "" }
-            );
-        }
-    }
 }

@@ -43,13 +43,9 @@ fn cuts() -> Vec<Cell> {
     all
 }
 
-fn all() -> Vec<Cell> {
-    let manners = [Manner::LeavesOutAny, Manner::SendsAll, Manner::LeavesOutTail].map(of_manner).concat();
-    [manners, ways(), losses(), cuts()].concat()
-}
-
 /// Checks that hold in every cell. Figures are in thousandths.
 fn check(run: &Run) {
+    println!("{}", run.line());
     let (cell, line) = (run.cell, run.line());
     let load = run.load();
     let mean = load.iter().sum::<u64>() / load.len() as u64;
@@ -178,21 +174,4 @@ fn a_cell_is_the_same_each_time() {
     let cell = Cell { loss: 50, jitter: 20, cut: Some((300, 500)), ..Cell::new(900, 64) };
     assert_eq!(run(cell, secs(15), 7).looks, run(cell, secs(15), 7).looks);
     assert_ne!(run(cell, secs(15), 7).looks, run(cell, secs(15), 8).looks);
-}
-
-#[test]
-#[ignore = "for people: the table"]
-fn show() {
-    for (number, cell) in all().into_iter().enumerate() {
-        println!("{number} {}", run(cell, LENGTH, seed()).line());
-    }
-}
-
-#[test]
-#[ignore = "for people: the course of one cell, by its number in CELL"]
-fn course() {
-    let wanted: usize = std::env::var("CELL").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let run = run(all()[wanted], LENGTH, seed());
-    println!("{}", run.line());
-    run.course(1);
 }
