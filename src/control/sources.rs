@@ -98,7 +98,8 @@ impl Sources {
 
     /// Running sources of one application that have no stream yet: they count as live streams.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
-        self.by_key.keys().filter(|key| &*key.app == app && !is_live(key)).count()
+        let of_app = self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app);
+        of_app.filter(|(key, _)| !is_live(key)).count()
     }
 }
 

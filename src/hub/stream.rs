@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use indexmap::IndexSet;
 use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
@@ -90,7 +91,7 @@ pub struct Stream {
     /// Settings of its application.
     pub settings: Arc<AppSettings>,
     /// Who to wake when there is something to send.
-    pub subscribers: Vec<SubscriptionId>,
+    pub subscribers: IndexSet<SubscriptionId>,
     /// The workers that receive it from here.
     mirrors: Vec<Mirror>,
     /// What this worker has asked its source for.
@@ -149,7 +150,7 @@ impl Stream {
             source,
             ingest,
             settings,
-            subscribers: Vec::new(),
+            subscribers: IndexSet::new(),
             mirrors: Vec::new(),
             asked: Asked::default(),
             tracks: Arc::default(),
@@ -399,7 +400,7 @@ impl Stream {
         package: impl FnOnce() -> Option<Box<dyn Package>>,
     ) -> Option<Subscriber> {
         let format = self.format(key, package)?;
-        self.subscribers.push(id);
+        self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
         // A backlog is sent at once, also when the head has not been flushed to the others yet.
         self.flush.advance(self.ring.head());
@@ -416,9 +417,7 @@ impl Stream {
 
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, id: SubscriptionId, subscriber: &Subscriber) {
-        if let Some(at) = self.subscribers.iter().position(|&other| other == id) {
-            self.subscribers.swap_remove(at);
-        }
+        self.subscribers.swap_remove(&id);
         self.leave_format(subscriber.format);
         if let Some(switch) = subscriber.switch {
             self.leave_format(switch.to);

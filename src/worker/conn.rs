@@ -20,8 +20,6 @@ const PUSH_STALL: Duration = Duration::from_secs(10);
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Publications and subscriptions that one session may have at a time.
 pub(super) const ROLES_MAX: usize = 64;
-/// Streams that one session may have awaited.
-pub(super) const AWAITED_MAX: u16 = 1024;
 /// Sessions that one session may have created.
 pub(super) const CHILDREN_MAX: usize = 64;
 
@@ -239,8 +237,6 @@ pub(super) struct Conn {
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
-    /// How often it has said that it awaits a stream.
-    pub(super) awaits: u16,
     /// It takes in a file, and control has not heard what became of it.
     pub(super) uploads: bool,
 }
@@ -300,7 +296,6 @@ impl Conn {
                 skipped: 0,
             },
             family: None,
-            awaits: 0,
             uploads: false,
         }
     }

@@ -1,6 +1,7 @@
 //! Demand: which tracks somebody is sent, and which key frames are waited for, reported to where they come from: to the source
 //! worker of a stream, and there to the publisher and to the producers of derived tracks.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,11 @@ pub(super) struct Producer {
     pub(super) ends: Option<Instant>,
     /// Its place among those that there may be at a time.
     pub(super) permit: Option<TranscoderPermit>,
+}
+
+/// The keys of the producers of a stream.
+fn of_stream(id: StreamId) -> Range<(StreamId, TrackId)> {
+    (id, TrackId::VIDEO)..(StreamId(id.0.saturating_add(1)), TrackId::VIDEO)
 }
 
 impl Worker {
@@ -76,8 +82,8 @@ impl Worker {
             }
         }
         let mut lingers = false;
-        for ((of, track), producer) in &mut self.live.producers {
-            if *of == id && !wanted.contains(*track) && producer.ends.is_none() {
+        for ((_, track), producer) in self.live.producers.range_mut(of_stream(id)) {
+            if !wanted.contains(*track) && producer.ends.is_none() {
                 producer.ends = Some(now + LINGER);
                 lingers = true;
             }
@@ -117,8 +123,8 @@ impl Worker {
         let over: Vec<ConnId> = self
             .live
             .producers
-            .iter()
-            .filter(|((of, _), producer)| *of == id && is_over(producer))
+            .range(of_stream(id))
+            .filter(|(_, producer)| is_over(producer))
             .map(|(_, producer)| producer.conn)
             .collect();
         for conn in over {
@@ -128,8 +134,9 @@ impl Worker {
 
     /// The stream is gone, or its source is elsewhere now.
     pub(super) fn end_producers(&mut self, id: StreamId) {
-        let of_stream = self.live.producers.iter().filter(|((of, _), _)| *of == id);
-        for conn in of_stream.map(|(_, producer)| producer.conn).collect::<Vec<_>>() {
+        for conn in
+            self.live.producers.range(of_stream(id)).map(|(_, producer)| producer.conn).collect::<Vec<_>>()
+        {
             self.remove(conn, "its stream is gone", false);
         }
     }

@@ -261,9 +261,7 @@ impl Worker {
         self.leave_all(id);
         let Some(conn) = self.conns.remove(id) else { return };
         self.forget_peer(id, &conn);
-        if conn.awaits > 0 {
-            self.end_awaits(id);
-        }
+        self.live.awaited.end(id);
         self.polled.end_wait(id);
         self.polled.passes.forget(id);
         if conn.uploads {
@@ -271,10 +269,8 @@ impl Worker {
         }
         match conn.purpose {
             Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
-            Purpose::Push { push, attempt, .. } => {
-                if self.orders.pushes.get(&push) == Some(&id) {
-                    self.orders.pushes.remove(&push);
-                }
+            Purpose::Push { push, attempt, stream } => {
+                self.orders.forget_push(push, stream, id);
                 // Most have reported a reason already; control takes only the first report of an attempt's end.
                 let state = PushState::Failed(reason.to_owned());
                 self.tell(ToControl::Push { push, attempt, state });

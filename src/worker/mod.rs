@@ -23,6 +23,7 @@ macro_rules! context {
 }
 
 mod agenda;
+mod awaited;
 mod carriers;
 mod conn;
 mod datagrams;

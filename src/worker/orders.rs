@@ -1,6 +1,6 @@
 //! Outgoing connections: attempts of pushes and pulls, and sinks that control orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,8 +18,25 @@ use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId};
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) pushes: BTreeMap<PushId, ConnId>,
+    /// The same by stream.
+    pushes_of: BTreeSet<(StreamId, PushId)>,
     pub(super) pulls: BTreeMap<PullId, ConnId>,
     pub(super) recordings: BTreeMap<RecordingId, ConnId>,
+}
+
+impl Orders {
+    fn add_push(&mut self, push: PushId, stream: StreamId, conn: ConnId) {
+        self.pushes.insert(push, conn);
+        self.pushes_of.insert((stream, push));
+    }
+
+    /// The connection of a push is gone. A later one of the same push is not forgotten.
+    pub(super) fn forget_push(&mut self, push: PushId, stream: StreamId, conn: ConnId) {
+        if self.pushes.get(&push) == Some(&conn) {
+            self.pushes.remove(&push);
+            self.pushes_of.remove(&(stream, push));
+        }
+    }
 }
 
 impl Worker {
@@ -36,14 +53,17 @@ impl Worker {
             self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
             return;
         };
-        self.orders.pushes.insert(order.push, id);
+        self.orders.add_push(order.push, order.stream, id);
         self.connect(id, order.address, &order.target);
         self.touch(id);
     }
 
     pub(super) fn stop_push(&mut self, push: PushId) {
-        let Some(id) = self.orders.pushes.remove(&push) else { return };
+        let Some(id) = self.orders.pushes.get(&push).copied() else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
+        if let Purpose::Push { stream, .. } = conn.purpose {
+            self.orders.forget_push(push, stream, id);
+        }
         // No news of it is wanted any more.
         conn.purpose = Purpose::Ended;
         if conn.is_connecting() {
@@ -57,10 +77,13 @@ impl Worker {
 
     /// Pushes of a stream that ended before their target had answered.
     pub(super) fn stop_waiting_pushes(&mut self, stream: StreamId) {
-        let is_waiting = |conn: &Conn| conn.subscriptions.is_empty() && conn.purpose.stream() == Some(stream);
-        let of_stream =
-            |(push, id): (&PushId, &ConnId)| self.conns.get(*id).is_some_and(is_waiting).then_some(*push);
-        for push in self.orders.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
+        let all = (stream, PushId(0))..=(stream, PushId(u64::MAX));
+        let is_waiting = |push: &PushId| {
+            let conn = self.orders.pushes.get(push).and_then(|id| self.conns.get(*id));
+            conn.is_some_and(|conn| conn.subscriptions.is_empty())
+        };
+        let pushes = self.orders.pushes_of.range(all).map(|(_, push)| *push);
+        for push in pushes.filter(is_waiting).collect::<Vec<_>>() {
             self.stop_push(push);
         }
     }

@@ -30,7 +30,9 @@ pub(super) struct Polled {
     pub(super) leases: Ledger,
     pub(super) passes: Passes,
     /// Streams that are over and have blobs, and when those go.
-    ended: VecDeque<(Instant, StreamId, StreamKey)>,
+    ended: VecDeque<(Instant, StreamId)>,
+    /// Their keys.
+    ended_keys: BTreeMap<StreamId, StreamKey>,
     /// Who waits for a blob, and how far it has to be.
     waiting: BTreeMap<BlobName, BTreeSet<(Progress, ConnId)>>,
     /// The same by who waits, with when they are answered at the latest; and by that time.
@@ -200,8 +202,7 @@ impl Worker {
     /// The key of a stream that is live, or was and can still be fetched.
     pub(super) fn key_of_polled(&self, stream: StreamId) -> Option<StreamKey> {
         let live = self.live.streams.get(&stream).map(|live| &live.key);
-        let over = || self.polled.ended.iter().find(|(_, of, _)| *of == stream).map(|(_, _, key)| key);
-        live.or_else(over).cloned()
+        live.or_else(|| self.polled.ended_keys.get(&stream)).cloned()
     }
 
     /// Whether a sink of a stream is begun for the first time here.
@@ -233,7 +234,8 @@ impl Worker {
         }
         let now = self.now.mono;
         self.polled.leases.handle_timeout(now);
-        while let Some((_, stream, _)) = self.polled.ended.pop_front_if(|(until, _, _)| *until <= now) {
+        while let Some((_, stream)) = self.polled.ended.pop_front_if(|(until, _)| *until <= now) {
+            self.polled.ended_keys.remove(&stream);
             self.polled.blobs.end_stream(stream);
         }
         while let Some((until, conn)) = self.polled.due.first().copied()
@@ -248,15 +250,20 @@ impl Worker {
     /// A stream is over. Its viewers have not seen its end yet.
     pub(super) fn forget_polled(&mut self, stream: StreamId, key: &StreamKey) {
         self.polled.leases.end_stream(stream);
-        self.polled.making.retain(|(of, _)| *of != stream);
+        while let Some(sink) = self.polled.making.range((stream, "")..).next().filter(|sink| sink.0 == stream)
+        {
+            let sink = *sink;
+            self.polled.making.remove(&sink);
+        }
         if self.polled.blobs.retire(stream) {
-            self.polled.ended.push_back((self.now.mono + LINGER, stream, key.clone()));
+            self.polled.ended.push_back((self.now.mono + LINGER, stream));
+            self.polled.ended_keys.insert(stream, key.clone());
             self.arm_polled();
         }
     }
 
     fn arm_polled(&mut self) {
-        let ended = self.polled.ended.front().map(|(until, _, _)| *until);
+        let ended = self.polled.ended.front().map(|(until, _)| *until);
         let waits = self.polled.due.first().map(|(until, _)| *until);
         let due = [self.polled.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use media::{TrackId, TrackSet};
 
-use super::conn::{AWAITED_MAX, Purpose};
+use super::awaited::Awaited;
+use super::conn::Purpose;
 use super::demand::Producer;
 use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
@@ -32,9 +33,9 @@ pub(super) struct Live {
     /// Streams that viewers start.
     pub(super) auto_start: BTreeSet<StreamKey>,
     /// Viewers who wait for theirs to be there.
-    pub(super) waiting: BTreeMap<StreamKey, Vec<SubscriptionId>>,
+    pub(super) waiting: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
     /// Sessions that want to hear when a stream begins.
-    pub(super) awaited: BTreeMap<StreamKey, Vec<ConnId>>,
+    pub(super) awaited: Awaited,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// How many of those may be transcoded.
@@ -215,7 +216,7 @@ impl Worker {
         if is_new {
             self.begin_sinks_with(id);
         }
-        for conn in self.live.awaited.remove(&key).unwrap_or_default() {
+        for conn in self.live.awaited.take(&key) {
             self.reply(conn, Reply::StreamBegun(&key));
             self.touch(conn);
         }
@@ -223,23 +224,9 @@ impl Worker {
 
     /// A session wants to hear of a stream.
     pub(super) fn await_stream(&mut self, id: ConnId, key: StreamKey) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        if conn.awaits >= AWAITED_MAX || self.live.directory.contains_key(&key) {
-            return;
+        if self.conns.get(id).is_some() && !self.live.directory.contains_key(&key) {
+            self.live.awaited.add(id, key);
         }
-        let sessions = self.live.awaited.entry(key).or_default();
-        if !sessions.contains(&id) {
-            sessions.push(id);
-            conn.awaits += 1;
-        }
-    }
-
-    /// A session that awaited streams is gone.
-    pub(super) fn end_awaits(&mut self, id: ConnId) {
-        self.live.awaited.retain(|_, sessions| {
-            sessions.retain(|session| *session != id);
-            !sessions.is_empty()
-        });
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {

@@ -133,7 +133,13 @@ impl Worker {
     }
 
     /// Makes a session a subscriber, and this worker a mirror when it has to be one.
-    fn attach(&mut self, id: ConnId, handle: Handle, stream_id: StreamId, format: Format) -> Option<()> {
+    pub(super) fn attach(
+        &mut self,
+        id: ConnId,
+        handle: Handle,
+        stream_id: StreamId,
+        format: Format,
+    ) -> Option<()> {
         self.detach(id, handle);
         let stream = self.live.streams.get_mut(&stream_id)?;
         let forwarding = self.meter.forwarding.index(stream.ingest, format.key().name);
@@ -401,11 +407,7 @@ impl Worker {
         let Some(until) = self.now.mono.checked_add(HOLD_MAX) else { return false };
         let key = ask.key.clone();
         self.set_state(id, handle, SubscriptionState::Held { ask, until });
-        let waiting = self.live.waiting.entry(key.clone()).or_default();
-        let viewer = SubscriptionId { conn: id, handle };
-        if !waiting.contains(&viewer) {
-            waiting.push(viewer);
-        }
+        self.live.waiting.entry(key.clone()).or_default().insert(SubscriptionId { conn: id, handle });
         self.tell(ToControl::Wanted(key));
         self.reply(id, Reply::Held(handle));
         self.touch(id);
@@ -420,7 +422,7 @@ impl Worker {
         let at = conn.subscriptions.iter().position(is_held)?;
         let SubscriptionState::Held { ask, .. } = conn.subscriptions.remove(at).state else { return None };
         if let Some(waiting) = self.live.waiting.get_mut(&ask.key) {
-            waiting.retain(|other| *other != SubscriptionId { conn: id, handle });
+            waiting.remove(&SubscriptionId { conn: id, handle });
             if waiting.is_empty() {
                 self.live.waiting.remove(&ask.key);
             }

@@ -51,6 +51,9 @@ pub(in crate::control) struct ConnectionEvent {
 pub(in crate::control) struct Presences {
     sessions: BTreeMap<SessionRef, Presence>,
     subscribers: BTreeMap<Who, BTreeSet<SessionRef>>,
+    /// Viewers by protocol, of a stream and of an application.
+    viewers: BTreeMap<(&'static str, StreamKey), u32>,
+    viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
 }
 
@@ -65,12 +68,22 @@ impl Presences {
         self.subscribers.get(&(key.clone(), id.to_owned())).map_or(0, BTreeSet::len)
     }
 
-    /// Viewers by a protocol of the streams that are meant.
-    pub(in crate::control) fn viewers(&self, protocol: &str, is_meant: &dyn Fn(&StreamKey) -> bool) -> u32 {
-        let counts = |presence: &&Presence| {
-            presence.direction == Direction::Play && presence.protocol == protocol && is_meant(&presence.key)
-        };
-        u32::try_from(self.sessions.values().filter(counts).count()).unwrap_or(u32::MAX)
+    /// Viewers of a stream by a protocol.
+    pub(in crate::control) fn viewers_of(&self, protocol: &'static str, key: &StreamKey) -> u32 {
+        self.viewers.get(&(protocol, key.clone())).copied().unwrap_or(0)
+    }
+
+    /// Viewers of all streams of an application by a protocol.
+    pub(in crate::control) fn viewers_of_app(&self, protocol: &'static str, app: &Arc<str>) -> u32 {
+        self.viewers_of_apps.get(&(protocol, Arc::clone(app))).copied().unwrap_or(0)
+    }
+
+    fn count_viewer(&mut self, presence: &Presence, came: bool) {
+        if presence.direction == Direction::Play {
+            let (protocol, key) = (presence.protocol, &presence.key);
+            step(&mut self.viewers, (protocol, key.clone()), came);
+            step(&mut self.viewers_of_apps, (protocol, Arc::clone(&key.app)), came);
+        }
     }
 
     /// The newest events of an application last.
@@ -79,6 +92,8 @@ impl Presences {
     }
 
     fn insert(&mut self, session: SessionRef, presence: Presence) {
+        self.remove(session);
+        self.count_viewer(&presence, true);
         if let Some(id) = &presence.subscriber {
             self.subscribers.entry((presence.key.clone(), id.clone())).or_default().insert(session);
         }
@@ -87,6 +102,7 @@ impl Presences {
 
     fn remove(&mut self, session: SessionRef) -> Option<Presence> {
         let presence = self.sessions.remove(&session)?;
+        self.count_viewer(&presence, false);
         if let Some(id) = &presence.subscriber {
             let who = (presence.key.clone(), id.clone());
             if let Some(sessions) = self.subscribers.get_mut(&who) {
@@ -97,6 +113,15 @@ impl Presences {
             }
         }
         Some(presence)
+    }
+}
+
+/// Counts one more, or one less; nothing is kept of none.
+fn step<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, more: bool) {
+    let count = counts.get(&key).copied().unwrap_or(0);
+    match if more { count.saturating_add(1) } else { count.saturating_sub(1) } {
+        0 => drop(counts.remove(&key)),
+        count => drop(counts.insert(key, count)),
     }
 }
 

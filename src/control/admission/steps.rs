@@ -87,13 +87,11 @@ impl Control {
         }
         let of_app = self.app_of(&request.key).and_then(|app| app.limits.viewers);
         let of_stream = self.records.get(&request.key).map_or(-1, |record| record.webrtc_viewer_limit);
-        let is_full = |limit: Option<u32>, here: &dyn Fn(&StreamKey) -> bool| {
-            limit.is_some_and(|limit| self.access.presences.viewers(request.egress, here) >= limit)
-        };
-        let key = &request.key;
-        if is_full(u32::try_from(of_stream).ok(), &|other| other == key)
-            || is_full(of_app, &|other| other.app == key.app)
-        {
+        let (presences, key) = (&self.access.presences, &request.key);
+        let is_full = u32::try_from(of_stream)
+            .is_ok_and(|limit| presences.viewers_of(request.egress, key) >= limit)
+            || of_app.is_some_and(|limit| presences.viewers_of_app(request.egress, &key.app) >= limit);
+        if is_full {
             return Err(NoSubscription::Denied(Denial::Viewers));
         }
         Ok(())

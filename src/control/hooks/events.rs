@@ -178,7 +178,7 @@ impl Control {
         live: &Live,
         end: StreamEnd,
     ) {
-        self.hooks.idles.statuses.retain(|(_, of)| *of != stream);
+        self.hooks.idles.forget_status(stream);
         let key = &live.key;
         if live.told.announced {
             self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
@@ -216,11 +216,7 @@ impl Control {
             self.hooks.idles.forget(&key);
             self.hook(now, &key, "idleTimeIsExpired", None, None);
         }
-        while let Some((at, stream)) = self.hooks.idles.statuses.first().copied() {
-            if at > now.mono {
-                break;
-            }
-            self.hooks.idles.statuses.pop_first();
+        while let Some(stream) = self.hooks.idles.next_status(now.mono) {
             self.hook_status(now, stream);
             self.arm_status(now, stream);
         }
@@ -230,7 +226,7 @@ impl Control {
         let Some(live) = self.registry.get(&stream) else { return };
         let period = self.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
         if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
-            self.hooks.idles.statuses.insert((at, stream));
+            self.hooks.idles.arm_status(at, stream);
         }
     }
 

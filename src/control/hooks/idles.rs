@@ -10,7 +10,8 @@ use crate::types::{StreamId, StreamKey};
 pub(super) struct Idles {
     pub(super) of: BTreeMap<StreamKey, Instant>,
     pub(super) due: BTreeSet<(Instant, StreamKey)>,
-    pub(super) statuses: BTreeSet<(Instant, StreamId)>,
+    statuses: BTreeSet<(Instant, StreamId)>,
+    status_of: BTreeMap<StreamId, Instant>,
 }
 
 impl Idles {
@@ -18,6 +19,26 @@ impl Idles {
         let idle = self.due.first().map(|(at, _)| *at);
         let status = self.statuses.first().map(|(at, _)| *at);
         [idle, status].into_iter().flatten().min()
+    }
+
+    /// Has the status of a stream told at this time.
+    pub(super) fn arm_status(&mut self, at: Instant, stream: StreamId) {
+        self.forget_status(stream);
+        self.statuses.insert((at, stream));
+        self.status_of.insert(stream, at);
+    }
+
+    pub(super) fn forget_status(&mut self, stream: StreamId) {
+        if let Some(at) = self.status_of.remove(&stream) {
+            self.statuses.remove(&(at, stream));
+        }
+    }
+
+    /// Takes out the next stream whose status is due.
+    pub(super) fn next_status(&mut self, now: Instant) -> Option<StreamId> {
+        let stream = self.statuses.first().filter(|(at, _)| *at <= now)?.1;
+        self.forget_status(stream);
+        Some(stream)
     }
 
     pub(super) fn forget(&mut self, key: &StreamKey) {

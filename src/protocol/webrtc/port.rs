@@ -188,8 +188,7 @@ impl SessionsOnRequest for RtcPort {
                 }
             }
             Claim::Past(secret) => {
-                self.past.retain(|(_, _, until)| *until > now.mono);
-                if self.past.len() >= PAST_MAX {
+                while self.past.len() >= PAST_MAX || self.past.front().is_some_and(|one| one.2 <= now.mono) {
                     self.past.pop_front();
                 }
                 self.past.push_back((conn, *secret, now.mono + PAST_KEPT));

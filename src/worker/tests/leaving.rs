@@ -1,0 +1,181 @@
+//! The cost of leaving is what was held: sessions and streams that end together cost in proportion to how many they are. Each row
+//! fills a table of the worker that a peer can fill, at one size and at eight times it, and compares the processor time that emptying
+//! takes: 8 when each leaves at the cost of its own entries, 64 when each walks the table.
+
+use super::*;
+use crate::hub::Selection;
+use crate::mail::Progress;
+use crate::mail::StreamEnd;
+use crate::protocol::WantedBlob;
+
+/// Entries of the small run.
+const FEW: usize = 1500;
+/// How many times as many the large run has.
+const TIMES: usize = 8;
+/// Between 8 and 64, with room for caches that are too small for the large run.
+const RATIO_MAX: f64 = 24.0;
+
+/// Processor time of this thread in nanoseconds. The kernel adds it up when a thread gives way.
+fn thread_nanos() -> u64 {
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+impl Rig {
+    /// A stream that is published here.
+    fn stream(&mut self, number: u64) -> StreamId {
+        let (stream, source) = (StreamId(number), WorkerId(0));
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        let (key, details) = (StreamKey::new("live", &number.to_string()), StreamDetails::default());
+        let up = ToWorker::StreamUp { stream, key, source, ingest: Ingest::PULL, details, settings };
+        self.worker.handle_mail(self.now, up);
+        stream
+    }
+
+    fn sessions(&mut self, count: usize) -> Vec<ConnId> {
+        (0..count).map(|_| self.connect().0).collect()
+    }
+
+    fn remove_all(&mut self, sessions: Vec<ConnId>) {
+        for id in sessions {
+            self.worker.remove(id, "left", false);
+            while self.worker.poll_output().is_some() {}
+        }
+    }
+
+    fn end_all(&mut self, streams: Vec<StreamId>) {
+        for stream in streams {
+            self.worker.handle_mail(self.now, ToWorker::StreamDown { stream, end: StreamEnd::Stopped });
+            while self.worker.poll_output().is_some() {}
+        }
+    }
+}
+
+/// Who is to leave.
+enum Leaves {
+    Sessions(Vec<ConnId>),
+    Streams(Vec<StreamId>),
+}
+
+fn awaited(rig: &mut Rig, count: usize) -> Leaves {
+    let sessions = rig.sessions(count / 8);
+    for (at, id) in sessions.iter().enumerate() {
+        (0..8).for_each(|n| rig.worker.await_stream(*id, StreamKey::new("live", &format!("{at}-{n}"))));
+    }
+    assert_eq!(rig.worker.live.awaited.len(), count / 8 * 8);
+    Leaves::Sessions(sessions)
+}
+
+fn awaited_by_all(rig: &mut Rig, count: usize) -> Leaves {
+    let sessions = rig.sessions(count);
+    sessions.iter().for_each(|id| rig.worker.await_stream(*id, StreamKey::new("live", "later")));
+    Leaves::Sessions(sessions)
+}
+
+fn held(rig: &mut Rig, count: usize) -> Leaves {
+    let key = StreamKey::new("live", "started-by-viewers");
+    rig.worker.note_auto_start(vec![(key.clone(), true)]);
+    let sessions = rig.sessions(count);
+    for id in &sessions {
+        let ask = PlayAsk {
+            key: key.clone(),
+            format: Format::find("flv", 0).unwrap(),
+            params: Vec::new(),
+            origin: String::new(),
+        };
+        rig.worker.subscribe(*id, Handle::ONLY, ask);
+    }
+    assert_eq!(rig.worker.live.waiting[&key].len(), count);
+    Leaves::Sessions(sessions)
+}
+
+fn viewers_of_one(rig: &mut Rig, count: usize) -> Leaves {
+    let sessions = rig.sessions(count);
+    let format = Format::find("flv", 0).unwrap().select(Selection::default());
+    for id in &sessions {
+        rig.worker.attach(*id, Handle::ONLY, STREAM, format).unwrap();
+    }
+    // The first to come is the last to leave: what is looked for from either end is far away for half of them.
+    Leaves::Sessions(sessions.into_iter().rev().collect())
+}
+
+fn blob_waiters(rig: &mut Rig, count: usize) -> Leaves {
+    let sessions = rig.sessions(count);
+    for id in &sessions {
+        let (key, name) = (StreamKey::new("live", "s"), "s.m3u8".to_owned());
+        let wanted = WantedBlob { key, name, sink: None, progress: Progress::default() };
+        rig.worker.await_blob(*id, &wanted);
+    }
+    Leaves::Sessions(sessions)
+}
+
+fn streams_with_sinks(rig: &mut Rig, count: usize) -> Leaves {
+    let streams: Vec<StreamId> = (0..count).map(|n| rig.stream(n as u64 + 10)).collect();
+    for stream in &streams {
+        rig.worker.note_sink(*stream, "hls");
+    }
+    Leaves::Streams(streams)
+}
+
+fn streams_with_pushes(rig: &mut Rig, count: usize) -> Leaves {
+    let streams: Vec<StreamId> = (0..count).map(|n| rig.stream(n as u64 + 10)).collect();
+    let address = "192.0.2.9:1935".parse().unwrap();
+    let target = crate::protocol::outbound::read_endpoint("rtmp://192.0.2.9/live/x").unwrap();
+    for (n, stream) in streams.iter().enumerate() {
+        let order = crate::mail::PushOrder {
+            push: crate::types::PushId(n as u64),
+            attempt: 1,
+            stream: *stream,
+            address,
+            target: target.clone(),
+            via: Vec::new(),
+            settings: Arc::new(AppSettings::defaults("live").unwrap()),
+        };
+        rig.worker.start_push(&order);
+    }
+    assert_eq!(rig.worker.orders.pushes.len(), count);
+    Leaves::Streams(streams)
+}
+
+/// Processor time of leaving, the least of three runs.
+fn cost(fill: fn(&mut Rig, usize) -> Leaves, count: usize) -> u64 {
+    let run = || {
+        let mut rig = Rig::new();
+        let leaving = fill(&mut rig, count);
+        while rig.worker.poll_output().is_some() {}
+        let before = thread_nanos();
+        match leaving {
+            Leaves::Sessions(sessions) => rig.remove_all(sessions),
+            Leaves::Streams(streams) => rig.end_all(streams),
+        }
+        let spent = thread_nanos() - before;
+        assert_eq!(rig.worker.live.awaited.len() + rig.worker.orders.pushes.len(), 0);
+        spent
+    };
+    (0..3).map(|_| run()).min().unwrap()
+}
+
+#[test]
+fn m_28_leaving_costs_what_was_held() {
+    type Row = (&'static str, fn(&mut Rig, usize) -> Leaves);
+    let rows: [Row; 7] = [
+        ("streams that are awaited", awaited),
+        ("one stream that all await", awaited_by_all),
+        ("viewers of a stream that they start", held),
+        ("viewers of one stream", viewers_of_one),
+        ("requests for a blob", blob_waiters),
+        ("streams with sinks", streams_with_sinks),
+        ("streams with pushes", streams_with_pushes),
+    ];
+    let mut bad = Vec::new();
+    for (name, fill) in rows {
+        let (few, many) = (cost(fill, FEW), cost(fill, FEW * TIMES));
+        let ratio = many as f64 / few.max(1) as f64;
+        println!("| {name} | {few} ns | {many} ns | {ratio:.1} |");
+        if ratio > RATIO_MAX {
+            bad.push(format!("{name}: {few} ns for {FEW}, {many} ns for {TIMES} times as many"));
+        }
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
