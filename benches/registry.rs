@@ -86,6 +86,7 @@ fn report(stream: StreamId, bytes: u64) -> Report {
     let source = SourceFigures {
         clock_faults: media::FaultCounts::default(),
         made_up_ms: 0,
+        publisher: None,
         stream,
         received_bytes: bytes,
         position: Position { dts_ms: 1, started: true },

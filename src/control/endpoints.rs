@@ -76,6 +76,11 @@ pub(super) struct Pushes {
 }
 
 impl Pushes {
+    /// The stream that a push is of.
+    pub(super) fn key_of(&self, id: PushId) -> Option<&StreamKey> {
+        self.by_id.get(&id).map(|push| &push.key)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }

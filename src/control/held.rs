@@ -10,6 +10,7 @@ impl Control {
             ("streams", self.registry.len()),
             ("indexes of streams", self.registry.indexed()),
             ("supervised attempts", self.outbound.supervisor.held()),
+            ("names", self.outbound.names.held()),
             ("pushes", self.outbound.pushes.len()),
             ("sources", self.outbound.sources.len()),
             ("admissions", self.access.admissions.held()),

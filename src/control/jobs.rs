@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::{Control, Output};
 use crate::http::Response;
@@ -53,11 +54,19 @@ impl Outbox {
     }
 }
 
+/// A job under way.
+struct Waiting {
+    class: Class,
+    app: Option<Arc<str>>,
+    next: Next,
+}
+
 /// The jobs under way.
 #[derive(Default)]
 struct Jobs {
-    waiting: BTreeMap<JobId, (Class, Next)>,
+    waiting: BTreeMap<JobId, Waiting>,
     under_way: BTreeMap<Class, usize>,
+    under_way_of: BTreeMap<(Class, Arc<str>), usize>,
     count: u64,
 }
 
@@ -68,42 +77,70 @@ impl fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    /// Whether there is room for another job of a class.
-    fn has_room(&self, class: Class) -> bool {
-        self.under_way.get(&class).copied().unwrap_or(0) < class.limits().queue
+    /// Whether there is room for another job of a class. An application holds no more places than it leaves free.
+    fn has_room(&self, class: Class, app: Option<&Arc<str>>) -> bool {
+        let used = self.under_way.get(&class).copied().unwrap_or(0);
+        let own = app.and_then(|app| self.under_way_of.get(&(class, Arc::clone(app))).copied()).unwrap_or(0);
+        class.limits().has_room(used, own)
     }
 
-    fn add(&mut self, class: Class, next: Next) -> JobId {
+    fn add(&mut self, class: Class, app: Option<Arc<str>>, next: Next) -> JobId {
         self.count = self.count.saturating_add(1);
         let id = JobId(self.count);
-        self.waiting.insert(id, (class, next));
         let count = self.under_way.entry(class).or_default();
         *count = count.saturating_add(1);
+        if let Some(app) = &app {
+            let count = self.under_way_of.entry((class, Arc::clone(app))).or_default();
+            *count = count.saturating_add(1);
+        }
+        self.waiting.insert(id, Waiting { class, app, next });
         id
     }
 
     fn take(&mut self, id: JobId) -> Option<Next> {
-        let (class, next) = self.waiting.remove(&id)?;
+        let Waiting { class, app, next } = self.waiting.remove(&id)?;
         if let Some(count) = self.under_way.get_mut(&class) {
             *count = count.saturating_sub(1);
+        }
+        if let Some(key) = app.map(|app| (class, app))
+            && let Some(count) = self.under_way_of.get_mut(&key)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.under_way_of.remove(&key);
+            }
         }
         Some(next)
     }
 }
 
 impl Control {
-    /// Submits work. False when its class has no room: nothing follows then.
+    /// Submits work of the server itself. False when its class has no room: nothing follows then.
     pub(super) fn submit(
         &mut self,
         work: Work,
         next: impl FnOnce(&mut Self, Now, Outcome) + Send + 'static,
     ) -> bool {
+        self.submit_job(None, work, Box::new(next))
+    }
+
+    /// Submits work that an application pays for. False when its class, or the application in it, has no room.
+    pub(super) fn submit_for(
+        &mut self,
+        app: &Arc<str>,
+        work: Work,
+        next: impl FnOnce(&mut Self, Now, Outcome) + Send + 'static,
+    ) -> bool {
+        self.submit_job(Some(Arc::clone(app)), work, Box::new(next))
+    }
+
+    fn submit_job(&mut self, app: Option<Arc<str>>, work: Work, next: Next) -> bool {
         let class = work.class();
-        if !self.outbox.jobs.has_room(class) {
+        if !self.outbox.jobs.has_room(class, app.as_ref()) {
             return false;
         }
-        let id = self.outbox.jobs.add(class, Box::new(next));
-        self.outbox.outputs.push_back(Output::Job(Job { id, work }));
+        let id = self.outbox.jobs.add(class, app.clone(), next);
+        self.outbox.outputs.push_back(Output::Job(Job { id, app, work }));
         true
     }
 
@@ -115,14 +152,11 @@ impl Control {
     }
 
     /// Has a name resolved for the supervisor.
-    pub(super) fn resolve(&mut self, now: Now, request: ResolveRequest) {
+    pub(super) fn resolve(&mut self, now: Now, app: &Arc<str>, request: ResolveRequest) {
         let ResolveRequest { id, host, port } = request;
-        let sent = self.submit(Work::Resolve { host, port }, move |control, now, outcome| {
-            control.resolved(now, Resolved { id, result: outcome.resolved() });
+        self.look_up(now, app, (&host, port), move |control, now, result| {
+            control.resolved(now, Resolved { id, result });
         });
-        if !sent {
-            self.resolved(now, Resolved { id, result: Outcome::Busy.resolved() });
-        }
     }
 
     /// Submits an administrative job; false when too many wait.

@@ -103,6 +103,8 @@ pub(super) struct Live {
     pub(super) began: Instant,
     /// Viewers of each worker.
     viewers: BTreeMap<WorkerId, ViewerCounts>,
+    /// The worker that has a sink of the stream, by its kind.
+    pub(super) sinks: BTreeMap<&'static str, WorkerId>,
 }
 
 impl Live {
@@ -122,6 +124,7 @@ impl Live {
             granted: Granted { at: now.mono, from: Position::default() },
             began: now.mono,
             viewers: BTreeMap::new(),
+            sinks: BTreeMap::new(),
         }
     }
 

@@ -24,6 +24,7 @@ mod jobs;
 mod live;
 mod management;
 mod metrics;
+mod names;
 mod objects;
 mod playlists;
 mod purge;
@@ -32,6 +33,7 @@ mod records;
 mod registry;
 mod reload;
 mod rest;
+mod shares;
 mod sources;
 mod stats;
 mod subtracks;
@@ -66,6 +68,7 @@ use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
 use management::Management;
+use names::Names;
 use objects::Objects;
 use purge::AppChanges;
 use recordings::Recordings;
@@ -159,6 +162,7 @@ struct Outbound {
     supervisor: Supervisor,
     pushes: Pushes,
     sources: Sources,
+    names: Names,
 }
 
 /// Walks over many records, a slice at a time.
@@ -285,9 +289,10 @@ impl Control {
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
+            ToControl::Sink { stream, kind, news } => self.sink_news(stream, kind, news),
             ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
             ToControl::Upload { session, news } => self.upload_news(now, session, news),
-            ToControl::NextServer { pull, attempt, server } => self.next_server(pull, attempt, server),
+            ToControl::NextServer { pull, attempt, server } => self.next_server(now, pull, attempt, server),
             ToControl::Wanted(key) => self.wanted(now, &key),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.drain {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::Control;
 use super::records::auxiliary::{Auxiliary, Kept, Vod};
 use crate::config::S3Settings;
+use crate::jobs::shares::{Payer, Threads, Turn};
 use crate::jobs::{Class, ObjectAction, ObjectOutcome, ObjectWork, Outcome, Work};
 use crate::store::Key;
 use crate::types::Now;
@@ -24,11 +25,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(600);
 const REMOVALS: u32 = 8;
 
 /// What is uploaded, and what is to be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Objects {
-    under_way: BTreeSet<Key>,
-    /// What waits, by when it is due.
-    due: BTreeSet<(Instant, Key)>,
+    threads: Threads,
+    under_way: BTreeMap<Key, (Turn, Instant)>,
+    /// What waits, by application and by when it is due.
+    due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
+    /// What waits until its application has a storage again.
+    parked: BTreeSet<Key>,
     /// How often each has failed.
     failed: BTreeMap<Key, u32>,
     /// Objects to be removed: the storage, the name, and how often it has failed.
@@ -37,21 +41,54 @@ pub(super) struct Objects {
     failures: u64,
 }
 
+impl Default for Objects {
+    fn default() -> Self {
+        Self {
+            threads: Threads::new(Class::Object.limits().threads),
+            under_way: BTreeMap::new(),
+            due: BTreeMap::new(),
+            parked: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            removals: Vec::new(),
+            uploaded: 0,
+            failures: 0,
+        }
+    }
+}
+
 impl Objects {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let removal = self.removals.iter().map(|(at, ..)| *at).min();
         // What waits for a thread is looked at when one is free.
-        let upload = self.due.first().map(|(at, _)| *at).filter(|_| self.has_room());
+        let with_room = self.due.iter().filter(|(app, _)| self.threads.may_begin(&Payer::new(Some(app), "")));
+        let upload = with_room.filter_map(|(_, due)| Some(due.first()?.0)).min();
         [upload, removal].into_iter().flatten().min()
     }
 
-    fn has_room(&self) -> bool {
-        self.under_way.len() < Class::Object.limits().threads
+    fn wait(&mut self, at: Instant, key: Key) {
+        self.due.entry(Arc::clone(&key.app)).or_default().insert((at, key));
+    }
+
+    /// Takes out the next that is due: of the application with the fewest uploads under way, of those that may have one more.
+    fn next(&mut self, now: Instant) -> Option<Key> {
+        let ready = self.due.iter().filter_map(|(app, due)| {
+            let at = due.first().map(|(at, _)| *at).filter(|at| *at <= now)?;
+            let may = self.threads.may_begin(&Payer::new(Some(app), ""));
+            may.then(|| (self.threads.of_app(Some(app)), at, Arc::clone(app)))
+        });
+        let (.., app) = ready.min()?;
+        let due = self.due.get_mut(&app)?;
+        let (_, key) = due.pop_first()?;
+        if due.is_empty() {
+            self.due.remove(&app);
+        }
+        Some(key)
     }
 
     /// Files that wait to be uploaded, or are.
     pub(super) fn waiting(&self) -> usize {
-        self.due.len().saturating_add(self.under_way.len())
+        let due = self.due.values().map(BTreeSet::len).sum::<usize>();
+        due.saturating_add(self.under_way.len())
     }
 
     /// Files uploaded, and attempts that failed, since the start.
@@ -86,24 +123,33 @@ impl Control {
             }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });
-        let wanted: Vec<_> = wanted.map(|key| (now.mono, key)).collect();
-        self.files.objects.due.extend(wanted);
+        let wanted: Vec<Key> = wanted.collect();
+        wanted.into_iter().for_each(|key| self.files.objects.wait(now.mono, key));
     }
 
     /// A file is complete; it is uploaded when its record says so.
     pub(super) fn keep_object(&mut self, now: Now, key: Key) {
         if self.vod_of(&key).is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. }))) {
-            self.files.objects.due.insert((now.mono, key));
+            self.files.objects.wait(now.mono, key);
             self.fire_objects(now);
         }
     }
 
+    /// The settings of an application have changed: what waits for a storage may have one.
+    pub(super) fn keep_objects_of(&mut self, now: Now, app: &str) {
+        if self.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
+            return;
+        }
+        let of_app = |key: &&Key| &*key.app == app;
+        for key in self.files.objects.parked.iter().filter(of_app).cloned().collect::<Vec<_>>() {
+            self.files.objects.parked.remove(&key);
+            self.files.objects.wait(now.mono, key);
+        }
+        self.fire_objects(now);
+    }
+
     pub(super) fn fire_objects(&mut self, now: Now) {
-        while let Some((_, key)) = self.files.objects.due.first().filter(|(at, _)| *at <= now.mono).cloned() {
-            if !self.files.objects.has_room() {
-                break;
-            }
-            self.files.objects.due.pop_first();
+        while let Some(key) = self.files.objects.next(now.mono) {
             self.upload_object(now, key);
         }
         let (due, later) = std::mem::take(&mut self.files.objects.removals)
@@ -122,6 +168,7 @@ impl Control {
         let path = vod.path(&key.app);
         let Some(storage) = self.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
             // It was switched off. The record still says what is wanted.
+            self.files.objects.parked.insert(key);
             return;
         };
         let work = ObjectWork {
@@ -130,15 +177,22 @@ impl Control {
             action: ObjectAction::Put { path },
         };
         let (of, at) = (key.clone(), key.clone());
-        let sent = self.submit(Work::Object(work), move |control, now, outcome| {
-            control.files.objects.under_way.remove(&of);
+        let sent = self.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
+            control.end_upload_turn(now, &of);
             control.object_uploaded(now, of, storage, name, outcome);
             control.fire_objects(now);
         });
         if sent {
-            self.files.objects.under_way.insert(at);
+            let turn = self.files.objects.threads.begin(Payer::new(Some(&at.app), ""));
+            self.files.objects.under_way.insert(at, (turn, now.mono));
         } else {
             self.object_failed(now, at, "too many jobs wait");
+        }
+    }
+
+    fn end_upload_turn(&mut self, now: Now, key: &Key) {
+        if let Some((turn, since)) = self.files.objects.under_way.remove(key) {
+            self.files.objects.threads.end(turn, now.mono.saturating_duration_since(since));
         }
     }
 
@@ -209,7 +263,7 @@ impl Control {
             "an upload to S3 failed; it is tried again"
         );
         if let Some(at) = now.mono.checked_add(pause) {
-            self.files.objects.due.insert((at, key));
+            self.files.objects.wait(at, key);
         }
     }
 
@@ -248,5 +302,28 @@ impl Control {
         } else if let Some(at) = now.mono.checked_add(pause(failed)) {
             self.files.objects.removals.push((at, storage, name, failed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Kind;
+
+    #[test]
+    fn q_12_storage_that_is_silent_holds_up_no_other_application_s_files() {
+        let (now, mut objects) = (Instant::now(), Objects::default());
+        let key = |app: &str, n: usize| Key { app: app.into(), kind: Kind::Vod, id: n.to_string().into() };
+        (0..100).for_each(|n| objects.wait(now, key("a", n)));
+        let mut taken = Vec::new();
+        while let Some(next) = objects.next(now) {
+            objects.threads.begin(Payer::new(Some(&next.app), ""));
+            taken.push(next);
+        }
+        assert!(taken.len() <= 5 && taken.iter().all(|next| &*next.app == "a"), "{taken:?}");
+        objects.wait(now, key("b", 0));
+        assert_eq!(objects.next(now), Some(key("b", 0)));
+        assert!(objects.next(now).is_none());
+        assert_eq!(objects.waiting(), 100 - taken.len());
     }
 }

@@ -3,6 +3,7 @@
 //! `Reserved -> Live -> Grace -> Ended`: an admission that has passed reserves the id ([`Control::reserve`]) and the stream is
 //! live; a publisher that is lost may return within the grace, and continues the same stream.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use media::Position;
@@ -10,7 +11,7 @@ use media::Position;
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
 use crate::mail::{
-    Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamDetails, StreamEnd, ToWorker,
+    Departure, Grant, PublishRequest, Refusal, SinkNews, SourceFigures, StreamDetails, StreamEnd, ToWorker,
 };
 use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
@@ -246,6 +247,7 @@ impl Control {
     /// The id is free from here on.
     pub(super) fn end_stream(&mut self, now: Now, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.registry.remove(stream) else { return };
+        self.forget_refused_recording(&live.key);
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
         self.release_claim(stream);
         self.forget_pushes(&live);
@@ -258,6 +260,23 @@ impl Control {
         self.record_ended(now, live.key);
         if let Some(main) = main {
             self.follow_subtracks(now, &main);
+        }
+    }
+
+    /// A worker wants a sink of a stream, or has one, or has one no more. The first who wants it has it begun where the publisher is;
+    /// it stays there when the publisher moves.
+    pub(super) fn sink_news(&mut self, stream: StreamId, kind: &'static str, news: SinkNews) {
+        let Some(live) = self.registry.get_mut(&stream) else { return };
+        match news {
+            SinkNews::Wanted => {
+                let worker = live.source().worker;
+                if let Entry::Vacant(vacant) = live.sinks.entry(kind) {
+                    vacant.insert(worker);
+                    self.post(worker, ToWorker::StartSink { kind, stream });
+                }
+            }
+            SinkNews::Begun(worker) => drop(live.sinks.insert(kind, worker)),
+            SinkNews::Over => drop(live.sinks.remove(kind)),
         }
     }
 
@@ -318,6 +337,12 @@ impl Control {
         let Some(live) = self.registry.get_mut(&figures.stream) else { return };
         // A report of the worker before a move says nothing about the present publisher.
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
+            return;
+        }
+        // Nor does one that the worker made before it had the present publisher.
+        let is_former =
+            |publisher| !matches!(live.source().state, State::Live(present) if present == publisher);
+        if figures.publisher.is_some_and(is_former) {
             return;
         }
         live.position = figures.position;

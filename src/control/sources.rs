@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
-use crate::jobs::{Outcome, Work};
 use crate::mail::{
     Grant, NextAddress, NextServer, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target,
     ToWorker,
@@ -96,6 +95,11 @@ impl Sources {
         self.by_id.get(self.by_key.get(key)?)
     }
 
+    /// Running sources of one application.
+    pub(super) fn count(&self, app: &str) -> usize {
+        self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app).count()
+    }
+
     /// Running sources of one application that have no stream yet: they count as live streams.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
         let of_app = self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app);
@@ -158,7 +162,7 @@ impl Control {
     /// Whether there is no room for one more.
     pub(super) fn is_short_for_source(&self, now: Now, app: &AppSettings) -> bool {
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        self.outbound.sources.len() >= self.config.server.limits.pulls
+        !self.has_room_for_source(&app.name)
             || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
             || self.figures.load.is_high(now, &self.config.server)
     }
@@ -361,22 +365,16 @@ impl Control {
     }
 
     /// An attempt goes on at another server, whose address has to pass the policy as the first one's had.
-    pub(super) fn next_server(&mut self, pull: PullId, attempt: u64, server: NextServer) {
-        let remote = match server.host.parse::<IpAddr>() {
-            Ok(address) => Ok(vec![SocketAddr::new(address, server.port)]),
-            Err(_) => {
-                let work = Work::Resolve { host: server.host.clone(), port: server.port };
-                let next = server.clone();
-                let sent = self.submit(work, move |control, _, outcome| {
-                    control.go_on(pull, attempt, next, outcome.resolved());
-                });
-                if sent {
-                    return;
-                }
-                Outcome::Busy.resolved()
-            }
-        };
-        self.go_on(pull, attempt, server, remote);
+    pub(super) fn next_server(&mut self, now: Now, pull: PullId, attempt: u64, server: NextServer) {
+        if let Ok(address) = server.host.parse::<IpAddr>() {
+            let remote = Ok(vec![SocketAddr::new(address, server.port)]);
+            return self.go_on(pull, attempt, server, remote);
+        }
+        let Some(source) = self.outbound.sources.by_id.get(&pull) else { return };
+        let (app, host, port) = (Arc::clone(&source.key.app), server.host.clone(), server.port);
+        self.look_up(now, &app, (&host, port), move |control, _, result| {
+            control.go_on(pull, attempt, server, result);
+        });
     }
 
     /// Tells the worker of an attempt where it goes on, or why not.

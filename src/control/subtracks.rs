@@ -44,8 +44,7 @@ impl Control {
             let app = self.apps.get(&main.app);
             let known_only =
                 app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
-            let records = self.records.total().saturating_add(self.records.inserts());
-            let is_full = records >= self.config.server.limits.broadcasts;
+            let is_full = !self.has_room_for_record(&main.app);
             return match (known_only, is_full) {
                 (true, _) => Err(Refusal::NotAllowed("the main track has no record")),
                 (false, true) => Err(Refusal::NotAllowed("limits.broadcasts is reached")),

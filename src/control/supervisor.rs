@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Random;
@@ -361,12 +362,27 @@ impl Control {
 
     fn follow(&mut self, now: Now, job: Job, step: Step) {
         match (step, job) {
-            (Step::Resolve(request), _) => self.resolve(now, request),
+            (Step::Resolve(request), job) => {
+                if let Some(app) = self.app_of_job(job) {
+                    self.resolve(now, &app, request);
+                }
+            }
             (Step::Connect(address), Job::Push(id)) => self.order_push(id, address),
             (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
             (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),
             (Step::Failed(reason), Job::Pull(id)) => self.pull_failed(now, id, &reason),
         }
+    }
+}
+
+impl Control {
+    /// The application that a job is of.
+    fn app_of_job(&self, job: Job) -> Option<Arc<str>> {
+        let key = match job {
+            Job::Push(id) => self.outbound.pushes.key_of(id)?,
+            Job::Pull(id) => &self.outbound.sources.by_id.get(&id)?.key,
+        };
+        Some(Arc::clone(&key.app))
     }
 }
 

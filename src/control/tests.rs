@@ -26,8 +26,10 @@ mod imports;
 mod management;
 mod publish_keys;
 mod pushes;
+mod reconcile;
 mod recordings;
 mod rooms;
+mod shares;
 mod sources;
 mod storing;
 mod uploads;
@@ -155,7 +157,7 @@ impl Rig {
                     let reply = store::handle(&mut self.store, request);
                     self.control.handle_store(self.now, reply);
                 }
-                Output::Job(Job { id, work }) => self.keep_job(id, work),
+                Output::Job(Job { id, work, .. }) => self.keep_job(id, work),
                 Output::Outbound(_) => {}
                 Output::Exit => {
                     assert!(!self.exited);
@@ -283,24 +285,7 @@ impl Rig {
         silent_ms: u64,
         viewers: u32,
     ) {
-        let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
-        let source = SourceFigures {
-            clock_faults: media::FaultCounts::default(),
-            made_up_ms: 0,
-            stream,
-            received_bytes: bytes,
-            position: Position { dts_ms, started: true },
-            epoch: 1,
-            width: 1280,
-            height: 720,
-            codecs: codecs.to_vec(),
-            video_codec: Some(media::Codec::H264),
-            audio_codec: Some(media::Codec::Aac),
-            pictures: bytes / 1000,
-            dropped: 0,
-            silent_ms,
-            reception: Default::default(),
-        };
+        let source = SourceFigures { codecs: codecs.to_vec(), ..self.figures_of(stream, bytes, silent_ms) };
         let report = Report {
             sources: vec![source],
             viewers: vec![(stream, viewers)],
@@ -308,6 +293,29 @@ impl Rig {
             ..Report::default()
         };
         self.mail(ToControl::Report(WorkerId(worker), report));
+    }
+
+    /// What a worker reports of a publisher.
+    fn figures_of(&self, stream: StreamId, bytes: u64, silent_ms: u64) -> SourceFigures {
+        let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
+        SourceFigures {
+            clock_faults: media::FaultCounts::default(),
+            made_up_ms: 0,
+            publisher: None,
+            stream,
+            received_bytes: bytes,
+            position: Position { dts_ms, started: true },
+            epoch: 1,
+            width: 1280,
+            height: 720,
+            codecs: Vec::new(),
+            video_codec: Some(media::Codec::H264),
+            audio_codec: Some(media::Codec::Aac),
+            pictures: bytes / 1000,
+            dropped: 0,
+            silent_ms,
+            reception: Default::default(),
+        }
     }
 
     /// The wall clock is set.

@@ -21,7 +21,7 @@ use crate::store::Key;
 use crate::types::{Now, SessionRef};
 
 /// Uploads at a time.
-const UPLOADS_MAX: usize = 32;
+const UPLOADS_MAX: usize = 36;
 /// Uploads at a time of one address, unless a login or a token vouches for it.
 const UPLOADS_OF_ADDRESS_MAX: usize = 4;
 
@@ -52,10 +52,15 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// Whether there is room for another one.
+    /// Whether an address may send another one; `None` is who has logged in or has a token.
     fn has_room(&self, client: Option<IpAddr>) -> bool {
         let of_client = self.by_session.values().filter(|upload| upload.client == client).count();
-        self.by_session.len() < UPLOADS_MAX && (client.is_none() || of_client < UPLOADS_OF_ADDRESS_MAX)
+        client.is_none() || of_client < UPLOADS_OF_ADDRESS_MAX
+    }
+
+    /// Uploads into one application.
+    pub(super) fn count(&self, app: &str) -> usize {
+        self.by_session.values().filter(|upload| &*upload.key.app == app).count()
     }
 }
 
@@ -78,6 +83,7 @@ impl Control {
         let Some(settings) = self.apps.get(app) else { return false };
         let bytes_max = settings.vod.upload_bytes_max;
         if bytes_max == 0
+            || !self.has_room_for_upload(UPLOADS_MAX, app)
             || !self.files.uploads.has_room(client)
             || self.files.uploads.by_session.contains_key(&session)
         {

@@ -20,12 +20,14 @@ impl Control {
     pub(super) fn write(&mut self, now: Now, write: Write) {
         self.records.write(now, write);
         self.follow_records(now);
+        self.reconcile_recordings(now);
     }
 
     /// Gathers changes of auxiliary records.
     pub(super) fn write_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
         self.records.write_auxiliary(now, write);
         self.follow_records(now);
+        self.reconcile_recordings(now);
     }
 
     /// Remembers that a record changed in memory and shall reach the disk some time.
@@ -36,12 +38,14 @@ impl Control {
     pub(super) fn fire_writes(&mut self, now: Now) {
         self.records.handle_timeout(now);
         self.follow_records(now);
+        self.reconcile_recordings(now);
     }
 
     /// Sends what is gathered, unless a commit is under way.
     pub(super) fn flush_now(&mut self, now: Now) {
         self.records.flush(now);
         self.follow_records(now);
+        self.reconcile_recordings(now);
     }
 
     pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
@@ -51,6 +55,7 @@ impl Control {
             self.records.settle(now, self.drain.is_some());
             self.follow_records(now);
         }
+        self.reconcile_recordings(now);
     }
 
     /// Does what the records say follows.
@@ -59,6 +64,7 @@ impl Control {
             match event {
                 Event::Record(write) => self.apply(now, write),
                 Event::Auxiliary(write) => self.apply_auxiliary(now, write),
+                Event::Undone(key) => self.recording_may_change(key),
                 Event::Failed(session) => {
                     self.upload_not_recorded(session);
                     let failure = Outcome::failure("The datastore is not available");
@@ -108,7 +114,7 @@ impl Control {
                 let restarts = runs && before.is_some_and(|before| change.restarts_source(&before, &record));
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
-                self.reconcile_recording(now, &key);
+                self.recording_may_change(key.clone());
                 self.review_viewers(&key);
                 if restarts {
                     self.restart_source(now, &key);

@@ -2,8 +2,9 @@
 //!
 //! 1. Whoever needs something slow makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
 //! 2. The job service queues it by [`Class`]. Each class has threads and a queue of its own, so that one that is full or hangs
-//!    does not hold up another. Jobs of a class begin in the order in which they were submitted; with more than one thread
-//!    they may end in another. Whoever needs an order submits the next job after the answer to the last.
+//!    does not hold up another; in a class each application has its share ([`shares`]). Jobs for the same target of an application
+//!    begin in the order in which they were submitted; with more than one thread they may end in another. Whoever needs an
+//!    order submits the next job after the answer to the last.
 //! 3. Every job is answered exactly once, by a [`JobDone`] with its id: at once with [`Outcome::Busy`] when the queue of its
 //!    class is full, else when the work is done. What follows from the answer is kept by who submitted the job.
 //!
@@ -19,6 +20,7 @@ mod password;
 mod post;
 mod recording;
 mod relay;
+pub mod shares;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
+use shares::Payer;
 
 /// Tells the jobs of one submitter apart; chosen by the submitter, unique among its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,8 +48,19 @@ pub struct JobId(pub u64);
 pub struct Job {
     /// Comes back in [`JobDone`].
     pub id: JobId,
+    /// The application that it is done for, which pays for it ([`shares`]). `None` is the server itself. Sessions leave it to their
+    /// worker.
+    pub app: Option<Arc<str>>,
     /// The work to do.
     pub work: Work,
+}
+
+impl Job {
+    /// Who pays for it.
+    #[must_use]
+    pub fn payer(&self) -> Payer {
+        Payer::new(self.app.as_ref(), &self.work.target())
+    }
 }
 
 /// The answer to a [`Job`].
@@ -139,6 +153,30 @@ impl Work {
         }
     }
 
+    /// What it waits for at the other end of the network: of a name its zone, else the host. Empty for work on this machine.
+    #[must_use]
+    pub fn target(&self) -> String {
+        let of_url = |url: &url::Url| {
+            format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0))
+        };
+        match self {
+            Self::Resolve { host, .. } => zone(host).to_owned(),
+            Self::Post(post) => format!("{}:{}", post.url.host, post.url.port),
+            Self::Relay(work) => of_url(&work.url),
+            Self::Object(work) => of_url(&work.storage.endpoint),
+            Self::Password(_)
+            | Self::Admin(_)
+            | Self::FileOpen { .. }
+            | Self::FileRead { .. }
+            | Self::FileAppend { .. }
+            | Self::FileSync { .. }
+            | Self::Recording(_)
+            | Self::Archive(_)
+            | Self::Import(_)
+            | Self::Compute(_) => String::new(),
+        }
+    }
+
     /// Bytes that the job holds while it waits.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -160,6 +198,13 @@ impl Work {
             | Self::Compute(_) => 0,
         }
     }
+}
+
+/// The last two labels of a name: who answers for one of them answers for the others, or is silent for all.
+fn zone(host: &str) -> &str {
+    let host = host.trim_end_matches('.');
+    let mut dots = host.rmatch_indices('.').map(|(at, _)| at.saturating_add(1));
+    dots.nth(1).and_then(|at| host.get(at..)).unwrap_or(host)
 }
 
 /// The outcome of a job.
@@ -323,6 +368,16 @@ pub struct Limits {
     pub bytes: usize,
 }
 
+impl Limits {
+    /// Whether one more may wait beside `used` others, of which `own` are of the same application (0 for the server itself): it has
+    /// no more places than it leaves free. Where no more is handed over than there are threads, who hands over divides.
+    #[must_use]
+    pub const fn has_room(self, used: usize, own: usize) -> bool {
+        let free = self.queue.saturating_sub(used);
+        free > 0 && (own <= free || self.queue <= self.threads)
+    }
+}
+
 impl Class {
     /// All variants.
     pub const ALL: [Self; 12] = [
@@ -345,10 +400,11 @@ impl Class {
     pub const fn limits(self) -> Limits {
         const MIB: usize = 1 << 20;
         let (threads, queue, bytes) = match self {
-            Self::Resolve => (4, 4096, MIB),
+            // A name that nobody answers for holds a thread for ten seconds.
+            Self::Resolve => (64, 4096, MIB),
             // Control hands over what there are threads for, and keeps the rest in lines of its own.
-            Self::Hook => (8, 8, 16 * MIB),
-            Self::Admission => (16, 16, 16 * MIB),
+            Self::Hook => (16, 16, 16 * MIB),
+            Self::Admission => (32, 32, 16 * MIB),
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
@@ -359,7 +415,7 @@ impl Class {
             // A server that does not answer holds a thread until it times out.
             Self::Relay => (16, 1024, 64 * MIB),
             // Each may take hours; control keeps what there is no thread for.
-            Self::Object => (4, 256, MIB),
+            Self::Object => (8, 256, MIB),
             Self::Compute => (8, 1024, MIB),
         };
         Limits { threads, queue, bytes }

@@ -147,6 +147,15 @@ pub enum ToControl {
         /// The new state.
         state: PushState,
     },
+    /// A sink of a stream is wanted, or is no more.
+    Sink {
+        /// The stream.
+        stream: StreamId,
+        /// The kind of sink.
+        kind: &'static str,
+        /// What became of it.
+        news: SinkNews,
+    },
     /// News of a recording.
     Recording {
         /// The recording.
@@ -176,6 +185,17 @@ pub enum ToControl {
     Wanted(StreamKey),
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
     Drained(WorkerId),
+}
+
+/// What a worker says of a sink. Control knows which worker has one, so that no stream has two of a kind, wherever its publisher is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkNews {
+    /// A request wants what it makes; answered by [`ToWorker::StartSink`] to the worker of the publisher, unless there is one.
+    Wanted,
+    /// It has begun with its stream, on this worker.
+    Begun(WorkerId),
+    /// It has ended, or could not begin.
+    Over,
 }
 
 /// A message to a worker, from control or (mirror messages) from another worker.

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use media::{Codec, FaultCounts, Position};
 
 use crate::stats::Reception;
-use crate::types::StreamId;
+use crate::types::{SessionRef, StreamId};
 
 /// Figures of one live stream on its source worker, at most one second old.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFigures {
     /// The stream.
     pub stream: StreamId,
+    /// The publisher that they are of.
+    pub publisher: Option<SessionRef>,
     /// Bytes received since the publisher's grant.
     pub received_bytes: u64,
     /// The clock of the stream, in media time.

@@ -33,7 +33,7 @@ pub(super) enum Purpose {
     /// An attempt of a pull.
     Pull { pull: PullId, attempt: u64 },
     /// It takes a stream for the server itself.
-    Sink { stream: StreamId },
+    Sink { stream: StreamId, kind: &'static str },
     /// It records a stream.
     Recording { recording: RecordingId, stream: StreamId },
     /// It makes a derived track of a stream.
@@ -47,7 +47,7 @@ impl Purpose {
     pub(super) const fn stream(self) -> Option<StreamId> {
         match self {
             Self::Push { stream, .. }
-            | Self::Sink { stream }
+            | Self::Sink { stream, .. }
             | Self::Recording { stream, .. }
             | Self::Producer { stream, .. } => Some(stream),
             Self::Peer | Self::Pull { .. } | Self::Ended => None,

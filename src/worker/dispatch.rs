@@ -1,11 +1,12 @@
 //! Events of sessions: requests of peers, carried to the hub or to control.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::conn::{Conn, DatagramPath, Flow, Purpose};
 use super::deadlines::Timer;
 use super::{Output, Worker};
-use crate::jobs::Work;
+use crate::jobs::{Job, Work};
 use crate::mail::{PushState, RecordingNews, ToControl, UploadGrant, UploadNews};
 use crate::protocol::{Event, PathEvent, PathId, Reply};
 use crate::stats::Traffic;
@@ -140,7 +141,8 @@ impl Worker {
                 if matches!(job.work, Work::FileOpen { .. }) {
                     self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
                 }
-                self.agenda.outputs.push_back(Output::Job { conn: id, job });
+                let app = job.app.or_else(|| self.app_of(id));
+                self.agenda.outputs.push_back(Output::Job { conn: id, job: Job { app, ..job } });
             }
             Event::Blob(blob) => {
                 self.publish_blob(self.now, *blob);
@@ -231,6 +233,13 @@ impl Worker {
         }
     }
 
+    /// The application that a session works for: that of its stream.
+    fn app_of(&self, id: ConnId) -> Option<Arc<str>> {
+        let conn = self.conns.get(id)?;
+        let ordered = || Some(&self.live.streams.get(&conn.purpose.stream()?)?.key);
+        conn.figures.key.as_ref().or_else(ordered).map(|key| Arc::clone(&key.app))
+    }
+
     // ---- uploads
 
     /// Control lets a session take in the body of its request.
@@ -280,7 +289,8 @@ impl Worker {
                 self.tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
             }
             Purpose::Producer { stream, track } => self.forget_producer(id, stream, track),
-            Purpose::Peer | Purpose::Sink { .. } | Purpose::Ended => {}
+            Purpose::Sink { stream, kind } => self.sink_over(stream, kind),
+            Purpose::Peer | Purpose::Ended => {}
         }
         self.count_ended(&conn);
         if let Some(row) = Traffic::row(&mut self.meter.traffic, conn.figures.protocol) {

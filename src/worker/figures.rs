@@ -114,6 +114,7 @@ impl Worker {
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
         Some(SourceFigures {
             stream,
+            publisher: count.publisher,
             received_bytes: count.received_bytes,
             position: count.position,
             epoch: tracks.epoch,

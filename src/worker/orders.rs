@@ -8,7 +8,7 @@ use super::conn::{Conn, Purpose, Subscription};
 use super::{Output, Worker};
 use crate::mail::{
     Departure, NextAddress, NextServer, PullOrder, PullState, PushOrder, PushState, RecordingNews,
-    RecordingOrder, Target, ToControl, Transport,
+    RecordingOrder, SinkNews, Target, ToControl, Transport,
 };
 use crate::protocol::sinks::{self, SinkKind, SinkOrder};
 use crate::protocol::{PathEvent, PathId, Session, outbound};
@@ -235,10 +235,19 @@ impl Worker {
     /// Creates a sink of a stream, once.
     pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
         let Some(kind) = sinks::find(name) else { return };
-        if !self.live.streams.contains_key(&stream) || !self.note_sink(stream, kind.name) {
+        if !self.note_sink(stream, kind.name) {
             return;
         }
-        self.insert_sink(kind, stream, None, Purpose::Sink { stream });
+        let purpose = Purpose::Sink { stream, kind: kind.name };
+        if self.insert_sink(kind, stream, None, purpose).is_none() {
+            self.sink_over(stream, kind.name);
+        }
+    }
+
+    /// A sink is no more: the next request for what it made begins another one.
+    pub(super) fn sink_over(&mut self, stream: StreamId, kind: &'static str) {
+        self.forget_sink(stream, kind);
+        self.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
     }
 
     fn insert_sink(

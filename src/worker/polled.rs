@@ -10,7 +10,7 @@ use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Blobs, Published};
-use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, ToControl, ToWorker};
+use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, SinkNews, ToControl, ToWorker};
 use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey};
 
@@ -159,16 +159,9 @@ impl Worker {
         self.arm_polled();
     }
 
-    /// Has the worker of the publisher begin a sink.
+    /// Has a sink begun where the publisher is, unless there is one: control knows.
     fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
-        match self.live.streams.get(&stream).map(|stream| stream.source) {
-            Some(source) if source == self.id => self.start_sink(kind, stream),
-            Some(source) => {
-                let mail = ToWorker::StartSink { kind, stream };
-                self.agenda.outputs.push_back(Output::Worker(source, mail));
-            }
-            None => {}
-        }
+        self.tell(ToControl::Sink { stream, kind, news: SinkNews::Wanted });
     }
 
     /// A stream has begun: so do the sinks that were asked for before. Where requests for a blob begin a sink, nobody is told any
@@ -190,6 +183,7 @@ impl Worker {
         let kinds: Vec<_> =
             sinks::begun_with_stream(&live.settings, &details).map(|kind| kind.name).collect();
         for kind in kinds {
+            self.tell(ToControl::Sink { stream, kind, news: SinkNews::Begun(self.id) });
             self.start_sink(kind, stream);
         }
     }
@@ -208,6 +202,10 @@ impl Worker {
     /// Whether a sink of a stream is begun for the first time here.
     pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
         self.polled.making.insert((stream, kind))
+    }
+
+    pub(super) fn forget_sink(&mut self, stream: StreamId, kind: &'static str) {
+        self.polled.making.remove(&(stream, kind));
     }
 
     // ---- viewers

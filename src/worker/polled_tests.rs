@@ -8,7 +8,7 @@ use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{BlobMemory, Published};
-use crate::mail::{Blob, NoSubscription, PlayRequest, Progress, StreamDetails, StreamEnd};
+use crate::mail::{Blob, NoSubscription, PlayRequest, Progress, SinkNews, StreamDetails, StreamEnd};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -158,7 +158,7 @@ impl Pair {
             while let Some(output) = worker.poll_output() {
                 if let Output::Job { conn, .. } = output {
                     self.files.insert(conn);
-                } else if let Output::Worker(_, ToWorker::StartSink { kind, .. }) = output {
+                } else if let Output::Control(ToControl::Sink { kind, news: SinkNews::Wanted, .. }) = output {
                     self.sinks.push(kind);
                 } else if let Output::Control(ToControl::Wanted(key)) = output {
                     self.wanted.push(key);

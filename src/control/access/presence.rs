@@ -86,6 +86,11 @@ impl Presences {
         }
     }
 
+    /// The application is gone. Another one of its name has no events yet.
+    pub(in crate::control) fn forget_events(&mut self, app: &str) {
+        self.events.remove(app);
+    }
+
     /// The newest events of an application last.
     pub(in crate::control) fn events(&self, app: &str) -> impl Iterator<Item = &ConnectionEvent> {
         self.events.get(app).into_iter().flatten()

@@ -1,6 +1,7 @@
 //! Admission hooks: receivers that are asked whether somebody may publish or play (docs/hooks.md). A question is a job; an
 //! admission waits here until there is a thread for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +31,8 @@ impl Control {
         };
         let ticket = admission.ticket;
         let publishes = admission.request.direction() == Direction::Publish;
-        let question = Queued { ticket, network: network(admission.request.peer()), publishes };
+        let app = Arc::clone(&admission.request.key().app);
+        let question = Queued { ticket, app, network: network(admission.request.peer()), publishes };
         self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
         if self.access.admissions.waiting.contains_key(&ticket) {
             self.access.admissions.hooks.push(question);
@@ -44,11 +46,12 @@ impl Control {
             let Some(waiter) = self.access.admissions.waiting.get(&ticket) else { continue };
             let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
             let network = network(waiter.admission.request.peer());
-            self.access.admissions.hooks.begin(ticket, &url, network);
+            let app = Arc::clone(&waiter.admission.request.key().app);
+            self.access.admissions.hooks.begin(ticket, &app, &url, network);
             let secret = self.hook_secret(ticket);
             let post = Post { receiver: Receiver::Admission, url, body, form: false, secret, timeout };
             // There is room: no more are under way than there are threads.
-            self.submit(Work::Post(post), move |control, now, outcome| {
+            self.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
         }

@@ -19,6 +19,7 @@ mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -332,7 +333,8 @@ impl Control {
     fn park_admission(&mut self, now: Now, mut admission: Admission, pending: Pending) {
         if self.access.admissions.waiting.len() >= WAITING_MAX {
             let newcomer = network(admission.request.peer());
-            let excess = self.access.admissions.hooks.excess(newcomer);
+            let app = Arc::clone(&admission.request.key().app);
+            let excess = self.access.admissions.hooks.excess(&app, newcomer);
             let Some(Waiter { admission: excess, .. }) =
                 excess.and_then(|one| self.access.admissions.take(one))
             else {

@@ -1,14 +1,18 @@
 //! Admissions whose receivers are asked, or will be when a thread is free.
 //!
 //! The next is of the address with fewest questions under way, publishers before viewers, the oldest first: one address that
-//! asks as often as it may, and a receiver that is slow, do not keep the others waiting.
+//! asks as often as it may, and a receiver that is slow, do not keep the others waiting. Applications have shares of the threads
+//! ([`crate::jobs::shares`]), and of the places of those that wait.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::claims::Ticket;
 use crate::auth::HookUrl;
 use crate::jobs::Class;
+use crate::jobs::shares::{Payer, Threads, Turn};
 
 /// Receivers that are asked at the same time.
 const THREADS: usize = Class::Admission.limits().threads;
@@ -19,9 +23,10 @@ const PER_RECEIVER: usize = THREADS / 2;
 const PER_ADDRESS: usize = PER_RECEIVER - PER_RECEIVER / 4;
 
 /// A question that was not handed to a thread yet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Queued {
     pub(super) ticket: Ticket,
+    pub(super) app: Arc<str>,
     /// The address that it is about, as addresses are counted.
     pub(super) network: IpAddr,
     pub(super) publishes: bool,
@@ -33,37 +38,49 @@ struct Running {
     host: String,
     port: u16,
     network: IpAddr,
+    turn: Turn,
 }
 
 /// Questions on their way to receivers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HookQueue {
+    threads: Threads,
     /// Oldest first.
-    waiting: VecDeque<Queued>,
+    waiting: BTreeMap<Ticket, Queued>,
     /// An entry stays until the thread is back, whether somebody waits or not.
     running: BTreeMap<Ticket, Running>,
 }
 
+impl Default for HookQueue {
+    fn default() -> Self {
+        Self { threads: Threads::new(THREADS), waiting: BTreeMap::new(), running: BTreeMap::new() }
+    }
+}
+
 impl HookQueue {
     pub(super) fn push(&mut self, question: Queued) {
-        self.waiting.push_back(question);
+        self.waiting.insert(question.ticket, question);
     }
 
     pub(super) fn forget(&mut self, ticket: Ticket) {
-        self.waiting.retain(|other| other.ticket != ticket);
+        self.waiting.remove(&ticket);
     }
 
     /// Takes out the next question whose receiver, which `url` knows, has a thread left.
     pub(super) fn next<'a>(&mut self, url: impl Fn(Ticket) -> Option<&'a HookUrl>) -> Option<Ticket> {
-        if self.running.len() >= THREADS {
+        if self.threads.is_full() {
             return None;
         }
-        let ready = self.waiting.iter().enumerate().filter_map(|(at, question)| {
+        let ready = self.waiting.values().filter_map(|question| {
+            let app = Some(&question.app);
+            if !self.threads.may_begin(&Payer::new(app, "")) {
+                return None;
+            }
             let of_address = self.threads_for(url(question.ticket)?, question.network)?;
-            Some((of_address, !question.publishes, at))
+            Some((self.threads.of_app(app), of_address, !question.publishes, question.ticket))
         });
-        let (_, _, at) = ready.min()?;
-        self.waiting.remove(at).map(|question| question.ticket)
+        let (.., ticket) = ready.min()?;
+        self.waiting.remove(&ticket).map(|question| question.ticket)
     }
 
     /// The threads that an address has; `None`: neither it nor somebody else gets a further one for this receiver.
@@ -76,27 +93,36 @@ impl HookQueue {
         is_free.then_some(of_address)
     }
 
-    pub(super) fn begin(&mut self, ticket: Ticket, url: &HookUrl, network: IpAddr) {
-        let running = Running { host: url.host.clone(), port: url.port, network };
-        self.running.insert(ticket, running);
+    pub(super) fn begin(&mut self, ticket: Ticket, app: &Arc<str>, url: &HookUrl, network: IpAddr) {
+        let turn = self.threads.begin(Payer::new(Some(app), ""));
+        self.running.insert(ticket, Running { host: url.host.clone(), port: url.port, network, turn });
     }
 
     /// Its thread is back.
     pub(super) fn end(&mut self, ticket: Ticket) {
-        self.running.remove(&ticket);
+        if let Some(Running { turn, .. }) = self.running.remove(&ticket) {
+            self.threads.end(turn, Duration::ZERO);
+        }
     }
 
-    /// Of the questions that wait, the newest of the address that has most of them, publishers last; when the address that
-    /// `newcomer` names has fewer.
-    pub(super) fn excess(&self, newcomer: IpAddr) -> Option<Ticket> {
+    /// Of the questions that wait, the one that gives way to a newcomer: of the application that has most of them, when the
+    /// newcomer's has fewer, else of its own; there the newest of the address that has most, publishers last, when the newcomer's has
+    /// fewer.
+    pub(super) fn excess(&self, app: &Arc<str>, newcomer: IpAddr) -> Option<Ticket> {
+        let of_app = |app: &Arc<str>| self.waiting.values().filter(|one| one.app == *app).count();
+        let apps: BTreeSet<&Arc<str>> = self.waiting.values().map(|one| &one.app).collect();
+        let (most, largest) = apps.into_iter().map(|app| (of_app(app), app)).max()?;
+        let is_foreign = most > of_app(app).saturating_add(1);
+        let victim = if is_foreign { largest } else { app };
+        let of_victim = || self.waiting.values().filter(|one| one.app == *victim);
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        for question in &self.waiting {
+        for question in of_victim() {
             *counts.entry(question.network).or_default() += 1;
         }
         let own = counts.get(&newcomer).copied().unwrap_or(0);
         let (network, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let of_most = self.waiting.iter().rev().filter(|question| question.network == network);
+        let of_most = of_victim().rev().filter(|question| question.network == network);
         let last = of_most.min_by_key(|question| question.publishes)?;
-        (most > own.saturating_add(1)).then_some(last.ticket)
+        (is_foreign || most > own.saturating_add(1)).then_some(last.ticket)
     }
 }

@@ -142,10 +142,11 @@ impl Control {
         if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
-        let records = self.records.total().saturating_add(self.records.inserts());
         let new_record = self.pending(&request.key).is_none();
-        if new_record && records >= self.config.server.limits.broadcasts {
-            return Err(Refusal::NotAllowed("limits.broadcasts is reached"));
+        if new_record && !self.has_room_for_record(&request.key.app) {
+            return Err(Refusal::NotAllowed(
+                "limits.broadcasts is reached, or the application's share of it",
+            ));
         }
         let address = request.peer.ip();
         let server = &self.config.server;

@@ -12,7 +12,7 @@ use crate::control::broadcast::Broadcast;
 use crate::control::live::Live;
 use crate::control::records::auxiliary::Vod;
 use crate::control::{Control, wall};
-use crate::jobs::Work;
+use crate::jobs::{Outcome, Work};
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
 
@@ -85,28 +85,32 @@ impl Members {
 
 impl Control {
     /// Tells a receiver of something.
-    fn tell(&mut self, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
+    fn tell(&mut self, now: Now, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
         let settings = self.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
         self.hooks.tell(key, url, action, body, &settings);
-        self.send_hooks();
+        self.send_hooks(now);
     }
 
     /// Hands out what there are threads for.
-    fn send_hooks(&mut self) {
-        while let Some((number, post)) = self.hooks.poll_post() {
+    fn send_hooks(&mut self, now: Now) {
+        while let Some((number, app, post)) = self.hooks.poll_post(now) {
             // There is room: no more are under way than there are threads.
-            self.submit(Work::Post(post), move |control, now, outcome| {
+            let next = move |control: &mut Self, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
-                control.send_hooks();
+                control.send_hooks(now);
                 control.exit_when_drained();
-            });
+            };
+            match app {
+                Some(app) => self.submit_for(&app, Work::Post(post), next),
+                None => self.submit(Work::Post(post), next),
+            };
         }
     }
 
     /// Fires what time brings.
     pub(in crate::control) fn fire_hooks(&mut self, now: Now) {
         self.hooks.handle_timeout(now);
-        self.send_hooks();
+        self.send_hooks(now);
         self.exit_when_drained();
     }
 
@@ -143,7 +147,7 @@ impl Control {
             members.params(params);
         }
         let body = members.text(self.is_form(key));
-        self.tell(key, &url, action, body);
+        self.tell(now, key, &url, action, body);
     }
 
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
@@ -254,7 +258,7 @@ impl Control {
         let Value::Object(mut members) = members else { return };
         members.retain(|_, value| !value.is_null());
         let body = Members(members).text(self.is_form(&key));
-        self.tell(&key, &url, "liveStreamStatus", body);
+        self.tell(now, &key, &url, "liveStreamStatus", body);
     }
 
     /// A viewer came or went.
@@ -273,7 +277,7 @@ impl Control {
         }
         members.params(params);
         let body = members.text(self.is_form(key));
-        self.tell(key, url, action, body);
+        self.tell(now, key, url, action, body);
     }
 
     /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
@@ -289,7 +293,7 @@ impl Control {
             "resourceInfo": self.resource_report(now).to_string(),
         });
         // Of no application: sent as JSON, and once.
-        self.tell(&StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
+        self.tell(now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
     }
 
     /// A recording can be played.
@@ -302,7 +306,7 @@ impl Control {
         members.put("duration", Some(&vod.duration.to_string()));
         members.metadata(vod.metadata.as_deref());
         let body = members.text(self.is_form(key));
-        self.tell(key, &url, "vodReady", body);
+        self.tell(now, key, &url, "vodReady", body);
     }
 
     /// A recording has failed while its stream is live.

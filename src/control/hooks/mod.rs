@@ -4,12 +4,14 @@
 //! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things
 //!    happened; lines do not wait for each other.
 //! 3. It becomes a job ([`Hooks::poll_post`]). Anything but 200 is tried again as often as the application says, while its line waits.
-//! 4. More than [`WAITING_MAX`] waiting: the oldest is dropped, and counted.
+//! 4. More than [`WAITING_MAX`] waiting: the oldest of the application that has most is dropped, and counted.
+//! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a receiver that is silent has all of them.
 
 mod events;
 mod idles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,6 +21,7 @@ use idles::Idles;
 use crate::auth::access::Secret;
 use crate::auth::{HookUrl, redact};
 use crate::config::HookSettings;
+use crate::jobs::shares::{Payer, Threads, Turn};
 use crate::jobs::{Class, Post, Receiver};
 use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
@@ -29,8 +32,6 @@ const SENDERS: usize = Class::Hook.limits().threads;
 const WAITING_MAX: usize = 1000;
 /// The timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Threads that one receiver may occupy: one that hangs does not stop the others.
-const PER_RECEIVER: usize = SENDERS / 2;
 /// How long the drain waits for hooks.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
@@ -40,6 +41,7 @@ struct Hook {
     /// Grows with every hook: the lowest is the oldest.
     age: u64,
     action: &'static str,
+    payer: Payer,
     url: HookUrl,
     body: Bytes,
     form: bool,
@@ -65,16 +67,28 @@ struct Line {
     state: State,
 }
 
+/// A hook that is being sent.
+#[derive(Debug)]
+struct Sending {
+    key: StreamKey,
+    hook: Hook,
+    turn: Turn,
+    since: Instant,
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hooks {
+    threads: Threads,
     lines: BTreeMap<StreamKey, Line>,
-    /// All waiting hooks, by age.
-    ages: BTreeMap<u64, StreamKey>,
+    /// Waiting hooks of each application, by age.
+    ages: BTreeMap<Arc<str>, BTreeMap<u64, StreamKey>>,
+    /// How many that are.
+    waiting: usize,
     /// Lines whose first can be sent, by its age.
     ready: BTreeMap<u64, StreamKey>,
     pauses: BTreeSet<(Instant, StreamKey)>,
-    sending: BTreeMap<u64, (StreamKey, Hook)>,
+    sending: BTreeMap<u64, Sending>,
     hooks: u64,
     counts: HookCounts,
     idles: Idles,
@@ -85,6 +99,26 @@ pub(super) struct Hooks {
     load_high: bool,
 }
 
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            threads: Threads::new(SENDERS),
+            lines: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            waiting: 0,
+            ready: BTreeMap::new(),
+            pauses: BTreeSet::new(),
+            sending: BTreeMap::new(),
+            hooks: 0,
+            counts: HookCounts::default(),
+            idles: Idles::default(),
+            drain_until: None,
+            overdue: false,
+            load_high: false,
+        }
+    }
+}
+
 impl Hooks {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let pause = self.pauses.first().map(|(at, _)| *at);
@@ -93,7 +127,7 @@ impl Hooks {
 
     /// Hooks that wait or are being sent.
     pub(super) fn waiting(&self) -> usize {
-        self.ages.len().saturating_add(self.sending.len())
+        self.waiting.saturating_add(self.sending.len())
     }
 
     pub(super) const fn counts(&self) -> HookCounts {
@@ -110,10 +144,10 @@ impl Hooks {
     }
 
     fn push(&mut self, key: StreamKey, hook: Hook) {
-        if self.ages.len() >= WAITING_MAX {
+        if self.waiting >= WAITING_MAX {
             self.drop_oldest();
         }
-        self.ages.insert(hook.age, key.clone());
+        self.note_waiting(hook.age, &key);
         let new = || Line { queue: VecDeque::new(), state: State::Ready };
         let line = self.lines.entry(key.clone()).or_insert_with(new);
         if line.state == State::Ready && line.queue.is_empty() {
@@ -122,8 +156,29 @@ impl Hooks {
         line.queue.push_back(hook);
     }
 
+    fn note_waiting(&mut self, age: u64, key: &StreamKey) {
+        let of_app = self.ages.entry(Arc::clone(&key.app)).or_default();
+        if of_app.insert(age, key.clone()).is_none() {
+            self.waiting = self.waiting.saturating_add(1);
+        }
+    }
+
+    fn waits_no_more(&mut self, age: u64, app: &Arc<str>) {
+        let Some(of_app) = self.ages.get_mut(app) else { return };
+        if of_app.remove(&age).is_some() {
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+        if of_app.is_empty() {
+            self.ages.remove(app);
+        }
+    }
+
+    /// Drops the oldest hook of the application that has most of them waiting.
     fn drop_oldest(&mut self) {
-        let Some((age, key)) = self.ages.pop_first() else { return };
+        let most = self.ages.values().max_by_key(|of_app| of_app.len());
+        let Some((age, key)) = most.and_then(|of_app| of_app.first_key_value()) else { return };
+        let (age, key) = (*age, key.clone());
+        self.waits_no_more(age, &key.app);
         self.counts.dropped = self.counts.dropped.saturating_add(1);
         self.ready.remove(&age);
         let Some(line) = self.lines.get_mut(&key) else { return };
@@ -145,19 +200,19 @@ impl Hooks {
         }
     }
 
-    /// The oldest that can be sent to a receiver that has threads left.
+    /// The next that may have a thread: the oldest, of the application with the fewest threads.
     fn next(&mut self) -> Option<(StreamKey, Hook)> {
-        if self.sending.len() >= SENDERS {
+        if self.threads.is_full() {
             return None;
         }
-        let age = self.ready.iter().find_map(|(age, key)| {
-            let url = &self.lines.get(key)?.queue.front()?.url;
-            let same =
-                |(_, hook): &&(StreamKey, Hook)| hook.url.host == url.host && hook.url.port == url.port;
-            (self.sending.values().filter(same).count() < PER_RECEIVER).then_some(*age)
-        })?;
+        let ready = self.ready.iter().filter_map(|(age, key)| {
+            let payer = &self.lines.get(key)?.queue.front()?.payer;
+            let of_app = self.threads.of_app(payer.app.as_ref());
+            self.threads.may_begin(payer).then_some((of_app, *age))
+        });
+        let (_, age) = ready.min()?;
         let key = self.ready.remove(&age)?;
-        self.ages.remove(&age);
+        self.waits_no_more(age, &key.app);
         let line = self.lines.get_mut(&key)?;
         line.state = State::Sending;
         Some((key, line.queue.pop_front()?))
@@ -166,7 +221,7 @@ impl Hooks {
     /// Puts a hook that failed back before the others of its stream.
     fn pause(&mut self, now: Now, key: StreamKey, hook: Hook) {
         let until = now.mono.checked_add(hook.retry_delay).unwrap_or(now.mono);
-        self.ages.insert(hook.age, key.clone());
+        self.note_waiting(hook.age, &key);
         if let Some(line) = self.lines.get_mut(&key) {
             line.queue.push_front(hook);
             line.state = State::Pausing(until);
@@ -184,9 +239,12 @@ impl Hooks {
         settings: &HookSettings,
     ) {
         self.hooks += 1;
+        // What the server itself tells is of no application.
+        let app = Some(&key.app).filter(|app| !app.is_empty());
         let hook = Hook {
             age: self.hooks,
             action,
+            payer: Payer::new(app, &format!("{}:{}", url.host, url.port)),
             url: url.clone(),
             body,
             form: settings.form,
@@ -197,8 +255,8 @@ impl Hooks {
         self.push(key.clone(), hook);
     }
 
-    /// The next hook to send, by its number, while there are threads for it.
-    pub(super) fn poll_post(&mut self) -> Option<(u64, Post)> {
+    /// The next hook to send, by its number and its application, while there are threads for it.
+    pub(super) fn poll_post(&mut self, now: Now) -> Option<(u64, Option<Arc<str>>, Post)> {
         let (key, hook) = self.next()?;
         let post = Post {
             receiver: Receiver::Hook,
@@ -208,14 +266,16 @@ impl Hooks {
             secret: hook.secret.clone(),
             timeout: TIMEOUT,
         };
-        let age = hook.age;
-        self.sending.insert(age, (key, hook));
-        Some((age, post))
+        let (age, app) = (hook.age, hook.payer.app.clone());
+        let turn = self.threads.begin(hook.payer.clone());
+        self.sending.insert(age, Sending { key, hook, turn, since: now.mono });
+        Some((age, app, post))
     }
 
     /// A receiver has taken a hook, or has not.
     pub(super) fn handle_answer(&mut self, now: Now, number: u64, result: &Result<u16, String>) {
-        let Some((key, mut hook)) = self.sending.remove(&number) else { return };
+        let Some(Sending { key, mut hook, turn, since }) = self.sending.remove(&number) else { return };
+        self.threads.end(turn, now.mono.saturating_duration_since(since));
         if let Some(line) = self.lines.get_mut(&key) {
             line.state = State::Ready;
         }
@@ -231,7 +291,7 @@ impl Hooks {
                     Ok(status) => format!("status {status}"),
                     Err(reason) => reason.clone(),
                 };
-                tracing::info!(%key, action = hook.action, url = redact(hook.url.as_str()), reason, "hook failed");
+                tracing::warn!(%key, action = hook.action, url = redact(hook.url.as_str()), reason, "hook lost: its receiver failed");
             }
         }
         self.settle(&key);

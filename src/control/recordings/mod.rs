@@ -77,6 +77,10 @@ pub(super) struct Recordings {
     writing: BTreeMap<Vec<String>, Writing>,
     /// Records that the store was not seen to have.
     unsaved: BTreeMap<store::Key, Vod>,
+    /// Streams whose records have changed, until the whole commit is in them.
+    changed: BTreeSet<StreamKey>,
+    /// Live streams that are not recorded because `record.max_streams` are.
+    refused: BTreeSet<StreamKey>,
     ordered: u64,
     /// The time in the newest id.
     newest_id_ms: u64,
@@ -134,14 +138,33 @@ fn is_wanted(container: Container, record: &Broadcast, settings: &AppSettings) -
 }
 
 impl Control {
-    /// Begins or ends the recordings of a live stream as its record and its tracks say.
+    /// The record of a stream has changed. What follows is done when all changes of the commit are in it: a change that is pending
+    /// was acted on already.
+    pub(super) fn recording_may_change(&mut self, key: StreamKey) {
+        self.files.recordings.changed.insert(key);
+    }
+
+    /// Looks at the recordings whose records have changed.
+    pub(super) fn reconcile_recordings(&mut self, now: Now) {
+        for key in std::mem::take(&mut self.files.recordings.changed) {
+            self.reconcile_recording(now, &key);
+        }
+    }
+
+    /// The settings of an application have changed: its live streams are recorded as they say now.
+    pub(super) fn reconcile_recordings_of(&mut self, now: Now, app: &str) {
+        let live: Vec<StreamKey> = self.registry.of_app(app).map(|(_, live)| live.key.clone()).collect();
+        live.iter().for_each(|key| self.reconcile_recording(now, key));
+    }
+
+    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say.
     pub(super) fn reconcile_recording(&mut self, now: Now, key: &StreamKey) {
         Container::ALL.into_iter().for_each(|container| self.reconcile(now, key, container, None));
     }
 
     fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
         let Some(stream) = self.stream_of(key) else { return };
-        let (Some(record), Some(settings)) = (self.records.get(key), self.apps.get(&key.app)) else { return };
+        let (Some(record), Some(settings)) = (self.pending(key), self.apps.get(&key.app)) else { return };
         let is_wanted = is_wanted(container, record, settings);
         // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
         let is_possible = self.carries(stream, container).unwrap_or(true);
@@ -188,6 +211,7 @@ impl Control {
         let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
         if settings.recording.streams_max.is_some_and(|max| self.recorded_beside(key) >= max) {
             tracing::warn!(%key, "not recorded: record.max_streams are");
+            self.files.recordings.refused.insert(key.clone());
             return Recorded::Refused;
         }
         let Some(worker) = self.registry.get(&stream).map(|live| live.source().worker) else {
@@ -261,6 +285,7 @@ impl Control {
             self.file_ended(now, &path);
         }
         let key = recording.key;
+        self.recording_has_room(now, &key.app);
         if recording.stopped || self.stream_of(&key) != Some(recording.stream) {
             tracing::info!(%key, reason, files = recording.files, "recording ended");
             return;
@@ -269,6 +294,21 @@ impl Control {
         self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
         self.hook_recording_failed(now, &key, reason);
         self.try_again(now, Retry::Start(key, recording.container, recording.name));
+    }
+
+    /// The stream is over: nothing of it is recorded any more.
+    pub(super) fn forget_refused_recording(&mut self, key: &StreamKey) {
+        self.files.recordings.refused.remove(key);
+    }
+
+    /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
+    fn recording_has_room(&mut self, now: Now, app: &str) {
+        let of_app = self.files.recordings.refused.range(StreamKey::new(app, "")..);
+        let refused: Vec<StreamKey> = of_app.take_while(|key| &*key.app == app).cloned().collect();
+        for key in refused {
+            self.files.recordings.refused.remove(&key);
+            self.reconcile_recording(now, &key);
+        }
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {

@@ -32,6 +32,8 @@ pub(in crate::control) enum Event {
     Record(Write),
     /// A write of auxiliary records.
     Auxiliary(AuxiliaryWrite),
+    /// A change of a record was not made.
+    Undone(StreamKey),
     /// A change was not made, and somebody waits for it.
     Failed(SessionRef),
 }
@@ -329,6 +331,9 @@ impl Records {
     }
 
     fn fail(&mut self, pending: &Pending) {
+        if let Pending::Record(write) = pending {
+            self.writes.events.push_back(Event::Undone(write.key.clone()));
+        }
         self.writes.events.extend(pending.waiter().map(Event::Failed));
     }
 }

@@ -362,6 +362,8 @@ impl Control {
         for key in of_app.collect::<Vec<_>>() {
             self.review_viewers(&key);
         }
+        self.reconcile_recordings_of(now, &name);
+        self.keep_objects_of(now, &name);
         self.remove_old_recordings(now);
     }
 
@@ -374,6 +376,7 @@ impl Control {
         }
         tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.apps.remove(name);
+        self.access.presences.forget_events(name);
         self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
     }

@@ -416,8 +416,7 @@ impl Control {
         if record.encode().len() > RECORD_BYTES_MAX {
             return Err("The record is larger than 32 KiB.");
         }
-        let records = self.records.total().saturating_add(self.records.inserts());
-        if records >= self.config.server.limits.broadcasts {
+        if !self.has_room_for_record(&key.app) {
             return Err("Broadcast limit is reached.");
         }
         Ok(record)

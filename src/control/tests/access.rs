@@ -504,7 +504,7 @@ fn r_46_publishers_are_asked_about_first_and_a_full_queue_takes_from_who_has_mos
         assert_eq!(rig.ask_play(request), None);
     }
     let busy = rig.asked();
-    assert_eq!(busy.len(), 8);
+    assert_eq!(busy.len(), 16);
     let viewer = PlayRequest { peer: from(7), ..rig.play_request("s", &[]) };
     let publisher = PublishRequest { peer: from(8), ..rig.request_with("other", &[]) };
     assert_eq!(rig.ask_play(viewer), None, "another gives way");
@@ -638,7 +638,7 @@ fn a_receiver_that_hangs_does_not_keep_others_from_being_asked() {
     }
     // Half of the threads, and no more, wait for it.
     let asked = rig.asked();
-    assert_eq!(asked.len(), 8);
+    assert_eq!(asked.len(), 16);
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.asked().len(), 1);
     rig.run_for(secs(8));

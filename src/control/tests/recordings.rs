@@ -647,3 +647,64 @@ fn recordings_go_with_their_application() {
     assert!(rig.stored_vods().is_empty());
     assert_eq!(rig.control.stats().recording_failures, 0);
 }
+
+#[test]
+fn a_recording_that_a_call_began_goes_on_beside_other_changes_of_its_record() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    // A change is on its way to the disk; the call comes before it is there, and another change behind that.
+    rig.hold = true;
+    let path = "/live/rest/v2/broadcasts/s";
+    rig.send(Method::Put, path, r#"{"name":"one"}"#);
+    rig.run_for(ms(3));
+    let called = rig.send(Method::Put, &format!("{path}/recording/true?fileName=named"), "");
+    rig.send(Method::Put, path, r#"{"name":"two"}"#);
+    let order = rig.recording();
+    assert!(order.stem.contains("named"), "{order:?}");
+    for _ in 0..3 {
+        rig.release();
+        rig.hold = true;
+        rig.run_for(ms(3));
+    }
+    rig.release();
+    rig.run_for(ms(10));
+    assert!(rig.answer(called).unwrap().1.contains("\"success\":true"));
+    let (begun, ended) = rig.recordings();
+    assert!(begun.is_empty() && ended.is_empty(), "{begun:?} {ended:?}");
+    assert_eq!(rig.record("s")["name"], "two");
+}
+
+#[test]
+fn a_stream_that_was_refused_for_the_number_is_recorded_when_another_ends() {
+    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_streams", "1")]);
+    let (session, stream) = rig.publish("a", 0);
+    let first = rig.recording();
+    rig.begun(first.recording, "live/streams/a.mp4");
+    let (other, gone) = rig.publish("b", 0);
+    rig.publish("c", 0);
+    assert!(rig.is_quiet());
+    // One that is over meanwhile waits no more.
+    rig.gone(other, gone, Departure::Clean, 0);
+    rig.take();
+    rig.gone(session, stream, Departure::Clean, 0);
+    rig.take();
+    rig.over(first.recording, "the stream ended");
+    let order = rig.recording();
+    assert!(order.stem.starts_with('c'), "{order:?}");
+}
+
+#[test]
+fn the_switch_of_an_application_begins_and_ends_recordings_at_once() {
+    let mut rig = Rig::new();
+    rig.publish("s", 0);
+    assert!(rig.is_quiet());
+    let settings = |set: &[(&str, &str)]| AppSettings::of(schema(), "live", set).unwrap();
+    rig.control.install_app(rig.now, settings(&[ALWAYS]));
+    rig.drain();
+    let order = rig.recording();
+    rig.control.install_app(rig.now, settings(&[]));
+    rig.drain();
+    assert_eq!(rig.recordings().1, [order.recording]);
+}

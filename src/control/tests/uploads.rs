@@ -194,3 +194,19 @@ fn r_48_an_upload_to_s3_is_tried_again_and_its_record_says_so_across_a_restart()
     finish(&mut rig, RecordingOutcome::Removed);
     assert_eq!(put(&mut rig, ObjectOutcome::Done), ObjectAction::Remove);
 }
+
+#[test]
+fn r_48_a_file_that_is_due_while_s3_is_off_is_uploaded_when_it_is_on_again() {
+    let mut rig = Rig::with(&[], &S3);
+    let _ = upload(&mut rig);
+    let (job, work) = rig.files.pop().unwrap();
+    assert!(matches!(work, Work::Object(_)), "{work:?}");
+    let settings = |set: &[(&str, &str)]| AppSettings::of(schema(), "live", set).unwrap();
+    rig.control.install_app(rig.now, settings(&[]));
+    rig.done(job, Outcome::Object(ObjectOutcome::Failed("away".into())));
+    rig.run_for(Duration::from_secs(60));
+    assert!(rig.files.is_empty(), "there is nowhere to put it");
+    rig.control.install_app(rig.now, settings(&S3));
+    rig.drain();
+    assert!(matches!(rig.files.pop(), Some((_, Work::Object(_)))));
+}

@@ -2,8 +2,8 @@
 //!
 //! 1. [`Jobs::submit`] counts the job against the bounds of its class, without a lock, and hands it to the dispatcher; or it
 //!    gives the job back as busy. So a worker never waits here, and never starts a thread.
-//! 2. The dispatcher, one thread, keeps a queue per class and gives jobs to idle threads of the class. It starts one when
-//!    none is idle and the class may have more, and ends those that were idle for [`IDLE`].
+//! 2. The dispatcher, one thread, keeps the lines of each class ([`shares`]) and gives jobs to idle threads of the class. It starts
+//!    one when none is idle and the class may have more, and ends those that were idle for [`IDLE`].
 //! 3. The thread does the work ([`Runner`]), delivers the answer, and reports itself idle.
 
 mod admin;
@@ -18,7 +18,8 @@ mod recordings;
 mod relays;
 mod run;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use super::{clock, sys};
 use crate::auth::OutboundPolicy;
+use crate::jobs::shares::{self, Lines, Payer};
 use crate::jobs::{Class, Job, JobDone, JobId, Limits, Outcome, Work};
 use crate::stats::JobCounts;
 use crate::types::SessionRef;
@@ -38,6 +40,9 @@ pub(in crate::io) use run::{FilePaths, Runner};
 
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(5);
+
+/// Counters of waiting jobs by application, for each class.
+const PARTS: usize = 64;
 
 /// By how much threads that are to leave the processor to the workers are nicer than those (0 to 19).
 const YIELD: i32 = 5;
@@ -61,6 +66,7 @@ type Run = dyn Fn(Work, Instant) -> Outcome + Send + Sync;
 struct Task {
     asker: Asker,
     id: JobId,
+    payer: Payer,
     work: Work,
     class: Class,
     bytes: usize,
@@ -81,6 +87,8 @@ struct Load {
     limits: Limits,
     jobs: AtomicUsize,
     bytes: AtomicUsize,
+    /// Jobs that wait, by application.
+    parts: [AtomicUsize; PARTS],
     refused: AtomicU64,
     /// Nanoseconds of the processor that its threads have used.
     cpu: AtomicU64,
@@ -89,26 +97,41 @@ struct Load {
 impl Load {
     const fn new(limits: Limits) -> Self {
         let (jobs, bytes, refused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
-        Self { limits, jobs, bytes, refused, cpu: AtomicU64::new(0) }
+        let parts = [const { AtomicUsize::new(0) }; PARTS];
+        Self { limits, jobs, bytes, parts, refused, cpu: AtomicU64::new(0) }
     }
 
-    /// Counts a job in, when there is room.
-    fn enter(&self, bytes: usize) -> bool {
-        if self.jobs.fetch_add(1, Ordering::Relaxed) >= self.limits.queue {
-            self.jobs.fetch_sub(1, Ordering::Relaxed);
+    /// The count of an application. Few have one together with another.
+    fn part(&self, app: Option<&Arc<str>>) -> Option<&AtomicUsize> {
+        let mut hasher = DefaultHasher::new();
+        app?.hash(&mut hasher);
+        let parts = u64::try_from(PARTS).unwrap_or(1);
+        self.parts.get(usize::try_from(hasher.finish() % parts).unwrap_or(0))
+    }
+
+    /// Counts a job in, when there is room: an application has no more places than it leaves free.
+    fn enter(&self, app: Option<&Arc<str>>, bytes: usize) -> bool {
+        let before = self.jobs.fetch_add(1, Ordering::Relaxed);
+        let part = self.part(app);
+        let own = part.map_or(0, |part| part.fetch_add(1, Ordering::Relaxed));
+        if !self.limits.has_room(before, own) {
+            self.leave(app, 0);
             return false;
         }
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         // One that waits alone may be larger than the bound: it would never fit otherwise.
         if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
-            self.leave(bytes);
+            self.leave(app, bytes);
             return false;
         }
         true
     }
 
-    fn leave(&self, bytes: usize) {
+    fn leave(&self, app: Option<&Arc<str>>, bytes: usize) {
         self.jobs.fetch_sub(1, Ordering::Relaxed);
+        if let Some(part) = self.part(app) {
+            part.fetch_sub(1, Ordering::Relaxed);
+        }
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -158,15 +181,15 @@ impl Jobs {
 
     /// Submits a job. The answer is delivered later; at once it is `Some`, when the class is full.
     pub(super) fn submit(&self, asker: Asker, job: Job) -> Option<JobDone> {
-        let (class, bytes) = (job.work.class(), job.work.bytes());
+        let (class, bytes, payer) = (job.work.class(), job.work.bytes(), job.payer());
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
-        if !load.enter(bytes) {
+        if !load.enter(job.app.as_ref(), bytes) {
             load.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(class = class.name(), "too many jobs wait");
+            tracing::warn!(class = class.name(), app = job.app.as_deref(), "too many jobs wait");
             return Some(busy(job.id));
         }
-        let Job { id, work } = job;
-        let task = Task { asker, id, work, class, bytes, submitted: clock::now().mono };
+        let Job { id, work, .. } = job;
+        let task = Task { asker, id, payer, work, class, bytes, submitted: clock::now().mono };
         let sent = self.0.dispatcher.send(Message::Submit(task));
         sent.is_err().then(|| busy(id))
     }
@@ -193,12 +216,34 @@ const fn busy(id: JobId) -> JobDone {
 }
 
 /// The queue and the threads of a class.
-#[derive(Default)]
 struct Pool {
-    waiting: VecDeque<Task>,
+    waiting: Lines<Task>,
+    shares: shares::Threads,
+    /// The turns of threads that work, and since when.
+    turns: BTreeMap<u64, (shares::Turn, Instant)>,
     threads: BTreeMap<u64, Sender<Task>>,
     /// Idle threads, and since when. The last one is taken first, so that the others can end.
     idle: Vec<(u64, Instant)>,
+}
+
+impl Pool {
+    fn new(class: Class, loads: &Loads) -> Self {
+        let threads = loads.get(&class).map_or(0, |load| load.limits.threads);
+        Self {
+            waiting: Lines::default(),
+            shares: shares::Threads::new(threads),
+            turns: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            idle: Vec::new(),
+        }
+    }
+
+    /// A thread has done its work.
+    fn end_turn(&mut self, thread: u64) {
+        if let Some((turn, since)) = self.turns.remove(&thread) {
+            self.shares.end(turn, clock::now().mono.saturating_duration_since(since));
+        }
+    }
 }
 
 /// The shared parameters of threads.
@@ -254,11 +299,14 @@ impl Dispatcher {
             let class = match self.next(messages) {
                 Ok(Message::Submit(task)) => {
                     let class = task.class;
-                    self.pools.entry(class).or_default().waiting.push_back(task);
+                    let payer = task.payer.clone();
+                    self.pool(class).waiting.push(&payer, task);
                     class
                 }
                 Ok(Message::Idle(class, number)) => {
-                    self.pools.entry(class).or_default().idle.push((number, clock::now().mono));
+                    let pool = self.pool(class);
+                    pool.end_turn(number);
+                    pool.idle.push((number, clock::now().mono));
                     class
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -269,6 +317,10 @@ impl Dispatcher {
             };
             self.hand_out(class);
         }
+    }
+
+    fn pool(&mut self, class: Class) -> &mut Pool {
+        self.pools.entry(class).or_insert_with(|| Pool::new(class, &self.loads))
     }
 
     /// The next message, or the time at which a thread was idle for long enough.
@@ -283,10 +335,9 @@ impl Dispatcher {
     /// Gives what waits in a class to its threads.
     fn hand_out(&mut self, class: Class) {
         let (Some(pool), Some(load)) = (self.pools.get_mut(&class), self.loads.get(&class)) else { return };
-        while !pool.waiting.is_empty() {
+        while pool.waiting.has_next(&pool.shares) {
             let number = match pool.idle.pop() {
                 Some((number, _)) => number,
-                None if pool.threads.len() >= load.limits.threads => return,
                 None => {
                     self.count += 1;
                     match self.threads.start(class, self.count) {
@@ -300,12 +351,14 @@ impl Dispatcher {
                     self.count
                 }
             };
-            let Some(task) = pool.waiting.pop_front() else { return };
-            load.leave(task.bytes);
+            let Some((task, turn)) = pool.waiting.next(&mut pool.shares) else { return };
+            load.leave(task.payer.app.as_ref(), task.bytes);
+            pool.turns.insert(number, (turn, clock::now().mono));
             let (asker, id) = (task.asker, task.id);
             let taken = pool.threads.get(&number).is_some_and(|thread| thread.send(task).is_ok());
             if !taken {
                 pool.threads.remove(&number);
+                pool.end_turn(number);
                 (self.threads.deliver)(asker, JobDone { id, outcome: Outcome::Failed });
             }
         }
@@ -443,7 +496,7 @@ mod tests {
     }
 
     fn submit(jobs: &Jobs, id: u64, work: Work) -> Option<Outcome> {
-        jobs.submit(Asker::Control, Job { id: JobId(id), work }).map(|done| done.outcome)
+        jobs.submit(Asker::Control, Job { id: JobId(id), app: None, work }).map(|done| done.outcome)
     }
 
     #[test]

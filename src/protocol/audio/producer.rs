@@ -71,7 +71,7 @@ impl Producer {
         self.state = State::Away;
         let held = std::mem::take(&mut self.held);
         let work = Work::Compute(Compute::new(move || transcode(transcoder, from, target, held)));
-        Some(Event::Job(Job { id: JobId(0), work }))
+        Some(Event::Job(Job { id: JobId(0), app: None, work }))
     }
 
     fn done(&mut self, ctx: &Context<'_>, done: &JobDone) {

@@ -136,8 +136,9 @@ impl Publishing {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        let job =
-            |(id, copy): (u64, &mut HlsCopy)| Some(Job { id: JobId(id), work: copy.next_job(now.mono)? });
+        let job = |(id, copy): (u64, &mut HlsCopy)| {
+            Some(Job { id: JobId(id), app: None, work: copy.next_job(now.mono)? })
+        };
         if let Some(job) = (0..).zip(&mut self.copies).find_map(job) {
             return Some(Event::Job(job));
         }

@@ -42,9 +42,11 @@ const READ: JobId = JobId(1);
 impl From<FileAsk> for Job {
     fn from(ask: FileAsk) -> Self {
         match ask {
-            FileAsk::Open { segments } => Self { id: OPEN, work: Work::FileOpen { path: segments } },
+            FileAsk::Open { segments } => {
+                Self { id: OPEN, app: None, work: Work::FileOpen { path: segments } }
+            }
             FileAsk::Read { file, offset, length } => {
-                Self { id: READ, work: Work::FileRead { file, offset, length } }
+                Self { id: READ, app: None, work: Work::FileRead { file, offset, length } }
             }
         }
     }

@@ -213,6 +213,6 @@ impl Receiving {
         }
         self.is_writing = true;
         let to = AppendTo::Open(Arc::clone(&self.file));
-        Some(Job { id: JobId(0), work: Work::FileAppend { to, data: self.under_way.clone() } })
+        Some(Job { id: JobId(0), app: None, work: Work::FileAppend { to, data: self.under_way.clone() } })
     }
 }

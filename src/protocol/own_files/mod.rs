@@ -134,7 +134,7 @@ impl ClientJobs for FilePull {
             }
         };
         self.asked = true;
-        Some(Job { id: JOB, work })
+        Some(Job { id: JOB, app: None, work })
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else it is, the file was not looked after")]

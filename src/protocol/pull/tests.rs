@@ -444,7 +444,7 @@ fn viewers_of_a_file_of_our_own_are_not_sent_ten_seconds_at_once() {
     let (mut asked, mut units) = (0, 0);
     rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::Open { local: None }));
     while let Some(event) = rig.call(|session, ctx| session.poll_event(ctx)) {
-        let Event::Job(Job { id, work }) = event else {
+        let Event::Job(Job { id, work, .. }) = event else {
             units += usize::from(matches!(event, Event::Unit { .. }));
             if matches!(event, Event::Publish { .. }) {
                 units += rig.grant().iter().filter(|event| event.starts_with("unit")).count();

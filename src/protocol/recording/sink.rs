@@ -251,7 +251,7 @@ impl RecordingSink {
         let unsynced_bytes = self.file.as_ref().map_or(0, |file| file.unsynced_bytes);
         if let Some(file) = self.file.as_ref().filter(|_| unsynced_bytes > 0 && self.syncing.is_none()) {
             self.syncing = Some(unsynced_bytes);
-            return Some(Job { id: SYNC, work: Work::FileSync { file: Arc::clone(&file.file) } });
+            return Some(Job { id: SYNC, app: None, work: Work::FileSync { file: Arc::clone(&file.file) } });
         }
         let waits = match self.steps.front()? {
             Step::Begin => false,
@@ -277,7 +277,7 @@ impl RecordingSink {
                 return self.next_job();
             }
         };
-        Some(Job { id: WRITE, work })
+        Some(Job { id: WRITE, app: None, work })
     }
 
     fn begin_file(&self) -> Work {

@@ -89,7 +89,7 @@ impl FileSink {
         };
         self.held_bytes = 0;
         let work = Work::FileAppend { to, data: std::mem::take(&mut self.held) };
-        Some(Event::Job(Job { id: JobId(0), work }))
+        Some(Event::Job(Job { id: JobId(0), app: None, work }))
     }
 
     fn appended(&mut self, done: JobDone) {

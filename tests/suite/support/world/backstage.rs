@@ -173,7 +173,7 @@ impl World {
     }
 
     fn begin_job(&mut self, now: Instant, job: Job) {
-        let Job { id, work } = job;
+        let Job { id, work, .. } = job;
         let chaos = self.threads.chaos;
         let mut chance = |of: f64| of > 0.0 && self.threads.random.chance(of);
         let (after, outcome) = match work {

@@ -1,0 +1,121 @@
+//! Shares: what one application takes, and what the others still have.
+
+use super::*;
+
+const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/in");
+/// Streams of one address without a bound.
+const MANY: (&str, &str) = ("limits.publishers_per_address", "1000000");
+
+impl Rig {
+    /// Starts a stream of an application, and tells its hook.
+    fn begin_in(&mut self, app: &str, id: &str) {
+        let request = PublishRequest { key: StreamKey::new(app, id), ..self.request(id, 0) };
+        let stream = self.ask(request).unwrap().stream;
+        self.mail(ToControl::SourceStarted(stream));
+    }
+
+    fn create_in(&mut self, app: &str, body: &str) -> (u16, String) {
+        self.post(&format!("/{app}/rest/v2/broadcasts/create"), body)
+    }
+
+    /// The hooks of an application that were handed out.
+    fn hooks_of(&self, app: &str) -> usize {
+        let name = format!("\"app\":\"{app}\"");
+        self.hooks.iter().filter(|hook| String::from_utf8_lossy(&hook.body).contains(&name)).count()
+    }
+}
+
+#[test]
+fn q_12_receivers_that_are_silent_cost_no_other_application_a_hook() {
+    let mut rig = Rig::with(&[MANY], &[HOOK]);
+    for n in 0..3000 {
+        rig.begin_in("live", &format!("s{n}"));
+    }
+    let busy = rig.hooks_of("live");
+    assert!(busy <= 10, "{busy} threads wait for one application");
+    for n in 0..3 {
+        rig.begin_in("LiveApp", &format!("s{n}"));
+    }
+    assert_eq!(rig.hooks_of("LiveApp"), 3, "handed out at once");
+    // More of the flood: what waits of the others stays.
+    for n in 0..20 {
+        rig.begin_in("LiveApp", &format!("late{n}"));
+    }
+    for n in 3000..6000 {
+        rig.begin_in("live", &format!("s{n}"));
+    }
+    let mut told = 0;
+    for _ in 0..40 {
+        for hook in std::mem::take(&mut rig.hooks) {
+            if String::from_utf8_lossy(&hook.body).contains("\"app\":\"LiveApp\"") {
+                told += 1;
+                rig.done(hook.id, Outcome::Posted(Ok(200)));
+            } else {
+                rig.now.mono += ms(10);
+                rig.done(hook.id, Outcome::Posted(Err("timed out".into())));
+            }
+        }
+    }
+    assert_eq!(told, 23);
+}
+
+#[test]
+fn q_12_a_name_that_is_known_waits_for_no_resolver() {
+    let mut rig = Rig::new();
+    let endpoint = |rig: &mut Rig, app: &str, id: &str, url: &str| {
+        let path = format!("/{app}/rest/v2/broadcasts/{id}/rtmp-endpoint");
+        let (status, text) = rig.post(&path, &format!(r#"{{"rtmpUrl":"{url}"}}"#));
+        assert!(status == 200 && text.contains("\"success\":true"), "{text}");
+    };
+    for app in ["live", "LiveApp"] {
+        rig.create_in(app, r#"{"streamId":"s"}"#);
+        rig.begin_in(app, "s");
+    }
+    endpoint(&mut rig, "LiveApp", "s", "rtmp://cdn.example/app/key");
+    let ask = rig.resolves.pop().unwrap();
+    rig.done(ask.id, Outcome::Resolved(Ok(vec!["198.51.100.9:1935".parse().unwrap()])));
+    assert_eq!(rig.orders().len(), 1);
+    // The resolver is silent from now on. What is known is answered, by whoever is asked, in any case and with a dot at the end.
+    rig.run_for(secs(60));
+    for (n, host) in ["cdn.example", "CDN.example.", "localhost", "a.localhost"].iter().enumerate() {
+        endpoint(&mut rig, "live", "s", &format!("rtmp://{host}:{}/app/key", 2000 + n));
+        let orders = rig.orders();
+        if host.contains("localhost") {
+            continue;
+        }
+        assert_eq!(orders[0].1.address, format!("198.51.100.9:{}", 2000 + n).parse().unwrap(), "{host}");
+    }
+    assert_eq!(rig.resolves.len(), 1, "it is asked for again, once");
+    // What was resolved an hour ago is asked for.
+    rig.resolves.clear();
+    rig.run_for(secs(3600));
+    rig.take();
+    endpoint(&mut rig, "LiveApp", "s", "rtmp://cdn.example:3000/app/key");
+    assert!(rig.orders().is_empty());
+}
+
+#[test]
+fn q_13_an_application_leaves_room_for_the_records_and_sources_of_others() {
+    let mut rig = Rig::with(&[("limits.broadcasts", "80"), ("limits.pulls", "16"), MANY], &[]);
+    let fill = |rig: &mut Rig, app: &str| {
+        (0..100).take_while(|n| rig.create_in(app, &format!(r#"{{"streamId":"s{n}"}}"#)).0 == 200).count()
+    };
+    assert_eq!(fill(&mut rig, "live"), 70, "an eighth is left");
+    let (status, refused) = rig.create_in("live", r#"{"streamId":"more"}"#);
+    assert_eq!(status, 400);
+    assert!(refused.contains("Broadcast limit is reached."), "{refused}");
+    let publisher = rig.request("unknown", 0);
+    assert!(matches!(rig.ask(publisher), Err(Refusal::NotAllowed(_))));
+    rig.begin_in("LiveApp", "unknown");
+    assert_eq!(fill(&mut rig, "LiveApp"), 9);
+    // Sources: those that run.
+    let mut rig = Rig::with(&[("limits.pulls", "16")], &[]);
+    let start = |rig: &mut Rig, app: &str| {
+        let source =
+            |n| format!(r#"{{"streamId":"{n}","type":"streamSource","streamUrl":"udp://:{}"}}"#, 5000 + n);
+        let path = format!("/{app}/rest/v2/broadcasts/create?autoStart=true");
+        (0..20).filter(|n| rig.post(&path, &source(*n)).1.contains("\"success\":true")).count()
+    };
+    assert_eq!(start(&mut rig, "live"), 14, "an eighth is left");
+    assert_eq!(start(&mut rig, "LiveApp"), 2);
+}

@@ -1,0 +1,359 @@
+//! Shares: nothing that is bounded for all is used up by one.
+//!
+//! Whatever applications have in common (threads that wait for the network, queues, records, sources) is divided among those
+//! that use it now. What an application is given pays for its targets, too: one host that is silent holds a part of the threads
+//! of its application, and not all of them.
+//!
+//! - [`Threads`]: who may use one more thread. Three of eight are left for other applications, half of an application's part for its
+//!   other targets, and targets that were slow share a quarter among them all. An application that has several slow targets is
+//!   expected to have more of them.
+//! - [`Lines`]: what waits for a thread. The next is of the application with the fewest threads, and in it of the target with the
+//!   fewest; who has waited longest of those.
+//! - [`Room`]: whether an application may hold one more of something that it keeps: a record, a source.
+//!
+//! Work of the server itself and of its administrators has no application: only the number of threads bounds it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A target that kept a thread for so long is slow, until it is faster.
+const SLOW: Duration = Duration::from_secs(1);
+/// Targets that are remembered, fast or slow; the oldest is forgotten first.
+const KNOWN_MAX: usize = 4096;
+/// With so many slow targets, an application's new ones count as slow until they have shown to be fast.
+const SUSPECT: usize = 4;
+
+/// Who a thread, or a place in a line, counts for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Payer {
+    /// The application; `None` is the server itself.
+    pub app: Option<Arc<str>>,
+    /// What is waited for: a host, a zone, an endpoint.
+    pub target: Arc<str>,
+}
+
+impl Payer {
+    /// An application and what it waits for.
+    #[must_use]
+    pub fn new(app: Option<&Arc<str>>, target: &str) -> Self {
+        Self { app: app.cloned(), target: target.into() }
+    }
+}
+
+/// A thread that is in use; give it back with [`Threads::end`].
+#[derive(Debug)]
+pub struct Turn {
+    payer: Payer,
+    was_slow: bool,
+}
+
+/// Threads by who uses them.
+#[derive(Debug)]
+pub struct Threads {
+    all: usize,
+    running: usize,
+    apps: BTreeMap<Arc<str>, usize>,
+    targets: BTreeMap<Payer, usize>,
+    /// Of [`Threads::running`], those of targets that were slow.
+    slow_running: usize,
+    /// Targets that had a turn, and whether the last one was slow.
+    known: BTreeMap<Payer, bool>,
+    /// Those, the oldest first.
+    order: VecDeque<Payer>,
+    /// How many of those of an application are slow.
+    slow_of: BTreeMap<Arc<str>, usize>,
+}
+
+impl Threads {
+    /// So many threads, which nobody uses yet.
+    #[must_use]
+    pub const fn new(all: usize) -> Self {
+        Self {
+            all,
+            running: 0,
+            apps: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            slow_running: 0,
+            known: BTreeMap::new(),
+            order: VecDeque::new(),
+            slow_of: BTreeMap::new(),
+        }
+    }
+
+    /// Threads that one application may use: the others find three of eight free.
+    const fn of_app_max(&self) -> usize {
+        if self.all < 2 { self.all } else { self.all - at_least_one(self.all * 3 / 8) }
+    }
+
+    /// Threads that one target of an application may use.
+    const fn of_target_max(&self) -> usize {
+        at_least_one(self.of_app_max() / 2)
+    }
+
+    /// Threads that targets which were slow may use together.
+    const fn of_slow_max(&self) -> usize {
+        at_least_one(self.all / 4)
+    }
+
+    /// Whether no thread is free.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.running >= self.all
+    }
+
+    /// Threads in use.
+    #[must_use]
+    pub const fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Threads that an application uses.
+    #[must_use]
+    pub fn of_app(&self, app: Option<&Arc<str>>) -> usize {
+        app.and_then(|app| self.apps.get(app)).copied().unwrap_or(0)
+    }
+
+    fn of_target(&self, payer: &Payer) -> usize {
+        self.targets.get(payer).copied().unwrap_or(0)
+    }
+
+    fn has_app_room(&self, app: Option<&Arc<str>>) -> bool {
+        !self.is_full() && (app.is_none() || self.of_app(app) < self.of_app_max())
+    }
+
+    /// Whether one more thread may work for this payer.
+    #[must_use]
+    pub fn may_begin(&self, payer: &Payer) -> bool {
+        if payer.app.is_none() {
+            return !self.is_full();
+        }
+        self.has_app_room(payer.app.as_ref())
+            && (payer.target.is_empty() || self.of_target(payer) < self.of_target_max())
+            && (!self.is_slow(payer) || self.slow_running < self.of_slow_max())
+    }
+
+    /// Whether a target is expected to keep its thread for long.
+    fn is_slow(&self, payer: &Payer) -> bool {
+        let Some(app) = payer.app.as_ref().filter(|_| !payer.target.is_empty()) else { return false };
+        let is_suspect = || self.slow_of.get(app).is_some_and(|slow| *slow >= SUSPECT);
+        self.known.get(payer).copied().unwrap_or_else(is_suspect)
+    }
+
+    /// A thread works for this payer from now on.
+    pub fn begin(&mut self, payer: Payer) -> Turn {
+        let was_slow = self.is_slow(&payer);
+        self.running = self.running.saturating_add(1);
+        self.slow_running = self.slow_running.saturating_add(usize::from(was_slow));
+        if let Some(app) = &payer.app {
+            let count = self.apps.entry(Arc::clone(app)).or_default();
+            *count = count.saturating_add(1);
+            let count = self.targets.entry(payer.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+        Turn { payer, was_slow }
+    }
+
+    /// A thread is free again, after so long.
+    pub fn end(&mut self, turn: Turn, took: Duration) {
+        let Turn { payer, was_slow } = turn;
+        self.running = self.running.saturating_sub(1);
+        self.slow_running = self.slow_running.saturating_sub(usize::from(was_slow));
+        if let Some(app) = &payer.app {
+            lower(&mut self.apps, app);
+            lower(&mut self.targets, &payer);
+            if !payer.target.is_empty() {
+                self.remember(payer, took >= SLOW);
+            }
+        }
+    }
+
+    fn remember(&mut self, payer: Payer, is_slow: bool) {
+        match self.known.insert(payer.clone(), is_slow) {
+            Some(was_slow) => self.count_slow(&payer, was_slow, false),
+            None => self.order.push_back(payer.clone()),
+        }
+        self.count_slow(&payer, is_slow, true);
+        while self.order.len() > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            let was_slow = self.known.remove(&oldest).unwrap_or(false);
+            self.count_slow(&oldest, was_slow, false);
+        }
+    }
+
+    fn count_slow(&mut self, payer: &Payer, is_slow: bool, more: bool) {
+        let Some(app) = payer.app.as_ref().filter(|_| is_slow) else { return };
+        if more {
+            let count = self.slow_of.entry(Arc::clone(app)).or_default();
+            *count = count.saturating_add(1);
+        } else {
+            lower(&mut self.slow_of, app);
+        }
+    }
+}
+
+const fn at_least_one(count: usize) -> usize {
+    if count == 0 { 1 } else { count }
+}
+
+/// One less; nothing is kept of none.
+fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    match counts.get_mut(key) {
+        Some(count) if *count > 1 => *count -= 1,
+        Some(_) => drop(counts.remove(key)),
+        None => {}
+    }
+}
+
+/// The line of a target: what waits, oldest first, and when the target last had its turn.
+#[derive(Debug)]
+struct Line<T> {
+    queue: VecDeque<T>,
+    turn: u64,
+}
+
+/// The lines of an application.
+#[derive(Debug)]
+struct AppLines<T> {
+    targets: BTreeMap<Arc<str>, Line<T>>,
+    turn: u64,
+}
+
+/// What waits for threads, by who it is for.
+#[derive(Debug)]
+pub struct Lines<T> {
+    apps: BTreeMap<Option<Arc<str>>, AppLines<T>>,
+    len: usize,
+    turns: u64,
+}
+
+impl<T> Default for Lines<T> {
+    fn default() -> Self {
+        Self { apps: BTreeMap::new(), len: 0, turns: 0 }
+    }
+}
+
+impl<T> Lines<T> {
+    /// Whether nothing waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What waits.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Has something wait, behind what waits for the same.
+    pub fn push(&mut self, payer: &Payer, item: T) {
+        self.turns = self.turns.saturating_add(1);
+        let turn = self.turns;
+        let new_app = || AppLines { targets: BTreeMap::new(), turn };
+        let app = self.apps.entry(payer.app.clone()).or_insert_with(new_app);
+        let new_line = || Line { queue: VecDeque::new(), turn };
+        app.targets.entry(Arc::clone(&payer.target)).or_insert_with(new_line).queue.push_back(item);
+        self.len = self.len.saturating_add(1);
+    }
+
+    /// Whether a thread may work for something that waits.
+    #[must_use]
+    pub fn has_next(&self, threads: &Threads) -> bool {
+        !threads.is_full() && self.next_payer(threads).is_some()
+    }
+
+    /// Takes out the next that a thread may work for, and begins its turn. The server's own goes first.
+    pub fn next(&mut self, threads: &mut Threads) -> Option<(T, Turn)> {
+        if self.is_empty() || threads.is_full() {
+            return None;
+        }
+        let payer = self.next_payer(threads)?;
+        self.turns = self.turns.saturating_add(1);
+        let app = self.apps.get_mut(&payer.app)?;
+        app.turn = self.turns;
+        let line = app.targets.get_mut(&payer.target)?;
+        line.turn = self.turns;
+        let item = line.queue.pop_front()?;
+        if line.queue.is_empty() {
+            app.targets.remove(&payer.target);
+        }
+        if app.targets.is_empty() {
+            self.apps.remove(&payer.app);
+        }
+        self.len = self.len.saturating_sub(1);
+        Some((item, threads.begin(payer)))
+    }
+
+    fn next_payer(&self, threads: &Threads) -> Option<Payer> {
+        let mut apps: Vec<_> = self
+            .apps
+            .iter()
+            .filter(|(app, _)| threads.has_app_room(app.as_ref()))
+            .map(|(app, lines)| (app.is_some(), threads.of_app(app.as_ref()), lines.turn, app, lines))
+            .collect();
+        apps.sort_unstable_by_key(|(is_app, running, turn, ..)| (*is_app, *running, *turn));
+        apps.into_iter().find_map(|(_, _, _, app, lines)| {
+            let payers = lines.targets.iter().map(|(target, line)| {
+                let payer = Payer { app: app.clone(), target: Arc::clone(target) };
+                (threads.of_target(&payer), line.turn, payer)
+            });
+            let next = payers.filter(|(.., payer)| threads.may_begin(payer)).min()?;
+            Some(next.2)
+        })
+    }
+}
+
+/// What all applications hold of something that each keeps as long as it likes, so that it cannot be taken back.
+///
+/// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is for who
+/// comes first. An eighth of the limit at most is kept for applications that hold nothing yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    limit: usize,
+    own: usize,
+    used: usize,
+    /// What others have not used of their guaranteed parts.
+    reserved: usize,
+    /// Applications that hold nothing.
+    idle: usize,
+    part: usize,
+}
+
+impl Room {
+    /// The room of an application that holds `own`; `others` is what each of the other registered applications holds.
+    #[must_use]
+    pub fn new(limit: usize, own: usize, others: impl Iterator<Item = usize> + Clone) -> Self {
+        let (mut active, mut idle, mut used) = (1_usize, 0_usize, own);
+        for held in others.clone() {
+            used = used.saturating_add(held);
+            let is_active = usize::from(held > 0);
+            active = active.saturating_add(is_active);
+            idle = idle.saturating_add(1 - is_active);
+        }
+        let part = at_least_one(limit / active.saturating_mul(2));
+        let unused = others.filter(|held| *held > 0).map(|held| part.saturating_sub(held));
+        let reserved = unused.fold(0, usize::saturating_add);
+        let newcomers = if idle == 0 { 0 } else { part.max(idle).min(limit / 8) };
+        // Parts that others will not all use are not kept from each other beyond half of the limit.
+        let reserved = reserved.min(limit / 2).saturating_add(newcomers);
+        Self { limit, own, used, reserved, idle: idle.min(limit / 8), part }
+    }
+
+    /// Whether one more may be held.
+    #[must_use]
+    pub const fn is_there(self) -> bool {
+        let free = self.limit.saturating_sub(self.used);
+        if self.own == 0 {
+            free > 0
+        } else if self.own < self.part {
+            free > self.idle
+        } else {
+            free > self.reserved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
