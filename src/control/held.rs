@@ -10,7 +10,7 @@ impl Control {
             ("streams", self.registry.len()),
             ("indexes of streams", self.registry.indexed()),
             ("supervised attempts", self.outbound.supervisor.held()),
-            ("names", self.outbound.names.held()),
+            ("names that are asked for", self.outbound.names.asking()),
             ("pushes", self.outbound.pushes.len()),
             ("sources", self.outbound.sources.len()),
             ("admissions", self.access.admissions.held()),

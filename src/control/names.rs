@@ -57,9 +57,9 @@ impl fmt::Debug for Names {
 }
 
 impl Names {
-    /// Entries of all tables.
-    pub(super) fn held(&self) -> usize {
-        self.known.len() + self.order.len() + self.asking.len()
+    /// Names that the resolver is asked for.
+    pub(super) fn asking(&self) -> usize {
+        self.asking.len()
     }
 
     fn find(&self, now: Instant, host: &str) -> Option<&Known> {

@@ -63,7 +63,7 @@ impl Control {
             if subscriber.is_blocked(direction, now) {
                 return Err(Denial::Blocked(id.to_owned()));
             }
-            if !subscriber.has_room(self.connections_of(direction, key, id)) {
+            if !subscriber.has_room(self.connections_of(direction, key, id, peer)) {
                 return Err(Denial::Connections);
             }
         }

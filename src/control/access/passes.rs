@@ -27,13 +27,55 @@ struct Pass {
     subscriber: Option<String>,
 }
 
+/// The passes of a stream by a protocol, by the network that each was given to.
+#[derive(Debug, Default)]
+struct Viewers {
+    count: u32,
+    networks: BTreeMap<IpAddr, BTreeSet<(Instant, String)>>,
+    /// Networks by the number of their passes.
+    sizes: BTreeSet<(usize, IpAddr)>,
+}
+
+impl Viewers {
+    fn insert(&mut self, network: IpAddr, until: Instant, who: &str) {
+        let passes = self.networks.entry(network).or_default();
+        self.sizes.remove(&(passes.len(), network));
+        if passes.insert((until, who.to_owned())) {
+            self.count = self.count.saturating_add(1);
+        }
+        self.sizes.insert((passes.len(), network));
+    }
+
+    fn remove(&mut self, network: IpAddr, until: Instant, who: &str) {
+        let Some(passes) = self.networks.get_mut(&network) else { return };
+        self.sizes.remove(&(passes.len(), network));
+        if passes.remove(&(until, who.to_owned())) {
+            self.count = self.count.saturating_sub(1);
+        }
+        if passes.is_empty() {
+            self.networks.remove(&network);
+        } else {
+            self.sizes.insert((passes.len(), network));
+        }
+    }
+
+    /// Of the network with most passes, the one that ends first; when the newcomer's would have fewer with one more.
+    fn excess(&self, newcomer: IpAddr) -> Option<&str> {
+        let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
+        let (most, network) = self.sizes.last()?;
+        let (_, who) = self.networks.get(network)?.first()?;
+        (*most > own.saturating_add(1)).then_some(who.as_str())
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Passes {
     passes: BTreeMap<Holder, Pass>,
     ends: BTreeSet<(Instant, Holder)>,
     addresses: BTreeMap<IpAddr, usize>,
-    counts: BTreeMap<(StreamKey, &'static str), u32>,
+    viewers: BTreeMap<(StreamKey, &'static str), Viewers>,
+    subscribers: BTreeMap<(StreamKey, String), BTreeSet<Holder>>,
 }
 
 impl Passes {
@@ -48,11 +90,17 @@ impl Passes {
     ) -> bool {
         self.end_old(now);
         let holder = (key.clone(), egress, who.to_owned());
-        let Some(pass) = self.passes.get_mut(&holder).filter(|pass| pass.address == network(address)) else {
+        let network = network(address);
+        let Some(pass) = self.passes.get_mut(&holder).filter(|pass| pass.address == network) else {
             return false;
         };
         let until = now.checked_add(LASTS).unwrap_or(now);
-        self.ends.remove(&(std::mem::replace(&mut pass.until, until), holder.clone()));
+        let before = std::mem::replace(&mut pass.until, until);
+        if let Some(viewers) = self.viewers.get_mut(&(key.clone(), egress)) {
+            viewers.remove(network, before, who);
+            viewers.insert(network, until, who);
+        }
+        self.ends.remove(&(before, holder.clone()));
         self.ends.insert((until, holder));
         true
     }
@@ -75,8 +123,11 @@ impl Passes {
         }
         let until = now.checked_add(LASTS).unwrap_or(now);
         self.addresses.insert(address, of_address.saturating_add(1));
-        let count = self.counts.entry((key.clone(), egress)).or_default();
-        *count = count.saturating_add(1);
+        self.viewers.entry((key.clone(), egress)).or_default().insert(address, until, who);
+        if let Some(subscriber) = subscriber {
+            let of = self.subscribers.entry((key.clone(), subscriber.to_owned())).or_default();
+            of.insert(holder.clone());
+        }
         self.ends.insert((until, holder.clone()));
         self.passes.insert(holder, Pass { until, address, subscriber: subscriber.map(str::to_owned) });
         true
@@ -84,16 +135,51 @@ impl Passes {
 
     /// Viewers of a stream by a protocol that have a pass.
     pub(super) fn count(&self, key: &StreamKey, egress: &'static str) -> u32 {
-        self.counts.get(&(key.clone(), egress)).copied().unwrap_or(0)
+        self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
+    }
+
+    /// Whether a viewer of another network would give its place up to this newcomer: that network has more of them.
+    pub(in crate::control) fn gives_way(&self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) -> bool {
+        let viewers = self.viewers.get(&(key.clone(), egress));
+        viewers.is_some_and(|viewers| viewers.excess(network(newcomer)).is_some())
+    }
+
+    /// Ends a pass of the network that has most of a stream, for a newcomer.
+    pub(super) fn make_room(&mut self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) {
+        let viewers = self.viewers.get(&(key.clone(), egress));
+        let who = viewers.and_then(|viewers| viewers.excess(network(newcomer))).map(str::to_owned);
+        if let Some(who) = who {
+            self.end(&(key.clone(), egress, who));
+        }
+    }
+
+    /// Passes of a subscriber from other networks than this one: a player that begins anew has another name there.
+    pub(super) fn elsewhere(&self, key: &StreamKey, subscriber: &str, address: IpAddr) -> usize {
+        let network = network(address);
+        let is_elsewhere =
+            |holder: &&Holder| self.passes.get(*holder).is_some_and(|pass| pass.address != network);
+        let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
+        of.map_or(0, |holders| holders.iter().filter(is_elsewhere).count())
     }
 
     /// A subscriber of a stream is let in no more.
     pub(super) fn end_subscriber(&mut self, key: &StreamKey, subscriber: &str) {
-        let is_of = |(holder, pass): &(&Holder, &Pass)| {
-            holder.0 == *key && pass.subscriber.as_deref() == Some(subscriber)
-        };
-        let of: Vec<Holder> = self.passes.iter().filter(is_of).map(|(holder, _)| holder.clone()).collect();
+        let of = self.subscribers.get(&(key.clone(), subscriber.to_owned())).cloned().unwrap_or_default();
         of.iter().for_each(|holder| self.end(holder));
+    }
+
+    /// A subscriber plays from this network anew: of those it has there, no more than `most` stay, the newest.
+    pub(super) fn limit_here(&mut self, key: &StreamKey, subscriber: &str, address: IpAddr, most: usize) {
+        let network = network(address);
+        let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
+        let here = of.into_iter().flatten().filter_map(|holder| {
+            let pass = self.passes.get(holder).filter(|pass| pass.address == network)?;
+            Some((pass.until, holder.clone()))
+        });
+        let mut here: Vec<(Instant, Holder)> = here.collect();
+        here.sort_unstable();
+        let excess = here.len().saturating_sub(most);
+        here.iter().take(excess).for_each(|(_, holder)| self.end(holder));
     }
 
     fn end_old(&mut self, now: Instant) {
@@ -105,20 +191,30 @@ impl Passes {
     fn end(&mut self, holder: &Holder) {
         let Some(pass) = self.passes.remove(holder) else { return };
         self.ends.remove(&(pass.until, holder.clone()));
-        let (key, egress, _) = holder;
-        lower(&mut self.addresses, pass.address, 1);
-        lower(&mut self.counts, (key.clone(), *egress), 1);
+        let (key, egress, who) = holder;
+        lower(&mut self.addresses, pass.address);
+        let of = (key.clone(), *egress);
+        if let Some(viewers) = self.viewers.get_mut(&of) {
+            viewers.remove(pass.address, pass.until, who);
+            if viewers.count == 0 {
+                self.viewers.remove(&of);
+            }
+        }
+        if let Some(subscriber) = pass.subscriber.map(|subscriber| (key.clone(), subscriber))
+            && let Some(holders) = self.subscribers.get_mut(&subscriber)
+        {
+            holders.remove(holder);
+            if holders.is_empty() {
+                self.subscribers.remove(&subscriber);
+            }
+        }
     }
 }
 
-/// Takes from a count, which goes when nothing is left.
-fn lower<K: Ord, N: Copy + Ord + From<u8> + std::ops::Sub<Output = N>>(
-    counts: &mut BTreeMap<K, N>,
-    key: K,
-    by: N,
-) {
+/// Takes one from a count, which goes when nothing is left.
+fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     match counts.get_mut(&key) {
-        Some(count) if *count > by => *count = *count - by,
+        Some(count) if *count > 1 => *count = count.saturating_sub(1),
         Some(_) => drop(counts.remove(&key)),
         None => {}
     }
@@ -148,8 +244,8 @@ mod tests {
         passes.end_subscriber(&key, "bob");
         assert_eq!(passes.count(&key, "hls"), 1);
         passes.end_subscriber(&key, "alice");
-        assert!(passes.passes.is_empty() && passes.ends.is_empty());
-        assert!(passes.addresses.is_empty() && passes.counts.is_empty());
+        assert!(passes.passes.is_empty() && passes.ends.is_empty() && passes.addresses.is_empty());
+        assert!(passes.viewers.is_empty() && passes.subscribers.is_empty());
     }
 
     #[test]
@@ -166,5 +262,44 @@ mod tests {
             .filter(|n| give(2_000_000 + n, address(u32::try_from(n / 100).unwrap() + 10)))
             .count();
         assert_eq!(all, PASSES_MAX - PASSES_OF_ADDRESS_MAX - 1);
+    }
+
+    #[test]
+    fn t_10_one_network_gives_its_places_up_to_others() {
+        let (mut passes, key, now) = (Passes::default(), StreamKey::new("live", "s"), Instant::now());
+        let limit = 20;
+        let mut ask = |n: usize, from: IpAddr| {
+            if passes.count(&key, "hls") >= limit {
+                if !passes.gives_way(&key, "hls", from) {
+                    return None;
+                }
+                passes.make_room(&key, "hls", from);
+            }
+            assert!(passes.give(now, (&key, "hls", &n.to_string()), from, None));
+            Some(passes.count(&key, "hls"))
+        };
+        let of_one = (0..200).filter_map(|n| ask(n, address(1)));
+        assert_eq!(of_one.count(), 20, "one network may have all of them");
+        for other in 2..6 {
+            let of_other =
+                (0..200).filter_map(|n| ask(other * 1000 + n, address(u32::try_from(other).unwrap())));
+            assert!(of_other.inspect(|count| assert!(*count <= limit)).count() >= 3, "{other}");
+        }
+        let sizes = passes.viewers[&(key, "hls")].networks.values().map(BTreeSet::len);
+        assert!(sizes.clone().all(|size| (3..=5).contains(&size)), "{:?}", sizes.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_subscriber_that_plays_anew_takes_its_own_place() {
+        let (mut passes, key, now) = (Passes::default(), StreamKey::new("live", "s"), Instant::now());
+        let give =
+            |passes: &mut Passes, who: &str, from| passes.give(now, (&key, "hls", who), from, Some("alice"));
+        give(&mut passes, "a", address(1));
+        give(&mut passes, "b", address(1 << 8));
+        assert_eq!(passes.elsewhere(&key, "alice", address(1)), 1);
+        passes.limit_here(&key, "alice", address(1), 1);
+        assert_eq!(passes.count(&key, "hls"), 2);
+        passes.limit_here(&key, "alice", address(1), 0);
+        assert_eq!((passes.count(&key, "hls"), passes.elsewhere(&key, "alice", address(1))), (1, 1));
     }
 }

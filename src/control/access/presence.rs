@@ -1,6 +1,7 @@
 //! Presence: the viewers and publishers that a check or a hook needs to know of, and the subscribers among them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -148,8 +149,19 @@ impl Presence {
 impl Control {
     /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
     /// subscriber does not stand in its own way.
-    pub(super) fn connections_of(&self, direction: Direction, key: &StreamKey, id: &str) -> usize {
-        let all = self.access.presences.count(key, id);
+    pub(super) fn connections_of(
+        &self,
+        direction: Direction,
+        key: &StreamKey,
+        id: &str,
+        peer: IpAddr,
+    ) -> usize {
+        // Who watches by separate requests from the same network takes its own place.
+        let polled = match direction {
+            Direction::Publish => 0,
+            Direction::Play => self.access.passes.elsewhere(key, id, peer),
+        };
+        let all = self.access.presences.count(key, id).saturating_add(polled);
         let replaced = match direction {
             Direction::Publish => self.publisher_of(key),
             Direction::Play => None,
@@ -179,8 +191,16 @@ impl Control {
     pub(in crate::control) fn give_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
         let who = request.polled.as_deref().unwrap_or_default();
         let subscriber = Credentials::of(&request.params).subscriber;
-        let holder = (&request.key, request.egress, who);
-        self.access.passes.give(now.mono, holder, request.peer.ip(), subscriber)
+        let (key, peer) = (&request.key, request.peer.ip());
+        let limit = subscriber.and_then(|id| self.subscriber(key, id)?.connections_max());
+        if let (Some(id), Some(limit)) = (subscriber, limit) {
+            let others = self.connections_of(Direction::Play, key, id, peer).saturating_add(1);
+            self.access.passes.limit_here(key, id, peer, limit.saturating_sub(others));
+        }
+        if self.polled_limit(request).is_some_and(|limit| self.passes(key, request.egress) >= limit) {
+            self.access.passes.make_room(key, request.egress, peer);
+        }
+        self.access.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
     }
 
     /// Such viewers of a stream by a protocol.

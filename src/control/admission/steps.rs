@@ -98,18 +98,23 @@ impl Control {
     }
 
     /// The limit of the record, of viewers that watch by separate requests.
-    fn check_polled_limit(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
-        let limit = self.records.get(&request.key).map_or(-1, |record| match request.egress {
-            "hls" => record.hls_viewer_limit,
-            "dash" => record.dash_viewer_limit,
-            _ => -1,
-        });
-        match u32::try_from(limit) {
-            Ok(limit) if self.passes(&request.key, request.egress) >= limit => {
-                Err(NoSubscription::Denied(Denial::Viewers))
-            }
-            Ok(_) | Err(_) => Ok(()),
+    pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
+        let record = self.records.get(&request.key)?;
+        match request.egress {
+            "hls" => u32::try_from(record.hls_viewer_limit).ok(),
+            "dash" => u32::try_from(record.dash_viewer_limit).ok(),
+            _ => None,
         }
+    }
+
+    /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
+    fn check_polled_limit(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
+        let (key, egress) = (&request.key, request.egress);
+        let is_full = self.polled_limit(request).is_some_and(|limit| self.passes(key, egress) >= limit);
+        if is_full && !self.access.passes.gives_way(key, egress, request.peer.ip()) {
+            return Err(NoSubscription::Denied(Denial::Viewers));
+        }
+        Ok(())
     }
 
     /// The stream that a file is of: `{id}.mp4`, and the recordings of it that followed, `{id}_1.mp4` and so on.

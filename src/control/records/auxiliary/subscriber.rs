@@ -92,8 +92,13 @@ impl Subscriber {
             && crate::control::wall(now) < self.blocked_until_unit_time_stamp_ms
     }
 
+    /// Connections at a time; `None`: any number.
+    pub(in crate::control) fn connections_max(&self) -> Option<usize> {
+        usize::try_from(self.concurrent_connections_limit).ok()
+    }
+
     pub(in crate::control) fn has_room(&self, connections: usize) -> bool {
-        usize::try_from(self.concurrent_connections_limit).map_or(true, |limit| connections < limit)
+        self.connections_max().is_none_or(|limit| connections < limit)
     }
 
     pub(in crate::control) fn may(&self, direction: Direction) -> bool {
