@@ -139,7 +139,12 @@ impl Passes {
     }
 
     /// Whether a viewer of another network would give its place up to this newcomer: that network has more of them.
-    pub(in crate::control) fn gives_way(&self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) -> bool {
+    pub(in crate::control) fn gives_way(
+        &self,
+        key: &StreamKey,
+        egress: &'static str,
+        newcomer: IpAddr,
+    ) -> bool {
         let viewers = self.viewers.get(&(key.clone(), egress));
         viewers.is_some_and(|viewers| viewers.excess(network(newcomer)).is_some())
     }

@@ -30,6 +30,11 @@ const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 const HELD_BYTES_MAX: usize = 8 << 20;
 /// Bytes that are appended before a sync has ended.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
+/// Changes of the tracks that begin a file at once; further ones begin one in [`CHANGE_PERIOD`]. What comes meanwhile is not
+/// recorded.
+const CHANGES_MAX: u32 = 8;
+/// See [`CHANGES_MAX`].
+const CHANGE_PERIOD: Duration = Duration::from_secs(10);
 /// The jobs under way at a time.
 const WRITE: JobId = JobId(0);
 const SYNC: JobId = JobId(1);
@@ -125,6 +130,50 @@ enum Doing {
     Append(Vec<Bytes>),
 }
 
+/// How often files may follow each other because the tracks have changed: a publisher that changes them with every key frame
+/// would fill the disk with files.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Changes of late, less one for each period that has passed.
+    count: u32,
+    /// Beginning of the period.
+    since: Option<Instant>,
+    /// A file is due, and has to wait.
+    waits: bool,
+    /// The log has that it waits.
+    told: bool,
+}
+
+impl Changes {
+    /// The tracks have changed: a file is due.
+    fn note(&mut self) {
+        self.waits = true;
+    }
+
+    /// Whether the file that is due may begin now.
+    fn may_begin(&mut self, now: Instant) -> bool {
+        if !self.waits {
+            return true;
+        }
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since).as_secs() / CHANGE_PERIOD.as_secs();
+        if passed > 0 {
+            let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+            self.count = self.count.saturating_sub(passed);
+            self.since = Some(now);
+        }
+        self.waits = self.count >= CHANGES_MAX;
+        self.count = self.count.saturating_add(u32::from(!self.waits));
+        self.told &= self.waits;
+        !self.waits
+    }
+
+    /// Whether the log has not been told yet that a file waits.
+    fn is_news(&mut self) -> bool {
+        !std::mem::replace(&mut self.told, true)
+    }
+}
+
 #[derive(Debug)]
 struct RecordingSink {
     container: Container,
@@ -133,6 +182,7 @@ struct RecordingSink {
     fragments: Option<Fragments>,
     /// The file goes over into the next one at the next key frame.
     ends_soon: bool,
+    changes: Changes,
     steps: VecDeque<Step>,
     held_bytes: usize,
     doing: Doing,
@@ -158,6 +208,7 @@ impl RecordingSink {
             attached: false,
             fragments: None,
             ends_soon: false,
+            changes: Changes::default(),
             steps: VecDeque::new(),
             held_bytes: 0,
             doing: Doing::Nothing,
@@ -199,12 +250,19 @@ impl RecordingSink {
             self.steps.push_back(Step::End);
         }
         if Fragments::may_begin(chosen, entry) {
+            if self.ends_soon {
+                self.changes.note();
+            }
             if self.ends_soon || self.is_full(entry) {
                 self.end_file();
             }
-            if is_recorded && self.fragments.is_none() && self.failed.is_none() {
+            let is_due = is_recorded && self.fragments.is_none() && self.failed.is_none();
+            if is_due && self.changes.may_begin(entry.received) {
                 self.fragments = Some(Fragments::new(self.container, chosen));
                 self.steps.push_back(Step::Begin);
+            } else if is_due && self.changes.is_news() {
+                let (folder, file) = (self.order.folder.join("/"), &self.order.stem);
+                tracing::warn!(folder, file, "recording pauses: the tracks change too often");
             }
         }
         let Some(fragments) = &mut self.fragments else { return };

@@ -397,6 +397,33 @@ fn other_tracks_begin_another_file() {
 }
 
 #[test]
+fn q_14_tracks_that_change_with_every_key_frame_do_not_fill_the_disk_with_files() {
+    let mut rig = Rig::new(&[video()], RecordingOrder::default());
+    let mut at = 0;
+    let mut play = |rig: &mut Rig, key_frames: i64, changes: bool| {
+        for _ in 0..key_frames {
+            if changes {
+                let epoch = rig.tracks.epoch + 1;
+                rig.set_tracks(&[Track { epoch, ..video() }]);
+            }
+            rig.now.mono += Duration::from_millis(100);
+            at += 100;
+            rig.video(at, true);
+        }
+        rig.drain();
+        rig.files.len()
+    };
+    assert_eq!(play(&mut rig, 20, false), 1);
+    let files = play(&mut rig, 600, true);
+    assert!((8..=1 + 8 + 6).contains(&files), "{files} files in a minute");
+    // What settles is recorded again, within a period, in one file.
+    let files = play(&mut rig, 110, false);
+    assert_eq!(play(&mut rig, 600, false), files);
+    let recorded = rig.samples(files - 1).len();
+    assert!(recorded >= 600, "{recorded} pictures");
+}
+
+#[test]
 fn tracks_that_are_announced_within_the_first_second_are_in_the_same_file() {
     let mut rig = Rig::new(&[video()], RecordingOrder::default());
     (0..10).for_each(|n| assert!(rig.video(n * 40, n == 0)));
