@@ -23,6 +23,7 @@ pub(super) fn start_watch(home: PathBuf, control_sender: ControlSender) -> std::
         let mut watch = Watch::new(home);
         loop {
             control_sender.send(ControlMail::Host(Box::new(watch.look())));
+            sys::return_memory();
             thread::sleep(PERIOD);
         }
     };

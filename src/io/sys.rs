@@ -53,6 +53,14 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns memory to the system that has been free for a second. The allocator does so by itself only when somebody allocates: after
+/// a flood that ends, idle threads would keep hundreds of megabytes. What is free is common to all threads, so any of them can
+/// return it.
+pub(crate) fn return_memory() {
+    // SAFETY: the call takes no pointers, and may be made by any thread at any time.
+    unsafe { libmimalloc_sys::mi_collect(false) }
+}
+
 /// The mode of a new file, before the umask.
 const FILE_MODE: libc::mode_t = 0o644;
 const FOLDER_MODE: libc::mode_t = 0o755;
