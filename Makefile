@@ -7,7 +7,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry soak instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
 	@cargo run --release --locked -- $(ARGS)
@@ -63,6 +63,9 @@ bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep: ## 
 
 bench-registry: ## What a stream costs control beside ten thousand others
 	cargo bench --bench registry --locked
+
+soak: ## Memory of a server that is used for MINUTES (180): all protocols, recordings, calls of the API
+	cargo build --release --locked && python3 benches/soak.py target/release/millstream $(or $(MINUTES),180)
 
 instructions: ## Ratios of instruction counts; needs valgrind
 	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; }
