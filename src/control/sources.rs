@@ -199,11 +199,19 @@ impl Control {
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
         self.attempt(now, Job::Pull(id));
-        self.mark_dirty(now, key.clone());
+        self.source_wanted(now, key, true);
         Ok(())
     }
 
     /// What the URL of a record asks for.
+    /// Keeps in the record whether its source is to run, for the next life of the server.
+    fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.source_wanted = wanted;
+        }
+        self.mark_dirty(now, key.clone());
+    }
+
     fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
         let url = record.stream_url.clone().unwrap_or_default();
         let target = self.source_target(key, &url)?;
@@ -222,10 +230,10 @@ impl Control {
         }
         tracing::info!(%key, reason = ?end, "source stopped");
         match self.stream_of(key) {
+        self.source_wanted(now, key, false);
             Some(stream) => self.end_stream(now, stream, end),
             None => {
                 self.source_status(now, key, status::FINISHED);
-                self.mark_dirty(now, key.clone());
             }
         }
         true
@@ -512,10 +520,27 @@ impl Control {
         keys.iter().for_each(|key| self.note_auto_start(key));
     }
 
-    /// At the start of the server: registers sources that viewers may start, and starts those that run always.
+    /// Starts the sources of an application that could not run while it was not there.
+    fn begin_wanted(&mut self, now: Now, app: &Arc<str>) {
+        let wanted = self.records.behind(app, None).filter(|(_, record)| record.source_wanted);
+        let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
+        let keys: Vec<_> =
+            keys.filter(|key| !self.outbound.sources.is_running(key) && !self.is_live(key)).collect();
+        for key in keys {
+            if let Err(reason) = self.begin_source(now, &key) {
+                tracing::info!(%key, reason, "source not started");
+            }
+        }
+    }
+
+    /// At the start of the server: registers sources that viewers may start, and starts those that ran when it ended and those that run
+    /// always.
     pub(super) fn boot_sources(&mut self, now: Now) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
+        if self.apps.contains_key(name) {
+            self.begin_wanted(now, name);
+        }
         if !self.outbound.sources.auto_start.is_empty() {
             let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
             self.post_all(&ToWorker::AutoStart(all));
@@ -527,7 +552,9 @@ impl Control {
         let starts = |app: &StreamKey| self.apps.get(&app.app).is_some_and(|app| app.start_sources);
         let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
         let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
-        let all = self.records.all().filter(|(key, record)| is_source(record) && starts(key) && is_due(key));
+        let runs = |key: &StreamKey, record: &Broadcast| record.source_wanted || starts(key);
+        let all = self.records.all();
+        let all = all.filter(|(key, record)| is_source(record) && runs(key, record) && is_due(key));
         for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
             if let Err(reason) = self.begin_source(now, &key) {
                 tracing::info!(%key, reason, "source not started");
