@@ -32,6 +32,7 @@ mod records;
 mod registry;
 mod reload;
 mod rest;
+mod repeats;
 mod sources;
 mod stats;
 mod subtracks;
@@ -73,6 +74,7 @@ use records::Records;
 use records::restored::StoredRecord;
 use rest::scan::Scans;
 use sources::Sources;
+use repeats::Repeats;
 use stats::Figures;
 use supervisor::Supervisor;
 use uploads::Uploads;
@@ -163,6 +165,7 @@ struct Outbound {
 
 /// Walks over many records, a slice at a time.
 #[derive(Debug, Default)]
+    repeats: Repeats,
 struct Walks {
     scans: Scans,
     sweep: Sweep,
@@ -380,6 +383,7 @@ impl Control {
             self.walks.app_changes.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
+            self.outbound.repeats.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

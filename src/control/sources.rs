@@ -30,6 +30,7 @@ use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::playlists::{Playlist, is_playable};
+use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost, allowed};
 use super::{Control, wall};
 
@@ -203,7 +204,6 @@ impl Control {
         Ok(())
     }
 
-    /// What the URL of a record asks for.
     /// Keeps in the record whether its source is to run, for the next life of the server.
     fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
         if let Some(record) = self.records.get_mut(key) {
@@ -212,6 +212,7 @@ impl Control {
         self.mark_dirty(now, key.clone());
     }
 
+    /// What the URL of a record asks for.
     fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
         let url = record.stream_url.clone().unwrap_or_default();
         let target = self.source_target(key, &url)?;
@@ -229,8 +230,8 @@ impl Control {
             self.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
-        match self.stream_of(key) {
         self.source_wanted(now, key, false);
+        match self.stream_of(key) {
             Some(stream) => self.end_stream(now, stream, end),
             None => {
                 self.source_status(now, key, status::FINISHED);
@@ -410,7 +411,13 @@ impl Control {
             return self.item_over(now, id, reason);
         }
         let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
-        tracing::info!(%key, url = redact(&source.origin.url), failures, reason, "pull failed");
+        let url = redact(&source.origin.url);
+        if failures == Some(1) {
+            tracing::info!(%key, url, reason, "pull failed; it is tried again");
+        } else {
+            tracing::debug!(%key, url, failures, reason, "pull failed");
+            self.outbound.repeats.note(now, Repeat::Pull, &key, reason);
+        }
         self.source_status(now, &key, status::FINISHED);
     }
 
@@ -425,7 +432,11 @@ impl Control {
     pub(super) fn pull_still_resolving(&mut self, now: Now, id: PullId) {
         let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
-        tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
+        if self.outbound.supervisor.has_failed(Job::Pull(id)) {
+            self.outbound.repeats.note(now, Repeat::Resolver, &key, &redact(&source.origin.url));
+        } else {
+            tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
+        }
         self.source_status(now, &key, status::FINISHED);
     }
 
@@ -513,6 +524,9 @@ impl Control {
                 self.stop_source(now, &key, StreamEnd::Deleted);
             }
         }
+        if self.apps.contains_key(name) {
+            self.begin_wanted(now, name);
+        }
         let known = self.outbound.sources.auto_start.iter().filter(|key| key.app == *name);
         let records = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
         let records = records.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
@@ -538,9 +552,6 @@ impl Control {
     pub(super) fn boot_sources(&mut self, now: Now) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
-        if self.apps.contains_key(name) {
-            self.begin_wanted(now, name);
-        }
         if !self.outbound.sources.auto_start.is_empty() {
             let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
             self.post_all(&ToWorker::AutoStart(all));

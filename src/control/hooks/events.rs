@@ -97,6 +97,7 @@ impl Control {
             // There is room: no more are under way than there are threads.
             self.submit(Work::Post(post), move |control, now, outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
+                control.tell_lost_hooks(now);
                 control.send_hooks();
                 control.exit_when_drained();
             });
@@ -106,6 +107,7 @@ impl Control {
     /// Fires what time brings.
     pub(in crate::control) fn fire_hooks(&mut self, now: Now) {
         self.hooks.handle_timeout(now);
+        self.tell_lost_hooks(now);
         self.send_hooks();
         self.exit_when_drained();
     }
