@@ -92,6 +92,12 @@ const SERVER_LAST: &[Key] = &[
         "",
         "Folders, with commas between, below which applications may import folders of files; empty: none",
     ),
+    key(
+        "store.backup_hours",
+        "24",
+        "Hours between two backups of the store in data/backups; 0: none are made",
+    ),
+    key("store.backups_kept", "7", "Backups that are kept; the oldest go; 0: all"),
     key("outbound.preset", "", "public: restreaming, sources and hooks connect to the public internet only"),
     key("outbound.deny", "", "Address rules that restreaming never connects to"),
     key("limits.broadcasts", "100000", "Broadcast records of all applications"),

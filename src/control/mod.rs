@@ -12,6 +12,7 @@ mod access;
 mod admission;
 mod answer;
 mod audit;
+mod backups;
 pub mod broadcast;
 mod connections;
 mod doors;
@@ -31,8 +32,8 @@ mod recordings;
 mod records;
 mod registry;
 mod reload;
-mod rest;
 mod repeats;
+mod rest;
 mod sources;
 mod stats;
 mod subtracks;
@@ -61,6 +62,7 @@ use crate::{http, store};
 use access::{Access, Sweep};
 use answer::Origin;
 use audit::Audit;
+use backups::Backups;
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::Hooks;
@@ -72,9 +74,9 @@ use purge::AppChanges;
 use recordings::Recordings;
 use records::Records;
 use records::restored::StoredRecord;
+use repeats::Repeats;
 use rest::scan::Scans;
 use sources::Sources;
-use repeats::Repeats;
 use stats::Figures;
 use supervisor::Supervisor;
 use uploads::Uploads;
@@ -82,7 +84,7 @@ use uploads::Uploads;
 pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
 pub use management::is_email;
-pub use records::auxiliary::administrator_record;
+pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
 pub use records::restored::{BadRecord, RestoreError, Restored};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
@@ -93,6 +95,8 @@ pub struct ControlConfig {
     pub server: Arc<ServerSettings>,
     /// The applications.
     pub apps: Vec<Arc<AppSettings>>,
+    /// Applications that are not started because their settings are lost.
+    pub lost: BTreeSet<Arc<str>>,
     /// The number of workers.
     pub workers: u16,
     /// The random name of this node, for `via` entries.
@@ -161,15 +165,16 @@ struct Outbound {
     supervisor: Supervisor,
     pushes: Pushes,
     sources: Sources,
+    repeats: Repeats,
 }
 
-/// Walks over many records, a slice at a time.
+/// Walks over many records, a slice at a time, or as copies.
 #[derive(Debug, Default)]
-    repeats: Repeats,
 struct Walks {
     scans: Scans,
     sweep: Sweep,
     app_changes: AppChanges,
+    backups: Backups,
 }
 
 impl Control {
@@ -214,6 +219,7 @@ impl Control {
         control.boot_sources(now);
         control.boot_recordings(now);
         control.boot_objects(now);
+        control.boot_backups(now);
         Ok(control)
     }
 
@@ -325,6 +331,8 @@ impl Control {
         self.fire_hooks(now);
         self.fire_held(now);
         self.fire_purges(now);
+        self.fire_backups(now);
+        self.fire_repeats(now);
         self.fire_recordings(now);
         self.fire_objects(now);
         self.exit_when_drained();
@@ -375,15 +383,16 @@ impl Control {
             self.access.admissions.deadline(),
             self.outbound.supervisor.deadline(),
             self.outbound.sources.deadline(),
+            self.outbound.repeats.deadline(),
             self.records.deadline(),
             self.walks.scans.deadline(),
             self.walks.sweep.deadline(),
             self.hooks.deadline(),
             self.management.deadline(),
             self.walks.app_changes.deadline(),
+            self.walks.backups.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
-            self.outbound.repeats.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
