@@ -52,8 +52,8 @@ struct Sum {
 pub(super) struct Repeats {
     sums: [Sum; Repeat::ALL.len()],
     due: Option<Instant>,
-    /// When a lost hook was last a line by itself.
-    hook_told: Option<Instant>,
+    /// When a hook was last lost.
+    hook_lost: Option<Instant>,
 }
 
 impl Repeats {
@@ -69,14 +69,10 @@ impl Repeats {
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
     }
 
-    /// Whether a lost hook is a line by itself: none was for a while.
+    /// Whether a lost hook is a line by itself: none was lost for a while.
     fn is_first_hook(&mut self, now: Now) -> bool {
-        let is_first = self.hook_told.is_none_or(|told| now.mono.saturating_duration_since(told) >= PERIOD)
-            && self.due.is_none();
-        if is_first {
-            self.hook_told = Some(now.mono);
-        }
-        is_first
+        let before = self.hook_lost.replace(now.mono);
+        before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)
     }
 
     /// The sums, when they are due: the kind, how many, and the latest of them.

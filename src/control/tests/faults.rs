@@ -156,3 +156,36 @@ fn b_13_a_backup_by_the_command_line_is_answered_when_it_is_there() {
     let (_, answer) = rig.answer(second).unwrap();
     assert!(answer.contains(r#""success":false"#) && answer.contains("could not be backed up"), "{answer}");
 }
+
+#[test]
+fn q_13_a_source_that_fails_again_is_not_told_again() {
+    let mut rig = Rig::new();
+    for n in 0..20 {
+        let body =
+            format!(r#"{{"streamId":"s{n}","type":"streamSource","streamUrl":"rtmp://198.51.100.1/a/b"}}"#);
+        assert_eq!(rig.post("/live/rest/v2/broadcasts/create?autoStart=true", &body).0, 200);
+    }
+    let fail_all = |rig: &mut Rig| {
+        let orders = rig.take().into_iter().filter_map(|(_, mail)| match mail {
+            ToWorker::StartPull(order) => Some(*order),
+            _ => None,
+        });
+        let orders: Vec<_> = orders.collect();
+        for order in &orders {
+            let state = crate::mail::PullState::Failed("refused".to_owned());
+            rig.mail(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
+        }
+        orders.len()
+    };
+    assert_eq!(fail_all(&mut rig), 20);
+    assert_eq!(rig.control.outbound.repeats.deadline(), None, "the first failure of each is a line");
+    assert_eq!(rig.control.outbound.supervisor.failing(), (0, 20));
+    rig.run_for(ms(1500));
+    assert_eq!(fail_all(&mut rig), 20);
+    let due = rig.control.outbound.repeats.deadline().expect("a sum is to come");
+    for _ in 0..40 {
+        rig.run_for(secs(1));
+        fail_all(&mut rig);
+    }
+    assert_eq!(rig.control.outbound.repeats.deadline(), Some(due), "one line for all of it");
+}
