@@ -225,11 +225,12 @@ pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSetting
 }
 
 fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    let old = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(io_error(path, &e)),
-    };
+    // Of a file that is lost the change alone would be left, and defaults for the rest.
+    must_exist(path)?;
+    let old = fs::read_to_string(path).map_err(|e| io_error(path, &e))?;
+    if let Some(reason) = damage_of(old.as_bytes()) {
+        return Err(Error::Lost { path: path.display().to_string(), reason: reason.to_owned() });
+    }
     let unset: Vec<&str> = edit.unset.iter().map(String::as_str).collect();
     let set: Vec<(&str, &str)> = edit.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let new = properties::set_lines(&properties::comment_out(&old, &unset), &set);
@@ -246,6 +247,8 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
 pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     let folder = options.home.join("webapps").join(name);
     let is_new = !folder.exists();
+    // A home that was removed under the server is not made anew.
+    must_exist(&server_file(&options.home))?;
     if Known::of(&options.home)?.apps.contains(name) {
         must_exist(&app_file(&options.home, name))?;
     }

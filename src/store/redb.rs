@@ -240,6 +240,9 @@ impl Store for RedbStore {
         if backup::has_younger(&path, backup.age_min) {
             return Box::new(|| Ok(()));
         }
+        if !self.is_at_home() {
+            return Box::new(move || Err(Error::Gone(path.display().to_string())));
+        }
         let snapshot = match &self.database {
             Some(database) => database.begin_read().map_err(|e| library(&path, &e.into())),
             None => Err(Error::Unknown),
@@ -638,6 +641,8 @@ mod tests {
         // The whole folder; then that of another server in its place.
         fs::remove_dir_all(&data).unwrap();
         assert!(matches!(store.commit(&[put("d", "4")]), Err(Error::Gone(_))));
+        let order = Backup { name: backup::name_of(0), kept: 0, age_min: std::time::Duration::ZERO };
+        assert!(matches!(store.backup(&order)(), Err(Error::Gone(_))));
         assert!(matches!(store.rebuild(&[]), Err(Error::Gone(_))) && !data.exists());
         fs::create_dir(&data).unwrap();
         let mut other = RedbStore::open(&path).unwrap();

@@ -115,6 +115,40 @@ fn c_11_folders_that_are_gone_open_nothing() {
 }
 
 #[test]
+fn c_11_a_change_of_settings_that_are_lost_does_not_open_what_they_closed() {
+    let home = Home::new();
+    let options = home.options(&[], &[]);
+    Config::open(&options).unwrap();
+    known::remember(&options, ["live", "LiveApp"]).unwrap();
+    let edit = |key: &str| Edit { set: vec![(key.to_owned(), "7".to_owned())], unset: Vec::new() };
+    assert!(edit_app(&options, "live", &edit("maxLatencyMs")).is_ok());
+    for loss in LOSSES {
+        for (file, is_app) in [(app_file(&home.0, "live"), true), (server_file(&home.0), false)] {
+            let good = fs::read(&file).unwrap();
+            lose(&file, loss);
+            let edited = match is_app {
+                true => edit_app(&options, "live", &edit("maxLatencyMs")).map(drop),
+                false => edit_server(&options, &edit("limits.endpoints")).map(drop),
+            };
+            assert!(matches!(edited, Err(Error::Lost { .. })), "{loss:?}: {edited:?}");
+            assert_eq!(fs::read(&file).ok().as_deref(), loss, "it is left as it was found");
+            fs::write(&file, good).unwrap();
+        }
+    }
+}
+
+#[test]
+fn b_18_nothing_is_made_in_a_home_that_is_gone() {
+    let home = Home::new();
+    let options = home.options(&[], &[]);
+    Config::open(&options).unwrap();
+    fs::remove_dir_all(&home.0).unwrap();
+    assert!(create_app(&options, "new").is_err() && edit_app(&options, "live", &Edit::default()).is_err());
+    assert!(edit_server(&options, &Edit::default()).is_err() && known::remember(&options, ["a"]).is_err());
+    assert!(!home.0.exists());
+}
+
+#[test]
 fn c_11_settings_of_the_server_that_are_lost_stop_the_start() {
     let home = Home::new();
     let options = home.options(&[], &[]);

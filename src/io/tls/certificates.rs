@@ -92,7 +92,9 @@ impl CertificateFiles {
             return Ok(false);
         }
         let (certificate, key) = self_signed(names)?;
-        let written = write_new(&self.key, &key.serialize_pem(), 0o600)
+        let written = make_folder_of(&self.key)
+            .and_then(|()| make_folder_of(&self.certificate))
+            .and_then(|()| write_new(&self.key, &key.serialize_pem(), 0o600))
             .and_then(|()| write_new(&self.certificate, &certificate.pem(), 0o644));
         if written.is_err() {
             // One of them alone would count as the operator's, and stop every later start.
@@ -183,10 +185,15 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certif
         .map_err(|error| CertificateError::pem(path, "a certificate ('BEGIN CERTIFICATE', PEM)", &error))
 }
 
-/// Writes a file whole, its folder made where it is missing.
+/// Writes a file whole.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
+    disk::replace(&SystemDisk, path, text.as_bytes(), mode)
+        .map_err(|error| CertificateError::file(path, error))
+}
+
+/// Makes the folder of a file.
+fn make_folder_of(path: &Path) -> Result<(), CertificateError> {
     disk::make_folder(&SystemDisk, path.parent().unwrap_or(path), 0o755)
-        .and_then(|()| disk::replace(&SystemDisk, path, text.as_bytes(), mode))
         .map_err(|error| CertificateError::file(path, error))
 }
 
@@ -277,6 +284,17 @@ mod tests {
         fs::remove_file(&blocked).unwrap();
         assert!(files.make_missing(vec!["localhost".into()]).unwrap());
         files.load().unwrap();
+    }
+
+    #[test]
+    fn b_18_a_replacement_makes_no_folder_that_is_gone() {
+        let home = TempFolder::new();
+        let files = files(&home);
+        files.make_missing(vec!["a".into()]).unwrap();
+        let [certificate, key] = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());
+        files.replace(&certificate, &certificate, &key).unwrap();
+        fs::remove_dir_all(home.join("conf")).unwrap();
+        assert!(files.replace(&certificate, &certificate, &key).is_err() && !home.join("conf").exists());
     }
 
     #[test]
