@@ -270,7 +270,11 @@ const APP_FIRST: &[Key] = &[
     key("previewHeight", "480", "Kept for older files; not used"),
     key("previewFormat", "png", "Kept for older files; not used"),
     key("previewOverwrite", "false", "Kept for older files; not used"),
-    key("startStreamFetcherAutomatically", "false", "Pull stream sources at start"),
+    key(
+        "startStreamFetcherAutomatically",
+        "false",
+        "Pull all stream sources at start; without it those that ran when the server ended",
+    ),
     key("restartStreamFetcherPeriod", "0", "Seconds after which a pull is restarted; 0: never"),
     key("streamFetcherBufferTime", "0", "Kept for older files; not used"),
     explicit(

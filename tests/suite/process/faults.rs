@@ -1,6 +1,8 @@
 //! Faults as an operator meets them: signals, certificates, few descriptors, a home that is gone, a store that is.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -101,7 +103,7 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
     // Who connects and says nothing cannot have all of them, from here or elsewhere.
     let mut idle = Vec::new();
     for _ in 0..100 {
-        idle.extend(std::net::TcpStream::connect(server.http));
+        idle.extend(TcpStream::connect(server.http));
     }
     assert!(idle.len() > 50);
     drop(idle.split_off(2));
@@ -111,6 +113,39 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
     wait_for("an answer", secs(20), || run(&mut curl).0.success());
     assert_eq!(create(&server, "b"), 200);
     assert!(!log_of(&folder).contains("accepting pauses"), "{}", log_of(&folder));
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn q_12_what_came_while_the_server_was_stopped_is_read_before_it_is_late() {
+    let (_home, folder) = new_home();
+    let mut server = Server::start_in(&folder, &["server.workers=2"]);
+    let mut peers: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(server.http).unwrap()).collect();
+    for peer in &mut peers {
+        peer.set_read_timeout(Some(secs(20))).unwrap();
+        peer.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\n").unwrap();
+    }
+    // Each head has begun: a call behind them is answered.
+    assert_eq!(create(&server, "a"), 200);
+    server.signal("STOP");
+    for peer in &mut peers {
+        peer.write_all(b"Host: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    }
+    // Longer than a head may take (docs/robustness.md, H-20).
+    std::thread::sleep(secs(12));
+    server.signal("CONT");
+    for peer in &mut peers {
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    // One that has nothing more to say is late.
+    let mut silent = TcpStream::connect(server.http).unwrap();
+    silent.set_read_timeout(Some(secs(20))).unwrap();
+    silent.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let mut answer = String::new();
+    silent.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(server.terminate().success());
 }
 
