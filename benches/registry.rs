@@ -119,6 +119,7 @@ impl Bench {
         let config = ControlConfig {
             server: Arc::new(ServerSettings::with(&server).unwrap()),
             apps: vec![Arc::new(AppSettings::with("live", &[("ingestingStreamLimit", "1000000")]).unwrap())],
+            lost: Default::default(),
             workers: WORKERS,
             node: "bench".into(),
             host_address: "127.0.0.1".into(),

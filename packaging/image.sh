@@ -24,7 +24,9 @@ fail() {
 }
 
 build() {
-    "$engine" build -f "$file" -t "millstream:$version" -t millstream:latest .
+    commit=$(git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || true)
+    date=$(git show --no-patch --date=format:%Y-%m-%d --format=%cd HEAD 2>/dev/null || true)
+    "$engine" build -f "$file" --build-arg "BUILD_COMMIT=$commit" --build-arg "BUILD_DATE=$date" -t "millstream:$version" -t millstream:latest .
 }
 
 # What the Dockerfile says of the sources, which changes there would make wrong.
@@ -32,7 +34,7 @@ check_file() {
     channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
     grep -q "^FROM rust:$channel-slim-bookworm AS build$" "$file" || fail "$file does not build with Rust $channel"
     grep -q "^ENV RUSTUP_TOOLCHAIN=$channel$" "$file" || fail "$file names another toolchain than $channel"
-    for path in Cargo.toml Cargo.lock rust-toolchain.toml src proto-impl benches tests; do
+    for path in Cargo.toml Cargo.lock build.rs rust-toolchain.toml src proto-impl benches tests; do
         [ -e "$path" ] || fail "there is no $path to be copied"
         ! grep -qx "$path" .dockerignore || fail ".dockerignore leaves out $path, which the build needs"
     done

@@ -8,12 +8,13 @@ use lexopt::prelude::*;
 use crate::bench;
 use crate::config::Options;
 use crate::protocol::{self, load};
+use crate::store::Task;
 
 /// The default home folder.
 const HOME: &str = "./millstream-home";
 
 /// The commands.
-const COMMANDS: [&str; 5] = ["serve", "user", "check-config", "bench", "help"];
+const COMMANDS: [&str; 6] = ["serve", "user", "check-config", "store", "bench", "help"];
 /// Words that differ by more mean something else.
 const SIMILARITY_MIN: f64 = 0.8;
 
@@ -24,6 +25,8 @@ millstream: a live-streaming media server
   millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
   millstream user add EMAIL [--home DIR]
   millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep]
+  millstream store check|export|salvage [FILE] [--home DIR]
+  millstream store backup [FILE] | restore FILE | reindex [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
   millstream bench self [--count N] [--duration S] [--bitrate KBPS] [--json]
 
@@ -32,6 +35,10 @@ millstream: a live-streaming media server
                  from standard input. A running server adds the user itself, else it goes to the store
   check-config   validates the settings and prints those in effect, with secrets masked;
                  --deep also opens and reads the store
+  store          what can be done with the store of a home (docs/store.md): check reads all of it, export prints
+                 its records with their secrets, backup copies it, also while the server runs, restore puts a
+                 copy in its place, salvage rescues what can be read of a damaged one, reindex lists
+                 recordings that have no record; FILE is a copy in place of the store, or the target
   bench          the load generator, against any server; the URL begins with
                  {schemes}.
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
@@ -72,6 +79,13 @@ pub enum Command {
         options: Options,
         /// The user's e-mail address.
         email: String,
+    },
+    /// Do something with the store.
+    Store {
+        /// The options, which name the home folder.
+        options: Options,
+        /// The task.
+        task: Task,
     },
     /// Generate load, or measure this machine.
     Bench(Box<bench::Task>),
@@ -119,21 +133,39 @@ pub fn parse(
             Value(name) if command.is_none() => {
                 command = Some(name.string().map_err(|error| error.to_string())?)
             }
-            Value(word) if command.as_deref() == Some("user") && words.len() < 2 => {
+            Value(word) if matches!(command.as_deref(), Some("user" | "store")) && words.len() < 2 => {
                 words.push(word.string().map_err(|error| error.to_string())?);
             }
             Value(_) | Long(_) | Short(_) => return Err(argument.unexpected().to_string()),
         }
     }
     match command.as_deref() {
-        None | Some("serve" | "user") if deep => Err("--deep belongs to check-config".to_owned()),
+        None | Some("serve" | "user" | "store") if deep => Err("--deep belongs to check-config".to_owned()),
         None | Some("serve") => Ok(Command::Serve(options)),
         Some("user") => match words.as_slice() {
             [verb, email] if verb == "add" => Ok(Command::AddUser { options, email: email.clone() }),
             _ => Err("usage: millstream user add EMAIL".to_owned()),
         },
+        Some("store") => Ok(Command::Store { options, task: store_task(&words)? }),
         Some("check-config") => Ok(Command::CheckConfig { options, deep }),
         Some(other) => Err(unknown(other)),
+    }
+}
+
+/// The task that the words behind `store` name.
+fn store_task(words: &[String]) -> Result<Task, String> {
+    let file = words.get(1).map(PathBuf::from);
+    match (words.first().map(String::as_str), file) {
+        (Some("check"), file) => Ok(Task::Check(file)),
+        (Some("backup"), file) => Ok(Task::Backup(file)),
+        (Some("restore"), Some(file)) => Ok(Task::Restore(file)),
+        (Some("export"), file) => Ok(Task::Export(file)),
+        (Some("salvage"), file) => Ok(Task::Salvage(file)),
+        (Some("reindex"), None) => Ok(Task::Reindex),
+        _ => {
+            Err("usage: millstream store check|backup|export|salvage [FILE], restore FILE, or reindex"
+                .to_owned())
+        }
     }
 }
 
@@ -170,6 +202,9 @@ mod tests {
         );
         let Ok(Command::AddUser { email, .. }) = parsed("user add a@b --home h") else { panic!() };
         assert_eq!(email, "a@b");
+        let Ok(Command::Store { task, .. }) = parsed("store restore f --home h") else { panic!() };
+        assert_eq!(task, Task::Restore("f".into()));
+        assert!(matches!(parsed("store backup"), Ok(Command::Store { task: Task::Backup(None), .. })));
         assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
     }
 
@@ -203,6 +238,11 @@ mod tests {
             "--deep",
             "user",
             "user add",
+            "store",
+            "store restore",
+            "store reindex f",
+            "store dance",
+            "store check --deep",
             "user remove a@b",
             "user add a@b c",
             "user add a@b --deep",

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use millstream::bench;
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
-use millstream::io::{self, AddUserError, Notice, Server, StopReason, load, log};
+use millstream::io::{self, AddUserError, Notice, Server, StopReason, load, log, store_tools};
 use millstream::protocol::{self, Addresses};
-use millstream::store::{RedbStore, Store};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use millstream::store::{self, RedbStore, Store, backup};
+use millstream::types::build;
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 #[global_allocator]
@@ -40,9 +41,10 @@ fn main() -> ExitCode {
         Ok(Command::Serve(options)) => serve(&options),
         Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
+        Ok(Command::Store { options, task }) => run_store(&options, &task),
         Ok(Command::Bench(task)) => run_bench(*task),
         Ok(Command::Help) => print(&cli::usage()),
-        Ok(Command::Version) => print(concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Command::Version) => print(&format!("millstream {}\n", build::FULL)),
         Err(error) => fail(USAGE, &error),
     }
 }
@@ -56,6 +58,13 @@ fn serve(options: &Options) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    for app in &config.lost {
+        tracing::error!(
+            app = &*app.name,
+            reason = app.reason,
+            "the application is not started: its settings are lost"
+        );
+    }
     let (notices, heard) = channel();
     // Before the ready line, so that a signal right after it is not the default's.
     if let Err(error) = watch_signals(notices.clone()) {
@@ -63,10 +72,10 @@ fn serve(options: &Options) -> ExitCode {
     }
     let server = match Server::start(&config, options, &notices) {
         Ok(server) => server,
-        Err(error) => return fail(RUN_TIME, &error.to_string()),
+        Err(error) => return fail(RUN_TIME, &error.with_advice(&config)),
     };
     print(&ready_line(server.addresses()));
-    tracing::info!("listening: {}", listeners(server.addresses()));
+    tracing::info!("millstream {}, listening: {}", build::FULL, listeners(server.addresses()));
     let code = watch(server, &heard);
     drop(guards);
     code
@@ -74,7 +83,9 @@ fn serve(options: &Options) -> ExitCode {
 
 /// Turns signals into notices.
 fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    // An alarm that somebody set before the program was started means nothing to it.
+    signal_hook::flag::register(SIGALRM, Arc::default())?;
     // A file at the limit of its size (RLIMIT_FSIZE) fails the write, as a full disk does, and does not kill.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let forward = move || {
@@ -97,7 +108,16 @@ fn watch(server: Server, heard: &Receiver<Notice>) -> ExitCode {
             Some(by) => heard.recv_timeout(by.saturating_duration_since(Instant::now())).ok(),
         };
         match notice {
-            Some(Notice::Signal(SIGHUP)) => server.reload(),
+            Some(Notice::Signal(SIGHUP)) => {
+                log::reopen();
+                server.reload();
+            }
+            Some(Notice::Signal(SIGUSR1)) => log::reopen(),
+            Some(Notice::Signal(SIGUSR2)) => {
+                tracing::warn!(
+                    "SIGUSR2 does nothing: it is kept for replacing a running server by a newer one"
+                );
+            }
             Some(Notice::Signal(signal)) if drained_by.is_none() => {
                 tracing::info!(signal, "draining");
                 server.drain();
@@ -162,13 +182,31 @@ fn check_config(options: &Options, deep: bool) -> ExitCode {
     for warning in &config.warnings {
         complain(warning);
     }
-    if deep && config.store_file().exists() {
-        match RedbStore::open(&config.store_file()).and_then(|mut store| store.load()) {
+    for app in &config.lost {
+        complain(&format!("application {}: {}", app.name, app.reason));
+    }
+    if !config.lost.is_empty() {
+        return ExitCode::from(USAGE);
+    }
+    let path = config.store_file();
+    if deep && (config.used || path.exists()) {
+        match RedbStore::open_existing(&path).and_then(|mut store| store.load()) {
             Ok(records) => complain(&format!("the store has {} records", records.len())),
-            Err(error) => return fail(RUN_TIME, &error.to_string()),
+            Err(error) => return fail(RUN_TIME, &backup::with_advice(&error, &path)),
         }
     }
     print(&config.describe())
+}
+
+/// Records go to standard output, what was done to standard error.
+fn run_store(options: &Options, task: &store::Task) -> ExitCode {
+    match store_tools::run(options, task, &mut std::io::stdout().lock()) {
+        Ok(done) => {
+            complain(&done);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(RUN_TIME, &error),
+    }
 }
 
 /// The report goes to standard output; a signal ends the measured time early.
@@ -209,7 +247,9 @@ fn ready_line(addresses: &Addresses) -> String {
     let mut line = serde_json::Map::new();
     line.insert("event".to_owned(), "ready".into());
     line.insert("pid".to_owned(), std::process::id().into());
-    line.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    for (name, value) in [("version", build::VERSION), ("commit", build::COMMIT), ("date", build::DATE)] {
+        line.insert(name.to_owned(), value.into());
+    }
     let addresses = protocol::listener_names().map(|name| {
         let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
         // One port of each worker is a list, in their order.

@@ -116,6 +116,7 @@ impl Rig {
         let config = ControlConfig {
             server: Arc::new(ServerSettings::of(schema(), &[]).expect("defaults are in range")),
             apps: vec![app],
+            lost: Default::default(),
             workers: 1,
             node: "fuzzed".into(),
             host_address: "127.0.0.1".into(),

@@ -5,18 +5,25 @@
 //! webapps/{app}/WEB-INF/red5-web.properties         an application
 //! data/ (0700)   log/
 //! ```
+//!
+//! Settings that are lost are not taken for settings that were never made (`known`): what they closed would be open.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::keys::Key;
+use super::known::{self, Known};
 use super::properties::{self, FILE_BYTES_MAX};
 use super::suggestion;
 use super::values::{Origin, Values};
 use super::{AppSettings, Error, Level, Schema, ServerSettings};
+use crate::disk::{self, SystemDisk};
 
 /// Applications of one server.
 pub const APPS_MAX: usize = 1000;
@@ -59,8 +66,21 @@ pub struct Config {
     pub server: Arc<ServerSettings>,
     /// The applications, in order of their names.
     pub apps: Vec<Arc<AppSettings>>,
+    /// Applications that are not started because their settings are lost, in order of their names.
+    pub lost: Vec<LostApp>,
+    /// Whether a server has had a store in this home.
+    pub used: bool,
     /// Oddities that are no errors; one line each.
     pub warnings: Vec<String>,
+}
+
+/// An application whose settings are lost. It is not started, since its defaults would open what they closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostApp {
+    /// The application's name.
+    pub name: Arc<str>,
+    /// The file, its damage and the remedy, in one line.
+    pub reason: String,
 }
 
 impl Config {
@@ -69,7 +89,7 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong; nothing is half used.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        make_home(options)?;
+        make_home(options, &Known::of(&options.home)?)?;
         Self::read(options)
     }
 
@@ -80,15 +100,28 @@ impl Config {
     pub fn read(options: &Options) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let overlays = Overlays::of(options)?;
+        let known = Known::of(&options.home)?;
+        if known.used {
+            must_exist(&server_file(&options.home))?;
+        }
         let server = Arc::new(overlays.server(options, &mut warnings)?);
         let mut apps = Vec::new();
-        for name in app_names(&options.home, &mut warnings)? {
-            apps.push(Arc::new(overlays.app(options, &name, &mut warnings)?));
+        let mut lost = Vec::new();
+        for name in known.with_folders(&options.home, &mut warnings)? {
+            let file = app_file(&options.home, &name);
+            let there = if known.apps.contains(&name) { must_exist(&file) } else { Ok(()) };
+            match there.and_then(|()| overlays.app(options, &name, &mut warnings)) {
+                Ok(app) => apps.push(Arc::new(app)),
+                Err(error @ Error::Lost { .. }) => {
+                    lost.push(LostApp { name: name.into(), reason: error.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
         }
         if apps.is_empty() {
             warnings.push("no application: nothing can be published".to_owned());
         }
-        Ok(Self { home: options.home.clone(), server, apps, warnings })
+        Ok(Self { home: options.home.clone(), server, apps, lost, used: known.used, warnings })
     }
 
     /// The effective settings as text, secrets masked.
@@ -99,6 +132,9 @@ impl Config {
         for app in &self.apps {
             out.push_str(&format!("\n# application {}\n", app.name));
             app.values.describe(&mut out);
+        }
+        for app in &self.lost {
+            out.push_str(&format!("\n# application {}: not started\n# {}\n", app.name, app.reason));
         }
         out
     }
@@ -189,11 +225,12 @@ pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSetting
 }
 
 fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    let old = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(io_error(path, &e)),
-    };
+    // Of a file that is lost the change alone would be left, and defaults for the rest.
+    must_exist(path)?;
+    let old = fs::read_to_string(path).map_err(|e| io_error(path, &e))?;
+    if let Some(reason) = damage_of(old.as_bytes()) {
+        return Err(Error::Lost { path: path.display().to_string(), reason: reason.to_owned() });
+    }
     let unset: Vec<&str> = edit.unset.iter().map(String::as_str).collect();
     let set: Vec<(&str, &str)> = edit.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let new = properties::set_lines(&properties::comment_out(&old, &unset), &set);
@@ -210,17 +247,38 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
 pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     let folder = options.home.join("webapps").join(name);
     let is_new = !folder.exists();
+    // A home that was removed under the server is not made anew.
+    must_exist(&server_file(&options.home))?;
+    if Known::of(&options.home)?.apps.contains(name) {
+        must_exist(&app_file(&options.home, name))?;
+    }
     let make = || {
         make_dir(&folder.join("WEB-INF"), 0o755)?;
         make_dir(&folder.join("streams"), 0o755)?;
         write_new_app(options, name)?;
-        Overlays::of(options)?.app(options, name, &mut Vec::new())
+        let app = Overlays::of(options)?.app(options, name, &mut Vec::new())?;
+        known::remember(options, [name])?;
+        Ok(app)
     };
     make().inspect_err(|_| {
         if is_new {
             let _ = fs::remove_dir_all(&folder);
         }
     })
+}
+
+/// Removes an application's folder, and with it its settings; then the home forgets the application. In this order a power cut in
+/// between leaves an application that is not started, and none with defaults.
+///
+/// # Errors
+/// The disk.
+pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
+    let folder = options.home.join("webapps").join(name);
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&folder, &error)),
+        Ok(()) | Err(_) => {}
+    }
+    known::forget(options, name)
 }
 
 /// Whether a folder's name can be an application: what fits a path segment, and is not ours.
@@ -240,7 +298,7 @@ fn app_file(home: &Path, name: &str) -> PathBuf {
     home.join("webapps").join(name).join("WEB-INF").join("red5-web.properties")
 }
 
-fn io_error(path: &Path, error: &io::Error) -> Error {
+pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io { path: path.display().to_string(), reason: error.to_string() }
 }
 
@@ -322,12 +380,32 @@ fn read_file(path: &Path) -> Result<Option<Vec<properties::Property>>, Error> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io_error(path, &e)),
     }
+    if let Some(reason) = damage_of(&bytes) {
+        return Err(Error::Lost { path: path.display().to_string(), reason: reason.to_owned() });
+    }
     let file = path.display().to_string();
     properties::parse(&bytes).map(Some).map_err(|(line, reason)| Error::Syntax { file, line, reason })
 }
 
+/// The damage that a power cut or a full disk does to a settings file. The server writes none that is like this, and no setting of it
+/// is left to go by.
+fn damage_of(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.trim_ascii().is_empty() {
+        return Some("the file is empty");
+    }
+    bytes.contains(&0).then_some("the file has NUL bytes, as a power cut leaves them")
+}
+
+/// An error for a settings file that a home has had, and has no more.
+fn must_exist(path: &Path) -> Result<(), Error> {
+    if path.try_exists().map_err(|e| io_error(path, &e))? {
+        return Ok(());
+    }
+    Err(Error::Lost { path: path.display().to_string(), reason: "the file is missing".to_owned() })
+}
+
 /// The applications below `webapps`: folders with a `WEB-INF`.
-fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Error> {
+pub(super) fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Error> {
     let folder = home.join("webapps");
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
@@ -357,8 +435,8 @@ fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Err
     Ok(names)
 }
 
-/// Makes folders and files that are missing; what is there stays as it is.
-fn make_home(options: &Options) -> Result<(), Error> {
+/// Makes folders and files that are missing; what is there stays as it is. Settings that the home has had are not made again.
+fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     let home = &options.home;
     for name in ["conf", "webapps"] {
         make_dir(&home.join(name), 0o755)?;
@@ -372,17 +450,36 @@ fn make_home(options: &Options) -> Result<(), Error> {
             Ok(()) | Err(_) => {}
         }
     }
+    if known.used {
+        must_exist(&server_file(home))?;
+    }
     write_new(&server_file(home), "Settings of the server", options.schema.keys(Level::Server))?;
-    if app_names(home, &mut Vec::new())?.is_empty() {
+    if known.apps.is_empty() && app_names(home, &mut Vec::new())?.is_empty() {
         for name in FIRST_APPS {
             make_dir(&home.join("webapps").join(name).join("WEB-INF"), 0o755)?;
         }
     }
     for name in app_names(home, &mut Vec::new())? {
         make_dir(&home.join("webapps").join(&name).join("streams"), 0o755)?;
-        write_new_app(options, &name)?;
+        if !known.apps.contains(&name) {
+            write_new_app(options, &name)?;
+        }
+        add_new_keys(&app_file(home, &name), options.schema.keys(Level::App));
     }
+    add_new_keys(&server_file(home), options.schema.keys(Level::Server));
     Ok(())
+}
+
+/// Appends, as comments, the keys that a newer server has and the file has not. A file that is damaged is left for who reads it, and one
+/// that cannot be written stays as it is: the defaults are in use either way.
+fn add_new_keys(path: &Path, keys: &[Key]) {
+    let text =
+        fs::read(path).ok().filter(|bytes| bytes.len() <= FILE_BYTES_MAX && damage_of(bytes).is_none());
+    let Some(text) = text.and_then(|bytes| String::from_utf8(bytes).ok()) else { return };
+    let mark = concat!("New in ", env!("CARGO_PKG_VERSION"));
+    if let Some(new) = properties::with_new_keys(&text, keys, mark) {
+        let _ = write_whole(path, &new);
+    }
 }
 
 fn write_new_app(options: &Options, name: &str) -> Result<(), Error> {
@@ -391,11 +488,11 @@ fn write_new_app(options: &Options, name: &str) -> Result<(), Error> {
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|e| io_error(path, &e))
+    disk::make_folder(&SystemDisk, path, mode).map_err(|e| io_error(path, &e))
 }
 
-/// Writes a settings file with every key, unless it is there. 0600: it may come to hold secrets. Written beside
-/// and renamed, so that a crash leaves no half file.
+/// Writes a settings file with every key, unless it is there. 0600: it may come to hold secrets. A crash leaves no
+/// half file.
 fn write_new(path: &Path, title: &str, table: &[Key]) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());
@@ -413,171 +510,6 @@ fn write_new(path: &Path, title: &str, table: &[Key]) -> Result<(), Error> {
     write_whole(path, &text)
 }
 
-/// Beside, synced, and renamed.
 fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
-    let beside = path.with_extension("new");
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&beside)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|e| io_error(path, &e))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::tests::TempFolder;
-
-    use super::*;
-
-    /// A home that is not there yet.
-    struct Home(PathBuf, #[expect(dead_code, reason = "the folder goes with it")] TempFolder);
-
-    impl Home {
-        fn new() -> Self {
-            let folder = TempFolder::new();
-            Self(folder.join("home"), folder)
-        }
-
-        fn options(&self, set: &[&str], environment: &[(&str, &str)]) -> Options {
-            Options {
-                home: self.0.clone(),
-                set: set.iter().map(|s| (*s).to_owned()).collect(),
-                environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-                cores: 2,
-                schema: crate::protocol::schema(),
-            }
-        }
-    }
-
-    #[test]
-    fn first_start_makes_the_home_and_the_second_reads_the_same() {
-        let home = Home::new();
-        let first = Config::open(&home.options(&[], &[])).unwrap();
-        assert_eq!(first.warnings, Vec::<String>::new());
-        assert_eq!(first.apps.iter().map(|a| &*a.name).collect::<Vec<_>>(), ["LiveApp", "live"]);
-        assert_eq!(first.server.workers, 2);
-        let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&home.0.join("data")), 0o700);
-        assert_eq!(mode(&server_file(&home.0)), 0o600);
-        assert!(home.0.join("log").is_dir() && home.0.join("webapps/live/streams").is_dir());
-        let text = fs::read_to_string(app_file(&home.0, "live")).unwrap();
-        let keys = crate::protocol::schema().keys(Level::App);
-        assert!(keys.iter().all(|k| text.contains(&format!("{}=", k.name))));
-        assert_eq!(first.apps[0].endpoint_republish_limit, None);
-        let second = Config::open(&home.options(&[], &[])).unwrap();
-        assert_eq!(second.apps[0].publisher_grace, first.apps[0].publisher_grace);
-        assert!(second.warnings.is_empty());
-    }
-
-    #[test]
-    fn a_removed_application_does_not_come_back() {
-        let home = Home::new();
-        Config::open(&home.options(&[], &[])).unwrap();
-        fs::remove_dir_all(home.0.join("webapps/LiveApp")).unwrap();
-        let config = Config::open(&home.options(&[], &[])).unwrap();
-        assert_eq!(config.apps.len(), 1);
-    }
-
-    #[test]
-    fn set_wins_over_the_environment_over_the_file() {
-        let home = Home::new();
-        Config::open(&home.options(&[], &[])).unwrap();
-        let text = fs::read_to_string(server_file(&home.0)).unwrap();
-        let text = properties::set_lines(
-            &text,
-            &[("http.port", "1"), ("server.origin_port", "1"), ("https.port", "1")],
-        );
-        fs::write(server_file(&home.0), text).unwrap();
-        let secret = home.0.join("secret");
-        fs::write(&secret, "s3cret-s3cret\n").unwrap();
-        let config = Config::open(&home.options(
-            &["http.port=3", "app.gopCache=false", &format!("app.jwtSecretKey=@{}", secret.display())],
-            &[
-                ("MILLSTREAM_HTTP_PORT", "2"),
-                ("MILLSTREAM_SERVER_ORIGIN_PORT", "2"),
-                ("MILLSTREAM_APP_COALESCEMS", "0"),
-                ("MILLSTREAM_LOG", "info"),
-                ("MILLSTREAM_SERVICE_HOST", "10.0.0.1"),
-                ("MILLSTREAM_PORT_1935_TCP_PORT", "1935"),
-                ("PATH", "/bin"),
-            ],
-        ))
-        .unwrap();
-        let server = &config.server;
-        assert_eq!(
-            (server.http_port, server.values.text("server.origin_port"), server.https_port),
-            (3, "2", Some(1))
-        );
-        for app in &config.apps {
-            assert!(!app.gop_cache && app.coalesce.is_zero() && app.values.is_fixed("gopCache"));
-            assert_eq!(app.values.text("jwtSecretKey"), "s3cret-s3cret");
-        }
-        assert_eq!(config.warnings, Vec::<String>::new());
-        for (set, variable) in [
-            (&["nonsense=1"][..], ("PATH", "")),
-            (&["playTokenControlEnabled=true"], ("PATH", "")),
-            (&["app.http.port=1"], ("PATH", "")),
-            (&[], ("MILLSTREAM_WHAT", "x")),
-            (&[], ("MILLSTREAM_APP_GOPCASH", "false")),
-        ] {
-            let error = Config::open(&home.options(set, &[variable])).unwrap_err().to_string();
-            assert!(error.contains("there is no such"), "{error}");
-        }
-        let text = config.describe();
-        assert!(text.contains("http.port=3  # --set") && text.contains("jwtSecretKey=***"));
-        assert!(!text.contains("s3cret") && !format!("{config:?}").contains("s3cret"));
-    }
-
-    #[test]
-    fn c_01_c_03_a_bad_file_is_one_clear_line() {
-        let home = Home::new();
-        Config::open(&home.options(&[], &[])).unwrap();
-        let file = app_file(&home.0, "live");
-        let check = |bytes: &[u8], words: &[&str]| {
-            fs::write(&file, bytes).unwrap();
-            let error = Config::open(&home.options(&[], &[])).unwrap_err().to_string();
-            assert!(words.iter().all(|w| error.contains(w)) && !error.contains('\n'), "{error}");
-        };
-        check(b"gopCache=true\r\ngopCache=false\r\n", &["red5-web.properties", "line 2", "gopCache"]);
-        check(b"gopCache=\xff", &["line 1", "UTF-8"]);
-        check(b"remoteAllowedCIDR=10.0.0.0/33", &["live/", "remoteAllowedCIDR", "10.0.0.0/33"]);
-        check(format!("listenerHookURL={}", "x".repeat(1 << 20)).as_bytes(), &["line 1"]);
-        fs::write(&file, b"gopCache=false\r\nfuture=1\r\n").unwrap();
-        let config = Config::open(&home.options(&[], &[])).unwrap();
-        assert!(!config.apps[1].gop_cache && config.apps[1].publisher_grace.as_secs() == 5);
-        assert_eq!((config.warnings.len(), config.apps[1].values.text("future")), (1, "1"));
-        for set in ["http.port", "=1", "http.port=@/nonexistent", "rtmp.port=70000"] {
-            assert!(Config::open(&home.options(&[set], &[])).is_err(), "{set}");
-        }
-    }
-
-    #[test]
-    fn an_application_that_cannot_be_made_leaves_no_folder() {
-        let home = Home::new();
-        Config::open(&home.options(&[], &[])).unwrap();
-        let folder = home.0.join("webapps/new");
-        let bad = home.options(&["app.remoteAllowedCIDR=10.0.0.0/33"], &[]);
-        assert!(create_app(&bad, "new").is_err() && !folder.exists());
-        create_app(&home.options(&[], &[]), "new").unwrap();
-        assert!(create_app(&bad, "new").is_err() && folder.exists(), "what was there stays");
-    }
-
-    #[test]
-    fn reserved_and_odd_names_are_no_applications() {
-        for name in ["rest", "metrics", "openapi.json", "root", "", ".x", "a/b", "a b", "\u{e9}"] {
-            assert!(!is_app_name(name), "{name}");
-        }
-        assert!(is_app_name("LiveApp") && is_app_name("a-b_c.1"));
-    }
-
-    #[test]
-    fn reading_alone_makes_nothing() {
-        let home = Home::new();
-        assert!(Config::read(&home.options(&[], &[])).unwrap().apps.is_empty());
-        assert!(!home.0.exists());
-    }
+    disk::replace(&SystemDisk, path, text.as_bytes(), 0o600).map_err(|e| io_error(path, &e))
 }

@@ -92,6 +92,12 @@ const SERVER_LAST: &[Key] = &[
         "",
         "Folders, with commas between, below which applications may import folders of files; empty: none",
     ),
+    key(
+        "store.backup_hours",
+        "24",
+        "Hours between two backups of the store in data/backups; 0: none are made",
+    ),
+    key("store.backups_kept", "7", "Backups that are kept; the oldest go; 0: all"),
     key("outbound.preset", "", "public: restreaming, sources and hooks connect to the public internet only"),
     key("outbound.deny", "", "Address rules that restreaming never connects to"),
     key("limits.broadcasts", "100000", "Broadcast records of all applications"),
@@ -264,7 +270,11 @@ const APP_FIRST: &[Key] = &[
     key("previewHeight", "480", "Kept for older files; not used"),
     key("previewFormat", "png", "Kept for older files; not used"),
     key("previewOverwrite", "false", "Kept for older files; not used"),
-    key("startStreamFetcherAutomatically", "false", "Pull stream sources at start"),
+    key(
+        "startStreamFetcherAutomatically",
+        "false",
+        "Pull all stream sources at start; without it those that ran when the server ended",
+    ),
     key("restartStreamFetcherPeriod", "0", "Seconds after which a pull is restarted; 0: never"),
     key("streamFetcherBufferTime", "0", "Kept for older files; not used"),
     explicit(

@@ -6,6 +6,7 @@
 mod app;
 mod home;
 mod keys;
+mod known;
 mod members;
 mod order;
 pub mod properties;
@@ -18,15 +19,18 @@ mod values;
 mod vod;
 
 pub use app::{AppLimits, AppSettings};
-pub use home::{APPS_MAX, Config, Edit, Options, create_app, edit_app, edit_server, is_app_name};
+pub use home::{
+    APPS_MAX, Config, Edit, LostApp, Options, create_app, delete_app, edit_app, edit_server, is_app_name,
+};
 pub use keys::Key;
 pub(crate) use keys::{explicit, key, secret};
+pub use known::remember;
 pub use members::{Member, Shape};
 pub use properties::Property;
 pub use recording::RecordingSettings;
 pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
-pub use server::{Limits, LogSettings, ServerSettings};
+pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
 pub use vod::{S3Settings, VodSettings};
 
@@ -68,6 +72,16 @@ pub enum Error {
         /// The variable.
         name: String,
         /// The reason.
+        reason: String,
+    },
+    /// A settings file is empty, damaged or missing, although the home has had it.
+    #[error(
+        "{path}: {reason}; put it back from a copy, or, to begin with defaults, write one setting into it"
+    )]
+    Lost {
+        /// The file.
+        path: String,
+        /// Its damage.
         reason: String,
     },
     /// A file or directory cannot be read or made.

@@ -1,7 +1,11 @@
 //! The `.properties` format. Reading is the `java-properties` crate's work behind our own checks (size, UTF-8,
 //! doubled keys, comments); writing is ours, because it must keep every line that it does not change.
 
+use std::collections::BTreeSet;
+
 use java_properties::{LineContent, PropertiesIter};
+
+use super::Key;
 
 /// Bytes of a settings file.
 pub const FILE_BYTES_MAX: usize = 4 << 20;
@@ -161,6 +165,25 @@ pub fn comment_out(text: &str, keys: &[&str]) -> String {
     out
 }
 
+/// Appends, as comments, the keys that a text has neither as a setting nor as a comment. `None`: it has all of them.
+#[must_use]
+pub(super) fn with_new_keys(text: &str, keys: &[Key], mark: &str) -> Option<String> {
+    let named: BTreeSet<&str> = natural_lines(text).filter_map(|line| key_of(uncommented(line))).collect();
+    let mut out = text.to_owned();
+    for key in keys.iter().filter(|key| !named.contains(key.name)) {
+        if !out.is_empty() && !out.ends_with('\n') {
+            out.push('\n');
+        }
+        out.push_str(&format!("\n# {mark}: {}\n#{}={}\n", key.comment, key.name, escape_value(key.default)));
+    }
+    (out.len() > text.len()).then_some(out)
+}
+
+/// A line without the signs that make a comment of it.
+fn uncommented(line: &str) -> &str {
+    line.trim_start().trim_start_matches(['#', '!'])
+}
+
 /// Lines with their ends; a lone CR ends one too.
 fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -264,6 +287,25 @@ mod tests {
         assert_eq!(set_lines("a=1\rb=2\rc=3", &[("b", "9")]), "a=1\rb=9\rc=3");
         assert_eq!(set_lines("a\x0c1\nb=2\n", &[("a", "9")]), "a=9\nb=2\n");
         assert_eq!(set_lines("a=1\\\r\n  2\r\nb=3\r\n", &[("a", "9")]), "a=9\r\nb=3\r\n");
+    }
+
+    #[test]
+    fn c_16_new_keys_are_appended_as_comments_once() {
+        let keys = [
+            super::super::key("old", "1", "An old one"),
+            super::super::key("off", "2", "Off"),
+            super::super::key("fresh", " x", "A fresh one"),
+            super::super::key("old.longer", "", "Longer"),
+        ];
+        let text = "# head\r\nsettings.old = 7\r\n#off=2";
+        let new = with_new_keys(text, &keys, "new").unwrap();
+        assert_eq!(
+            new,
+            format!("{text}\n\n# new: A fresh one\n#fresh=\\ x\n\n# new: Longer\n#old.longer=\n")
+        );
+        assert_eq!(with_new_keys(&new, &keys, "new"), None);
+        assert_eq!(pairs(&new), pairs(text));
+        assert_eq!(with_new_keys("", &keys[..1], "new").unwrap(), "\n# new: An old one\n#old=1\n");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Error;
 use super::values::{Origin, Values};
@@ -59,6 +60,15 @@ pub struct Doors {
     pub first_user_code: bool,
     /// `metrics.allowed_CIDR`: who needs no login for the figures.
     pub metrics: CidrList,
+}
+
+/// When the store is backed up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BackupSettings {
+    /// `store.backup_hours`: the age at which the newest backup is followed by another; zero: never.
+    pub every: Duration,
+    /// `store.backups_kept`; 0: all.
+    pub kept: usize,
 }
 
 /// What is logged, and how.
@@ -170,8 +180,14 @@ impl ServerSettings {
             },
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
-            values,
+            values: backups(&values).map(|_| values)?,
         })
+    }
+
+    /// `store.backup_hours` and `store.backups_kept`.
+    #[must_use]
+    pub fn backups(&self) -> BackupSettings {
+        backups(&self.values).unwrap_or_default()
     }
 
     /// `vod.import_folders`: below which folders are imported; relative to the home unless they are absolute.
@@ -215,6 +231,12 @@ fn limits(values: &Values) -> Result<Limits, Error> {
         new_connections_burst: values.number("limits.new_connections_burst", 1, 1_000_000)?,
         exempt_loopback: values.boolean("limits.exempt_loopback")?,
     })
+}
+
+fn backups(values: &Values) -> Result<BackupSettings, Error> {
+    let hours: u64 = values.number("store.backup_hours", 0, 10_000)?;
+    let every = Duration::from_secs(hours.saturating_mul(3600));
+    Ok(BackupSettings { every, kept: values.number("store.backups_kept", 0, 10_000)? })
 }
 
 fn folders(values: &Values) -> impl Iterator<Item = PathBuf> {

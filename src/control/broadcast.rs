@@ -130,6 +130,9 @@ macro_rules! members {
             /// What its publisher must give, in an application with `publishKeyRequired`.
             #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
             pub publish_key: Option<String>,
+            /// Whether its source is to run: it was started, and not stopped since. Stored, and shown to nobody.
+            #[serde(rename = "sourceWanted", skip_serializing)]
+            pub source_wanted: bool,
             /// Whether any viewer count is not zero.
             #[serde(rename = "anyoneWatching", skip_deserializing)]
             pub anyone_watching: bool,
@@ -153,6 +156,7 @@ macro_rules! members {
                 Self {
                     $($field: $default,)*
                     publish_key: None,
+                    source_wanted: false,
                     anyone_watching: false,
                     origin_address: String::new(),
                     sub_track_stream_ids: Vec::new(),
@@ -169,6 +173,9 @@ macro_rules! members {
                 $(if record.$field != usual.$field {
                     map.serialize_entry($json, &record.$field)?;
                 })*
+                if record.source_wanted {
+                    map.serialize_entry("sourceWanted", &true)?;
+                }
                 let others = [("publishKey", &record.publish_key), ("conferenceMode", &record.conference_mode)];
                 for (name, value) in others {
                     if value.is_some() {

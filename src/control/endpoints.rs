@@ -19,6 +19,7 @@ use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::broadcast::{EndpointRecord, status};
 use super::live::Live;
+use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};
 
@@ -164,10 +165,14 @@ impl Control {
     }
 
     /// The resolver is silent, and the status says so.
-    pub(super) fn push_still_resolving(&mut self, id: PushId) {
+    pub(super) fn push_still_resolving(&mut self, now: Now, id: PushId) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
-        tracing::info!(%key, url = redact(&url), "the resolver does not answer");
+        if self.outbound.supervisor.has_failed(Job::Push(id)) {
+            self.outbound.repeats.note(now, Repeat::Resolver, &key, &redact(&url));
+        } else {
+            tracing::info!(%key, url = redact(&url), "the resolver does not answer");
+        }
         self.set_endpoint_status(&key, &url, status::FAILED);
     }
 
@@ -239,7 +244,17 @@ impl Control {
         let settings = self.registry.get(&push.stream).map(|live| live.settings.clone());
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
-        tracing::info!(%key, url = redact(&url), failures, reason, "push failed");
+        let shown = redact(&url);
+        match failures {
+            Some(1) => tracing::info!(%key, url = shown, reason, "push failed; it is tried again"),
+            Some(failures) if limit.is_some_and(|limit| failures > limit) => {
+                tracing::warn!(%key, url = shown, failures, reason, "push failed for good");
+            }
+            Some(_) | None => {
+                tracing::debug!(%key, url = shown, failures, reason, "push failed");
+                self.outbound.repeats.note(now, Repeat::Push, &key, reason);
+            }
+        }
         let told_after = settings.and_then(|settings| settings.endpoint_failed_after);
         let many = told_after.is_some_and(|after| failures.is_some_and(|failures| failures > after));
         let tell = self.outbound.pushes.by_id.get_mut(&id).is_some_and(|push| {

@@ -137,7 +137,10 @@ impl Control {
             (Vod::key(app, &id), Some(Auxiliary::Vod(vod.finished(file.finished))))
         };
         let changes = ids.into_iter().zip(files).map(record).collect();
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, answer)) },
+        );
     }
 
     fn folder_unlinked(&mut self, now: Now, session: SessionRef, app: &Arc<str>, below: &str) {
@@ -149,6 +152,9 @@ impl Control {
         if changes.is_empty() {
             return self.answer(session, answer);
         }
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, answer)) },
+        );
     }
 }

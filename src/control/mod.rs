@@ -12,6 +12,7 @@ mod access;
 mod admission;
 mod answer;
 mod audit;
+mod backups;
 pub mod broadcast;
 mod connections;
 mod doors;
@@ -32,6 +33,7 @@ mod recordings;
 mod records;
 mod registry;
 mod reload;
+mod repeats;
 mod rest;
 mod shares;
 mod sources;
@@ -62,6 +64,7 @@ use crate::{http, store};
 use access::{Access, Sweep};
 use answer::Origin;
 use audit::Audit;
+use backups::Backups;
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::Hooks;
@@ -74,6 +77,7 @@ use purge::AppChanges;
 use recordings::Recordings;
 use records::Records;
 use records::restored::StoredRecord;
+use repeats::Repeats;
 use rest::scan::Scans;
 use sources::Sources;
 use stats::Figures;
@@ -83,7 +87,7 @@ use uploads::Uploads;
 pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
 pub use management::is_email;
-pub use records::auxiliary::administrator_record;
+pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
 pub use records::restored::{BadRecord, RestoreError, Restored};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
@@ -94,6 +98,8 @@ pub struct ControlConfig {
     pub server: Arc<ServerSettings>,
     /// The applications.
     pub apps: Vec<Arc<AppSettings>>,
+    /// Applications that are not started because their settings are lost.
+    pub lost: BTreeSet<Arc<str>>,
     /// The number of workers.
     pub workers: u16,
     /// The random name of this node, for `via` entries.
@@ -163,14 +169,16 @@ struct Outbound {
     pushes: Pushes,
     sources: Sources,
     names: Names,
+    repeats: Repeats,
 }
 
-/// Walks over many records, a slice at a time.
+/// Walks over many records, a slice at a time, or as copies.
 #[derive(Debug, Default)]
 struct Walks {
     scans: Scans,
     sweep: Sweep,
     app_changes: AppChanges,
+    backups: Backups,
 }
 
 impl Control {
@@ -215,6 +223,7 @@ impl Control {
         control.boot_sources(now);
         control.boot_recordings(now);
         control.boot_objects(now);
+        control.boot_backups(now);
         Ok(control)
     }
 
@@ -327,6 +336,8 @@ impl Control {
         self.fire_hooks(now);
         self.fire_held(now);
         self.fire_purges(now);
+        self.fire_backups(now);
+        self.fire_repeats(now);
         self.fire_recordings(now);
         self.fire_objects(now);
         self.exit_when_drained();
@@ -377,12 +388,14 @@ impl Control {
             self.access.admissions.deadline(),
             self.outbound.supervisor.deadline(),
             self.outbound.sources.deadline(),
+            self.outbound.repeats.deadline(),
             self.records.deadline(),
             self.walks.scans.deadline(),
             self.walks.sweep.deadline(),
             self.hooks.deadline(),
             self.management.deadline(),
             self.walks.app_changes.deadline(),
+            self.walks.backups.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
         ];

@@ -311,7 +311,7 @@ mod tests {
     use crate::store::Kind;
 
     #[test]
-    fn q_12_storage_that_is_silent_holds_up_no_other_application_s_files() {
+    fn q_16_storage_that_is_silent_holds_up_no_other_application_s_files() {
         let (now, mut objects) = (Instant::now(), Objects::default());
         let key = |app: &str, n: usize| Key { app: app.into(), kind: Kind::Vod, id: n.to_string().into() };
         (0..100).for_each(|n| objects.wait(now, key("a", n)));

@@ -18,6 +18,7 @@ use crate::types::{Now, PullId, StreamKey};
 
 use super::Control;
 use super::broadcast::{Broadcast, status};
+use super::repeats::Repeat;
 use super::sources::{Origin, TICK};
 use super::supervisor::{Job, RemoteHost};
 
@@ -119,8 +120,15 @@ impl Control {
         let played = (now.mono.saturating_duration_since(began) + ahead).saturating_sub(lead);
         let has_played = self.outbound.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
         playlist.barren = if has_played { 0 } else { playlist.barren.saturating_add(1) };
-        let key = source.key.clone();
-        tracing::info!(%key, url = redact(&source.origin.url), has_played, reason, "item over");
+        let (key, url, barren) = (source.key.clone(), redact(&source.origin.url), playlist.barren);
+        let count = self.records.get(&key).map_or(0, |record| items(record).len());
+        if barren > count {
+            // Each has failed, and each was told.
+            tracing::debug!(%key, url, reason, "item over");
+            self.outbound.repeats.note(now, Repeat::Item, &key, reason);
+        } else {
+            tracing::info!(%key, url, has_played, reason, "item over");
+        }
         self.play_next(now, &key, None);
     }
 

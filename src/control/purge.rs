@@ -63,7 +63,7 @@ impl Control {
             }
             if auxiliary.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
                 let changes = auxiliary.into_iter().map(|key| (key, None)).collect();
-                self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
+                self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
             }
         }
         self.walks.app_changes.due =

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{AUDIT, Control, Output};
-use crate::config::{Config, ServerSettings};
+use crate::config::{Config, LostApp, ServerSettings};
 use crate::jobs::AdminWork;
 use crate::mail::{SessionSettings, ToWorker};
 use crate::types::Now;
@@ -32,6 +32,8 @@ impl Control {
             );
         }
         self.install_server(Arc::clone(&config.server));
+        self.boot_backups(now);
+        self.settings_lost(&config.lost);
         let mut changed = 0_usize;
         for app in &config.apps {
             let known = self.apps.get(&app.name).is_some_and(|old| old.values == app.values);
@@ -44,6 +46,7 @@ impl Control {
             .apps
             .keys()
             .filter(|name| !config.apps.iter().any(|app| app.name == **name))
+            .filter(|name| !self.config.lost.contains(*name))
             .filter(|name| !self.walks.app_changes.changing.contains(*name))
             .cloned()
             .collect();
@@ -54,6 +57,27 @@ impl Control {
         if self.config.server.log.audit {
             tracing::info!(target: AUDIT, who = "signal", from = "-", changed, gone = gone.len(), "Load settings");
         }
+    }
+
+    /// Settings that were there and are no more are not taken for defaults: an application that runs keeps those it has, and one that
+    /// does not run is not started.
+    fn settings_lost(&mut self, lost: &[LostApp]) {
+        for LostApp { name, reason } in lost {
+            if self.apps.contains_key(name) {
+                tracing::error!(
+                    app = &**name,
+                    reason,
+                    "settings of the application are lost; those in use stay"
+                );
+            } else {
+                tracing::error!(
+                    app = &**name,
+                    reason,
+                    "the application is not started: its settings are lost"
+                );
+            }
+        }
+        self.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();
     }
 
     /// New settings of the server.

@@ -29,6 +29,7 @@ use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::playlists::{Playlist, is_playable};
+use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost, allowed};
 use super::{Control, wall};
 
@@ -204,8 +205,16 @@ impl Control {
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
         self.attempt(now, Job::Pull(id));
-        self.mark_dirty(now, key.clone());
+        self.source_wanted(now, key, true);
         Ok(())
+    }
+
+    /// Keeps in the record whether its source is to run, for the next life of the server.
+    fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.source_wanted = wanted;
+        }
+        self.mark_dirty(now, key.clone());
     }
 
     /// What the URL of a record asks for.
@@ -226,11 +235,11 @@ impl Control {
             self.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
+        self.source_wanted(now, key, false);
         match self.stream_of(key) {
             Some(stream) => self.end_stream(now, stream, end),
             None => {
                 self.source_status(now, key, status::FINISHED);
-                self.mark_dirty(now, key.clone());
             }
         }
         true
@@ -401,7 +410,13 @@ impl Control {
             return self.item_over(now, id, reason);
         }
         let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
-        tracing::info!(%key, url = redact(&source.origin.url), failures, reason, "pull failed");
+        let url = redact(&source.origin.url);
+        if failures == Some(1) {
+            tracing::info!(%key, url, reason, "pull failed; it is tried again");
+        } else {
+            tracing::debug!(%key, url, failures, reason, "pull failed");
+            self.outbound.repeats.note(now, Repeat::Pull, &key, reason);
+        }
         self.source_status(now, &key, status::FINISHED);
     }
 
@@ -416,7 +431,11 @@ impl Control {
     pub(super) fn pull_still_resolving(&mut self, now: Now, id: PullId) {
         let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
-        tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
+        if self.outbound.supervisor.has_failed(Job::Pull(id)) {
+            self.outbound.repeats.note(now, Repeat::Resolver, &key, &redact(&source.origin.url));
+        } else {
+            tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
+        }
         self.source_status(now, &key, status::FINISHED);
     }
 
@@ -504,6 +523,9 @@ impl Control {
                 self.stop_source(now, &key, StreamEnd::Deleted);
             }
         }
+        if self.apps.contains_key(name) {
+            self.begin_wanted(now, name);
+        }
         let known = self.outbound.sources.auto_start.iter().filter(|key| key.app == *name);
         let records = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
         let records = records.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
@@ -511,7 +533,21 @@ impl Control {
         keys.iter().for_each(|key| self.note_auto_start(key));
     }
 
-    /// At the start of the server: registers sources that viewers may start, and starts those that run always.
+    /// Starts the sources of an application that could not run while it was not there.
+    fn begin_wanted(&mut self, now: Now, app: &Arc<str>) {
+        let wanted = self.records.behind(app, None).filter(|(_, record)| record.source_wanted);
+        let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
+        let keys: Vec<_> =
+            keys.filter(|key| !self.outbound.sources.is_running(key) && !self.is_live(key)).collect();
+        for key in keys {
+            if let Err(reason) = self.begin_source(now, &key) {
+                tracing::info!(%key, reason, "source not started");
+            }
+        }
+    }
+
+    /// At the start of the server: registers sources that viewers may start, and starts those that ran when it ended and those that run
+    /// always.
     pub(super) fn boot_sources(&mut self, now: Now) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
@@ -526,7 +562,9 @@ impl Control {
         let starts = |app: &StreamKey| self.apps.get(&app.app).is_some_and(|app| app.start_sources);
         let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
         let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
-        let all = self.records.all().filter(|(key, record)| is_source(record) && starts(key) && is_due(key));
+        let runs = |key: &StreamKey, record: &Broadcast| record.source_wanted || starts(key);
+        let all = self.records.all();
+        let all = all.filter(|(key, record)| is_source(record) && runs(key, record) && is_due(key));
         for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
             if let Err(reason) = self.begin_source(now, &key) {
                 tracing::info!(%key, reason, "source not started");

@@ -305,6 +305,22 @@ impl Supervisor {
         })
     }
 
+    /// How many pushes and pulls have failed, and have not held since.
+    pub(super) fn failing(&self) -> (usize, usize) {
+        let failing = self.tasks.iter().filter(|(_, task)| {
+            task.failures > 0 && !matches!(task.phase, Phase::Open { since: Some(_), .. })
+        });
+        failing.fold((0, 0), |(pushes, pulls), (job, _)| match job {
+            Job::Push(_) => (pushes + 1, pulls),
+            Job::Pull(_) => (pushes, pulls + 1),
+        })
+    }
+
+    /// Whether attempts of a job have failed in a row.
+    pub(super) fn has_failed(&self, job: Job) -> bool {
+        self.tasks.get(&job).is_some_and(|task| task.failures > 1)
+    }
+
     /// How many pushes and pulls are broadcasting.
     pub(super) fn broadcasting(&self) -> (usize, usize) {
         let on =
@@ -354,7 +370,7 @@ impl Control {
         while let Some((job, due)) = self.outbound.supervisor.poll_due(now.mono) {
             match (due, job) {
                 (Due::Attempt, job) => self.attempt(now, job),
-                (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(id),
+                (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(now, id),
                 (Due::ResolverSilent, Job::Pull(id)) => self.pull_still_resolving(now, id),
             }
         }

@@ -20,6 +20,7 @@ mod admission;
 mod api;
 mod audit;
 mod claims;
+mod faults;
 mod folders;
 mod hooks;
 mod imports;
@@ -89,12 +90,15 @@ impl std::ops::Deref for Posted {
 }
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
-    let settings = Arc::new(ServerSettings::of(schema(), server).unwrap());
+    // What is always to come would hide what is left to do.
+    let server = [&[("store.backup_hours", "0")], server].concat();
+    let settings = Arc::new(ServerSettings::of(schema(), &server).unwrap());
     ControlConfig {
         apps: ["live", "LiveApp"]
             .iter()
             .map(|n| Arc::new(AppSettings::of(schema(), n, app).unwrap()))
             .collect(),
+        lost: Default::default(),
         workers: WORKERS,
         node: "node1".into(),
         host_address: "192.0.2.1".into(),

@@ -104,7 +104,10 @@ impl Control {
         let upload = Upload { key: key.clone(), client, bytes_max, stage: Stage::Recorded };
         self.files.uploads.by_session.insert(session, upload);
         let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, not_written())) });
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, not_written())) },
+        );
         true
     }
 
@@ -201,7 +204,10 @@ impl Control {
         let vod = self.to_be_kept(&key, vod);
         let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
         let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, answer)) },
+        );
         self.keep_object(now, key);
     }
 

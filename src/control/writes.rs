@@ -49,6 +49,7 @@ impl Control {
     }
 
     pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
+        let Some(reply) = self.backed_up(reply) else { return };
         let committed = self.records.handle_store(now, reply);
         self.follow_records(now);
         if committed {
@@ -59,7 +60,7 @@ impl Control {
     }
 
     /// Does what the records say follows.
-    fn follow_records(&mut self, now: Now) {
+    pub(super) fn follow_records(&mut self, now: Now) {
         while let Some(event) = self.records.poll_event() {
             match event {
                 Event::Record(write) => self.apply(now, write),
@@ -89,6 +90,9 @@ impl Control {
             self.end_sessions_of(before.as_ref(), record.as_ref());
             self.kept_recorded(&key, before.as_ref(), record.as_ref());
             self.records.auxiliary.apply(key, record);
+        }
+        for (app, vod) in write.files {
+            self.remove_file(now, &app, &vod);
         }
         if let Some((session, response)) = write.waiter
             && !self.upload_recorded(now, session)

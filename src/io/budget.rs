@@ -27,6 +27,8 @@ const CROWDED_FROM: u32 = 2;
 const FULL_SHARE: usize = 16;
 /// The share of all connections that is kept for loopback: for the operator, when nothing else is left.
 const LOOPBACK_SHARE: usize = 64;
+/// The least that is kept for it.
+const LOOPBACK_MIN: usize = 2;
 /// The share of all connections that is kept for where publishers come.
 const PUBLISHERS_SHARE: usize = 16;
 /// An address that has more unauthenticated than this is loud. Others may share a counter by chance.
@@ -183,7 +185,14 @@ impl Budget {
 
     /// Connections when loopback has what is kept for it.
     const fn for_publishers(&self) -> usize {
-        self.limits.connections - self.limits.connections / LOOPBACK_SHARE
+        let kept = self.limits.connections / LOOPBACK_SHARE;
+        // Of few there are some, too, unless there is only one.
+        let few = if self.limits.connections / 2 < LOOPBACK_MIN {
+            self.limits.connections / 2
+        } else {
+            LOOPBACK_MIN
+        };
+        self.limits.connections - if kept < few { few } else { kept }
     }
 
     /// Connections of which no part is kept for anybody.

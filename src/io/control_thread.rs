@@ -40,6 +40,11 @@ pub(super) enum ControlMail {
         /// Gets the answer.
         reply: Sender<String>,
     },
+    /// A backup from the command line.
+    BackUp {
+        /// Gets the answer.
+        reply: Sender<String>,
+    },
     /// Figures of the machine.
     Host(Box<HostFigures>),
     /// SIGTERM.
@@ -142,6 +147,10 @@ impl ControlThread {
                 ControlMail::AddUser { email, hash, reply } => {
                     let session = self.local.begin(reply);
                     self.control.add_user(now, session, &email, hash);
+                }
+                ControlMail::BackUp { reply } => {
+                    let session = self.local.begin(reply);
+                    self.control.back_up_now(now, session);
                 }
                 ControlMail::Host(figures) => self.control.handle_host(*figures, self.jobs.counts()),
                 ControlMail::Drain => self.control.drain(now),

@@ -14,6 +14,7 @@
 mod datagrams;
 mod handshakes;
 mod machine;
+mod poller;
 mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -38,12 +39,11 @@ use datagrams::UdpPeer;
 pub(super) use datagrams::note_receive_error;
 use handshakes::Handshakes;
 pub(super) use machine::{Machine, Output, TlsClient};
+use poller::Poller;
 use streams::Socket;
 
 /// Tokens from here on are no connection's: first the shared ports, behind them what the owner registers.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
-/// Events of one poll.
-const EVENTS: usize = 1024;
 
 /// How much is done at a time.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +76,7 @@ pub(super) struct Writing {
 /// The loop.
 #[derive(Debug)]
 pub(super) struct Driver {
-    poll: Poll,
-    events: Events,
+    poller: Poller,
     bounds: Bounds,
     sockets: Vec<Option<Socket>>,
     /// Connections of datagrams, by slot too.
@@ -104,8 +103,7 @@ impl Driver {
     /// Without connections.
     pub(super) fn new(poll: Poll, bounds: Bounds, connections: Arc<AtomicU32>) -> Self {
         Self {
-            poll,
-            events: Events::with_capacity(EVENTS),
+            poller: Poller::new(poll),
             bounds,
             sockets: Vec::new(),
             peers: Vec::new(),
@@ -124,7 +122,7 @@ impl Driver {
 
     /// For sockets of the owner's own.
     pub(super) fn registry(&self) -> &Registry {
-        self.poll.registry()
+        self.poller.poll.registry()
     }
 
     // ---- the steps of a turn
@@ -153,10 +151,7 @@ impl Driver {
 
     /// Waits for events.
     pub(super) fn poll(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, patience) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        self.poller.wait(patience)
     }
 
     /// Handles the events of the last poll; those of the owner's sockets are `others`.
@@ -166,7 +161,7 @@ impl Driver {
         machine: &mut M,
         mut others: impl FnMut(Token),
     ) {
-        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        let events = std::mem::replace(&mut self.poller.events, Events::with_capacity(0));
         for event in &events {
             match event.token().0.checked_sub(SHARED_TOKENS) {
                 None => self.socket_event(now, machine, event),
@@ -176,7 +171,7 @@ impl Driver {
                 },
             }
         }
-        self.events = events;
+        self.poller.events = events;
     }
 
     /// Reads what has come, with a bound for each connection.
@@ -196,8 +191,13 @@ impl Driver {
         }
     }
 
-    /// Handles deadlines, writes, does what the machine asks, and looks at closed connections.
+    /// Handles deadlines, writes, does what the machine asks, and looks at closed connections. Deadlines wait for what came while the
+    /// process was held up.
     pub(super) fn finish<M: Machine>(&mut self, now: Now, machine: &mut M) {
+        let unread = !self.ready.is_empty() || self.ports.iter().any(|(_, port)| port.readable);
+        if self.poller.defers_deadlines(unread) {
+            return self.drain(now, machine);
+        }
         loop {
             let more =
                 machine.poll_timeout().is_some_and(|due| due <= now.mono) && machine.handle_timeout(now);

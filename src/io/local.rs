@@ -17,12 +17,14 @@ use super::control_thread::{ControlMail, ControlSender};
 use super::jobs;
 use crate::config::{Config, Options};
 use crate::control::{administrator_record, is_email};
-use crate::store::{Op, RedbStore, Store};
+use crate::store::{self, Op, RedbStore, Store, backup};
 
 /// Bytes of a line.
 const LINE_BYTES_MAX: u64 = 8 << 10;
 /// A peer that is slower is not served.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A backup that takes longer is not waited for.
+const BACKUP_PATIENCE: Duration = Duration::from_secs(600);
 
 /// An order of the command line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 enum Order {
     /// Add an administrator, the password hashed.
     AddUser { email: String, hash: String },
+    /// Back up the store.
+    BackUp,
 }
 
 fn socket_file(home: &Path) -> PathBuf {
@@ -66,6 +70,11 @@ fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<
             let (reply, answered) = channel();
             control_sender.send(ControlMail::AddUser { email, hash, reply });
             answered.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
+        }
+        Ok(Order::BackUp) => {
+            let (reply, answered) = channel();
+            control_sender.send(ControlMail::BackUp { reply });
+            answered.recv_timeout(BACKUP_PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
         }
         Err(_) => r#"{"success":false,"message":"the order is not understood"}"#.to_owned(),
     };
@@ -119,24 +128,45 @@ pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUs
     }
 }
 
-fn ask(mut stream: &UnixStream, email: &str, hash: String) -> Result<(), AddUserError> {
-    let failed = |error: io::Error| AddUserError::Failed(format!("the server does not answer: {error}"));
+fn ask(stream: &UnixStream, email: &str, hash: String) -> Result<(), AddUserError> {
     let order = Order::AddUser { email: email.to_owned(), hash };
-    let line = serde_json::to_string(&order).unwrap_or_default() + "\n";
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    order_of_a_server(stream, &order, PATIENCE).map(drop).map_err(AddUserError::Failed)
+}
+
+/// Gives an order to the running server. Gives its answer, or why it refused.
+fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration) -> Result<Value, String> {
+    let failed = |error: io::Error| format!("the server does not answer: {error}");
+    let line = serde_json::to_string(order).unwrap_or_default() + "\n";
+    stream.set_read_timeout(Some(patience)).map_err(failed)?;
     stream.write_all(line.as_bytes()).map_err(failed)?;
     let mut answer = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
     let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
     if answer.get("success") == Some(&Value::Bool(true)) {
-        return Ok(());
+        return Ok(answer);
     }
-    let words = answer.get("message").and_then(Value::as_str).unwrap_or("the server refused");
-    Err(AddUserError::Failed(words.to_owned()))
+    Err(answer.get("message").and_then(Value::as_str).unwrap_or("the server refused").to_owned())
+}
+
+/// Has the running server back up its store. Gives the name of the copy; `None`: no server runs.
+pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
+    match UnixStream::connect(socket_file(home)) {
+        Ok(stream) => Some(
+            order_of_a_server(&stream, &Order::BackUp, BACKUP_PATIENCE)
+                .map(|answer| answer.get("dataId").and_then(Value::as_str).unwrap_or_default().to_owned()),
+        ),
+        Err(_) => None,
+    }
+}
+
+/// Opens the store of a home; one that has been used must have it.
+pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
+    let path = config.store_file();
+    if config.used { RedbStore::open_existing(&path) } else { RedbStore::open(&path) }
 }
 
 fn store_user(config: &Config, email: &str, hash: String) -> Result<(), String> {
-    let mut store = RedbStore::open(&config.store_file()).map_err(|error| error.to_string())?;
+    let mut store = open_store(config).map_err(|error| backup::with_advice(&error, &config.store_file()))?;
     let (key, record) = administrator_record(email, hash);
     let all = store.load().map_err(|error| error.to_string())?;
     if all.iter().any(|(known, _)| *known == key) {

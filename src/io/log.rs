@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tracing::Subscriber;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -31,6 +32,9 @@ const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
 const FILE_MODE: u32 = 0o640;
 /// Files that are kept: the current one and those before it.
 const FILES: u32 = 10;
+
+/// How often the files were to be reopened.
+static REOPENED: AtomicU32 = AtomicU32::new(0);
 
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
@@ -76,6 +80,12 @@ fn filter(level: &str) -> EnvFilter {
     }
 }
 
+/// Has each file opened anew by its name before its next line: somebody may have renamed it (SIGUSR1, SIGHUP).
+pub fn reopen() {
+    REOPENED.fetch_add(1, Ordering::Relaxed);
+    tracing::info!("log reopened");
+}
+
 /// Changes the level while the server runs, unless the environment has the word.
 pub(super) fn set_level(level: &str) {
     if let Some(handle) = FILTER.get() {
@@ -92,6 +102,7 @@ impl Write for AuditFile {
         if self.0.file.is_none() {
             self.0.reopen();
         }
+        self.0.follow(REOPENED.load(Ordering::Relaxed));
         let _ = self.0.write_line(line);
         Ok(line.len())
     }
@@ -111,6 +122,7 @@ struct Output {
 impl Write for Output {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let _ = io::stderr().write_all(line);
+        self.file.follow(REOPENED.load(Ordering::Relaxed));
         let _ = self.file.write_line(line);
         if is_error(line) {
             // Rare: the file is there from the first one on, and open for each.
@@ -133,6 +145,8 @@ struct RotatedFile {
     file: Option<File>,
     bytes: u64,
     bytes_max: u64,
+    /// The value of [`REOPENED`] that it was opened at.
+    reopened: u32,
 }
 
 impl RotatedFile {
@@ -143,7 +157,7 @@ impl RotatedFile {
     }
 
     const fn closed(path: PathBuf) -> Self {
-        Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX }
+        Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX, reopened: 0 }
     }
 
     fn reopen(&mut self) {
@@ -154,6 +168,14 @@ impl RotatedFile {
             })
             .ok();
         self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+    }
+
+    /// Opens the file anew when that was asked for since.
+    fn follow(&mut self, reopened: u32) {
+        if self.reopened != reopened {
+            self.reopened = reopened;
+            self.reopen();
+        }
     }
 
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
@@ -196,6 +218,24 @@ mod tests {
         let line = "2026-11-22 10:06:15,178 [main] ERROR a - broken\n";
         output.write_all(line.as_bytes()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
+    }
+
+    #[test]
+    fn c_12_a_renamed_file_is_left_once_it_is_to_be_reopened() {
+        let directory = TempFolder::new();
+        let path = directory.join("millstream.log");
+        let renamed = directory.join("renamed");
+        let mut file = RotatedFile::open(path.clone());
+        file.follow(0);
+        file.write_line(b"1\n").unwrap();
+        std::fs::rename(&path, &renamed).unwrap();
+        file.follow(0);
+        file.write_line(b"2\n").unwrap();
+        file.follow(1);
+        file.write_line(b"3\n").unwrap();
+        file.follow(1);
+        let text = |path| std::fs::read_to_string(path).unwrap();
+        assert_eq!((text(&renamed), text(&path)), ("1\n2\n".to_owned(), "3\n".to_owned()));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod log_line;
 mod mailbox;
 mod server;
 mod shell;
+pub mod store_tools;
 mod sys;
 mod tls;
 mod udp;

@@ -15,7 +15,7 @@ use mio::{Poll, Waker};
 use super::blob_files::BlobFiles;
 use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
-use super::jobs::{Asker, Deliver, FilePaths, Jobs};
+use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::shell::{Budgets, Loads, Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
@@ -27,7 +27,7 @@ use crate::control::{Control, ControlConfig, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port, derived};
-use crate::store::{self, Key, RedbStore, Store};
+use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
 
@@ -40,6 +40,8 @@ const RING_BYTES: usize = 1024 * 1024 * 1024;
 const FREE_PORT_ATTEMPTS: u32 = 32;
 /// Descriptors that no connection gets, whatever their limit: listeners, the store, the log.
 const FILES_KEPT: usize = 64;
+/// Those of them that are free when everything listens, however few there are: what the API is asked for reads and writes files.
+const FILES_RESERVED: usize = 8;
 /// The share of the descriptors that is kept for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;
 /// Records of the store that are decoded at a time while the next are read.
@@ -70,6 +72,22 @@ pub enum StartError {
     /// The system refused a thread, a poll, or randomness.
     #[error("{0}")]
     System(#[from] io::Error),
+}
+
+impl StartError {
+    /// The reason in one line, with what can be done about it.
+    #[must_use]
+    pub fn with_advice(&self, config: &Config) -> String {
+        match self {
+            Self::Store(error) | Self::Restore(RestoreError::Store(error)) => {
+                backup::with_advice(error, &config.store_file())
+            }
+            Self::Bind { .. }
+            | Self::Certificate(_)
+            | Self::Restore(RestoreError::Record(_))
+            | Self::System(_) => self.to_string(),
+        }
+    }
 }
 
 /// A notice of a running server to its owner.
@@ -118,9 +136,9 @@ impl Server {
     /// A port in use, a store that is locked or damaged, or a system without resources.
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         let open_files = raise_open_files();
-        let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
-        let files = certificate_files(config)?;
-        let tls = files.load()?;
+        let mut store: Box<dyn Store> = Box::new(local::open_store(config)?);
+        jobs::remember(options, config);
+        let (files, tls) = certificate(config)?;
         let (addresses, sockets) = bind(&config.server)?;
 
         let seed = seed_of_the_system()?;
@@ -164,7 +182,7 @@ impl Server {
             jobs,
             budgets: Budgets {
                 connections: Budget::new(
-                    limits_within(config.server.limits, open_files),
+                    limits_within(config.server.limits, open_files, files_in_use()),
                     config.server.trusted_proxies.clone(),
                     clock::now().mono,
                 ),
@@ -182,7 +200,7 @@ impl Server {
             workers.push(shells.start(WorkerId(index), poll, mailbox, sockets)?);
         }
         let store = start_thread("store", notices, move || {
-            store::run(store, &store_queue, |reply| control_sender.send(ControlMail::Store(reply)));
+            store::run(store, &store_queue, move |reply| control_sender.send(ControlMail::Store(reply)));
         })?;
         let control_sender = shells.control_sender.clone();
         let control_thread = start_thread("control", notices, move || control_thread.run())?;
@@ -362,18 +380,36 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     Ok((addresses, of_workers))
 }
 
-/// The files of the certificate; a self-signed one is made when there is none.
-fn certificate_files(config: &Config) -> Result<CertificateFiles, CertificateError> {
+/// The certificate; a self-signed one is made when there is none. With one that cannot be used the other listeners do their work, and
+/// those of TLS as much as they can: the files are watched.
+fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), CertificateError> {
     let [certificate, chain, key] = config.certificate_files();
     let files = CertificateFiles { certificate, chain, key };
     let names = [config.server.name.clone(), "localhost".to_owned()]
         .into_iter()
         .filter(|name| !name.is_empty())
         .chain(own_addresses().into_iter().map(|address| address.to_string()));
-    if files.make_missing(names.collect())? {
-        tracing::info!(file = %files.certificate.display(), "self-signed certificate created");
-    }
-    Ok(files)
+    let names: Vec<String> = names.collect();
+    let loaded = files.make_missing(names.clone()).and_then(|made| {
+        if made {
+            tracing::info!(file = %files.certificate.display(), "self-signed certificate created");
+        }
+        files.load()
+    });
+    let configs = match loaded {
+        Ok(configs) => configs,
+        Err(error) => {
+            tracing::error!(
+                %error,
+                certificate = %files.certificate.display(),
+                chain = %files.chain.display(),
+                key = %files.key.display(),
+                "the certificate cannot be used: TLS is served with a temporary self-signed one until it can"
+            );
+            CertificateFiles::temporary(names)?
+        }
+    };
+    Ok((files, configs))
 }
 
 /// Entropy of the operating system, drawn once.
@@ -426,10 +462,11 @@ fn ring_bytes(limits: Limits) -> usize {
 }
 
 /// The limits, with no more connections than there are descriptors for.
-fn limits_within(limits: Limits, open_files: Option<u64>) -> Limits {
+fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limits {
     let Some(files) = open_files else { return limits };
     let files = usize::try_from(files).unwrap_or(usize::MAX);
-    let connections = limits.connections.min(connections_within(files)).max(1);
+    let connections = limits.connections.min(connections_within(files, in_use)).max(1);
+    tracing::info!(files, in_use, connections, "descriptors");
     if connections < limits.connections {
         let wanted = limits.connections;
         tracing::warn!(files, connections, wanted, "fewer connections than limits.connections: raise nofile");
@@ -438,11 +475,18 @@ fn limits_within(limits: Limits, open_files: Option<u64>) -> Limits {
 }
 
 /// The connections that so many descriptors are enough for: files that are sent, pushes, pulls, jobs and the store need some,
-/// too. Of very few descriptors half are for connections.
-const fn connections_within(files: usize) -> usize {
-    let kept = FILES_KEPT + files / FILES_KEPT_SHARE;
-    let left = files.saturating_sub(kept);
-    if left > files / 2 { left } else { files / 2 }
+/// too. Of very few descriptors half are for connections, as far as those in use leave them.
+const fn connections_within(files: usize, in_use: usize) -> usize {
+    let left = files.saturating_sub(FILES_KEPT + files / FILES_KEPT_SHARE);
+    let wanted = if left > files / 2 { left } else { files / 2 };
+    let free = files.saturating_sub(in_use).saturating_sub(FILES_RESERVED);
+    if wanted < free { wanted } else { free }
+}
+
+/// Descriptors that are open.
+fn files_in_use() -> usize {
+    // One is that of the folder which is read.
+    std::fs::read_dir("/proc/self/fd").map_or(FILES_KEPT, |files| files.count().saturating_sub(1))
 }
 
 fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> ControlConfig {
@@ -451,6 +495,7 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
     ControlConfig {
         server: Arc::clone(&config.server),
         apps: config.apps.clone(),
+        lost: config.lost.iter().map(|app| Arc::clone(&app.name)).collect(),
         workers: config.server.workers,
         node,
         host_address: host_address(&own_addresses),
@@ -499,11 +544,12 @@ mod tests {
     fn q_11_connections_follow_the_descriptors() {
         let limits = |connections: &str, files| {
             let server = ServerSettings::with(&[("limits.connections", connections)]).unwrap();
-            limits_within(server.limits, files).connections
+            limits_within(server.limits, files, 40).connections
         };
         assert_eq!(limits("20000", Some(1_048_576)), 20_000, "the setting");
         assert_eq!(limits("20000", Some(1024)), 1024 - 64 - 128);
-        assert_eq!(limits("20000", Some(64)), 32);
+        assert_eq!((limits("20000", Some(96)), limits("20000", Some(64))), (48, 64 - 40 - 8));
+        assert_eq!((limits("20000", Some(48)), limits("20000", Some(40))), (1, 1));
         assert_eq!((limits("100", Some(1024)), limits("20000", Some(0)), limits("7", None)), (100, 1, 7));
     }
 }

@@ -44,6 +44,8 @@ pub enum RecordingOutcome {
     Finished(Finished),
     /// There is nothing in it; it is removed.
     Empty,
+    /// There is something in it that is no recording. It is kept beside its place, under this name.
+    SetAside(String),
     /// It is removed, or was not there.
     Removed,
     /// Unfinished recordings: names below the root folder, the finished file's last.

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::{Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, JobCounts, WorkerFigures};
+use crate::types::build;
 
 /// The media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -398,8 +399,8 @@ impl Page {
             self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.refused))),
         )?;
         out.gauges("memory_used_percent", "Memory of the machine", one(u64::from(control.memory_percent)))?;
-        let mut build = out.family("build", "This program", MetricType::Info)?;
-        build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+        let mut family = out.family("build", "This program", MetricType::Info)?;
+        family.encode_info(&[("version", build::VERSION), ("commit", build::COMMIT), ("date", build::DATE)])
     }
 
     fn encode_streams(&self, out: &mut Out<'_, '_>) -> fmt::Result {

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::{Error, Key, Op, Store};
+use super::backup::Backup;
+use super::{Copying, Error, Key, Op, Store};
 
 /// Faults to inject into the next calls; shared with the test.
 #[derive(Debug, Clone, Default)]
@@ -83,5 +84,10 @@ impl Store for Memory {
         self.records = all.iter().cloned().collect();
         self.unknown = false;
         Ok(())
+    }
+
+    fn backup(&mut self, _: &Backup) -> Copying {
+        let result = if self.unknown { Err(Error::Unknown) } else { Ok(()) };
+        Box::new(|| result)
     }
 }

@@ -6,19 +6,25 @@
 //! 3. After a failed commit the file is treated as unknown (docs/robustness.md B-04): commits fail until
 //!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A write is never retried and
 //!    then called good.
+//! 4. [`Request::Backup`] copies a snapshot on a thread of its own, beside the commits ([`backup`]).
 
+pub mod backup;
 mod memory;
 mod redb;
+pub mod salvage;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
 
 use bytes::Bytes;
 
 pub use self::memory::{Faults, Memory};
-pub use self::redb::RedbStore;
+pub use self::redb::{RedbStore, check_copy};
 use crate::types::StreamKey;
+use backup::Backup;
 
 /// Why the store failed. The text is for the log and the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +57,12 @@ pub enum Error {
         /// The text of the operating system.
         reason: String,
     },
+    /// There is no file where one has been before.
+    #[error("{0}: missing, although this home has been used; its users and records would be gone")]
+    Missing(String),
+    /// The file was removed or replaced under the server.
+    #[error("{0}: was removed or replaced while the server runs")]
+    Gone(String),
     /// An earlier commit failed; only a rebuild helps.
     #[error("the store must be rebuilt after an earlier failure")]
     Unknown,
@@ -74,6 +86,12 @@ pub enum Kind {
 impl Kind {
     /// All variants.
     pub const ALL: [Self; 5] = [Self::Broadcast, Self::Token, Self::Subscriber, Self::User, Self::Vod];
+
+    /// The name of such records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.table()
+    }
 
     /// The table's name; also that of its count in the file.
     const fn table(self) -> &'static str {
@@ -127,6 +145,23 @@ pub enum Op {
     Delete(Key),
 }
 
+/// What the command line does with a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// Read the whole store, or a copy of one.
+    Check(Option<PathBuf>),
+    /// Copy it, while the server runs or not; into a file as well, if one is named.
+    Backup(Option<PathBuf>),
+    /// Put a copy in its place.
+    Restore(PathBuf),
+    /// Print all records, those of a copy if one is named.
+    Export(Option<PathBuf>),
+    /// Rescue what can be read of a damaged one.
+    Salvage(Option<PathBuf>),
+    /// Make records of the recordings that have none.
+    Reindex,
+}
+
 /// Durable storage of records.
 pub trait Store: Send {
     /// Gives everything that was committed, in order of the keys.
@@ -156,7 +191,13 @@ pub trait Store: Send {
     /// # Errors
     /// As for a commit.
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error>;
+
+    /// Takes a snapshot. The work that it gives copies it, on whatever thread, while commits go on.
+    fn backup(&mut self, backup: &Backup) -> Copying;
 }
+
+/// The rest of a backup.
+pub type Copying = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
 /// A request of control to the store's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,9 +216,16 @@ pub enum Request {
         /// All records.
         all: Vec<(Key, Bytes)>,
     },
+    /// Copy what is committed.
+    Backup {
+        /// Comes back in the reply, which may be behind those of later requests.
+        batch: u64,
+        /// The name of the copy, and what is kept.
+        backup: Backup,
+    },
 }
 
-/// The answer to one request; requests are answered in order.
+/// The answer to one request. Commits and rebuilds are answered in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The batch of the request.
@@ -191,12 +239,27 @@ pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     match request {
         Request::Commit { batch, ops } => Reply { batch, result: store.commit(&ops) },
         Request::Rebuild { batch, all } => Reply { batch, result: store.rebuild(&all) },
+        Request::Backup { batch, backup } => Reply { batch, result: store.backup(&backup)() },
     }
 }
 
-/// The store's thread: does requests in order until their sender is gone. Nobody else waits for the disk.
-pub fn run(mut store: Box<dyn Store>, requests: &Receiver<Request>, mut reply: impl FnMut(Reply)) {
+/// The store's thread: does requests in order until their sender is gone. Nobody else waits for the disk. A backup is copied on a
+/// thread of its own; the end does not wait for it, and what it leaves then is no copy.
+pub fn run(
+    mut store: Box<dyn Store>,
+    requests: &Receiver<Request>,
+    reply: impl Fn(Reply) + Clone + Send + 'static,
+) {
     while let Ok(request) = requests.recv() {
-        reply(handle(&mut *store, request));
+        let Request::Backup { batch, backup } = request else {
+            reply(handle(&mut *store, request));
+            continue;
+        };
+        let (copying, answer) = (store.backup(&backup), reply.clone());
+        let copy = move || answer(Reply { batch, result: copying() });
+        if let Err(error) = thread::Builder::new().name("backup".to_owned()).spawn(copy) {
+            let error = Error::Io { path: backup.name, reason: error.to_string() };
+            reply(Reply { batch, result: Err(error) });
+        }
     }
 }

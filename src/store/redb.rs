@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,9 @@ use ::redb::{
 };
 use bytes::Bytes;
 
-use super::{Error, Key, Kind, Op, Store};
+use super::backup::{self, Backup};
+use super::{Copying, Error, Key, Kind, Op, Store};
+use crate::disk::{self, SystemDisk};
 
 /// Key `app/id`; an application's name has no slash. Value: the record as control encodes it.
 const fn table(kind: Kind) -> TableDefinition<'static, &'static str, &'static [u8]> {
@@ -28,6 +30,8 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 2;
 /// Everything is in control's memory; the library needs little.
 const CACHE_BYTES: usize = 16 << 20;
+/// Records that are copied in one transaction.
+const COPIED_AT_ONCE: usize = 4096;
 
 /// The store of a running server.
 #[derive(Debug)]
@@ -35,8 +39,21 @@ pub struct RedbStore {
     path: PathBuf,
     /// `None` after a failure: the file is unknown.
     database: Option<Database>,
+    /// The file that is open, to notice when another one, or none, is in its place.
+    file: FileId,
     /// Held as long as the store lives. Another file than the store's, which is swapped.
-    _lock: File,
+    lock: File,
+}
+
+/// Device and inode.
+type FileId = Option<(u64, u64)>;
+
+fn id_at(path: &Path) -> FileId {
+    fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    path.with_extension("lock")
 }
 
 impl RedbStore {
@@ -45,17 +62,145 @@ impl RedbStore {
     /// # Errors
     /// Held by another process, damaged, empty, unreadable, or of a newer version.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let lock = lock(&path.with_extension("lock"))?;
-        match fs::symlink_metadata(path) {
-            Ok(data) if !data.is_file() => return Err(damaged(path, "not a regular file")),
-            Ok(data) if data.len() == 0 => return Err(damaged(path, "the file is empty")),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => write_fresh(path, &[])?,
-            Err(e) => return Err(io_error(path, &e)),
+        let was_used = lock_path(path).exists();
+        let lock = lock(&lock_path(path))?;
+        if let Err(error) = must_exist(path) {
+            let made = if matches!(error, Error::Missing(_)) { write_fresh(path, &[]) } else { Err(error) };
+            if made.is_err() && !was_used {
+                // A home that never had a store has not been used.
+                let _ = fs::remove_file(lock_path(path));
+            }
+            made?;
         }
-        let database = Some(guarded(path, || open_checked(path))?);
-        Ok(Self { path: path.to_owned(), database, _lock: lock })
+        Self::opened(path, lock)
     }
+
+    /// Opens the file of a home that has been used.
+    ///
+    /// # Errors
+    /// As for [`RedbStore::open`], and that there is none.
+    pub fn open_existing(path: &Path) -> Result<Self, Error> {
+        let lock = lock(&lock_path(path))?;
+        must_exist(path)?;
+        Self::opened(path, lock)
+    }
+
+    /// Puts a copy of another store's file in the place of this one, which is kept beside it under the second path. Gives the number of
+    /// records.
+    ///
+    /// # Errors
+    /// The copy is not whole, a server runs, or the disk; the store is as it was then.
+    pub fn restore(path: &Path, from: &Path, aside: &Path) -> Result<usize, Error> {
+        let _lock = lock(&lock_path(path))?;
+        let beside = path.with_extension("new");
+        copy_file(from, &beside)?;
+        let records = guarded(from, || {
+            let mut count = 0;
+            read_all(from, &open_named(&beside, from)?, &mut |_, _| count += 1)?;
+            Ok(count)
+        })
+        .inspect_err(|_| drop(fs::remove_file(&beside)))?;
+        let kept = match fs::hard_link(path, aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        };
+        kept.and_then(|()| disk::put_in_place(&SystemDisk, &beside, path)).map_err(|e| io_error(path, &e))?;
+        Ok(records)
+    }
+
+    fn opened(path: &Path, lock: File) -> Result<Self, Error> {
+        let database = Some(guarded(path, || open_checked(path))?);
+        Ok(Self { path: path.to_owned(), database, file: id_at(path), lock })
+    }
+
+    /// Whether the folder is still that of this server: its lock is there.
+    fn is_at_home(&self) -> bool {
+        let held = self.lock.metadata().ok().map(|data| (data.dev(), data.ino()));
+        held.is_some() && held == id_at(&lock_path(&self.path))
+    }
+}
+
+fn must_exist(path: &Path) -> Result<(), Error> {
+    match fs::symlink_metadata(path) {
+        Ok(data) if !data.is_file() => Err(damaged(path, "not a regular file")),
+        Ok(data) if data.len() == 0 => Err(damaged(path, "the file is empty")),
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::Missing(path.display().to_string())),
+        Err(e) => Err(io_error(path, &e)),
+    }
+}
+
+/// Reads all of a file that may be a store, in a copy of it: opening a store may write into it. Gives its records.
+///
+/// # Errors
+/// The file is not a whole store, or the disk.
+pub fn check_copy(path: &Path) -> Result<Vec<(Key, Bytes)>, Error> {
+    must_exist(path)?;
+    let beside = path.with_extension("checked");
+    let read = copy_file(path, &beside).and_then(|()| {
+        guarded(path, || {
+            let mut all = Vec::new();
+            read_all(path, &open_named(&beside, path)?, &mut |key, bytes| all.push((key, bytes)))?;
+            Ok(all)
+        })
+    });
+    let _ = fs::remove_file(&beside);
+    read
+}
+
+/// Gives the records that the tables of a damaged file lead to, from both ends of each, as far as that goes. The file stays as it is:
+/// a copy of it is opened.
+pub(super) fn reachable(path: &Path, scratch: &Path, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
+    copy_file(path, scratch)?;
+    let walked = guarded(path, || {
+        let mut database = Database::builder().open(scratch).map_err(|e| library(path, &e.into()))?;
+        let snapshot = database.begin_read().map_err(|e| library(path, &e.into()))?;
+        let mut damage = Ok(());
+        for kind in Kind::ALL {
+            for backwards in [false, true] {
+                let read = guarded(path, || walk(path, &snapshot, kind, backwards, give));
+                damage = damage.and(read);
+            }
+        }
+        drop(snapshot);
+        damage.and_then(|()| match database.check_integrity() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(damaged(path, "checksums do not match")),
+            Err(e) => Err(library(path, &e.into())),
+        })
+    });
+    let _ = fs::remove_file(scratch);
+    walked
+}
+
+fn walk(
+    path: &Path,
+    snapshot: &ReadTransaction,
+    kind: Kind,
+    backwards: bool,
+    give: &mut dyn FnMut(Key, Bytes),
+) -> Result<(), Error> {
+    let table = match snapshot.open_table(table(kind)) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(e) => return Err(library(path, &e.into())),
+    };
+    let mut entries = table.iter().map_err(|e| library(path, &e.into()))?;
+    while let Some(entry) = if backwards { entries.next_back() } else { entries.next() } {
+        let (key, value) = entry.map_err(|e| library(path, &e.into()))?;
+        if let Some((app, id)) = key.value().split_once('/') {
+            give(Key::new(kind, app, id), Bytes::copy_from_slice(value.value()));
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<(), Error> {
+    let copy = || {
+        let mut to = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(to)?;
+        io::copy(&mut File::open(from)?, &mut to)
+    };
+    copy().map(drop).map_err(|e| io_error(from, &e))
 }
 
 impl Store for RedbStore {
@@ -66,7 +211,12 @@ impl Store for RedbStore {
 
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;
-        let result = guarded(&self.path, || write_ops(&self.path, database, ops));
+        // What is written into a file without a name is lost with the server.
+        let result = if self.is_at_home() && self.file == id_at(&self.path) {
+            guarded(&self.path, || write_ops(&self.path, database, ops))
+        } else {
+            Err(Error::Gone(self.path.display().to_string()))
+        };
         if result.is_err() {
             self.database = None;
         }
@@ -75,10 +225,61 @@ impl Store for RedbStore {
 
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error> {
         self.database = None;
+        // Another server may have made itself at home in a folder of the same name.
+        if !self.is_at_home() {
+            return Err(Error::Gone(self.path.display().to_string()));
+        }
         write_fresh(&self.path, all)?;
         self.database = Some(guarded(&self.path, || open_checked(&self.path))?);
+        self.file = id_at(&self.path);
         Ok(())
     }
+
+    fn backup(&mut self, backup: &Backup) -> Copying {
+        let (path, backup) = (self.path.clone(), backup.clone());
+        if backup::has_younger(&path, backup.age_min) {
+            return Box::new(|| Ok(()));
+        }
+        if !self.is_at_home() {
+            return Box::new(move || Err(Error::Gone(path.display().to_string())));
+        }
+        let snapshot = match &self.database {
+            Some(database) => database.begin_read().map_err(|e| library(&path, &e.into())),
+            None => Err(Error::Unknown),
+        };
+        Box::new(move || guarded(&path, || copy_snapshot(&path, &snapshot?, &backup)))
+    }
+}
+
+/// Copies a snapshot into the folder of backups.
+fn copy_snapshot(path: &Path, snapshot: &ReadTransaction, backup: &Backup) -> Result<(), Error> {
+    let folder = backup::folder_of(path);
+    let to = folder.join(&backup.name);
+    disk::make_folder(&SystemDisk, &folder, 0o700).map_err(|e| io_error(&folder, &e))?;
+    if to.exists() {
+        return Err(Error::Io {
+            path: to.display().to_string(),
+            reason: "there is such a backup".to_owned(),
+        });
+    }
+    let mut records = 0_usize;
+    write_file(&to, |write| {
+        let mut ops = Vec::new();
+        let mut failed = Ok(());
+        for kind in Kind::ALL {
+            read_table(path, snapshot, kind, &mut |key, bytes| {
+                records = records.saturating_add(1);
+                ops.push(Op::Put(key, bytes));
+                if ops.len() >= COPIED_AT_ONCE && failed.is_ok() {
+                    failed = write(&std::mem::take(&mut ops));
+                }
+            })?;
+        }
+        failed.and_then(|()| write(&ops))
+    })?;
+    tracing::info!(file = %to.display(), records, "store backed up");
+    backup::remove_old(path, backup.kept);
+    Ok(())
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
@@ -97,8 +298,13 @@ fn guarded<T>(path: &Path, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
 }
 
 fn open_checked(path: &Path) -> Result<Database, Error> {
+    open_named(path, path)
+}
+
+/// Opens a file that messages call by another name.
+fn open_named(file: &Path, path: &Path) -> Result<Database, Error> {
     let mut database =
-        Database::builder().set_cache_size(CACHE_BYTES).open(path).map_err(|e| library(path, &e.into()))?;
+        Database::builder().set_cache_size(CACHE_BYTES).open(file).map_err(|e| library(path, &e.into()))?;
     match database.check_integrity() {
         Ok(true) => {}
         Ok(false) => return Err(damaged(path, "checksums do not match")),
@@ -117,8 +323,9 @@ fn version_of(database: &Database) -> Result<u64, ::redb::Error> {
 }
 
 fn read_all(path: &Path, database: &Database, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
+    let snapshot = database.begin_read().map_err(|e| library(path, &e.into()))?;
     for kind in Kind::ALL {
-        let (records, told) = read_table(path, database, kind, give)?;
+        let (records, told) = read_table(path, &snapshot, kind, give)?;
         if records != told {
             return Err(damaged(path, &format!("{records} {} instead of {told}", kind.table())));
         }
@@ -129,13 +336,12 @@ fn read_all(path: &Path, database: &Database, give: &mut dyn FnMut(Key, Bytes)) 
 /// Gives the records of one table in order. How many they were, and how many there shall be.
 fn read_table(
     path: &Path,
-    database: &Database,
+    transaction: &ReadTransaction,
     kind: Kind,
     give: &mut dyn FnMut(Key, Bytes),
 ) -> Result<(u64, u64), Error> {
     let failed = |error| library(path, &error);
-    let transaction = database.begin_read().map_err(|e| failed(e.into()))?;
-    let told = count_in(&transaction, kind).map_err(failed)?;
+    let told = count_in(transaction, kind).map_err(failed)?;
     let table = match transaction.open_table(table(kind)) {
         Ok(table) => table,
         Err(TableError::TableDoesNotExist(_)) => return Ok((0, told)),
@@ -196,8 +402,17 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
     write().map_err(|e| library(path, &e))
 }
 
-/// A whole file beside the old one, then swapped in by rename; the directory is synced too.
-fn write_fresh(path: &Path, all: &[(Key, Bytes)]) -> Result<(), Error> {
+/// A whole file with these records, in the place of the old one.
+pub(super) fn write_fresh(path: &Path, all: &[(Key, Bytes)]) -> Result<(), Error> {
+    let ops: Vec<Op> = all.iter().map(|(key, bytes)| Op::Put(key.clone(), bytes.clone())).collect();
+    write_file(path, |write| write(&ops))
+}
+
+/// A transaction of a file that is being made.
+type WriteOps<'a> = dyn FnMut(&[Op]) -> Result<(), Error> + 'a;
+
+/// A whole file beside the old one, then put in its place.
+fn write_file(path: &Path, fill: impl FnOnce(&mut WriteOps<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
         Ok(()) => {}
@@ -206,24 +421,19 @@ fn write_fresh(path: &Path, all: &[(Key, Bytes)]) -> Result<(), Error> {
     }
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&beside);
     let file = file.map_err(|e| io_error(&beside, &e))?;
-    let ops: Vec<Op> = all.iter().map(|(key, bytes)| Op::Put(key.clone(), bytes.clone())).collect();
     guarded(&beside, || {
         let made = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
         let database = made.map_err(|e| library(&beside, &e.into()))?;
-        write_ops(&beside, &database, &ops)
+        fill(&mut |ops| write_ops(&beside, &database, ops))
     })?;
-    let swapped = File::open(&beside)
-        .and_then(|file| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all());
-    swapped.map_err(|e| io_error(path, &e))
+    disk::put_in_place(&SystemDisk, &beside, path).map_err(|e| io_error(path, &e))
 }
 
 fn damaged(path: &Path, reason: &str) -> Error {
     Error::Damaged { path: path.display().to_string(), reason: reason.to_owned() }
 }
 
-fn io_error(path: &Path, error: &io::Error) -> Error {
+pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io { path: path.display().to_string(), reason: error.to_string() }
 }
 
@@ -395,6 +605,57 @@ mod tests {
         assert!(matches!(RedbStore::open(&folder.file()), Err(Error::Locked(_))));
         drop(store);
         assert!(RedbStore::open(&folder.file()).is_ok());
+    }
+
+    #[test]
+    fn b_12_a_store_that_is_missing_is_not_begun_anew_where_there_was_one() {
+        let folder = Folder::new();
+        assert!(matches!(RedbStore::open_existing(&folder.file()), Err(Error::Missing(_))));
+        assert!(!folder.file().exists());
+        drop(RedbStore::open(&folder.file()).unwrap());
+        assert!(RedbStore::open_existing(&folder.file()).is_ok());
+        // A first start that fails leaves nothing by which the home would count as used.
+        let other = Folder::new();
+        fs::create_dir_all(other.file().with_extension("new").join("in the way")).unwrap();
+        assert!(RedbStore::open(&other.file()).is_err());
+        assert!(!lock_path(&other.file()).exists() && lock_path(&folder.file()).exists());
+    }
+
+    #[test]
+    fn b_18_a_file_that_is_removed_under_the_server_is_noticed_at_the_next_commit() {
+        let root = TempFolder::new();
+        let (data, path) = (root.join("data"), root.join("data/store.redb"));
+        fs::create_dir(&data).unwrap();
+        let mut store = RedbStore::open(&path).unwrap();
+        store.commit(&[put("a", "1")]).unwrap();
+        // The file alone: a fresh one takes its place.
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(store.commit(&[put("b", "2")]), Err(Error::Gone(_))));
+        store.rebuild(&[(key("a"), Bytes::from_static(b"1"))]).unwrap();
+        store.commit(&[put("b", "2")]).unwrap();
+        // Another in its place.
+        fs::copy(&path, data.join("copy")).unwrap();
+        fs::rename(data.join("copy"), &path).unwrap();
+        assert!(matches!(store.commit(&[put("c", "3")]), Err(Error::Gone(_))));
+        store.rebuild(&[]).unwrap();
+        // The whole folder; then that of another server in its place.
+        fs::remove_dir_all(&data).unwrap();
+        assert!(matches!(store.commit(&[put("d", "4")]), Err(Error::Gone(_))));
+        let order = Backup { name: backup::name_of(0), kept: 0, age_min: std::time::Duration::ZERO };
+        assert!(matches!(store.backup(&order)(), Err(Error::Gone(_))));
+        assert!(matches!(store.rebuild(&[]), Err(Error::Gone(_))) && !data.exists());
+        fs::create_dir(&data).unwrap();
+        let mut other = RedbStore::open(&path).unwrap();
+        other.commit(&[put("other", "5")]).unwrap();
+        assert!(matches!(store.rebuild(&[]), Err(Error::Gone(_))));
+        assert_eq!(other.load().unwrap(), [(key("other"), Bytes::from_static(b"5"))]);
+        // Moved away and back.
+        let (elsewhere, path) = (root.join("elsewhere"), path);
+        fs::rename(&data, &elsewhere).unwrap();
+        assert!(matches!(other.commit(&[put("x", "6")]), Err(Error::Gone(_))));
+        fs::rename(&elsewhere, path.parent().unwrap()).unwrap();
+        other.rebuild(&[(key("other"), Bytes::from_static(b"5"))]).unwrap();
+        other.commit(&[put("x", "6")]).unwrap();
     }
 
     #[test]

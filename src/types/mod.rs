@@ -1,5 +1,6 @@
 //! The vocabulary below all modules: ids, keys, time, ingests. Nothing here depends on another module.
 
+pub mod build;
 mod ids;
 mod ingest;
 mod key;

@@ -311,7 +311,9 @@ fn log_end(conn: &Conn, reason: &str, now: std::time::Instant) {
     let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
     let (jumps, skipped) = (figures.jumps, figures.skipped);
     let key = figures.key.as_ref().map(tracing::field::display);
-    if figures.is_media {
+    // An attempt that came to no stream: control says so, and sums up.
+    let is_attempt = matches!(conn.purpose, Purpose::Push { .. } | Purpose::Pull { .. }) && key.is_none();
+    if figures.is_media && !is_attempt {
         tracing::info!(protocol, key, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
     } else {
         tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");

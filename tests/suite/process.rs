@@ -3,6 +3,7 @@
 mod confined;
 mod drain;
 mod exhaustion;
+mod faults;
 mod names;
 mod settings;
 
@@ -86,8 +87,10 @@ fn the_ready_line_is_all_of_standard_output() {
     std::io::BufRead::read_line(&mut lines, &mut first).unwrap();
     let ready: serde_json::Value = serde_json::from_str(&first).unwrap();
     let keys: Vec<&String> = ready.as_object().unwrap().keys().collect();
-    let expected =
-        ["event", "pid", "version", "http", "https", "rtmp", "rtmps", "rtsp", "rtsps", "srt", "webrtc"];
+    let expected = [
+        "event", "pid", "version", "commit", "date", "http", "https", "rtmp", "rtmps", "rtsp", "rtsps",
+        "srt", "webrtc",
+    ];
     assert_eq!(keys, expected);
     assert_eq!(ready["event"], "ready");
     assert_eq!(ready["pid"], child.id());

@@ -567,6 +567,14 @@ fn sources_run_from_the_start_of_the_server_and_records_survive_its_end() {
     start_source(&server, "s", &upstream.rtmp_url("live/origin"));
     wait_for_status(&server, "s", &["broadcasting"]);
     server.terminate();
+    // What ran runs again, after an end in order and after a crash; what was stopped, with the setting alone.
+    let mut server = Server::start_in(&path, &[]);
+    wait_for_status(&server, "s", &["broadcasting"]);
+    server.kill();
+    let mut server = Server::start_in(&path, &[]);
+    wait_for_status(&server, "s", &["broadcasting"]);
+    assert_eq!(server.api().post(&format!("{BROADCASTS}/s/stop"), "").json()["success"], true);
+    server.kill();
     let mut server = Server::start_in(&path, &[]);
     assert_eq!(status(&server, "s"), "finished", "not without the setting");
     server.kill();

@@ -54,7 +54,10 @@ impl Control {
             return false;
         }
         self.records.auxiliary.remove(&stored);
-        self.write_auxiliary(now, AuxiliaryWrite { changes: vec![(stored, None)], waiter: None });
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
+        );
         true
     }
 
@@ -74,7 +77,7 @@ impl Control {
             self.records.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
         if !stale.is_empty() {
             let changes = stale.into_iter().map(|key| (key, None)).collect();
-            self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
+            self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
         }
         let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
         self.walks.sweep.behind = if seen < SWEEP_SLICE { None } else { last };

@@ -97,6 +97,7 @@ impl Control {
             // There is room: no more are under way than there are threads.
             let next = move |control: &mut Self, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
+                control.tell_lost_hooks(now);
                 control.send_hooks(now);
                 control.exit_when_drained();
             };
@@ -110,6 +111,7 @@ impl Control {
     /// Fires what time brings.
     pub(in crate::control) fn fire_hooks(&mut self, now: Now) {
         self.hooks.handle_timeout(now);
+        self.tell_lost_hooks(now);
         self.send_hooks(now);
         self.exit_when_drained();
     }

@@ -97,6 +97,18 @@ pub(super) struct Hooks {
     overdue: bool,
     /// A hook has reported that the server is short of resources.
     load_high: bool,
+    /// Hooks that were given up, for the log.
+    lost: VecDeque<LostHook>,
+}
+
+/// A hook that no receiver has taken.
+#[derive(Debug)]
+pub(super) struct LostHook {
+    pub(super) key: StreamKey,
+    pub(super) action: &'static str,
+    /// The receiver, redacted.
+    pub(super) url: String,
+    pub(super) reason: String,
 }
 
 impl Default for Hooks {
@@ -115,6 +127,7 @@ impl Default for Hooks {
             drain_until: None,
             overdue: false,
             load_high: false,
+            lost: VecDeque::new(),
         }
     }
 }
@@ -182,12 +195,27 @@ impl Hooks {
         self.counts.dropped = self.counts.dropped.saturating_add(1);
         self.ready.remove(&age);
         let Some(line) = self.lines.get_mut(&key) else { return };
-        line.queue.pop_front();
+        let dropped = line.queue.pop_front();
         if let State::Pausing(at) = line.state {
             self.pauses.remove(&(at, key.clone()));
             line.state = State::Ready;
         }
         self.settle(&key);
+        if let Some(hook) = dropped {
+            self.note_lost(&key, &hook, "too many wait".to_owned());
+        }
+    }
+
+    fn note_lost(&mut self, key: &StreamKey, hook: &Hook, reason: String) {
+        if self.lost.len() < WAITING_MAX {
+            let (action, url) = (hook.action, redact(hook.url.as_str()));
+            self.lost.push_back(LostHook { key: key.clone(), action, url, reason });
+        }
+    }
+
+    /// The next hook that was given up.
+    pub(super) fn poll_lost(&mut self) -> Option<LostHook> {
+        self.lost.pop_front()
     }
 
     /// A line without anything is gone; one that is ready is found by the age of its first.
@@ -291,7 +319,7 @@ impl Hooks {
                     Ok(status) => format!("status {status}"),
                     Err(reason) => reason.clone(),
                 };
-                tracing::warn!(%key, action = hook.action, url = redact(hook.url.as_str()), reason, "hook lost: its receiver failed");
+                self.note_lost(&key, &hook, reason);
             }
         }
         self.settle(&key);

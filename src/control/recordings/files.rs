@@ -51,7 +51,7 @@ impl Control {
             None => drop(self.files.recordings.unsaved.remove(&key)),
         }
         let changes = vec![(key, vod.map(Auxiliary::Vod))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
     }
 
     /// Writes a record again, unless the store has it.
@@ -123,6 +123,16 @@ impl Control {
             RecordingOutcome::Finished(finished) => self.recorded(now, key, vod, finished),
             RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {
                 tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
+                self.put_vod(now, key, None);
+            }
+            RecordingOutcome::SetAside(name) => {
+                tracing::error!(
+                    app = &*key.app,
+                    file = vod.file_path,
+                    name,
+                    "a recording is damaged; it is set aside"
+                );
+                self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
                 self.put_vod(now, key, None);
             }
             RecordingOutcome::Failed(reason) => {

@@ -80,6 +80,14 @@ impl Control {
             RecordingOutcome::Failed(reason) => {
                 return tracing::error!(app, file, reason, "an unfinished recording cannot be finished");
             }
+            RecordingOutcome::SetAside(name) => {
+                return tracing::error!(
+                    app,
+                    file,
+                    name,
+                    "an unfinished recording is damaged; it is set aside"
+                );
+            }
             RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {
                 return tracing::info!(app, file, "nothing was recorded");
             }

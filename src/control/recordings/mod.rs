@@ -17,6 +17,7 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+pub(in crate::control) use self::names::stream_of;
 use super::broadcast::Broadcast;
 use super::records::auxiliary::Vod;
 use super::{Control, wall};

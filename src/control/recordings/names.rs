@@ -43,7 +43,7 @@ fn folders(template: &str, main: &str, stream: &str) -> Vec<String> {
 }
 
 /// The stream that a file was recorded from, by its name: `{id}.mp4`, `{id}_1.mp4`, `{id}-2026-11-22_17-40-05.123_1.mp4`.
-pub(super) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> bool) -> String {
+pub(in crate::control) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> bool) -> String {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let unnumbered = stem.rsplit_once('_').filter(|(_, number)| is_number(number)).map(|(stem, _)| stem);

@@ -17,6 +17,8 @@ pub(in crate::control) enum Change {
     PublishKey(String),
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
+    /// Whether its source is to run.
+    Source(bool),
     /// A recording switch.
     Record {
         container: Container,
@@ -53,6 +55,7 @@ impl Change {
                     list.remove(at);
                 }
             }
+            Self::Source(wanted) => record.source_wanted = *wanted,
             Self::Record { container, on } => {
                 let switch = if *on { 1 } else { -1 };
                 match container {

@@ -57,6 +57,8 @@ impl Pending {
 /// The state after a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
+    /// The home was removed under the server: nothing will be written until it is back.
+    gone: bool,
     /// The rebuild under way.
     batch: Option<u64>,
     /// When to try the next one.
@@ -102,6 +104,18 @@ impl Records {
     /// Whether the disk has failed and no change is taken.
     pub(in crate::control) const fn is_broken(&self) -> bool {
         self.writes.broken.is_some()
+    }
+
+    /// Whether the home was removed under the server.
+    pub(in crate::control) fn is_gone(&self) -> bool {
+        self.writes.broken.as_ref().is_some_and(|broken| broken.gone)
+    }
+
+    /// The number of a request to the store that is none of changes; its reply has it.
+    pub(in crate::control) fn back_up(&mut self, backup: store::backup::Backup) -> u64 {
+        let batch = self.next_batch();
+        self.writes.requests.push_back(store::Request::Backup { batch, backup });
+        batch
     }
 
     /// Records that will be there soon.
@@ -180,7 +194,7 @@ impl Records {
         let Some((_, writes)) = committed else { return false };
         if let Err(error) = reply.result {
             tracing::error!(%error, "the store cannot be written: changes fail until it can");
-            self.commit_failed(writes);
+            self.commit_failed(writes, matches!(error, store::Error::Gone(_)));
             return false;
         }
         self.unstage();
@@ -290,7 +304,7 @@ impl Records {
         }));
     }
 
-    fn commit_failed(&mut self, writes: Vec<Pending>) {
+    fn commit_failed(&mut self, writes: Vec<Pending>, gone: bool) {
         self.writes.failures += 1;
         self.unstage();
         self.writes.inserts = 0;
@@ -300,6 +314,7 @@ impl Records {
         for pending in writes.iter().chain(&gathered) {
             self.fail(pending);
         }
+        self.writes.broken = Some(Broken { gone, ..Broken::default() });
         self.rebuild();
     }
 
@@ -307,7 +322,8 @@ impl Records {
     fn rebuild(&mut self) {
         let batch = self.next_batch();
         self.writes.dirty.clear();
-        self.writes.broken = Some(Broken { batch: Some(batch), due: None });
+        let gone = self.is_gone();
+        self.writes.broken = Some(Broken { gone, batch: Some(batch), due: None });
         let all = self.all().filter(|(_, record)| !record.zombi);
         let all = all.map(|(key, record)| (key.into(), record.encode()));
         let auxiliary = self.auxiliary.all().map(|(key, record)| (key.clone(), record.encode()));
@@ -325,7 +341,9 @@ impl Records {
             Err(error) => {
                 tracing::debug!(%error, "rebuild failed");
                 self.writes.failures += 1;
-                self.writes.broken = Some(Broken { batch: None, due: now.mono.checked_add(REBUILD_PAUSE) });
+                let gone = matches!(error, store::Error::Gone(_));
+                let due = now.mono.checked_add(REBUILD_PAUSE);
+                self.writes.broken = Some(Broken { gone, batch: None, due });
             }
         }
     }

@@ -87,6 +87,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
         return done(Outcome::failure(text));
     }
     let taken = control.apps.contains_key(name)
+        || control.config.lost.contains(name)
         || control.walks.app_changes.changing.contains(name)
         || control.walks.app_changes.removed.iter().any(|app| &**app == name);
     if taken {
@@ -135,20 +136,27 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         let text = "appname contains invalid character and does not match regexp ^[a-zA-Z0-9_-]*$";
         return done(Outcome::failure(text));
     }
-    let Some(app) = control.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name))
+    // One that was not started because its settings are lost can be deleted, too.
+    let running = control.apps.get(name).map(|app| &app.name);
+    let Some(name) = running
+        .or_else(|| control.config.lost.get(name))
+        .filter(|name| !control.walks.app_changes.changing.contains(*name))
+        .cloned()
     else {
         let text = format!(
             "AppSettings is not available for app: {name}. It's not available or it's being initialized"
         );
         return done(Outcome::failure(&text));
     };
-    let name = app.name.clone();
     let session = call.origin.session;
     let own = name.clone();
     let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
         control.walks.app_changes.changing.remove(&own);
         let response = match result.done() {
-            Ok(()) => Outcome::success().response(200),
+            Ok(()) => {
+                control.config.lost.remove(&own);
+                Outcome::success().response(200)
+            }
             Err(error) => failed(&error),
         };
         control.answer(session, response);
@@ -157,7 +165,9 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         return Reply::Now(busy());
     }
     control.walks.app_changes.changing.insert(name.clone());
-    control.remove_app(now, &name);
+    if control.apps.contains_key(&name) {
+        control.remove_app(now, &name);
+    }
     if call.query("deleteDB").eq_ignore_ascii_case("true") {
         control.purge(now, name);
     }

@@ -74,10 +74,11 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
     let id = if given.is_empty() { control.generated_id(at) } else { given.to_owned() };
     let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-    let record = match control.new_record(at, &key, body) {
+    let mut record = match control.new_record(at, &key, body) {
         Ok(record) => record,
         Err(message) => return refused(message),
     };
+    record.source_wanted = auto_start;
     if auto_start && let Err(reason) = control.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
     {
         // Stored, not started and deleted again, for short.
@@ -312,9 +313,29 @@ fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey
         return now(Outcome::failure(text));
     }
     match control.begin_source(at, key) {
-        Ok(()) => now(Outcome::success().data_id(&key.id)),
+        Ok(()) => {
+            source_kept(control, at, call, key, true, Outcome::success().data_id(&key.id).response(200))
+        }
         Err(reason) => now(Outcome::failure(&reason).error_id(-4)),
     }
+}
+
+/// Answers when it is on the disk that the source runs, or not: so it is after a crash, too. A disk that takes nothing is not waited
+/// for, since what was asked for has happened.
+fn source_kept(
+    control: &mut Control,
+    at: Now,
+    call: &Call<'_>,
+    key: &StreamKey,
+    wanted: bool,
+    response: Response,
+) -> Reply {
+    if control.records.is_broken() {
+        return Reply::Now(response);
+    }
+    let waiter = Some((call.session, Answer::Prepared(Box::new(response))));
+    control.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
+    Reply::Later
 }
 
 /// `POST /broadcasts/{id}/stop`: the id is free when this is answered.
@@ -330,7 +351,8 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let is_playlist = control.records.get(&key).is_some_and(is_playlist);
     if control.stop_source(at, &key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
-        return now(if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) });
+        let outcome = if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) };
+        return source_kept(control, at, call, &key, false, outcome.response(200));
     }
     if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());

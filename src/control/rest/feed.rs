@@ -15,7 +15,7 @@ use crate::control::live::Live;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::mail::SourceFigures;
-use crate::types::{StreamKey, WorkerId};
+use crate::types::{StreamKey, WorkerId, build};
 
 /// Broadcasts of one answer: those of the longest list.
 const BROADCASTS_MAX: usize = 250;
@@ -46,7 +46,8 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
     let ports: Map<String, Value> =
         addresses.map(|(name, address)| (name.to_owned(), address.port().into())).collect();
     let server = json!({ "server": {
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": build::VERSION,
+        "buildNumber": build::NUMBER,
         "startTime": wall(control.figures.began),
         "liveStreams": stats.live,
         "viewers": stats.viewers,

@@ -182,6 +182,10 @@ pub(super) fn clients(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
 pub(super) fn liveness(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let name = control.figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || control.config.server.doors.metrics.contains(call.client);
+    if control.records.is_gone() {
+        // Nothing is kept any more. As the reference answers what it cannot tell.
+        return Reply::Now(object(500, &json!({ "host": "unknown", "status": "error" })));
+    }
     let host = if name.is_empty() || !may_know { "localhost" } else { name };
     Reply::Now(object(200, &json!({ "host": host, "status": "ok" })))
 }

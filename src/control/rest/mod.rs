@@ -144,7 +144,10 @@ impl Control {
         if !self.records.is_pending(key) {
             return Reply::Now(response);
         }
-        self.write_auxiliary(now, AuxiliaryWrite { changes: Vec::new(), waiter: Some((session, response)) });
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes: Vec::new(), files: Vec::new(), waiter: Some((session, response)) },
+        );
         Reply::Later
     }
 

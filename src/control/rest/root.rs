@@ -4,6 +4,7 @@ use super::call::{Call, Reply, RootCall};
 use crate::control::answer::{Version, json};
 use crate::control::{Control, Now};
 use crate::http::Response;
+use crate::types::build;
 
 /// `GET /metrics`.
 pub(super) fn metrics(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
@@ -15,14 +16,8 @@ pub(super) fn openapi(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
     Reply::Now(Response::json(200, control.openapi()))
 }
 
-pub(super) const VERSION: Version = Version {
-    name: env!("CARGO_PKG_VERSION"),
-    kind: "Community Edition",
-    build: match option_env!("MILLSTREAM_BUILD") {
-        Some(build) => build,
-        None => "development",
-    },
-};
+pub(super) const VERSION: Version =
+    Version { name: build::VERSION, kind: "Community Edition", build: build::NUMBER };
 
 /// `GET /version`.
 pub(super) fn version(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {

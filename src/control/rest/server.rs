@@ -11,7 +11,7 @@ use crate::config::Edit;
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::parse_json;
 use crate::control::management::{Role, SYSTEM};
-use crate::control::{Control, Now};
+use crate::control::{Control, Now, backups};
 use crate::http::Response;
 use crate::jobs::AdminWork;
 use crate::protocol;
@@ -184,6 +184,14 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
         }
     });
     Reply::Later
+}
+
+/// `POST /store/backup`: a copy in `data/backups`, whose name is the answer's `dataId`.
+pub(super) fn back_up(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    if control.back_up(now, call.origin.session) {
+        return Reply::Later;
+    }
+    Reply::Now(backups::busy())
 }
 
 /// `GET /enterprise-edition` and `GET /cluster-mode-status`.

@@ -285,7 +285,10 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         return done(Outcome::failure(""));
     }
     let waiter = Some((call.origin.session, Outcome::success().response(200)));
-    control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(user_key(email), None)], waiter });
+    control.write_auxiliary(
+        now,
+        AuxiliaryWrite { changes: vec![(user_key(email), None)], files: Vec::new(), waiter },
+    );
     Reply::Later
 }
 
@@ -347,7 +350,7 @@ impl Control {
             self.audit_user(*session, &user.email);
         }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     }
 
     /// A user that the command line adds, its password hashed there.

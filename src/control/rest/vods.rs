@@ -1,5 +1,7 @@
 //! Recordings: beginning and ending them, and the files that can be played (docs/recording.md).
 
+use std::sync::Arc;
+
 use super::call::{Call, Reply};
 use super::lists::page_of;
 use crate::control::answer::{Outcome, SimpleStat, json};
@@ -176,7 +178,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
     delete_these(control, now, call, &ids)
 }
 
-/// Removes records and files up to the first that is not there.
+/// Removes records up to the first that is not there, all or none, and then their files: a disk that takes no change keeps both.
 fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
     let app = &call.app.name;
     let found: Vec<Vod> = ids.iter().map_while(|id| control.vod(app, id).cloned()).collect();
@@ -189,11 +191,9 @@ fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) 
     if found.is_empty() {
         return Reply::Now(answer);
     }
-    for vod in &found {
-        control.remove_file(now, app, vod);
-    }
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
-    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
+    let files = found.iter().map(|vod| (Arc::clone(app), vod.clone())).collect();
+    control.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.session, answer)) });
     Reply::Later
 }

@@ -26,7 +26,7 @@ impl Rig {
 }
 
 #[test]
-fn q_12_receivers_that_are_silent_cost_no_other_application_a_hook() {
+fn q_16_receivers_that_are_silent_cost_no_other_application_a_hook() {
     let mut rig = Rig::with(&[MANY], &[HOOK]);
     for n in 0..3000 {
         rig.begin_in("live", &format!("s{n}"));
@@ -60,7 +60,7 @@ fn q_12_receivers_that_are_silent_cost_no_other_application_a_hook() {
 }
 
 #[test]
-fn q_12_a_name_that_is_known_waits_for_no_resolver() {
+fn q_16_a_name_that_is_known_waits_for_no_resolver() {
     let mut rig = Rig::new();
     let endpoint = |rig: &mut Rig, app: &str, id: &str, url: &str| {
         let path = format!("/{app}/rest/v2/broadcasts/{id}/rtmp-endpoint");
@@ -95,7 +95,7 @@ fn q_12_a_name_that_is_known_waits_for_no_resolver() {
 }
 
 #[test]
-fn q_13_an_application_leaves_room_for_the_records_and_sources_of_others() {
+fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     let mut rig = Rig::with(&[("limits.broadcasts", "80"), ("limits.pulls", "16"), MANY], &[]);
     let fill = |rig: &mut Rig, app: &str| {
         (0..100).take_while(|n| rig.create_in(app, &format!(r#"{{"streamId":"s{n}"}}"#)).0 == 200).count()

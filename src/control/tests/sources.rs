@@ -81,6 +81,81 @@ impl Rig {
     }
 }
 
+impl Rig {
+    /// The server ends without a word and starts again.
+    fn crash(self) -> Self {
+        Self::start(config(&[], &[]), self.store)
+    }
+}
+
+#[test]
+fn b_17_what_ran_before_a_crash_runs_again_and_what_was_stopped_does_not() {
+    let mut rig = Rig::new();
+    for id in ["auto", "by_hand", "stopped", "never"] {
+        let auto = id == "auto";
+        rig.post(&format!("{BROADCASTS}/create?autoStart={auto}"), &body(id, URL));
+    }
+    assert_eq!((rig.op("by_hand", "start"), rig.op("stopped", "start")), (ok("by_hand"), ok("stopped")));
+    assert_eq!(rig.op("stopped", "stop"), stopped());
+    // Nothing but what was answered: no time passes before the crash.
+    let keys = |rig: &mut Rig| {
+        let mut ids: Vec<_> = rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    let mut rig = rig.crash();
+    assert_eq!(keys(&mut rig), ["auto", "by_hand"]);
+    assert!(!rig.get(&format!("{BROADCASTS}/auto")).1.contains("sourceWanted"));
+    // A second crash, an end in order: the same.
+    let mut rig = rig.crash();
+    assert_eq!(keys(&mut rig), ["auto", "by_hand"]);
+    rig.control.drain(rig.now);
+    rig.drain();
+    rig.run_for(secs(2));
+    let mut rig = rig.crash();
+    assert_eq!(keys(&mut rig), ["auto", "by_hand"]);
+    // A source that is deleted, and one whose viewer has left, stay away.
+    assert_eq!(rig.call(Method::Delete, &format!("{BROADCASTS}/auto"), "").0, 200);
+    rig.put("by_hand", r#"{"autoStartStopEnabled":true}"#);
+    rig.run_for(secs(15));
+    let mut rig = rig.crash();
+    assert_eq!(keys(&mut rig), [""; 0]);
+}
+
+#[test]
+fn b_17_endpoints_and_recordings_of_a_source_begin_again_with_it() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    rig.post(&format!("{BROADCASTS}/s/endpoint"), r#"{"endpointUrl":"rtmp://198.51.100.2/a/b"}"#);
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.call(Method::Put, &format!("{BROADCASTS}/s/recording/true"), "");
+    let begun = |rig: &mut Rig| {
+        let mail = rig.take();
+        let pushes = mail.iter().filter(|(_, mail)| matches!(mail, ToWorker::StartPush(_))).count();
+        let recordings = mail.iter().filter(|(_, mail)| matches!(mail, ToWorker::StartRecording(_))).count();
+        (pushes, recordings)
+    };
+    rig.run_for(secs(1));
+    assert_eq!(begun(&mut rig), (1, 1));
+    let mut rig = rig.crash();
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.run_for(secs(1));
+    assert_eq!(begun(&mut rig), (1, 1));
+}
+
+#[test]
+fn b_17_a_stop_is_answered_while_the_disk_takes_nothing() {
+    let faults = Faults::default();
+    let mut rig = Rig::start(config(&[], &[]), Memory::with_faults(faults.clone()));
+    rig.source("s", URL);
+    faults.fail(1, 1000);
+    assert_eq!(rig.post(&format!("{BROADCASTS}/create"), r#"{"streamId":"x"}"#).0, 500);
+    assert_eq!(rig.op("s", "stop"), stopped());
+    assert_eq!(rig.op("s", "start"), ok("s"));
+}
+
 #[test]
 fn a_source_prepares_delivers_and_stops() {
     let mut rig = Rig::new();

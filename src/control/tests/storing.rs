@@ -189,7 +189,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let write = |rig: &mut Rig, changes| {
         let session = rig.session(0);
         let waiter = Some((session, http::Response::text(200, "done".to_owned())));
-        rig.control.write_auxiliary(rig.now, AuxiliaryWrite { changes, waiter });
+        rig.control.write_auxiliary(rig.now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
         rig.drain();
         session
     };

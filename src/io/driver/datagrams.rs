@@ -36,13 +36,17 @@ impl Driver {
     /// Has a port wake the loop.
     pub(in crate::io) fn watch_port(&mut self, index: usize) -> io::Result<()> {
         let Some((_, port)) = self.ports.get_mut(index) else { return Ok(()) };
-        self.poll.registry().register(&mut port.socket, Token(SHARED_TOKENS + index), Interest::READABLE)
+        self.poller.poll.registry().register(
+            &mut port.socket,
+            Token(SHARED_TOKENS + index),
+            Interest::READABLE,
+        )
     }
 
     /// Has a port no longer wake it.
     pub(in crate::io) fn unwatch_port(&mut self, index: usize) -> io::Result<()> {
         let Some((_, port)) = self.ports.get_mut(index) else { return Ok(()) };
-        self.poll.registry().deregister(&mut port.socket)
+        self.poller.poll.registry().deregister(&mut port.socket)
     }
 
     // ---- connections
@@ -65,7 +69,7 @@ impl Driver {
         let socket = listen::open_udp(bind, to)?;
         let mut own =
             if self.bounds.udp_bursts { UdpSocket::for_many(socket)? } else { UdpSocket::new(socket)? };
-        self.poll.registry().register(&mut own.socket, token_of(id), Interest::READABLE)?;
+        self.poller.poll.registry().register(&mut own.socket, token_of(id), Interest::READABLE)?;
         let local = own.socket.local_addr().ok();
         if self.peer(id).is_none() {
             self.install_peer(id, None);
@@ -81,7 +85,7 @@ impl Driver {
         let Some(peer) = self.peer(id) else { return };
         let Some(at) = peer.own.iter().position(|(of, _)| *of == path) else { return };
         let (_, mut own) = peer.own.swap_remove(at);
-        let _ = self.poll.registry().deregister(&mut own.socket);
+        let _ = self.poller.poll.registry().deregister(&mut own.socket);
     }
 
     /// Closes the datagrams of a connection, if it has any.
@@ -90,7 +94,7 @@ impl Driver {
         let Some(mut peer) = entry.take_if(|peer| peer.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         for (_, own) in &mut peer.own {
-            let _ = self.poll.registry().deregister(&mut own.socket);
+            let _ = self.poller.poll.registry().deregister(&mut own.socket);
         }
     }
 

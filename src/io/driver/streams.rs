@@ -125,7 +125,7 @@ impl Driver {
 
     fn install(&mut self, id: ConnId, mut socket: Socket) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(socket.transport.stream_mut(), token_of(id), interest)?;
+        self.poller.poll.registry().register(socket.transport.stream_mut(), token_of(id), interest)?;
         if put(&mut self.sockets, id, socket) {
             self.connections.fetch_add(1, Ordering::Relaxed);
         }
@@ -137,7 +137,7 @@ impl Driver {
         let Some(entry) = self.sockets.get_mut(slot_of(id)) else { return };
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
-        let _ = self.poll.registry().deregister(socket.transport.stream_mut());
+        let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
         // Who gave way has no permit any more, and what lingers counts.
         let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
         // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.

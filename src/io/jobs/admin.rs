@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::FilePaths;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Options};
 use crate::io::log;
 use crate::jobs::{AdminOutcome, AdminWork};
 
@@ -26,12 +26,8 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
             AdminOutcome::App(Box::new(config::create_app(options, &name).map_err(words)?))
         }
         AdminWork::DeleteApp(name) => {
-            let folder = options.home.join("webapps").join(&*name);
-            match fs::remove_dir_all(&folder) {
-                Ok(()) => AdminOutcome::Done,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => AdminOutcome::Done,
-                Err(error) => AdminOutcome::Failed(format!("{}: {error}", folder.display())),
-            }
+            config::delete_app(options, &name).map_err(words)?;
+            AdminOutcome::Done
         }
         AdminWork::EditApp(name, edit) => {
             AdminOutcome::App(Box::new(config::edit_app(options, &name, &edit).map_err(words)?))
@@ -46,6 +42,7 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
             for warning in &config.warnings {
                 tracing::warn!("{warning}");
             }
+            remember(options, &config);
             log::set_level(config.server.log.level);
             AdminOutcome::Config(Box::new(config))
         }
@@ -71,6 +68,14 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
             AdminOutcome::Done
         }
     })
+}
+
+/// Has the home know its applications. Without that a lost settings file cannot be told from one that was never made.
+pub(in crate::io) fn remember(options: &Options, config: &Config) {
+    let apps = config.apps.iter().map(|app| &*app.name);
+    if let Err(error) = config::remember(options, apps) {
+        tracing::warn!(%error, "the list of applications is not kept: one that loses its settings starts with defaults");
+    }
 }
 
 /// Bytes of the files below a folder; links are not followed.

@@ -35,7 +35,9 @@ use crate::jobs::{Class, Job, JobDone, JobId, Limits, Outcome, Work};
 use crate::stats::JobCounts;
 use crate::types::SessionRef;
 
+pub(in crate::io) use admin::remember;
 pub(in crate::io) use passwords::{digest_of, make};
+pub(in crate::io) use recordings::finished_or_unknown as finished;
 pub(in crate::io) use run::{FilePaths, Runner};
 
 /// A thread that had nothing to do for so long ends.

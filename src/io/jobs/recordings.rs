@@ -41,13 +41,22 @@ const BOXES_MAX: usize = 64;
 const FIRST_BYTES: usize = 256;
 /// What the name of a WebM file ends with; the others are MP4.
 const WEBM: &str = ".webm";
+/// What the name of a file ends with that nothing can be made of.
+const DAMAGED: &str = ".damaged";
+/// More than a fragment has: its sink gathers 8 MiB, and what comes until the next key frame.
+const CUT_BYTES_MAX: u64 = 32 << 20;
+/// Bytes that are looked at for zeros at a time.
+const ZEROS_AT_ONCE: usize = 1 << 20;
+/// Files of one name that are set aside.
+const SET_ASIDE_MAX: u32 = 1000;
 
 pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
     let done = match work {
         RecordingWork::Finish { path } => {
             finish(root, path, sys::insert_range).map(|finished| match finished {
-                Some(finished) => RecordingOutcome::Finished(finished),
-                None => RecordingOutcome::Empty,
+                Finish::Done(finished) => RecordingOutcome::Finished(finished),
+                Finish::Nothing => RecordingOutcome::Empty,
+                Finish::SetAside(name) => RecordingOutcome::SetAside(name),
             })
         }
         RecordingWork::Adopt { path } => adopt(root, path).map(RecordingOutcome::Finished),
@@ -114,6 +123,24 @@ impl Place {
         self.sync()
     }
 
+    /// Gives what no recording can be made of a name that says so; nothing is overwritten. Gives that name.
+    fn set_aside(&self) -> io::Result<String> {
+        for number in 0..SET_ASIDE_MAX {
+            let number = if number == 0 { String::new() } else { format!(".{number}") };
+            let ending = format!("{number}{DAMAGED}");
+            let name = CString::new([self.name.as_bytes(), ending.as_bytes()].concat())?;
+            match sys::rename_beside(self.folder.as_fd(), &self.unfinished, &name) {
+                Ok(()) => {
+                    self.sync()?;
+                    return Ok(name.to_string_lossy().into_owned());
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
     fn remove(&self, name: &CStr) -> io::Result<()> {
         match sys::remove_beside(self.folder.as_fd(), name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -150,32 +177,81 @@ fn adopt(root: &Path, path: &[String]) -> io::Result<Finished> {
     Ok(Finished { bytes, duration_ms })
 }
 
-/// `None`: there was nothing in it.
-fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Option<Finished>> {
+/// The end of a recording.
+enum Finish {
+    Done(Finished),
+    /// No media were written into it; it is removed.
+    Nothing,
+    /// There is something in it that is no recording. It is kept under this name.
+    SetAside(String),
+}
+
+/// What an unfinished file was found to be.
+enum Complete {
+    /// A file that can be played.
+    File(File),
+    /// Empty, or the head of a recording alone.
+    Nothing,
+    /// Something else.
+    Junk,
+}
+
+fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
     let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let place = match Place::of(root, path) {
-        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) if is_missing(&error) => return Ok(Finish::Nothing),
         place => place?,
     };
     let file = match place.open(&place.unfinished, libc::O_RDWR) {
         // It had got its name before the crash, or somebody has removed it.
         Err(error) if is_missing(&error) => {
             return match place.open(&place.name, libc::O_RDONLY) {
-                Err(error) if is_missing(&error) => Ok(None),
-                file => finished(&file?).map(Some),
+                Err(error) if is_missing(&error) => Ok(Finish::Nothing),
+                file => finished(&file?).map(Finish::Done),
             };
         }
         file => file?,
     };
     let is_webm = path.last().is_some_and(|name| name.ends_with(WEBM));
-    let complete = if is_webm { webm::complete(file)? } else { mp4::complete(&place, file, insert)? };
-    let Some(file) = complete else {
-        place.remove(&place.unfinished)?;
-        return place.sync().map(|()| None);
+    let complete = if is_webm { webm::complete(file) } else { mp4::complete(&place, file, insert) };
+    let file = match complete {
+        Ok(Complete::File(file)) => file,
+        Ok(Complete::Nothing) => {
+            place.remove(&place.unfinished)?;
+            return place.sync().map(|()| Finish::Nothing);
+        }
+        Ok(Complete::Junk) => return place.set_aside().map(Finish::SetAside),
+        // No later try would make more of it.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return place.set_aside().map(Finish::SetAside);
+        }
+        Err(error) => return Err(error),
     };
     let finished = finished(&file)?;
     place.name_it()?;
-    Ok(Some(finished))
+    Ok(Finish::Done(finished))
+}
+
+/// Whether what is behind an offset may be cut off: zeros, as a power cut leaves them, or what is no more than the last fragment, which
+/// a crash may have torn.
+fn may_be_cut(file: &File, from: u64, is_fragment: bool) -> io::Result<bool> {
+    let rest = file.metadata()?.len().saturating_sub(from);
+    Ok(is_fragment && rest <= CUT_BYTES_MAX || is_zero(file, from)?)
+}
+
+/// Whether there is nothing behind an offset but zeros.
+fn is_zero(file: &File, from: u64) -> io::Result<bool> {
+    let mut at = from;
+    loop {
+        let bytes = read(file, at, ZEROS_AT_ONCE)?;
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at = at.saturating_add(bytes.len() as u64);
+    }
 }
 
 /// Reads up to so many bytes; fewer at the end.
@@ -200,6 +276,11 @@ pub(super) fn finished(file: &File) -> io::Result<Finished> {
     let is_webm = ::webm::is_webm(&read(file, 0, FIRST_BYTES)?);
     let duration_ms = if is_webm { webm::duration_ms(file)? } else { Some(mp4::duration_ms(file)?) };
     Ok(Finished { bytes, duration_ms })
+}
+
+/// What a file that was found says of itself, whatever is in it.
+pub(in crate::io) fn finished_or_unknown(file: &File, bytes: u64) -> Finished {
+    finished(file).unwrap_or(Finished { bytes, duration_ms: None })
 }
 
 fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {

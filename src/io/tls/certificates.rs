@@ -1,20 +1,21 @@
 //! The server's certificate: three files of the home folder, made at the first start, watched ever after.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
+use rcgen::{Certificate, CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::Configs;
+use crate::disk::{self, SystemDisk};
 use crate::io::mailbox::{Mail, MailSender};
 
 /// How often the files are checked for changes.
@@ -45,10 +46,10 @@ pub enum CertificateError {
         error: String,
     },
     /// The chain is empty or too long.
-    #[error("{0}: no certificate, or too many of them")]
+    #[error("{0}: no certificate was found in it ('BEGIN CERTIFICATE', PEM), or more than 16")]
     Chain(String),
     /// The certificate and the key do not fit, or are of a kind that is not supported.
-    #[error("certificate: {0}")]
+    #[error("certificate and key do not go together: {0}")]
     Unusable(#[from] rustls::Error),
     /// The self-signed certificate could not be made.
     #[error("self-signed certificate: {0}")]
@@ -59,12 +60,29 @@ impl CertificateError {
     fn file(path: &Path, error: impl ToString) -> Self {
         Self::File { file: path.display().to_string(), error: error.to_string() }
     }
+
+    /// What a file was looked through for, and why that was not found.
+    fn pem(path: &Path, wanted: &str, error: &pem::Error) -> Self {
+        Self::file(path, format!("{wanted} was looked for in it: {error}"))
+    }
 }
 
 /// A fingerprint that tells one version of the files from another.
 type Version = [Option<(i64, i64, u64, u64)>; 3];
 
 impl CertificateFiles {
+    /// A self-signed certificate that is in memory alone: TLS goes on, for clients that take any, until the files can be used.
+    ///
+    /// # Errors
+    /// That of the library.
+    pub(in crate::io) fn temporary(names: Vec<String>) -> Result<Configs, CertificateError> {
+        let (certificate, key) = self_signed(names)?;
+        let key = PrivateKeyDer::try_from(key.serialize_der())
+            .map_err(|error| rustls::Error::General(error.to_owned()))?;
+        let chain = vec![certificate.der().clone()];
+        Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
+    }
+
     /// Makes a self-signed certificate for `names` when neither certificate nor key is there. Whether it did.
     ///
     /// # Errors
@@ -73,14 +91,10 @@ impl CertificateFiles {
         if self.certificate.exists() || self.key.exists() {
             return Ok(false);
         }
-        let mut params = CertificateParams::new(names)?;
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "millstream self-signed");
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2049, 12, 31);
-        let key = KeyPair::generate()?;
-        let certificate = params.self_signed(&key)?;
-        let written = write_new(&self.key, &key.serialize_pem(), 0o600)
+        let (certificate, key) = self_signed(names)?;
+        let written = make_folder_of(&self.key)
+            .and_then(|()| make_folder_of(&self.certificate))
+            .and_then(|()| write_new(&self.key, &key.serialize_pem(), 0o600))
             .and_then(|()| write_new(&self.certificate, &certificate.pem(), 0o644));
         if written.is_err() {
             // One of them alone would count as the operator's, and stop every later start.
@@ -106,8 +120,10 @@ impl CertificateFiles {
         if chain.is_empty() || chain.len() > CHAIN_MAX {
             return Err(CertificateError::Chain(self.certificate.display().to_string()));
         }
+        let wanted =
+            "a private key ('BEGIN PRIVATE KEY', 'BEGIN RSA PRIVATE KEY' or 'BEGIN EC PRIVATE KEY', PEM)";
         let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| CertificateError::file(&self.key, error))?;
+            .map_err(|error| CertificateError::pem(&self.key, wanted, &error))?;
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
@@ -136,7 +152,7 @@ impl CertificateFiles {
                 (&drafts.chain, &self.chain),
             ];
             pairs.into_iter().try_for_each(|(from, to)| {
-                fs::rename(from, to).map_err(|error| CertificateError::file(to, error))
+                disk::put_in_place(&SystemDisk, from, to).map_err(|error| CertificateError::file(to, error))
             })
         });
         for path in [&drafts.key, &drafts.certificate, &drafts.chain] {
@@ -153,25 +169,32 @@ impl CertificateFiles {
     }
 }
 
+fn self_signed(names: Vec<String>) -> Result<(Certificate, KeyPair), rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "millstream self-signed");
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2049, 12, 31);
+    let key = KeyPair::generate()?;
+    Ok((params.self_signed(&key)?, key))
+}
+
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
+        .map_err(|error| CertificateError::pem(path, "a certificate ('BEGIN CERTIFICATE', PEM)", &error))
+}
+
+/// Writes a file whole.
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
+    disk::replace(&SystemDisk, path, text.as_bytes(), mode)
         .map_err(|error| CertificateError::file(path, error))
 }
 
-/// Through a file beside it, so that nobody reads half of it, and to the disk with its name.
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
-    let write = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(path);
-        fs::create_dir_all(folder)?;
-        let draft = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(|error| CertificateError::file(path, error))
+/// Makes the folder of a file.
+fn make_folder_of(path: &Path) -> Result<(), CertificateError> {
+    disk::make_folder(&SystemDisk, path.parent().unwrap_or(path), 0o755)
+        .map_err(|error| CertificateError::file(path, error))
 }
 
 /// Asks the watch to read the files now.
@@ -261,6 +284,17 @@ mod tests {
         fs::remove_file(&blocked).unwrap();
         assert!(files.make_missing(vec!["localhost".into()]).unwrap());
         files.load().unwrap();
+    }
+
+    #[test]
+    fn b_18_a_replacement_makes_no_folder_that_is_gone() {
+        let home = TempFolder::new();
+        let files = files(&home);
+        files.make_missing(vec!["a".into()]).unwrap();
+        let [certificate, key] = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());
+        files.replace(&certificate, &certificate, &key).unwrap();
+        fs::remove_dir_all(home.join("conf")).unwrap();
+        assert!(files.replace(&certificate, &certificate, &key).is_err() && !home.join("conf").exists());
     }
 
     #[test]

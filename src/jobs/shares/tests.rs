@@ -92,7 +92,7 @@ fn p99(sorted: &[u64]) -> u64 {
 }
 
 #[test]
-fn q_12_one_of_fifty_that_misuses_threads_slows_no_other_down() {
+fn q_16_one_of_fifty_that_misuses_threads_slows_no_other_down() {
     let (alone, _) = run(Misuse::Nothing, true);
     let base = p99(&alone) + FAST_MS;
     for misuse in [
@@ -116,7 +116,7 @@ fn q_12_one_of_fifty_that_misuses_threads_slows_no_other_down() {
 }
 
 #[test]
-fn q_12_a_silent_target_leaves_the_others_of_its_application_alone() {
+fn q_16_a_silent_target_leaves_the_others_of_its_application_alone() {
     for misuse in [Misuse::SilentTarget, Misuse::SilentTargets] {
         let (_, own) = run(misuse, true);
         // In the beginning nobody knows which targets are silent.
@@ -187,7 +187,7 @@ fn fill(limit: usize, apps: usize) -> Vec<usize> {
 }
 
 #[test]
-fn q_13_who_comes_later_finds_room() {
+fn q_17_who_comes_later_finds_room() {
     assert_eq!(fill(1000, 1), [1000], "alone it has everything");
     let two = fill(1000, 2);
     assert!(two[0] >= 800 && two[1] >= 120, "{two:?}");
@@ -198,7 +198,7 @@ fn q_13_who_comes_later_finds_room() {
 }
 
 #[test]
-fn q_13_who_is_there_keeps_a_part_of_what_is_left() {
+fn q_17_who_is_there_keeps_a_part_of_what_is_left() {
     // Fifty applications hold a little; one of them wants everything.
     let (limit, mut held) = (100_000, vec![10_usize; 50]);
     let others = |held: &[usize]| held[1..].to_vec();

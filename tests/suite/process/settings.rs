@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::support::{Home, Server, run};
+use super::super::support::{Home, Server, run, secs, wait_for};
 use super::{output_of, program, refusal};
 
 /// A home after its first start.
@@ -34,7 +34,7 @@ fn effective(folder: &Path) -> String {
 }
 
 #[test]
-fn c_01_a_missing_key_has_its_default_and_a_missing_file_comes_back() {
+fn c_01_a_missing_key_has_its_default() {
     let (_home, folder) = made_home();
     let whole = effective(&folder);
     for file in files(&folder) {
@@ -56,14 +56,70 @@ fn c_01_a_missing_key_has_its_default_and_a_missing_file_comes_back() {
             fs::write(&file, without).unwrap();
             assert_eq!(effective(&folder), whole, "{key}");
         }
-        fs::write(&file, "").unwrap();
-        assert_eq!(effective(&folder), whole);
-        fs::remove_file(&file).unwrap();
-        assert_eq!(effective(&folder), whole);
-        assert!(!file.exists(), "check-config makes nothing");
-        assert!(Server::start_in(&folder, &[]).terminate().success());
-        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        fs::write(&file, text).unwrap();
     }
+}
+
+#[test]
+fn c_11_lost_settings_of_an_application_let_nobody_in() {
+    let (_home, folder) = made_home();
+    let [server_file, app_file] = files(&folder);
+    let list = fs::read_to_string(folder.join("conf/applications.txt")).unwrap();
+    assert!(list.ends_with("\nLiveApp\nlive\n"), "{list}");
+    let set = fs::read_to_string(&app_file)
+        .unwrap()
+        .replace("\npublishTokenControlEnabled=false\n", "\npublishTokenControlEnabled=true\n");
+    let losses: [Option<&[u8]>; 3] = [None, Some(b""), Some(&[0; 9000])];
+    for (nth, loss) in losses.into_iter().enumerate() {
+        match loss {
+            None => fs::remove_file(&app_file).unwrap(),
+            Some(bytes) => fs::write(&app_file, bytes).unwrap(),
+        }
+        let (status, _, said) = run(&mut check_config(&folder));
+        let is_told = said.lines().filter(|line| line.contains("application live: ")).count() == 1;
+        assert!(status.code() == Some(2) && is_told, "{said}");
+        let log_file = folder.join("log/millstream.log");
+        fs::remove_file(&log_file).unwrap();
+        let log = || fs::read_to_string(&log_file).unwrap_or_default();
+        let mut server = Server::start_in(&folder, &[]);
+        let create = |app: &str| {
+            let body = format!(r#"{{"streamId":"a{nth}"}}"#);
+            server.api().post(&format!("/{app}/rest/v2/broadcasts/create"), &body).status
+        };
+        assert_eq!((create("live"), create("LiveApp")), (404, 200), "{loss:?}");
+        let errors = |log: &str| log.lines().filter(|line| line.contains(" ERROR ")).count();
+        wait_for("the error", secs(10), || errors(&log()) > 0);
+        let text = log();
+        assert!(
+            errors(&text) == 1 && text.contains("the application is not started: its settings are lost"),
+            "{text}"
+        );
+        // The file is there again: SIGHUP starts the application. It is lost again: what is in use stays.
+        fs::write(&app_file, &set).unwrap();
+        server.signal("HUP");
+        wait_for("the application", secs(10), || create("live") == 200);
+        fs::write(&app_file, "").unwrap();
+        server.signal("HUP");
+        wait_for("the error", secs(10), || log().contains("are lost; those in use stay"));
+        wait_for("the end of the job", secs(10), || log().matches("settings loaded").count() == 2);
+        assert_eq!(errors(&log()), 2);
+        assert!(create("live") != 404);
+        let url = format!("rtmp://{}/live/thief", server.rtmp);
+        let mut publish = program();
+        publish.args(["bench", "publish", "--duration", "1", "--warm-up", "0", "--url", &url]);
+        assert!(!run(&mut publish).0.success(), "without a token");
+        assert!(server.terminate().success());
+    }
+    // Settings of the server that are lost stop the start.
+    fs::write(&app_file, &set).unwrap();
+    fs::write(&server_file, "").unwrap();
+    assert!(
+        refusal(&output_of(&Server::command(&folder, &[]))).contains("red5.properties: the file is empty")
+    );
+    fs::remove_file(&server_file).unwrap();
+    assert!(
+        refusal(&output_of(&Server::command(&folder, &[]))).contains("red5.properties: the file is missing")
+    );
 }
 
 #[test]

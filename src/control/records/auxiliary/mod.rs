@@ -11,9 +11,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::restored::Restored;
 use crate::control::management::{PasswordHash, User};
+use crate::control::recordings::stream_of;
 use crate::http::Response;
-use crate::store::{Key, Kind};
+use crate::jobs::Finished;
+use crate::store::{Key, Kind, salvage};
 use crate::types::SessionRef;
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
@@ -64,11 +67,91 @@ pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
     (Key::new(Kind::User, "", email), Auxiliary::User(user).encode())
 }
 
+/// The record of a recording whose file was found on the disk: its application, the names below that, and what the file says.
+#[must_use]
+pub fn found_recording(
+    app: &str,
+    below: &[String],
+    id: &str,
+    date_ms: i64,
+    finished: Finished,
+) -> (Key, Bytes) {
+    let stream = below.last().map(|name| stream_of(name, |_| false));
+    let vod = Vod {
+        vod_name: below.last().cloned(),
+        stream_id: stream,
+        creation_date: date_ms,
+        file_path: Some(below.join("/")),
+        vod_id: Some(id.to_owned()),
+        kind: Some(Vod::RECORDED.to_owned()),
+        ..Vod::default()
+    };
+    let key = Vod::key(&app.into(), id);
+    (key, Auxiliary::Vod(vod.finished(finished)).encode())
+}
+
+/// The stored records as tools for the store see them.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredRecords;
+
+impl StoredRecords {
+    /// The JSON of a record: that of a broadcast stands behind the version of its form.
+    #[must_use]
+    pub fn json_of(bytes: &[u8]) -> &[u8] {
+        match bytes.split_first() {
+            Some((version, json)) if version.is_ascii_control() => json,
+            Some(_) | None => bytes,
+        }
+    }
+
+    /// The names below the root of files that a record's file has; `None`: the record is of none.
+    #[must_use]
+    pub fn file_of(key: &Key, bytes: &[u8]) -> Option<Vec<String>> {
+        match Auxiliary::decode(key.kind, bytes) {
+            Some(Ok(Auxiliary::Vod(vod))) => Some(vod.path(&key.app)),
+            Some(Ok(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_)) | Err(_)) | None => {
+                None
+            }
+        }
+    }
+}
+
+impl salvage::Records for StoredRecords {
+    fn is_good(&self, key: &Key, bytes: &[u8]) -> bool {
+        Restored::decode(&[(key.clone(), Bytes::copy_from_slice(bytes))]).is_ok()
+    }
+
+    fn kind_of(&self, app: &str, _: &str, bytes: &[u8]) -> Option<Kind> {
+        let serde_json::Value::Object(record) = serde_json::from_slice(Self::json_of(bytes)).ok()? else {
+            return None;
+        };
+        if app.is_empty() {
+            return Some(Kind::User);
+        }
+        // Each has the member of one before it, and not of one behind it.
+        let members = [
+            ("vodId", Kind::Vod),
+            ("tokenId", Kind::Token),
+            ("subscriberId", Kind::Subscriber),
+            ("streamId", Kind::Broadcast),
+        ];
+        members.into_iter().find(|(member, _)| record.contains_key(*member)).map(|(_, kind)| kind)
+    }
+
+    fn version_of(&self, bytes: &[u8]) -> i64 {
+        let record: serde_json::Value = serde_json::from_slice(Self::json_of(bytes)).unwrap_or_default();
+        let date = |member: &str| record.get(member).and_then(serde_json::Value::as_i64);
+        date("updateTime").or_else(|| date("creationDate")).unwrap_or(0)
+    }
+}
+
 /// Changes that are committed together, and who waits for them.
 #[derive(Debug)]
 pub(in crate::control) struct AuxiliaryWrite {
     /// `None` removes.
     pub(in crate::control) changes: Vec<(Key, Option<Auxiliary>)>,
+    /// Files, with their applications, that go once the disk has the changes: no record is left without its file.
+    pub(in crate::control) files: Vec<(Arc<str>, Vod)>,
     /// Gets the answer once the disk has the changes.
     pub(in crate::control) waiter: Option<(SessionRef, Response)>,
 }

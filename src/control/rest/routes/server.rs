@@ -132,6 +132,7 @@ pub(super) const ROUTES: &[Route] = &[
     root(Get, "/licence-status", System, upkeep::no_licence, "", SERVER, "There is no licence")
         .query(&["key"]),
     root(Get, "/last-licence-status", System, upkeep::no_licence, "", SERVER, "There is no licence"),
+    root(Post, "/store/backup", System, upkeep::back_up, "Result", SERVER, "Back up the store"),
     root(Get, "/liveness", Open, host::liveness, "Liveness", SERVER, "Whether the server lives"),
     root(Get, "/live-clients-size", System, host::clients, "LiveClients", SERVER, "Viewers and live streams"),
     root(

@@ -165,7 +165,7 @@ fn users_who_were_all_deleted_leave_no_code_behind() {
     let (mut rig, code) = coded();
     assert_eq!(first_user(&mut rig, &code)["success"], true);
     let gone = vec![(store::Key::new(store::Kind::User, "", "admin@a"), None)];
-    let write = records::auxiliary::AuxiliaryWrite { changes: gone, waiter: None };
+    let write = records::auxiliary::AuxiliaryWrite { changes: gone, files: Vec::new(), waiter: None };
     rig.control.write_auxiliary(rig.now, write);
     rig.run_for(secs(1));
     assert!(!rig.control.has_users());

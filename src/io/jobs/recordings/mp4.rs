@@ -12,11 +12,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use bytes::Bytes;
 use fmp4::{Indexed, Indexer, Limits, PlainHead, plain_head};
 
-use super::{BOXES_MAX, Insert, Place, damaged, read};
+use super::{BOXES_MAX, Complete, Insert, Place, damaged, may_be_cut, read};
 use crate::io::sys;
 
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
+/// The boxes in front of the fragments, and those that a fragment begins with.
+const HEAD: [&[u8; 4]; 3] = [b"ftyp", b"free", b"moov"];
+const FRAGMENT: [&[u8; 4]; 2] = [b"moof", b"styp"];
 
 /// Length and kind of the box at an offset.
 fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
@@ -30,16 +33,21 @@ fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
     Ok((if short == 1 { number(8..16)? } else { short }, kind))
 }
 
-/// Makes a plain file of what was recorded. `None`: there is nothing in it.
-pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<Option<File>> {
+/// Makes a plain file of what was recorded.
+pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<Complete> {
     if is_plain(&file)? {
-        return Ok(Some(file));
+        return Ok(Complete::File(file));
     }
-    let Some(indexed) = index(&file)? else { return Ok(None) };
+    let Some(indexed) = index(&file)? else {
+        return Ok(if is_begun_only(&file)? { Complete::Nothing } else { Complete::Junk });
+    };
+    if !may_be_cut(&file, indexed.end, true)? {
+        return Ok(Complete::Junk);
+    }
     file.set_len(indexed.end)?;
     match make_room(&file, &indexed, insert)? {
-        Some((head, from)) => switch(&file, &head, from).map(|()| Some(file)),
-        None => copy(place, &file, &indexed).map(Some),
+        Some((head, from)) => switch(&file, &head, from).map(|()| Complete::File(file)),
+        None => copy(place, &file, &indexed).map(Complete::File),
     }
 }
 
@@ -51,6 +59,22 @@ fn is_plain(file: &File) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a file without a sample is only what its sink begins it with: the head, all or a part of it, and a fragment that was torn.
+fn is_begun_only(file: &File) -> io::Result<bool> {
+    let mut at = 0;
+    for _ in 0..BOXES_MAX {
+        match box_at(file, at) {
+            Ok((length, kind)) if HEAD.contains(&&kind) => {
+                at = at.saturating_add(length.max(BOX_HEAD_BYTES as u64));
+            }
+            Ok((_, kind)) => return may_be_cut(file, at, at > 0 && FRAGMENT.contains(&&kind)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// Every sample; `None`: there is none.

@@ -63,7 +63,11 @@ impl Folder {
     }
 
     fn finish(&self, insert: Insert) -> Option<Finished> {
-        finish(&self.0, &Self::path(), insert).unwrap()
+        match finish(&self.0, &Self::path(), insert).unwrap() {
+            Finish::Done(finished) => Some(finished),
+            Finish::Nothing => None,
+            Finish::SetAside(name) => panic!("{name} is set aside"),
+        }
     }
 
     fn read(&self) -> Vec<u8> {
@@ -217,10 +221,41 @@ fn what_is_there_is_not_overwritten_and_what_is_gone_is_no_fault() {
     remove(&folder.0, &Folder::path()).unwrap();
     assert!(folder.finish(refuse).is_none());
     let nowhere = ["live", "gone", "a.mp4"].map(str::to_owned);
-    assert!(finish(&folder.0, &nowhere, refuse).unwrap().is_none());
-    let damaged = Folder::new(&[&recorded(1)[..ROOM as usize], &[0xff; 4096]].concat());
-    assert!(matches!(
-        run(&damaged.0, &RecordingWork::Finish { path: Folder::path() }),
-        RecordingOutcome::Empty | RecordingOutcome::Failed(_)
-    ));
+    assert!(matches!(finish(&folder.0, &nowhere, refuse).unwrap(), Finish::Nothing));
+}
+
+#[test]
+fn b_16_what_is_no_recording_is_set_aside_and_never_deleted() {
+    let whole = recorded(3);
+    let room = ROOM as usize;
+    let torn = u64::from(u32::MAX).to_be_bytes();
+    let long = [&recorded(2)[..], &vec![7; 33 << 20]].concat();
+    let cases: [(&str, Vec<u8>); 6] = [
+        ("junk in front", [&[0xab; 512][..], &whole].concat()),
+        ("one byte in front", [&[7][..], &whole].concat()),
+        ("text", b"somebody's notes".repeat(300)),
+        ("junk behind the head", [&whole[..room], &[0xff; 4096][..]].concat()),
+        ("a long rest", long),
+        ("a first fragment that lies", [&whole[..room], &torn[4..], b"moof", &vec![9; 33 << 20]].concat()),
+    ];
+    for (what, file) in cases {
+        for name in ["a.mp4", "a.webm"] {
+            let folder = Folder::new(&[]);
+            let streams = folder.0.join("live/streams");
+            fs::remove_file(streams.join("a.mp4.tmp_extension")).unwrap();
+            let path = ["live", "streams", name].map(str::to_owned).to_vec();
+            for nth in 0..2 {
+                fs::write(streams.join(format!("{name}.tmp_extension")), &file).unwrap();
+                let aside = format!("{name}{}.damaged", if nth == 0 { "" } else { ".1" });
+                let outcome = run(&folder.0, &RecordingWork::Finish { path: path.clone() });
+                assert_eq!(outcome, RecordingOutcome::SetAside(aside.clone()), "{what}, {name}");
+                assert!(fs::read(streams.join(aside)).unwrap() == file, "{what}, {name}");
+            }
+            assert_eq!(folder.names().len(), 2, "{what}, {name}");
+        }
+    }
+    // What a power cut leaves of a file that was begun is nothing.
+    for zeros in [0, 1, 4096, 3 << 20] {
+        assert!(Folder::new(&vec![0; zeros]).finish(refuse).is_none(), "{zeros}");
+    }
 }

@@ -6,15 +6,26 @@ use std::os::unix::fs::FileExt;
 
 use webm::{Error, HEAD_BYTES_MAX, Head, INFO_BYTES_MAX, Indexed, Indexer, finish, id, is_finished};
 
-use super::{BOXES_MAX, FIRST_BYTES, damaged, read};
+use super::{BOXES_MAX, Complete, FIRST_BYTES, damaged, may_be_cut, read};
 
-/// Makes a seekable file of what was recorded. `None`: there is nothing in it.
-pub(super) fn complete(file: File) -> io::Result<Option<File>> {
+/// The id of the first element (EBML, RFC 8794 §11.2.1).
+const FIRST_ID: &[u8] = &[0x1a, 0x45, 0xdf, 0xa3];
+
+/// Makes a seekable file of what was recorded.
+pub(super) fn complete(file: File) -> io::Result<Complete> {
     let length = file.metadata()?.len();
     if is_finished(&read(&file, 0, FIRST_BYTES)?, length) {
-        return Ok(Some(file));
+        return Ok(Complete::File(file));
     }
-    let Some(indexed) = index(&file, length)? else { return Ok(None) };
+    let Some(indexed) = index(&file, length)? else {
+        // Of a head that was cut, as much as there is.
+        let first = read(&file, 0, FIRST_ID.len())?;
+        let begins = !first.is_empty() && FIRST_ID.starts_with(&first);
+        return Ok(if may_be_cut(&file, 0, begins)? { Complete::Nothing } else { Complete::Junk });
+    };
+    if !may_be_cut(&file, indexed.end, true)? {
+        return Ok(Complete::Junk);
+    }
     file.set_len(indexed.end)?;
     for step in finish(&indexed).map_err(damaged)? {
         for patch in step {
@@ -22,7 +33,7 @@ pub(super) fn complete(file: File) -> io::Result<Option<File>> {
         }
         file.sync_data()?;
     }
-    Ok(Some(file))
+    Ok(Complete::File(file))
 }
 
 fn index(file: &File, length: u64) -> io::Result<Option<Indexed>> {
@@ -152,8 +163,8 @@ mod tests {
     fn what_is_no_recording_stays_as_it_is() {
         assert_eq!(finish(&[0; 5000]).0, RecordingOutcome::Empty);
         let (outcome, _, root) = finish(b"somebody's text");
-        assert!(matches!(outcome, RecordingOutcome::Failed(_)));
-        assert_eq!(fs::read(root.join("live/streams/a.webm.tmp_extension")).unwrap(), b"somebody's text");
+        assert_eq!(outcome, RecordingOutcome::SetAside("a.webm.damaged".to_owned()));
+        assert_eq!(fs::read(root.join("live/streams/a.webm.damaged")).unwrap(), b"somebody's text");
     }
 
     #[test]

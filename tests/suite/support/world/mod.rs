@@ -108,8 +108,9 @@ impl World {
         let now = Now { mono: clock.now(), wall_ms: clock.wall_ms() };
         let app = |name| Arc::new(AppSettings::of(millstream::protocol::schema(), name, settings).unwrap());
         let config = ControlConfig {
-            server: Arc::new(ServerSettings::with(&[]).unwrap()),
+            server: Arc::new(ServerSettings::with(&[("store.backup_hours", "0")]).unwrap()),
             apps: vec![app("live"), app("copies")],
+            lost: Default::default(),
             workers,
             node: "simulated".into(),
             host_address: "127.0.0.1".into(),

@@ -1,0 +1,106 @@
+//! The applications that a home has had (`conf/applications.txt`), so that settings that are lost are not taken for settings that
+//! were never made.
+//!
+//! An application goes onto the list when it is in use, and leaves it when it is deleted through the API. One that is on the list
+//! and whose settings file is missing, empty or damaged is not started: its defaults would leave open what the operator has closed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::home::{app_names, io_error, is_app_name};
+use super::{Error, Options};
+use crate::disk::{self, SystemDisk};
+
+const HEAD: &str = "# The applications of this home, kept by the server. One whose settings file is lost is not started;\n\
+                    # without its line here it would be started with defaults.\n";
+/// Bytes of the list: that of all applications has fewer.
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// What a home remembers of its earlier servers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Whether a server has had a store here.
+    pub(super) used: bool,
+    /// The applications.
+    pub(super) apps: BTreeSet<String>,
+}
+
+impl Known {
+    /// Reads the list. A used home of a server that kept none has the applications that were started in it.
+    pub(super) fn of(home: &Path) -> Result<Self, Error> {
+        let path = list_file(home);
+        let text = match fs::metadata(&path) {
+            Ok(data) if data.len() > LIST_BYTES_MAX => {
+                return Err(Error::Io { path: path.display().to_string(), reason: "too large".to_owned() });
+            }
+            Ok(_) => fs::read_to_string(&path).map_err(|error| io_error(&path, &error))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::of_older(home),
+            Err(error) => return Err(io_error(&path, &error)),
+        };
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Ok(Self { used: true, apps: lines.map(str::to_owned).collect() })
+    }
+
+    fn of_older(home: &Path) -> Result<Self, Error> {
+        if !home.join("data").join("store.lock").exists() {
+            return Ok(Self::default());
+        }
+        let was_started = |name: &String| home.join("webapps").join(name).join("streams").is_dir();
+        Ok(Self {
+            used: true,
+            apps: app_names(home, &mut Vec::new())?.into_iter().filter(was_started).collect(),
+        })
+    }
+
+    /// The applications that have a folder. Says which of the known ones has none: it was removed by hand, and nothing of it is served.
+    pub(super) fn with_folders(&self, home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Error> {
+        let mut names: BTreeSet<String> = app_names(home, warnings)?.into_iter().collect();
+        for name in self.apps.iter().filter(|name| is_app_name(name)) {
+            if home.join("webapps").join(name).is_dir() {
+                names.insert(name.clone());
+            } else {
+                warnings.push(format!(
+                    "application {name}: its folder is missing, and it is not started; take its line out of \
+                     conf/applications.txt if it was removed on purpose"
+                ));
+            }
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    fn write(&self, home: &Path) -> Result<(), Error> {
+        let path = list_file(home);
+        if path.exists() && Self::of(home)? == *self {
+            return Ok(());
+        }
+        let names: String = self.apps.iter().map(|name| format!("{name}\n")).collect();
+        disk::replace(&SystemDisk, &path, format!("{HEAD}{names}").as_bytes(), 0o600)
+            .map_err(|error| io_error(&path, &error))
+    }
+}
+
+fn list_file(home: &Path) -> PathBuf {
+    home.join("conf").join("applications.txt")
+}
+
+/// Puts applications onto the list.
+///
+/// # Errors
+/// The disk.
+pub fn remember<'a>(options: &Options, apps: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
+    let mut known = Known::of(&options.home)?;
+    known.apps.extend(apps.into_iter().map(str::to_owned));
+    known.write(&options.home)
+}
+
+/// Takes an application off the list.
+///
+/// # Errors
+/// The disk.
+pub(super) fn forget(options: &Options, app: &str) -> Result<(), Error> {
+    let mut known = Known::of(&options.home)?;
+    known.apps.remove(app);
+    known.write(&options.home)
+}

@@ -1,0 +1,101 @@
+//! Backups of the store: when they are due, and who waits for one (docs/store.md).
+
+use std::time::{Duration, Instant};
+
+use crate::http::Response;
+use crate::store::{self, backup};
+use crate::types::{Now, SessionRef};
+
+use super::Control;
+use super::answer::Outcome;
+
+/// How often the age of the newest backup is looked at.
+const LOOK: Duration = Duration::from_secs(600);
+/// The first look: a start that fails soon takes the place of no good backup.
+const FIRST_LOOK: Duration = Duration::from_secs(60);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Backups {
+    due: Option<Instant>,
+    under_way: Option<UnderWay>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    batch: u64,
+    name: String,
+    waiter: Option<SessionRef>,
+}
+
+impl Backups {
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+impl Control {
+    /// Looks for the age of the newest backup from now on, if any are made: at the start, and with new settings.
+    pub(super) fn boot_backups(&mut self, now: Now) {
+        let is_on = !self.config.server.backups().every.is_zero();
+        self.walks.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
+    }
+
+    /// Has the store backed up when the newest backup is old enough.
+    pub(super) fn fire_backups(&mut self, now: Now) {
+        if self.walks.backups.due.is_none_or(|due| due > now.mono) {
+            return;
+        }
+        self.walks.backups.due = now.mono.checked_add(LOOK);
+        let every = self.config.server.backups().every;
+        if self.walks.backups.under_way.is_none() && !self.records.is_broken() {
+            self.begin_backup(now, None, every);
+        }
+    }
+
+    /// Backs up the store at once; the answer goes to `session`. False: one is under way.
+    pub(super) fn back_up(&mut self, now: Now, session: SessionRef) -> bool {
+        if self.walks.backups.under_way.is_some() {
+            return false;
+        }
+        self.begin_backup(now, Some(session), Duration::ZERO);
+        true
+    }
+
+    /// The command line asks for a backup.
+    pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
+        if !self.back_up(now, session) {
+            self.answer(session, busy());
+        }
+    }
+
+    fn begin_backup(&mut self, now: Now, waiter: Option<SessionRef>, age_min: Duration) {
+        let name = backup::name_of(now.wall_ms);
+        let kept = self.config.server.backups().kept;
+        let batch = self.records.back_up(backup::Backup { name: name.clone(), kept, age_min });
+        self.walks.backups.under_way = Some(UnderWay { batch, name, waiter });
+        self.follow_records(now);
+    }
+
+    /// Takes the reply to a backup; gives back any other.
+    pub(super) fn backed_up(&mut self, reply: store::Reply) -> Option<store::Reply> {
+        let done = self.walks.backups.under_way.take_if(|backup| backup.batch == reply.batch);
+        let Some(UnderWay { name, waiter, .. }) = done else { return Some(reply) };
+        let answer = match &reply.result {
+            Ok(()) => Outcome::success().data_id(&name).response(200),
+            Err(error) => {
+                tracing::error!(%error, "the store cannot be backed up");
+                Outcome::failure("The store could not be backed up; the log has the reason").response(200)
+            }
+        };
+        if let Some(session) = waiter {
+            self.answer(session, answer);
+        }
+        None
+    }
+}
+
+/// The answer while another backup is under way.
+pub(super) fn busy() -> Response {
+    Outcome::failure("A backup is under way").response(200)
+}

@@ -1,0 +1,177 @@
+//! Failures that repeat, in the log: the first one of a row is a line by itself, those behind it are summed up once a minute and kind.
+
+use std::time::{Duration, Instant};
+
+use crate::types::{Now, StreamKey};
+
+use super::Control;
+use super::hooks::LostHook;
+
+/// How long failures are gathered into one line.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// A kind of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// An attempt of a source.
+    Pull,
+    /// An attempt of an endpoint.
+    Push,
+    /// A resolver that does not answer.
+    Resolver,
+    /// An item of a playlist that brought nothing.
+    Item,
+    /// A hook that was given up.
+    Hook,
+}
+
+impl Repeat {
+    const ALL: [Self; 5] = [Self::Pull, Self::Push, Self::Resolver, Self::Item, Self::Hook];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Pull => 0,
+            Self::Push => 1,
+            Self::Resolver => 2,
+            Self::Item => 3,
+            Self::Hook => 4,
+        }
+    }
+}
+
+/// The failures of one kind since the last line.
+#[derive(Debug, Default)]
+struct Sum {
+    failures: u64,
+    /// The latest of them: the stream, and the reason.
+    latest: Option<(StreamKey, String)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    sums: [Sum; Repeat::ALL.len()],
+    due: Option<Instant>,
+    /// When a hook was last lost.
+    hook_lost: Option<Instant>,
+}
+
+impl Repeats {
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Counts a failure that is not the first of its row.
+    pub(super) fn note(&mut self, now: Now, kind: Repeat, key: &StreamKey, reason: &str) {
+        let Some(sum) = self.sums.get_mut(kind.index()) else { return };
+        sum.failures = sum.failures.saturating_add(1);
+        sum.latest = Some((key.clone(), reason.to_owned()));
+        self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
+    }
+
+    /// Whether a lost hook is a line by itself: none was lost for a while.
+    fn is_first_hook(&mut self, now: Now) -> bool {
+        let before = self.hook_lost.replace(now.mono);
+        before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)
+    }
+
+    /// The sums, when they are due: the kind, how many, and the latest of them.
+    fn take_due(&mut self, now: Now) -> Vec<(Repeat, u64, StreamKey, String)> {
+        if self.due.is_none_or(|due| due > now.mono) {
+            return Vec::new();
+        }
+        self.due = None;
+        let sums = Repeat::ALL.into_iter().zip(&mut self.sums).filter_map(|(kind, sum)| {
+            let Sum { failures, latest } = std::mem::take(sum);
+            latest.map(|(key, reason)| (kind, failures, key, reason))
+        });
+        sums.collect()
+    }
+}
+
+impl Control {
+    /// Tells of hooks that were given up: somebody's books are wrong from then on.
+    pub(super) fn tell_lost_hooks(&mut self, now: Now) {
+        while let Some(LostHook { key, action, url, reason }) = self.hooks.poll_lost() {
+            if self.outbound.repeats.is_first_hook(now) {
+                tracing::warn!(%key, action, url, reason, "hook lost");
+            } else {
+                tracing::debug!(%key, action, url, reason, "hook lost");
+                self.outbound.repeats.note(now, Repeat::Hook, &key, &reason);
+            }
+        }
+    }
+
+    /// Writes the lines that are due.
+    pub(super) fn fire_repeats(&mut self, now: Now) {
+        for (kind, failures, key, reason) in self.outbound.repeats.take_due(now) {
+            match kind {
+                Repeat::Pull => {
+                    let sources = self.outbound.supervisor.failing().1;
+                    tracing::info!(failures, sources, latest = %key, reason, "sources still fail");
+                }
+                Repeat::Push => {
+                    let endpoints = self.outbound.supervisor.failing().0;
+                    tracing::info!(failures, endpoints, latest = %key, reason, "endpoints still fail");
+                }
+                Repeat::Resolver => {
+                    tracing::info!(failures, latest = %key, reason, "the resolver still does not answer");
+                }
+                Repeat::Item => {
+                    tracing::info!(failures, latest = %key, reason, "items of playlists still bring nothing");
+                }
+                Repeat::Hook => tracing::warn!(failures, latest = %key, reason, "more hooks were lost"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_13_a_kind_of_failures_is_one_line_a_minute() {
+        let mut now = Now { mono: Instant::now(), wall_ms: 0 };
+        let mut repeats = Repeats::default();
+        let mut lines = Vec::new();
+        for second in 0..300_u64 {
+            now.mono += Duration::from_secs(1);
+            for n in 0..20 {
+                let key = StreamKey::new("live", &format!("s{n}"));
+                repeats.note(now, Repeat::Pull, &key, &format!("reason {second}"));
+                repeats.note(now, Repeat::Push, &key, "refused");
+            }
+            lines.extend(repeats.take_due(now));
+        }
+        let counts: Vec<_> = lines.iter().map(|(kind, failures, ..)| (*kind, *failures)).collect();
+        // The first failure arms the line: sixty seconds and the one it came in.
+        assert_eq!(counts, [(Repeat::Pull, 61 * 20), (Repeat::Push, 61 * 20)].repeat(4));
+        assert_eq!((lines[0].2.to_string(), &*lines[0].3), ("live/s19".to_owned(), "reason 60"));
+        // Nothing happens: nothing is said, and nothing waits.
+        now.mono += PERIOD;
+        repeats.take_due(now);
+        assert_eq!((repeats.deadline(), repeats.take_due(now).len()), (None, 0));
+    }
+
+    #[test]
+    fn q_13_a_lost_hook_is_told_at_once_and_more_of_them_in_one_line() {
+        let mut now = Now { mono: Instant::now(), wall_ms: 0 };
+        let mut repeats = Repeats::default();
+        let key = StreamKey::new("live", "s");
+        let (mut at_once, mut sums) = (Vec::new(), Vec::new());
+        for second in 0..200_u64 {
+            if second < 100 {
+                if repeats.is_first_hook(now) {
+                    at_once.push(second);
+                } else {
+                    repeats.note(now, Repeat::Hook, &key, "refused");
+                }
+            }
+            sums.extend(repeats.take_due(now).into_iter().map(|(_, failures, ..)| (second, failures)));
+            now.mono += Duration::from_secs(1);
+        }
+        // The sum of the first minute, and of what came behind it.
+        assert_eq!((at_once, sums), (vec![0], vec![(61, 61), (122, 38)]));
+    }
+}

@@ -1,0 +1,191 @@
+//! Faults of the disk and of the home, as the API shows them.
+
+use super::*;
+use crate::control::found_recording;
+use crate::jobs::Finished;
+use crate::store::{Error, Reply, Request as StoreRequest};
+
+const VODS: &str = "/live/rest/v2/vods";
+
+/// A rig with recordings of these ids, and the faults of its store.
+fn with_vods(ids: &[&str]) -> (Rig, Faults) {
+    let faults = Faults::default();
+    let mut store = Memory::with_faults(faults.clone());
+    let put = |id: &&str| {
+        let below = ["streams".to_owned(), format!("{id}.mp4")];
+        let finished = Finished { bytes: 7, duration_ms: Some(1) };
+        let (key, bytes) = found_recording("live", &below, id, 1, finished);
+        store::Op::Put(key, bytes)
+    };
+    store.commit(&ids.iter().map(put).collect::<Vec<_>>()).unwrap();
+    (Rig::start(config(&[], &[]), store), faults)
+}
+
+impl Rig {
+    /// The files that are to be removed since the last look.
+    fn removals(&mut self) -> Vec<String> {
+        let removed = |(_, work)| match work {
+            Work::Recording(RecordingWork::Remove { path }) => path.last().cloned(),
+            other => panic!("{other:?}"),
+        };
+        std::mem::take(&mut self.files).into_iter().filter_map(removed).collect()
+    }
+
+    fn listed(&mut self) -> usize {
+        let (_, list) = self.get(&format!("{VODS}/list/0/50"));
+        serde_json::from_str::<Vec<serde_json::Value>>(&list).unwrap().len()
+    }
+}
+
+#[test]
+fn b_14_a_disk_that_takes_no_change_keeps_the_record_and_the_file() {
+    let (mut rig, faults) = with_vods(&["a", "b", "c", "d"]);
+    for target in [format!("{VODS}/a"), format!("{VODS}?ids=b,c")] {
+        faults.fail(1, 1);
+        assert_eq!(rig.call(Method::Delete, &target, "").0, 500);
+        assert_eq!((rig.removals(), rig.listed()), (vec![], 4), "{target}");
+        rig.run_for(secs(3));
+    }
+    assert_eq!((rig.removals(), rig.listed()), (vec![], 4));
+    assert_eq!(rig.call(Method::Delete, &format!("{VODS}/a"), "").0, 200);
+    assert_eq!((rig.removals(), rig.listed()), (vec!["a.mp4".to_owned()], 3));
+    assert_eq!(rig.call(Method::Delete, &format!("{VODS}?ids=b,c,x"), "").0, 200);
+    assert_eq!((rig.removals(), rig.listed()), (vec!["b.mp4".to_owned(), "c.mp4".to_owned()], 1));
+}
+
+#[test]
+fn b_14_a_file_goes_when_the_disk_has_it_that_its_record_went() {
+    let (mut rig, _) = with_vods(&["a"]);
+    rig.hold = true;
+    let session = rig.send(Method::Delete, &format!("{VODS}/a"), "");
+    rig.run_for(secs(1));
+    assert_eq!((rig.removals(), rig.answer(session)), (vec![], None));
+    rig.release();
+    assert_eq!(rig.removals(), ["a.mp4"]);
+    assert_eq!(rig.answer(session).unwrap().0, 200);
+}
+
+impl Rig {
+    /// Answers what waits for the store.
+    fn store_says(&mut self, result: &Result<(), Error>) {
+        for request in std::mem::take(&mut self.held) {
+            let batch = match request {
+                StoreRequest::Commit { batch, .. }
+                | StoreRequest::Rebuild { batch, .. }
+                | StoreRequest::Backup { batch, .. } => batch,
+            };
+            self.control.handle_store(self.now, Reply { batch, result: result.clone() });
+            self.drain();
+        }
+    }
+
+    fn liveness(&mut self) -> (u16, String) {
+        self.get("/rest/v2/liveness")
+    }
+}
+
+#[test]
+fn b_18_a_home_that_is_gone_is_told_by_liveness_and_takes_no_writes() {
+    let mut rig = Rig::new();
+    let create = |rig: &mut Rig, id: &str| {
+        let session =
+            rig.send(Method::Post, "/live/rest/v2/broadcasts/create", &format!(r#"{{"streamId":"{id}"}}"#));
+        rig.run_for(ms(10));
+        session
+    };
+    let gone = Err(Error::Gone("/home/data/store.redb".to_owned()));
+    assert_eq!(rig.liveness().0, 200);
+    rig.hold = true;
+    let first = create(&mut rig, "a");
+    rig.store_says(&gone);
+    assert_eq!(rig.answer(first).unwrap().0, 500);
+    // The rebuild fails in the same way, again and again.
+    for _ in 0..3 {
+        rig.store_says(&gone);
+        assert_eq!(rig.liveness(), (500, r#"{"host":"unknown","status":"error"}"#.to_owned()));
+        let refused = create(&mut rig, "b");
+        assert_eq!(rig.answer(refused).unwrap().0, 500);
+        rig.run_for(secs(1));
+    }
+    // A full disk is no such thing: streams go on, and who probes is told nothing.
+    rig.store_says(&Err(Error::Io { path: "p".to_owned(), reason: "full".to_owned() }));
+    assert_eq!(rig.liveness().0, 200);
+    rig.run_for(secs(1));
+    rig.store_says(&Ok(()));
+    let taken = create(&mut rig, "c");
+    rig.store_says(&Ok(()));
+    assert_eq!((rig.answer(taken).unwrap().0, rig.liveness().0), (200, 200));
+}
+
+#[test]
+fn b_13_the_store_is_backed_up_when_its_newest_copy_is_old_enough() {
+    let backups = |hours: &str| {
+        let mut rig = Rig::with(&[("store.backup_hours", hours), ("store.backups_kept", "3")], &[]);
+        rig.hold = true;
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            rig.run_for(secs(600));
+            seen.extend(rig.held.iter().filter_map(|request| match request {
+                StoreRequest::Backup { backup, .. } => Some((backup.kept, backup.age_min.as_secs())),
+                StoreRequest::Commit { .. } | StoreRequest::Rebuild { .. } => None,
+            }));
+            rig.store_says(&Ok(()));
+        }
+        seen
+    };
+    assert_eq!(backups("5"), [(3, 5 * 3600); 4]);
+    assert_eq!(backups("0"), []);
+}
+
+#[test]
+fn b_13_a_backup_by_the_command_line_is_answered_when_it_is_there() {
+    let mut rig = Rig::new();
+    rig.hold = true;
+    let (first, second) = (rig.session(9), rig.session(9));
+    rig.control.back_up_now(rig.now, first);
+    rig.control.back_up_now(rig.now, second);
+    rig.drain();
+    assert!(rig.answer(second).unwrap().1.contains("A backup is under way"));
+    assert_eq!(rig.answer(first), None);
+    rig.store_says(&Ok(()));
+    let (_, answer) = rig.answer(first).unwrap();
+    assert!(answer.contains(r#""success":true"#) && answer.contains(r#""dataId":"store-20"#), "{answer}");
+    rig.control.back_up_now(rig.now, second);
+    rig.drain();
+    rig.store_says(&Err(Error::Unknown));
+    let (_, answer) = rig.answer(second).unwrap();
+    assert!(answer.contains(r#""success":false"#) && answer.contains("could not be backed up"), "{answer}");
+}
+
+#[test]
+fn q_13_a_source_that_fails_again_is_not_told_again() {
+    let mut rig = Rig::new();
+    for n in 0..20 {
+        let body =
+            format!(r#"{{"streamId":"s{n}","type":"streamSource","streamUrl":"rtmp://198.51.100.1/a/b"}}"#);
+        assert_eq!(rig.post("/live/rest/v2/broadcasts/create?autoStart=true", &body).0, 200);
+    }
+    let fail_all = |rig: &mut Rig| {
+        let orders = rig.take().into_iter().filter_map(|(_, mail)| match mail {
+            ToWorker::StartPull(order) => Some(*order),
+            _ => None,
+        });
+        let orders: Vec<_> = orders.collect();
+        for order in &orders {
+            let state = crate::mail::PullState::Failed("refused".to_owned());
+            rig.mail(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
+        }
+        orders.len()
+    };
+    assert_eq!(fail_all(&mut rig), 20);
+    assert_eq!(rig.control.outbound.repeats.deadline(), None, "the first failure of each is a line");
+    assert_eq!(rig.control.outbound.supervisor.failing(), (0, 20));
+    rig.run_for(ms(1500));
+    assert_eq!(fail_all(&mut rig), 20);
+    let due = rig.control.outbound.repeats.deadline().expect("a sum is to come");
+    for _ in 0..40 {
+        rig.run_for(secs(1));
+        fail_all(&mut rig);
+    }
+    assert_eq!(rig.control.outbound.repeats.deadline(), Some(due), "one line for all of it");
+}

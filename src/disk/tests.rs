@@ -1,0 +1,258 @@
+//! A disk in memory that loses its power: of what was not synced any part may have arrived.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crypto::{Random, Seed};
+
+use super::*;
+
+/// A change that no sync has confirmed.
+#[derive(Debug, Clone)]
+enum Change {
+    Content(usize, Vec<u8>),
+    Name(PathBuf, PathBuf),
+    Made(PathBuf, usize),
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// Contents by inode, and inodes by name: as programs see them.
+    contents: Vec<Vec<u8>>,
+    names: BTreeMap<PathBuf, usize>,
+    /// The same as the platters have them.
+    kept_contents: Vec<Vec<u8>>,
+    kept_names: BTreeMap<PathBuf, usize>,
+    unsynced: Vec<Change>,
+    /// Operations until the power goes; `None`: it stays.
+    left: Option<usize>,
+    operations: usize,
+}
+
+/// The disk. After [`CutDisk::cut_after`] operations every further one fails, as for a process that is gone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CutDisk(RefCell<State>);
+
+impl CutDisk {
+    /// Lets the power go after so many operations.
+    pub(crate) fn cut_after(&self, operations: usize) {
+        self.0.borrow_mut().left = Some(operations);
+    }
+
+    /// Operations that were done.
+    pub(crate) fn operations(&self) -> usize {
+        self.0.borrow().operations
+    }
+
+    /// The disk after the power went.
+    pub(crate) fn after_power_cut(&self, random: &mut Random) -> Self {
+        let mut state = self.0.borrow().clone();
+        let (mut contents, mut names) = (state.kept_contents.clone(), state.kept_names.clone());
+        let mood = random.below(4);
+        // Names reach the journal in their order: a prefix of them; contents come as they like.
+        let names_arrive = match mood {
+            0 => 0,
+            1 => u64::MAX,
+            _ => random.below(4),
+        };
+        let mut renamed = 0;
+        for change in std::mem::take(&mut state.unsynced) {
+            match change {
+                Change::Content(inode, bytes) => {
+                    contents.resize(contents.len().max(inode + 1), Vec::new());
+                    // A length may arrive without its content: zeros.
+                    contents[inode] = match (mood, random.below(4)) {
+                        (1, _) | (_, 0) => bytes,
+                        (_, 1) => vec![0; bytes.len()],
+                        (_, 2) => bytes[..bytes.len() / 2].to_vec(),
+                        _ => continue,
+                    };
+                }
+                Change::Made(path, inode) if renamed < names_arrive => {
+                    contents.resize(contents.len().max(inode + 1), Vec::new());
+                    names.insert(path, inode);
+                    renamed += 1;
+                }
+                Change::Name(from, to) if renamed < names_arrive => {
+                    if let Some(inode) = names.remove(&from) {
+                        names.insert(to, inode);
+                    }
+                    renamed += 1;
+                }
+                Change::Made(..) | Change::Name(..) => {}
+            }
+        }
+        Self(RefCell::new(State {
+            kept_contents: contents.clone(),
+            kept_names: names.clone(),
+            contents,
+            names,
+            ..State::default()
+        }))
+    }
+
+    /// A file as programs see it.
+    pub(crate) fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.0.borrow();
+        state.names.get(path).map(|inode| state.contents[*inode].clone())
+    }
+
+    fn operate(&self, operation: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        if state.left == Some(0) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        state.left = state.left.map(|left| left - 1);
+        state.operations += 1;
+        operation(&mut state)
+    }
+}
+
+impl Disk for CutDisk {
+    fn write(&self, path: &Path, bytes: &[u8], _: u32) -> io::Result<()> {
+        self.operate(|state| {
+            let inode = match state.names.get(path) {
+                Some(inode) => *inode,
+                None => {
+                    let inode = state.contents.len();
+                    state.contents.push(Vec::new());
+                    state.names.insert(path.to_owned(), inode);
+                    state.unsynced.push(Change::Made(path.to_owned(), inode));
+                    inode
+                }
+            };
+            state.contents[inode] = bytes.to_vec();
+            state.unsynced.push(Change::Content(inode, bytes.to_vec()));
+            Ok(())
+        })
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        self.operate(|state| {
+            let inode = *state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+            let length = state.kept_contents.len().max(inode + 1);
+            state.kept_contents.resize(length, Vec::new());
+            state.kept_contents[inode] = state.contents[inode].clone();
+            state.unsynced.retain(|change| !matches!(change, Change::Content(of, _) if *of == inode));
+            Ok(())
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.operate(|state| {
+            let inode = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            state.names.insert(to.to_owned(), inode);
+            state.unsynced.push(Change::Name(from.to_owned(), to.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.operate(|state| {
+            let is_in = |name: &Path| name.parent() == Some(path);
+            state.kept_names.retain(|name, _| !is_in(name));
+            let names = state.names.iter().filter(|(name, _)| is_in(name));
+            state.kept_names.extend(names.map(|(name, inode)| (name.clone(), *inode)));
+            state.unsynced.retain(|change| match change {
+                Change::Made(name, _) | Change::Name(_, name) => !is_in(name),
+                Change::Content(..) => true,
+            });
+            Ok(())
+        })
+    }
+}
+
+/// Counts of a run of power cuts.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Cuts {
+    cuts: usize,
+    lost: usize,
+    damaged: usize,
+}
+
+/// A history of replacements of three files, the power cut after each operation of it, several times.
+fn cut_everywhere(replace: impl Fn(&CutDisk, &Path, &[u8]) -> io::Result<()>) -> Cuts {
+    let files =
+        ["/h/conf/a.properties", "/h/conf/b.properties", "/h/conf/certificate.pem"].map(PathBuf::from);
+    let version = |n: usize| format!("{n} ").repeat(1 + n * 37 % 400).into_bytes();
+    let history = |disk: &CutDisk| {
+        let mut acknowledged = BTreeMap::new();
+        for n in 0..30 {
+            let file = &files[n % files.len()];
+            if replace(disk, file, &version(n)).is_err() {
+                return (acknowledged, Some((file.clone(), n)));
+            }
+            acknowledged.insert(file.clone(), n);
+        }
+        (acknowledged, None)
+    };
+    let whole = CutDisk::default();
+    history(&whole);
+    let mut random = Seed::from_number(8).derive("disk", 0).random();
+    let mut sum = Cuts::default();
+    for operations in 0..=whole.operations() {
+        let disk = CutDisk::default();
+        disk.cut_after(operations);
+        let (acknowledged, under_way) = history(&disk);
+        for _ in 0..16 {
+            sum.cuts += 1;
+            let after = disk.after_power_cut(&mut random);
+            for file in &files {
+                let found = after.read(file);
+                let old = acknowledged.get(file).map(|n| version(*n));
+                let new = under_way.as_ref().filter(|(of, _)| of == file).map(|(_, n)| version(*n));
+                if found == old || (new.is_some() && found == new) {
+                    continue;
+                }
+                let is_a_version = found.as_ref().is_none_or(|found| (0..30).any(|n| version(n) == *found));
+                *(if is_a_version { &mut sum.lost } else { &mut sum.damaged }) += 1;
+            }
+        }
+    }
+    sum
+}
+
+#[test]
+fn b_15_the_power_goes_at_every_step_of_writing_files_and_each_is_whole() {
+    let sum = cut_everywhere(|disk, path, bytes| replace(disk, path, bytes, 0o600));
+    assert_eq!(sum, Cuts { cuts: 1936, lost: 0, damaged: 0 });
+}
+
+/// The simulation notices each step that is left out.
+#[test]
+fn b_15_a_step_left_out_loses_or_damages_files() {
+    let beside = |path: &Path| path.with_extension("new");
+    let no_sync = cut_everywhere(|disk, path, bytes| {
+        disk.write(&beside(path), bytes, 0o600)?;
+        disk.rename(&beside(path), path)?;
+        disk.sync_folder(folder_of(path))
+    });
+    assert!(no_sync.damaged > 0, "{no_sync:?}");
+    let no_folder = cut_everywhere(|disk, path, bytes| {
+        disk.write(&beside(path), bytes, 0o600)?;
+        disk.sync(&beside(path))?;
+        disk.rename(&beside(path), path)
+    });
+    assert!(no_folder.lost > 0 && no_folder.damaged == 0, "{no_folder:?}");
+    let in_place = cut_everywhere(|disk, path, bytes| {
+        disk.write(path, bytes, 0o600)?;
+        disk.sync(path)?;
+        disk.sync_folder(folder_of(path))
+    });
+    assert!(in_place.damaged > 0, "{in_place:?}");
+}
+
+#[test]
+fn a_folder_is_made_with_those_above_it() {
+    let folder = crate::tests::TempFolder::new();
+    make_folder(&SystemDisk, &folder.join("a/b/c"), 0o750).unwrap();
+    make_folder(&SystemDisk, &folder.join("a/b/c"), 0o750).unwrap();
+    fs::write(folder.join("a/file"), "").unwrap();
+    assert!(folder.join("a/b/c").is_dir());
+    assert!(make_folder(&SystemDisk, &folder.join("a/file/d"), 0o750).is_err());
+    replace(&SystemDisk, &folder.join("a/b/x.txt"), b"1", 0o600).unwrap();
+    replace(&SystemDisk, &folder.join("a/b/x.txt"), b"2", 0o600).unwrap();
+    assert_eq!(fs::read(folder.join("a/b/x.txt")).unwrap(), b"2");
+    assert!(!folder.join("a/b/x.new").exists());
+}

@@ -1,0 +1,136 @@
+//! The wait for events, and whether the process was held up meanwhile: stopped (SIGSTOP), suspended with its machine, starved.
+//!
+//! Time passes then, and the bytes that came wait in sockets. They are read before anybody is judged by the time: until a look finds
+//! nothing more to read, deadlines wait, for a bounded number of turns.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+
+/// Events of one poll.
+const EVENTS: usize = 1024;
+/// A turn or a wait that is so much longer than it should be was held up.
+const HELD_UP: Duration = Duration::from_secs(1);
+/// Turns that deadlines wait for what has come.
+const TURNS_MAX: u32 = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Poller {
+    pub(super) poll: Poll,
+    pub(super) events: Events,
+    held_up: HeldUp,
+}
+
+impl Poller {
+    pub(super) fn new(poll: Poll) -> Self {
+        Self { poll, events: Events::with_capacity(EVENTS), held_up: HeldUp::new(Instant::now()) }
+    }
+
+    /// Waits for events. A wait that was interrupted has seen none, though there may be some.
+    pub(super) fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        let began = Instant::now();
+        let mut interrupted = false;
+        let mut patience_left = patience;
+        loop {
+            match self.poll.poll(&mut self.events, patience_left) {
+                Ok(()) => break,
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                Err(_) if interrupted => break,
+                Err(_) => (interrupted, patience_left) = (true, Some(Duration::ZERO)),
+            }
+        }
+        self.held_up.waited(began, Instant::now(), patience);
+        Ok(())
+    }
+
+    /// Whether deadlines wait in this turn. `unread`: there is more to read.
+    pub(super) fn defers_deadlines(&mut self, unread: bool) -> bool {
+        let full = self.events.iter().count() >= EVENTS;
+        self.held_up.defers(unread || full)
+    }
+}
+
+/// Whether the process was held up, and what it has missed is not read yet.
+#[derive(Debug, Clone, Copy)]
+struct HeldUp {
+    /// When the last wait ended.
+    woke: Instant,
+    /// Turns that deadlines may still wait; 0: they do not.
+    turns: u32,
+}
+
+impl HeldUp {
+    const fn new(now: Instant) -> Self {
+        Self { woke: now, turns: 0 }
+    }
+
+    /// A wait from `began` to `ended` that was to take no longer than `patience`.
+    fn waited(&mut self, began: Instant, ended: Instant, patience: Option<Duration>) {
+        let turn = began.saturating_duration_since(self.woke);
+        let waited = ended.saturating_duration_since(began);
+        let overslept = patience.is_some_and(|patience| waited >= patience.saturating_add(HELD_UP));
+        if turn >= HELD_UP || overslept {
+            self.turns = TURNS_MAX;
+        }
+        self.woke = ended;
+    }
+
+    /// Whether deadlines wait in this turn: more is to be read, or this is the first look since.
+    fn defers(&mut self, more: bool) -> bool {
+        if self.turns == 0 {
+            return false;
+        }
+        let first = self.turns == TURNS_MAX;
+        self.turns = if more || first { self.turns.saturating_sub(1) } else { 0 };
+        self.turns > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Turns of one millisecond each; in one of them the process is stopped, while it waits or while it works.
+    fn deferred(stop_in_wait: u64, stop_in_turn: u64, unread: impl Fn(u32) -> bool) -> Vec<bool> {
+        let mut now = Instant::now();
+        let mut held_up = HeldUp::new(now);
+        let mut seen = Vec::new();
+        for turn in 0..100 {
+            let began = now + ms(if turn == 3 { stop_in_turn } else { 1 });
+            let ended = began + ms(if turn == 2 { stop_in_wait } else { 5 });
+            held_up.waited(began, ended, Some(ms(5)));
+            now = ended;
+            seen.push(held_up.defers(unread(turn)));
+        }
+        seen
+    }
+
+    fn turns(deferred: &[bool]) -> Vec<usize> {
+        (0..deferred.len()).filter(|turn| deferred[*turn]).collect()
+    }
+
+    #[test]
+    fn q_12_deadlines_wait_for_what_came_while_the_process_was_stopped() {
+        assert_eq!(turns(&deferred(5, 1, |_| false)), [0; 0], "nothing happened");
+        assert_eq!(turns(&deferred(900, 900, |_| true)), [0; 0], "a busy moment");
+        assert_eq!(turns(&deferred(20_000, 1, |_| false)), [2], "stopped in a wait");
+        assert_eq!(turns(&deferred(5, 20_000, |_| false)), [3], "stopped in a turn");
+        assert_eq!(turns(&deferred(20_000, 1, |turn| turn < 7)), [2, 3, 4, 5, 6], "until all is read");
+        let endless = turns(&deferred(20_000, 1, |_| true));
+        assert_eq!((endless[0], endless.len()), (2, 63), "and not for ever");
+    }
+
+    #[test]
+    fn q_12_a_wait_without_an_end_is_no_hold_up() {
+        let now = Instant::now();
+        let mut held_up = HeldUp::new(now);
+        held_up.waited(now, now + ms(60_000), None);
+        assert!(!held_up.defers(true));
+    }
+}

@@ -1,0 +1,186 @@
+//! Copies of the store: `data/backups/store-YYYYMMDD-HHMMSS.redb`, each a whole store by itself (docs/store.md).
+//!
+//! A copy is read from one snapshot, so that it is consistent while commits go on. It is written beside its place and put there
+//! once all of it is on the disk: what bears the name of a copy is whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Error;
+use crate::types::Civil;
+
+const BEGIN: &str = "store-";
+const END: &str = ".redb";
+/// Copies that are looked at for one that is good.
+const LOOKED_AT_MAX: usize = 50;
+
+/// An order to copy the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// The name of the copy ([`name_of`]).
+    pub name: String,
+    /// How many copies are kept, this one included; the oldest go. 0: all.
+    pub kept: usize,
+    /// Nothing is copied when the newest copy is younger.
+    pub age_min: Duration,
+}
+
+/// The name of the copy of a moment in Unix milliseconds.
+#[must_use]
+pub fn name_of(unix_ms: u64) -> String {
+    let Civil { year, month, day, hour, minute, second, millis: _ } = Civil::of_unix_ms(unix_ms);
+    format!("{BEGIN}{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}{END}")
+}
+
+/// The folder of a store's copies.
+#[must_use]
+pub fn folder_of(store: &Path) -> PathBuf {
+    store.with_file_name("backups")
+}
+
+/// The copies of a store, the newest first.
+#[must_use]
+pub fn list(store: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder_of(store)).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with(BEGIN) && name.ends_with(END)).collect();
+    names.sort_by(|a, b| b.cmp(a));
+    names.into_iter().map(|name| folder_of(store).join(name)).collect()
+}
+
+/// Whether a copy is younger than this.
+pub(super) fn has_younger(store: &Path, age: Duration) -> bool {
+    let newest = list(store).into_iter().next();
+    let written = newest.and_then(|path| fs::metadata(path).ok()).and_then(|data| data.modified().ok());
+    // A date ahead of the clock is young.
+    written.is_some_and(|written| written.elapsed().unwrap_or_default() < age)
+}
+
+/// Removes the oldest copies.
+pub(super) fn remove_old(store: &Path, kept: usize) {
+    if kept == 0 {
+        return;
+    }
+    for path in list(store).into_iter().skip(kept) {
+        match fs::remove_file(&path) {
+            Ok(()) => tracing::info!(file = %path.display(), "old backup removed"),
+            Err(error) => tracing::warn!(file = %path.display(), %error, "an old backup cannot be removed"),
+        }
+    }
+}
+
+/// The newest copy that is whole.
+#[must_use]
+pub fn newest_good(store: &Path) -> Option<PathBuf> {
+    list(store).into_iter().take(LOOKED_AT_MAX).find(|path| super::redb::check_copy(path).is_ok())
+}
+
+/// An error of the start as the operator needs it: what is wrong, and what can be done.
+#[must_use]
+pub fn with_advice(error: &Error, store: &Path) -> String {
+    let home = store.ancestors().nth(2).unwrap_or(store).display();
+    let good = match newest_good(store) {
+        Some(copy) => format!(
+            "the newest good backup is {0}: 'millstream store restore {0} --home {home}' puts it in place",
+            copy.display()
+        ),
+        None => format!("there is no good backup in {}", folder_of(store).display()),
+    };
+    match error {
+        Error::Damaged { .. } => format!(
+            "{error}; {good}; 'millstream store salvage --home {home}' rescues what can be read of the damaged one"
+        ),
+        Error::Missing(_) => format!(
+            "{error}; {good}; 'millstream store reindex --home {home}' begins an empty one that lists the recordings again"
+        ),
+        Error::Locked(_) | Error::Version { .. } | Error::Io { .. } | Error::Gone(_) | Error::Unknown => {
+            error.to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Key, Kind, Op, RedbStore, Request, Store, handle};
+    use super::*;
+    use crate::tests::TempFolder;
+
+    fn put(id: &str) -> Op {
+        Op::Put(Key::new(Kind::Broadcast, "live", id), bytes::Bytes::from("{}"))
+    }
+
+    fn back_up(store: &mut RedbStore, second: u64, kept: usize, age_min: Duration) -> Result<(), Error> {
+        let backup = Backup { name: name_of(second * 1000), kept, age_min };
+        handle(store, Request::Backup { batch: 1, backup }).result
+    }
+
+    fn ids(path: &Path) -> Vec<String> {
+        let records = RedbStore::open(path).unwrap().load().unwrap();
+        records.into_iter().map(|(key, _)| key.id.to_string()).collect()
+    }
+
+    #[test]
+    fn b_13_copies_are_whole_stores_of_their_moment_and_the_oldest_go() {
+        let folder = TempFolder::new();
+        let path = folder.join("data/store.redb");
+        fs::create_dir(folder.join("data")).unwrap();
+        let mut store = RedbStore::open(&path).unwrap();
+        for n in 0..5 {
+            store.commit(&[put(&n.to_string())]).unwrap();
+            back_up(&mut store, n, 3, Duration::ZERO).unwrap();
+        }
+        let copies = list(&path);
+        let names: Vec<_> = copies.iter().map(|copy| copy.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            ["store-19700101-000004.redb", "store-19700101-000003.redb", "store-19700101-000002.redb"]
+        );
+        assert_eq!(ids(&copies[1]), ["0", "1", "2", "3"]);
+        // Not while there is a young one; not over one that is there.
+        let hour = Duration::from_secs(3600);
+        back_up(&mut store, 9, 3, hour).unwrap();
+        assert_eq!(list(&path), copies);
+        assert!(back_up(&mut store, 4, 3, Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn b_13_a_copy_has_what_was_committed_when_it_began_and_holds_up_no_commit() {
+        let folder = TempFolder::new();
+        let path = folder.join("store.redb");
+        let mut store = RedbStore::open(&path).unwrap();
+        store.commit(&[put("before")]).unwrap();
+        let backup = Backup { name: name_of(0), kept: 0, age_min: Duration::ZERO };
+        let copy = store.backup(&backup);
+        store.commit(&[put("meanwhile")]).unwrap();
+        copy().unwrap();
+        assert_eq!(ids(&list(&path)[0]), ["before"]);
+        assert_eq!(store.load().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn b_13_the_advice_names_the_newest_copy_that_is_good() {
+        let folder = TempFolder::new();
+        fs::create_dir(folder.join("data")).unwrap();
+        let path = folder.join("data/store.redb");
+        let damaged = Error::Damaged { path: "p".into(), reason: "r".into() };
+        assert!(with_advice(&damaged, &path).contains("there is no good backup in"));
+        let mut store = RedbStore::open(&path).unwrap();
+        for second in 0..3 {
+            back_up(&mut store, second, 0, Duration::ZERO).unwrap();
+        }
+        let bytes = fs::read(&list(&path)[0]).unwrap();
+        fs::write(&list(&path)[0], &bytes[..bytes.len() / 2]).unwrap();
+        let home = folder.display();
+        for error in [damaged, Error::Missing(path.display().to_string())] {
+            let advice = with_advice(&error, &path);
+            let words = format!(
+                "'millstream store restore {home}/data/backups/store-19700101-000001.redb --home {home}'"
+            );
+            assert!(advice.contains(&words) && !advice.contains('\n'), "{advice}");
+        }
+        let left: Vec<_> = fs::read_dir(folder_of(&path)).unwrap().collect();
+        assert_eq!(left.len(), 3, "looking at copies leaves nothing");
+    }
+}
