@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 
+use super::mask::Requester;
 use super::{Control, Output};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
-use crate::types::{Now, SessionRef};
+use crate::types::Now;
 
 /// A host name that the supervisor wants resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,16 +138,16 @@ impl Control {
     /// Submits an administrative job for a request of the API; what follows makes the answer.
     pub(super) fn answer_admin(
         &mut self,
-        session: SessionRef,
+        requester: Requester,
         work: AdminWork,
         then: impl FnOnce(&mut Self, Now, AdminOutcome) -> Response + Send + 'static,
     ) {
         let sent = self.submit_admin(work, move |control, now, outcome| {
             let response = then(control, now, outcome);
-            control.answer(session, response);
+            control.answer(requester, response);
         });
         if !sent {
-            self.answer(session, Response::error(503, "Too many requests wait").header("Retry-After", "1"));
+            self.answer(requester, Response::error(503, "Too many requests wait").header("Retry-After", "1"));
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod hooks;
 mod jobs;
 mod live;
 mod management;
+mod mask;
 mod metrics;
 mod objects;
 mod playlists;
@@ -66,6 +67,7 @@ use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
 use management::Management;
+use mask::{Requester, Shown};
 use objects::Objects;
 use purge::AppChanges;
 use recordings::Recordings;
@@ -272,11 +274,11 @@ impl Control {
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
-                self.rest(now, Origin { session, peer, secure }, &request);
+                self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
             ToControl::Record { session, key } => {
                 let response = rest::public_record(self, now, &key);
-                self.answer(session, response);
+                self.answer(Requester::unknown(session), response);
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
@@ -306,7 +308,7 @@ impl Control {
 
     /// The command line adds an administrator; the answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
-        self.add_administrator(now, session, email, hash);
+        self.add_administrator(now, Requester::unknown(session), email, hash);
     }
 
     /// Fires what is due. Early and double calls do nothing.
@@ -406,9 +408,16 @@ impl Control {
         }
     }
 
-    fn answer(&mut self, session: SessionRef, response: http::Response) {
-        self.audit_answer(session, &response);
-        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
+    /// Answers a request with what its requester may see.
+    fn answer(&mut self, requester: Requester, response: http::Response) {
+        self.answer_shown(requester.session(), requester.shown(response));
+    }
+
+    /// The only way an answer leaves.
+    fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
+        self.audit_answer(session, shown.response());
+        let response = Box::new(shown.into_response());
+        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
     }
 
     /// The URL that an encoder publishes this stream to.

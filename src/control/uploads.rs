@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::answer::Outcome;
+use super::mask::Requester;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
 use crate::http::Response;
@@ -29,6 +30,7 @@ const UPLOADS_OF_ADDRESS_MAX: usize = 4;
 #[derive(Debug)]
 struct Upload {
     key: Key,
+    requester: Requester,
     /// Who sends it, where nothing but the address tells.
     client: Option<IpAddr>,
     bytes_max: u64,
@@ -70,7 +72,7 @@ impl Control {
     pub(super) fn begin_upload(
         &mut self,
         now: Now,
-        session: SessionRef,
+        requester: Requester,
         app: &Arc<str>,
         (name, extension): (&str, &str),
         client: Option<IpAddr>,
@@ -79,7 +81,7 @@ impl Control {
         let bytes_max = settings.vod.upload_bytes_max;
         if bytes_max == 0
             || !self.files.uploads.has_room(client)
-            || self.files.uploads.by_session.contains_key(&session)
+            || self.files.uploads.by_session.contains_key(&requester.session())
         {
             return false;
         }
@@ -95,10 +97,10 @@ impl Control {
             ..Vod::default()
         };
         let key = Vod::key(app, &id);
-        let upload = Upload { key: key.clone(), client, bytes_max, stage: Stage::Recorded };
-        self.files.uploads.by_session.insert(session, upload);
+        let upload = Upload { key: key.clone(), requester, client, bytes_max, stage: Stage::Recorded };
+        self.files.uploads.by_session.insert(requester.session(), upload);
         let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, not_written())) });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((requester, not_written())) });
         true
     }
 
@@ -158,26 +160,26 @@ impl Control {
 
     fn upload_received(&mut self, now: Now, session: SessionRef, metadata: Option<String>) {
         let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
-        let key = upload.key;
+        let Upload { key, requester, .. } = upload;
         let Some(path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
-            return self.answer(session, not_written());
+            return self.answer(requester, not_written());
         };
         let failed = key.clone();
         let sent =
             self.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
-                control.upload_adopted(now, session, key, metadata, outcome.recording());
+                control.upload_adopted(now, requester, key, metadata, outcome.recording());
             });
         if !sent {
             self.drop_upload(now, &failed);
-            self.answer(session, not_written());
+            self.answer(requester, not_written());
         }
     }
 
     fn upload_adopted(
         &mut self,
         now: Now,
-        session: SessionRef,
+        requester: Requester,
         key: Key,
         metadata: Option<String>,
         outcome: RecordingOutcome,
@@ -187,7 +189,7 @@ impl Control {
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
                 self.drop_upload(now, &key);
-                return self.answer(session, not_written());
+                return self.answer(requester, not_written());
             }
         };
         tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
@@ -195,7 +197,7 @@ impl Control {
         let vod = self.to_be_kept(&key, vod);
         let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
         let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((session, answer)) });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((requester, answer)) });
         self.keep_object(now, key);
     }
 
@@ -203,7 +205,7 @@ impl Control {
         let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
         self.drop_upload(now, &upload.key);
-        self.answer(session, not_written());
+        self.answer(upload.requester, not_written());
     }
 
     /// Removes what there is of an upload that is not complete.

@@ -96,7 +96,7 @@ pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'
         return Reply::Now(Response::error(404, "Not Found"));
     }
     match control.stream_of(&key) {
-        Some(stream) => control.ask_connections(call.session, stream, Asked::Statistics(catalogue.name)),
+        Some(stream) => control.ask_connections(call.requester, stream, Asked::Statistics(catalogue.name)),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn clients(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     };
     let asked = Asked::Clients { offset, size: size.min(CLIENTS_MAX) };
     match control.stream_of(&call.key()) {
-        Some(stream) => control.ask_connections(call.session, stream, asked),
+        Some(stream) => control.ask_connections(call.requester, stream, asked),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }

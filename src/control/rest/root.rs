@@ -7,7 +7,7 @@ use crate::http::Response;
 
 /// `GET /metrics`.
 pub(super) fn metrics(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    control.metrics(call.origin.session)
+    control.metrics(call.origin.requester)
 }
 
 /// `GET /openapi.json`.

@@ -12,8 +12,9 @@ use super::conference;
 use crate::control::Control;
 use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
+use crate::control::mask::Requester;
 use crate::http::Response;
-use crate::types::{Now, SessionRef, StreamKey};
+use crate::types::{Now, StreamKey};
 
 /// Records looked at in one slice: some hundred microseconds.
 const SLICE: usize = 2048;
@@ -80,7 +81,7 @@ pub(super) enum Wanted {
 /// A request under way.
 #[derive(Debug)]
 pub(in crate::control) struct Scan {
-    session: SessionRef,
+    requester: Requester,
     app: Arc<str>,
     search: String,
     kind: String,
@@ -113,7 +114,7 @@ impl Scans {
 impl Scan {
     pub(super) fn new(call: &Call<'_>, search: String, kind: String, wanted: Wanted) -> Self {
         Self {
-            session: call.session,
+            requester: call.requester,
             app: call.app.name.clone(),
             search,
             kind,
@@ -243,7 +244,7 @@ impl Control {
         if let Some(mut scan) = self.walks.scans.waiting.pop_front() {
             if self.slice(now, &mut scan) {
                 let response = self.scanned(now, &scan);
-                self.answer(scan.session, response);
+                self.answer(scan.requester, response);
             } else {
                 self.walks.scans.waiting.push_back(scan);
             }

@@ -61,7 +61,7 @@ impl Control {
         let key = Subscriber::key(&call.app.name, &subscriber.stream_id, &subscriber.subscriber_id);
         let changes = vec![(key, Some(Auxiliary::Subscriber(subscriber)))];
         let answer = Outcome::success().response(200);
-        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.requester, answer)) });
         Reply::Later
     }
 }
@@ -170,7 +170,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     if control.records.auxiliary.pending(&key).is_none() {
         return failure("");
     }
-    let waiter = Some((call.session, Outcome::success().response(200)));
+    let waiter = Some((call.requester, Outcome::success().response(200)));
     control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], waiter });
     Reply::Later
 }
@@ -183,7 +183,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
         return failure("");
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
-    let waiter = Some((call.session, Outcome::success().response(200)));
+    let waiter = Some((call.requester, Outcome::success().response(200)));
     control.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
     Reply::Later
 }

@@ -85,7 +85,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     let answer = json(200, &token);
     control.arm_sweep(now);
     let changes = vec![(key, Some(Auxiliary::Token(token)))];
-    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 
@@ -132,7 +132,7 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
     let answer = Outcome::success().response(200);
     control.write_auxiliary(
         now,
-        AuxiliaryWrite { changes: vec![(key, None)], waiter: Some((call.session, answer)) },
+        AuxiliaryWrite { changes: vec![(key, None)], waiter: Some((call.requester, answer)) },
     );
     Reply::Later
 }
@@ -146,7 +146,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let answer = Outcome::success().response(200);
-    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 

@@ -49,7 +49,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
     let change = Change::Record { container, on };
     if !control.is_live(&key) {
-        control.write(now, Write { key, change, waiter: Some((call.session, Answer::SuccessOfNulls)) });
+        control.write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
         return Reply::Later;
     }
     let source_height = control.records.get(&key).map_or(0, |record| record.height);
@@ -66,7 +66,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     match recorded {
         Recorded::Done { vod, began } => {
             let answer = Outcome::success().message(Some(&began.to_string())).data_id(&vod).response(200);
-            let waiter = Some((call.session, Answer::Prepared(Box::new(answer))));
+            let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
             control.write(now, Write { key, change, waiter });
             Reply::Later
         }
@@ -90,7 +90,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return refused(Some("notSupportedFileType"));
     }
     let name: String = base.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    if control.begin_upload(now, call.session, &call.app.name, (&name, extension), call.client) {
+    if control.begin_upload(now, call.requester, &call.app.name, (&name, extension), call.client) {
         Reply::Later
     } else {
         refused(Some(NO_ROOM))
@@ -99,7 +99,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 
 /// `POST /vods/directory`.
 pub(super) fn import_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    match control.import_folder(call.session, &call.app.name, call.query("directory")) {
+    match control.import_folder(call.requester, &call.app.name, call.query("directory")) {
         Some(refusal) => Reply::Now(refusal),
         None => Reply::Later,
     }
@@ -108,7 +108,7 @@ pub(super) fn import_folder(control: &mut Control, _: Now, call: &Call<'_>) -> R
 /// `DELETE /vods/directory`.
 pub(super) fn forget_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let folder = call.request.query_value("directory").filter(|folder| !folder.is_empty());
-    match control.forget_folder(call.session, &call.app.name, folder) {
+    match control.forget_folder(call.requester, &call.app.name, folder) {
         Some(refusal) => Reply::Now(refusal),
         None => Reply::Later,
     }
@@ -194,6 +194,6 @@ fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) 
     }
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
-    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.requester, answer)) });
     Reply::Later
 }

@@ -1,6 +1,7 @@
 //! Users, sessions, tokens and who may what, in virtual time. Passwords are hashed by a stand-in.
 
 mod doors;
+mod masking;
 mod panel;
 
 use super::*;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::control::management::{PasswordHash, User};
+use crate::control::mask::Requester;
 use crate::http::Response;
 use crate::store::{Key, Kind};
-use crate::types::SessionRef;
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
 pub(in crate::control) use vod::{Kept, Vod};
@@ -70,7 +70,7 @@ pub(in crate::control) struct AuxiliaryWrite {
     /// `None` removes.
     pub(in crate::control) changes: Vec<(Key, Option<Auxiliary>)>,
     /// Gets the answer once the disk has the changes.
-    pub(in crate::control) waiter: Option<(SessionRef, Response)>,
+    pub(in crate::control) waiter: Option<(Requester, Response)>,
 }
 
 /// All of them.
