@@ -23,6 +23,7 @@ mod claims;
 mod folders;
 mod hooks;
 mod imports;
+mod media_ways;
 mod management;
 mod publish_keys;
 mod pushes;

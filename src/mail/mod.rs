@@ -21,7 +21,7 @@ pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progr
 pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};
-pub use play::{NoSubscription, PlayRequest};
+pub use play::{NoSubscription, PlayRequest, PolledRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};

@@ -95,6 +95,10 @@ pub struct PassAsk {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
+    /// The name below the application's `streams`.
+    pub file: String,
+    /// Whether there is something to send.
+    pub found: bool,
     /// Parameters of the request.
     pub params: Params,
     /// The page that asks, when a browser says so.

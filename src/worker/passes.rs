@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use crate::auth::access::Credentials;
 use crate::auth::network;
-use crate::mail::{NoSubscription, PlayRequest, ToControl};
+use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply};
 use crate::types::{ConnId, Handle, StreamKey};
 
@@ -64,11 +64,11 @@ impl Worker {
         let of_stream = stream.and_then(|stream| self.key_of_polled(stream));
         let key = of_stream.unwrap_or(ask.key);
         let Some(app) = self.apps.get(&key.app) else {
-            return self.answer_pass(id, Err(NoSubscription::NotFound));
+            return self.answer_pass(id, Err(NoSubscription::Disabled));
         };
         let details = stream.and_then(|stream| self.live.details.get(&stream));
         let is_limited = details.is_some_and(|details| details.limits_polled);
-        let shown = Credentials::of(&ask.params);
+        let shown = Credentials::of(&ask.params).counting(&app.security.play);
         if !app.security.play.any() && !is_limited && shown.subscriber.is_none() {
             return self.answer_pass(id, Ok(()));
         }
@@ -90,7 +90,7 @@ impl Worker {
             peer,
             params: ask.params,
             origin: ask.origin,
-            polled: Some(who),
+            polled: Some(PolledRequest { who, file: ask.file, found: ask.found }),
         };
         self.tell(ToControl::Play(Box::new(request)));
     }
@@ -98,15 +98,9 @@ impl Worker {
     /// Control has answered.
     pub(super) fn pass_verdict(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
         let Some(holder) = self.polled.passes.asked.remove(&id) else { return };
-        // Whether it is there shows itself; it may have it.
-        let verdict = match verdict {
-            Err(NoSubscription::NotFound) => Ok(()),
-            Ok(()) => {
-                self.polled.passes.note(self.now.mono, holder);
-                Ok(())
-            }
-            refused => refused,
-        };
+        if verdict.is_ok() {
+            self.polled.passes.note(self.now.mono, holder);
+        }
         self.answer_pass(id, verdict);
     }
 

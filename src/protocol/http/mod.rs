@@ -481,7 +481,13 @@ impl Session for HttpSession {
                 self.events.push_back(Event::Upload(UploadNews::Failed("the request has no form")));
             }
             (Stage::File(transfer), Reply::Job(done)) => {
-                transfer.reply(ctx.now, &mut self.connection, done.into());
+                let event = transfer.reply(ctx.now, &mut self.connection, done.into());
+                self.events.extend(event);
+            }
+            (Stage::File(_), Reply::Pass(verdict)) => {
+                if let Stage::File(transfer) = std::mem::replace(&mut self.stage, Stage::Idle) {
+                    self.found(ctx, *transfer, verdict);
+                }
             }
             (Stage::Signalling(signalling), reply) => {
                 self.granted |= matches!(

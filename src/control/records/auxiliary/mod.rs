@@ -81,6 +81,8 @@ pub(in crate::control) struct AuxiliaryRecords {
     overlay: BTreeMap<Key, Option<Auxiliary>>,
     /// The streams of the tokens that are for a room, by application and token: those are shown without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
+    /// The keys of files by application and path.
+    files: BTreeMap<(Arc<str>, String), Key>,
     /// The number of records of a kind by application.
     counts: BTreeMap<(Kind, Arc<str>), usize>,
 }
@@ -93,6 +95,10 @@ impl AuxiliaryRecords {
         {
             self.rooms.insert((key.app.clone(), token.token_id.clone()), token.stream_id.clone());
         }
+        if let Auxiliary::Vod(Vod { file_path: Some(path), .. }) = &record {
+            self.forget_file(&key);
+            self.files.insert((key.app.clone(), path.clone()), key.clone());
+        }
         let counted = (key.kind, key.app.clone());
         if self.records.insert(key, record).is_none() {
             let count = self.counts.entry(counted).or_default();
@@ -102,6 +108,7 @@ impl AuxiliaryRecords {
 
     /// Takes a record away at once; that it is gone reaches the disk later.
     pub(in crate::control) fn remove(&mut self, key: &Key) {
+        self.forget_file(key);
         let Some(record) = self.records.remove(key) else { return };
         if let Some(count) = self.counts.get_mut(&(key.kind, key.app.clone())) {
             *count = count.saturating_sub(1);
@@ -109,6 +116,20 @@ impl AuxiliaryRecords {
         if let Auxiliary::Token(token) = record {
             self.rooms.remove(&(key.app.clone(), token.token_id));
         }
+    }
+
+    /// A record names its file no longer.
+    fn forget_file(&mut self, key: &Key) {
+        let Some(Auxiliary::Vod(Vod { file_path: Some(path), .. })) = self.records.get(key) else { return };
+        let name = (key.app.clone(), path.clone());
+        if self.files.get(&name) == Some(key) {
+            self.files.remove(&name);
+        }
+    }
+
+    /// The record of the file with this path below the application.
+    pub(in crate::control) fn of_file(&self, app: &Arc<str>, path: &str) -> Option<&Key> {
+        self.files.get(&(app.clone(), path.to_owned()))
     }
 
     /// The stream that a token of a room was made for.
