@@ -57,7 +57,8 @@ impl Requester {
         self.session
     }
 
-    const fn is_masked(self) -> bool {
+    /// Whether credentials are masked.
+    pub(super) const fn is_masked(self) -> bool {
         matches!(self.view, View::Masked)
     }
 
@@ -81,6 +82,61 @@ impl Shown {
 
     pub(super) fn into_response(self) -> Response {
         self.0
+    }
+}
+
+/// A list whose items are added one by one, as its requester may see them.
+#[derive(Debug)]
+pub(super) struct ShownList {
+    requester: Requester,
+    json: Vec<u8>,
+    items: usize,
+    /// There is more, which is left out.
+    pub(super) is_cut: bool,
+}
+
+impl ShownList {
+    /// An empty list for a requester.
+    pub(super) const fn of(requester: Requester) -> Self {
+        Self { requester, json: Vec::new(), items: 0, is_cut: false }
+    }
+
+    /// Adds an item; one that is no JSON is counted, and not shown.
+    pub(super) fn push(&mut self, item: &[u8]) {
+        self.items = self.items.saturating_add(1);
+        let masked = if self.requester.is_masked() { Some(masked_text(item)) } else { None };
+        let shown = match &masked {
+            Some(Some(masked)) => masked.as_slice(),
+            Some(None) => &[],
+            None => item,
+        };
+        if !shown.is_empty() {
+            self.json.push(if self.json.is_empty() { b'[' } else { b',' });
+            self.json.extend_from_slice(shown);
+        }
+    }
+
+    /// Items that were added.
+    pub(super) const fn items(&self) -> usize {
+        self.items
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.json.len()
+    }
+
+    /// The list as an answer, with a field.
+    pub(super) fn finish(mut self, field: Option<(&str, String)>) -> Shown {
+        if self.json.is_empty() {
+            self.json.push(b'[');
+        }
+        self.json.push(b']');
+        let response = Response::json(200, self.json);
+        Shown(match field {
+            Some((name, value)) => response.header(name, value),
+            None => response,
+        })
     }
 }
 
@@ -143,11 +199,11 @@ fn mask(value: &mut Value) {
 }
 
 fn is_url(name: &str) -> bool {
-    let ends = |ending: &&str| {
+    let ends = |ending: &str| {
         let at = name.len().checked_sub(ending.len());
         at.and_then(|at| name.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
     };
-    name != OWN_URL && URL_ENDINGS.iter().any(|ending| ends(&ending))
+    name != OWN_URL && URL_ENDINGS.iter().any(|ending| ends(ending))
 }
 
 /// The value of a member or a setting of this name, without a credential.

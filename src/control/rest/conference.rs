@@ -88,9 +88,11 @@ pub(in crate::control) fn shown(record: &Broadcast) -> Response {
     json(200, &Room::of(record))
 }
 
-/// Rooms as a JSON array.
-pub(super) fn array<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Response {
-    json(200, &records.map(Room::of).collect::<Vec<_>>())
+/// Appends the room as JSON.
+pub(super) fn write(record: &Broadcast, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let done = serde_json::to_writer(out, &Room::of(record));
+    debug_assert!(done.is_ok());
 }
 
 /// The body, when it can be used.

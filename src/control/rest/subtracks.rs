@@ -2,7 +2,7 @@
 
 use super::call::{Call, Reply};
 use super::lists::page_of;
-use super::scan::array;
+use super::scan::Scan;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
 use crate::control::mask::Requester;
@@ -94,7 +94,7 @@ pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Re
     }
 }
 
-fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
+fn page(control: &mut Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
     let [_, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
@@ -102,7 +102,8 @@ fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
     match found(control, call) {
         Ok(main) => {
             let page = of_role(control, &main, call.query("role"), active).skip(offset).take(size);
-            Reply::Now(array(page, at))
+            let ids = page.map(|record| record.stream_id.as_str().into()).collect();
+            control.scan(at, Scan::of_ids(call, offset, ids))
         }
         Err(missing) => missing,
     }

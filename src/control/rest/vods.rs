@@ -2,16 +2,14 @@
 
 use super::call::{Call, Reply};
 use super::lists::page_of;
-use crate::control::answer::{Outcome, SimpleStat, json};
+use super::scan::{Order, Scan, Wanted};
+use crate::control::answer::{Outcome, json};
 use crate::control::recordings::Recorded;
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::{Multipart, Response};
 use crate::protocol::Container;
-
-/// What a list is ordered by.
-type SortKey = fn(&Vod) -> (String, i64);
 
 /// Files of one bulk delete.
 const BULK_MAX: usize = 1000;
@@ -121,43 +119,24 @@ pub(super) fn read(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     Reply::Now(json(200, control.vod(&call.app.name, id).unwrap_or(&unknown)))
 }
 
-/// The files that a list or a count is of.
-fn wanted<'a>(control: &'a Control, call: &'a Call<'_>, search: &str) -> impl Iterator<Item = &'a Vod> {
-    let (stream, search) = (call.query("streamId"), search.to_lowercase());
-    control.vods(&call.app.name).filter(move |vod| {
-        (stream.is_empty() || vod.stream_id.as_deref() == Some(stream))
-            && (search.is_empty() || vod.matches(&search))
-    })
-}
-
 /// `GET /vods/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let wanted = wanted(control, call, call.query("search"));
-    let is_descending = call.query("order_by") == "desc";
-    let sort: Option<SortKey> = match call.query("sort_by") {
-        "name" => Some(|vod| (vod.vod_name.as_deref().unwrap_or_default().to_lowercase(), 0)),
-        "date" => Some(|vod| (String::new(), vod.creation_date)),
-        _ => None,
-    };
-    let Some(sort) = sort else {
-        return Reply::Now(json(200, &wanted.skip(offset).take(size).collect::<Vec<_>>()));
-    };
-    let mut all: Vec<&Vod> = wanted.collect();
-    all.sort_by_cached_key(|vod| sort(vod));
-    if is_descending {
-        all.reverse();
-    }
-    Reply::Now(json(200, &all.into_iter().skip(offset).take(size).collect::<Vec<_>>()))
+    let wanted = Wanted::Page { order: Order::of_files(call), offset, size };
+    control.scan(now, looked_for(call, call.query("search"), wanted))
 }
 
 /// `GET /vods/count` and `GET /vods/count/{search}`.
-pub(super) fn count(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn count(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [search, ..] = call.params;
-    Reply::Now(json(200, &SimpleStat { number: wanted(control, call, search).count() }))
+    control.scan(now, looked_for(call, search, Wanted::Count))
+}
+
+fn looked_for(call: &Call<'_>, search: &str, wanted: Wanted) -> Scan {
+    Scan::new(call, search.to_lowercase(), call.query("streamId").to_owned(), wanted).of_files()
 }
 
 /// `DELETE /vods/{id}`.
