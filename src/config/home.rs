@@ -22,6 +22,8 @@ use super::{AppSettings, Error, Level, Schema, ServerSettings};
 pub const APPS_MAX: usize = 1000;
 /// Names that paths of the server itself use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
+/// Folders that no path leads to, in letters of either case.
+const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
 /// Made at first start.
 const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
 /// Bytes of a file named by `--set KEY=@FILE`.
@@ -229,6 +231,7 @@ pub fn is_app_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && !name.starts_with('.')
         && !RESERVED.contains(&name)
+        && !NEVER_SERVED.iter().any(|folder| folder.eq_ignore_ascii_case(name))
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
@@ -568,7 +571,20 @@ mod tests {
 
     #[test]
     fn reserved_and_odd_names_are_no_applications() {
-        for name in ["rest", "metrics", "openapi.json", "root", "", ".x", "a/b", "a b", "\u{e9}"] {
+        for name in [
+            "WEB-INF",
+            "web-inf",
+            "META-INF",
+            "rest",
+            "metrics",
+            "openapi.json",
+            "root",
+            "",
+            ".x",
+            "a/b",
+            "a b",
+            "\u{e9}",
+        ] {
             assert!(!is_app_name(name), "{name}");
         }
         assert!(is_app_name("LiveApp") && is_app_name("a-b_c.1"));

@@ -416,7 +416,10 @@ impl Control {
     /// The only way an answer leaves.
     fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
         self.audit_answer(session, shown.response());
-        let response = Box::new(shown.into_response());
+        let mut response = Box::new(shown.into_response());
+        if response.headers.get("cache-control").is_none() {
+            response.headers.push("Cache-Control", "no-store");
+        }
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
     }
 

@@ -182,14 +182,14 @@ impl Control {
         found: &Found<'_>,
         request: &Request,
     ) -> Result<(), &'static str> {
-        let (email, user) = match caller {
+        let email = match caller {
             Caller::Nobody => return Err("Not authenticated user"),
             Caller::Token => return Ok(()),
-            Caller::User { email, .. } => {
-                (email, self.records.auxiliary.get(&Key::new(Kind::User, "", email)))
-            }
+            Caller::User { email, .. } => email,
         };
-        let Some(Auxiliary::User(user)) = user else {
+        // Who is being deleted, or loses a right, has no more of them than after it; a new one counts when it is stored.
+        let (stored, soon) = (self.stored_user(email), self.user(email));
+        let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
         };
@@ -197,10 +197,19 @@ impl Control {
             return Err("Not allowed from another site");
         }
         let allowed = match found {
-            Found::Route(route, params) => self.may_use(user, route, params, request),
-            Found::Methods(_) | Found::Nothing => user.role_in(SYSTEM).is_some(),
+            Found::Route(route, params) => {
+                [stored, soon].into_iter().all(|user| self.may_use(user, route, params, request))
+            }
+            Found::Methods(_) | Found::Nothing => stored.role_in(SYSTEM).is_some(),
         };
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
+    }
+
+    fn stored_user(&self, email: &str) -> Option<&User> {
+        match self.records.auxiliary.get(&Key::new(Kind::User, "", email)) {
+            Some(Auxiliary::User(user)) => Some(user),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
+        }
     }
 
     fn may_use(&self, user: &User, route: &Route, params: &[&str], request: &Request) -> bool {

@@ -3,6 +3,7 @@
 mod doors;
 mod masking;
 mod panel;
+mod rights;
 
 use super::*;
 use crate::auth::jwt;
