@@ -276,8 +276,8 @@ impl Control {
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
-            ToControl::Record { session, key } => {
-                let response = rest::public_record(self, now, &key);
+            ToControl::Record { session, key, let_in } => {
+                let response = rest::public_record(self, now, &key, &let_in);
                 self.answer(Requester::unknown(session), response);
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),

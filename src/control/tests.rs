@@ -32,6 +32,7 @@ mod recordings;
 mod rooms;
 mod sources;
 mod storing;
+mod strangers;
 mod uploads;
 
 const WORKERS: u16 = 2;

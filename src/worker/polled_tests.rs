@@ -584,3 +584,25 @@ fn t_11_a_playlist_takes_no_credentials_that_are_longer_than_it_may_repeat() {
     open.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n1.ts\n"));
     assert_eq!(body(&open.get(&target, [192, 0, 2, 1]).0), b"#EXTM3U\n1.ts\n");
 }
+
+#[test]
+fn r_54_a_subscriber_that_was_blocked_is_asked_about_at_once() {
+    let mut pair = Pair::with(&[("enableTimeTokenForPlay", "true"), ("timeTokenSecretForPlay", "x")]);
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    let from = [192, 0, 2, 1];
+    let ask = |pair: &mut Pair, who: &str| {
+        let waiting = pair.ask(&format!("/live/streams/cam.m3u8?subscriberId={who}&subscriberCode=1"), from);
+        let asked = pair.plays.pop();
+        if let Some(request) = &asked {
+            let mail = ToWorker::Pass { conn: request.session.conn, verdict: Ok(()) };
+            pair.workers[1].handle_mail(pair.now, mail);
+        }
+        assert!(pair.answer(waiting).0.starts_with(b"HTTP/1.1 200 "));
+        asked.is_some()
+    };
+    assert!(ask(&mut pair, "alice") && ask(&mut pair, "bobby"));
+    assert!(!ask(&mut pair, "alice") && !ask(&mut pair, "bobby"), "both are known");
+    let ended = ToWorker::PassesEnded { app: "live".into(), subscriber: "alice".to_owned() };
+    pair.workers[1].handle_mail(pair.now, ended);
+    assert!(ask(&mut pair, "alice") && !ask(&mut pair, "bobby"));
+}

@@ -220,6 +220,8 @@ impl Control {
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
         if play {
             self.access.passes.end_subscriber(key, id);
+            let ended = ToWorker::PassesEnded { app: key.app.clone(), subscriber: id.to_owned() };
+            self.post_all(&ended);
         }
         let sessions = self.access.presences.subscribers.get(&(key.clone(), id.to_owned()));
         for session in sessions.cloned().unwrap_or_default() {

@@ -55,8 +55,8 @@ fn planted(keys: impl Iterator<Item = &'static crate::config::Key>) -> Vec<(&'st
 
 impl Walk {
     fn new(many: bool) -> Self {
-        let server = planted(schema().keys(crate::config::Level::Server).into_iter());
-        let app = planted(schema().keys(crate::config::Level::App).into_iter());
+        let server = planted(schema().keys(crate::config::Level::Server).iter());
+        let app = planted(schema().keys(crate::config::Level::App).iter());
         let borrowed = |pairs: &[(&'static str, String)], more: &[(&'static str, &'static str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
             let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -285,6 +285,7 @@ impl Walk {
         self.rig.mail(ToControl::Record {
             session,
             key: StreamKey::new("live", "s1"),
+            let_in: vec!["s1".to_owned()],
         });
         let shown = text(&self.rig.response(session).unwrap());
         assert!(
