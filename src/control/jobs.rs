@@ -110,6 +110,7 @@ impl Control {
 
     /// The answer to a job.
     pub fn handle_job(&mut self, now: Now, done: JobDone) {
+        self.audit.note_time(now.mono);
         if let Some(next) = self.outbox.jobs.take(done.id) {
             next(self, now, done.outcome);
         }

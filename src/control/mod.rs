@@ -263,6 +263,7 @@ impl Control {
 
     /// Mail of a worker.
     pub fn handle_mail(&mut self, now: Now, mail: ToControl) {
+        self.audit.note_time(now.mono);
         match mail {
             ToControl::Publish(request) => self.publish(now, request),
             ToControl::PublishAbandoned(session) => self.publish_abandoned(now, session),
@@ -302,6 +303,7 @@ impl Control {
 
     /// The store's answer to a request.
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
+        self.audit.note_time(now.mono);
         self.stored(now, reply);
         self.exit_when_drained();
     }
@@ -313,6 +315,7 @@ impl Control {
 
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.audit.note_time(now.mono);
         self.end_overdue_graces(now);
         self.fire_admissions(now);
         self.fire_attempts(now);

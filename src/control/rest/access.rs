@@ -17,6 +17,7 @@ use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_medi
 use super::routes::{Found, find};
 use crate::auth::jwt;
 use crate::control::Control;
+use crate::control::audit::ADDRESS;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::records::auxiliary::Auxiliary;
 use crate::http::{Method, Request, Response};
@@ -140,7 +141,7 @@ impl Control {
                 let who = match &call.caller {
                     Caller::User { email, .. } => email,
                     Caller::Token => "token",
-                    Caller::Nobody => "address",
+                    Caller::Nobody => ADDRESS,
                 };
                 self.audit_actor(who, Some(call.client));
                 self.audit_route(call.origin.requester.session(), route, call.request);

@@ -40,6 +40,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Map, Value};
 
 use super::Control;
+use super::audit::ADDRESS;
 use super::mask::Requester;
 use super::records::auxiliary::AuxiliaryWrite;
 use crate::auth::jwt;
@@ -155,7 +156,7 @@ impl Control {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
                     if let Some(peer) = peer {
-                        let who = if app.security.rest_jwt.is_some() { "token" } else { "address" };
+                        let who = if app.security.rest_jwt.is_some() { "token" } else { ADDRESS };
                         let from = self.client_of(peer, request);
                         self.audit_actor(who, from);
                     }

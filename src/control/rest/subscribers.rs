@@ -116,11 +116,13 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     };
     let key = call.key();
     let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
-    let shown = all.filter_map(|record| match record {
-        Auxiliary::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
+    let subscribers = all.filter_map(|record| match record {
+        Auxiliary::Subscriber(subscriber) => Some(subscriber),
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
-    Reply::Now(json(200, &shown.skip(offset).take(size).collect::<Vec<_>>()))
+    let page = subscribers.skip(offset).take(size);
+    let shown: Vec<_> = page.map(|subscriber| control.shown_subscriber(&key, subscriber)).collect();
+    Reply::Now(json(200, &shown))
 }
 
 /// What happened to a subscriber, as servers before 3.0 show it.

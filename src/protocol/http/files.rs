@@ -224,7 +224,11 @@ impl Transfer {
             }
             Stage::Own { text, skip, left } => {
                 while *left > 0 && connection.wants_body() {
-                    let Some(block) = text.next_block() else { break };
+                    let Some(block) = text.next_block() else {
+                        // Never shorter than it was said to be; a client would wait for the rest.
+                        *left = 0;
+                        break;
+                    };
                     if let Some(block) = part_of(block, skip, left) {
                         connection.body(now.mono, block);
                     }
