@@ -277,6 +277,25 @@ mod tests {
     }
 
     #[test]
+    fn t_11_sixty_viewers_of_a_long_playlist_hold_one_block_each() {
+        const BLOCK_BYTES: usize = 16 * 1024;
+        const VIEWERS: usize = 60;
+        let mut text = PLAYLIST.to_owned();
+        for n in 10..2510 {
+            text.push_str(&format!("#EXTINF:2.000,\n{n}.m4s\n"));
+        }
+        let text = Bytes::from(text);
+        let app = checking(&[("playTokenControlEnabled", "true")]);
+        let query = query(&[("token", &"t".repeat(1018))]);
+        let requested = Requested { app: &app, name: "a.m3u8", query: &query };
+        let mut viewers: Vec<_> = (0..VIEWERS).map(|_| tailor(&requested, &text, 0).unwrap()).collect();
+        let held: usize = viewers.iter_mut().map(|one| one.next_block().unwrap().len()).sum();
+        let whole = usize::try_from(viewers[0].length()).unwrap();
+        println!("{} bytes for all, {whole} for one viewer, {held} held by {VIEWERS}", text.len());
+        assert!(whole > 2_500_000 && held < VIEWERS * (BLOCK_BYTES + 2048), "{whole} {held}");
+    }
+
+    #[test]
     fn others_are_sent_what_all_are_sent() {
         assert_eq!((tailored(&[]), tailored(&[("x", "1"), ("token", ""), ("start", "z")])), (None, None));
         let (app, query) = (checking(&[("playTokenControlEnabled", "true")]), query(&[("token", "x")]));

@@ -121,11 +121,11 @@ impl Socket {
 
     /// Tells the servers that help to find a path: with credentials only who was let in, who is told again then.
     fn tell_ice_servers(&mut self, ctx: &Context<'_>) {
-        let whom = if self.was_let_in { For::Client } else { For::Anybody };
-        self.awaits_ice_servers = whom == For::Anybody;
-        if let Some(app) = ctx.apps.get(self.app.as_str()) {
-            self.send(answer::ice_servers(RtcAppSettings::of(app), whom));
-        }
+        let Some(app) = ctx.apps.get(self.app.as_str()) else { return };
+        let told = |whom| answer::ice_servers(RtcAppSettings::of(app), whom);
+        let (all, some) = (told(For::Client), told(For::Anybody));
+        self.awaits_ice_servers = !self.was_let_in && all != some;
+        self.send(if self.was_let_in { all } else { some });
     }
 
     /// One of its sessions was let in.
