@@ -29,6 +29,8 @@ use crate::disk::{self, SystemDisk};
 pub const APPS_MAX: usize = 1000;
 /// Names that paths of the server itself use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
+/// Folders that no path leads to, in letters of either case.
+const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
 /// Made at first start.
 const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
 /// Bytes of a file named by `--set KEY=@FILE`.
@@ -287,6 +289,7 @@ pub fn is_app_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && !name.starts_with('.')
         && !RESERVED.contains(&name)
+        && !NEVER_SERVED.iter().any(|folder| folder.eq_ignore_ascii_case(name))
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::mask::Requester;
 use crate::http::Response;
-use crate::types::SessionRef;
 
 /// The session that made a request, and how the request came.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
-    /// The session that waits for the answer.
-    pub(super) session: SessionRef,
+    /// The session that waits for the answer, and what it may see.
+    pub(super) requester: Requester,
     /// The address of the connection.
     pub(super) peer: SocketAddr,
     /// The request came over TLS.

@@ -8,6 +8,7 @@ use crate::types::{Now, SessionRef};
 
 use super::Control;
 use super::answer::Outcome;
+use super::mask::Requester;
 
 /// How often the age of the newest backup is looked at.
 const LOOK: Duration = Duration::from_secs(600);
@@ -25,7 +26,7 @@ pub(super) struct Backups {
 struct UnderWay {
     batch: u64,
     name: String,
-    waiter: Option<SessionRef>,
+    waiter: Option<Requester>,
 }
 
 impl Backups {
@@ -53,23 +54,24 @@ impl Control {
         }
     }
 
-    /// Backs up the store at once; the answer goes to `session`. False: one is under way.
-    pub(super) fn back_up(&mut self, now: Now, session: SessionRef) -> bool {
+    /// Backs up the store at once; the answer goes to `requester`. False: one is under way.
+    pub(super) fn back_up(&mut self, now: Now, requester: Requester) -> bool {
         if self.walks.backups.under_way.is_some() {
             return false;
         }
-        self.begin_backup(now, Some(session), Duration::ZERO);
+        self.begin_backup(now, Some(requester), Duration::ZERO);
         true
     }
 
     /// The command line asks for a backup.
     pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
-        if !self.back_up(now, session) {
-            self.answer(session, busy());
+        let requester = Requester::unknown(session);
+        if !self.back_up(now, requester) {
+            self.answer(requester, busy());
         }
     }
 
-    fn begin_backup(&mut self, now: Now, waiter: Option<SessionRef>, age_min: Duration) {
+    fn begin_backup(&mut self, now: Now, waiter: Option<Requester>, age_min: Duration) {
         let name = backup::name_of(now.wall_ms);
         let kept = self.config.server.backups().kept;
         let batch = self.records.back_up(backup::Backup { name: name.clone(), kept, age_min });
@@ -88,8 +90,8 @@ impl Control {
                 Outcome::failure("The store could not be backed up; the log has the reason").response(200)
             }
         };
-        if let Some(session) = waiter {
-            self.answer(session, answer);
+        if let Some(requester) = waiter {
+            self.answer(requester, answer);
         }
         None
     }

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::Control;
+use super::mask::Requester;
 use super::rest::Reply;
 use crate::http::Response;
 use crate::mail::ToWorker;
 use crate::stats::{ConnectionFigures, Role};
-use crate::types::{Now, SessionRef, StreamId, WorkerId};
+use crate::types::{Now, StreamId, WorkerId};
 
 /// Requests that wait at a time.
 const WAITING_MAX: usize = 64;
@@ -33,7 +34,7 @@ pub(super) enum Asked {
 #[derive(Debug, Default)]
 struct Question {
     /// The sessions that wait for an answer, with what they ask.
-    waiting: Vec<(SessionRef, Asked)>,
+    waiting: Vec<(Requester, Asked)>,
     told: BTreeSet<WorkerId>,
     connections: Vec<ConnectionFigures>,
 }
@@ -46,14 +47,14 @@ pub(super) struct ConnectionQuestions {
 
 impl Control {
     /// A request for the figures of a live stream's connections.
-    pub(super) fn ask_connections(&mut self, session: SessionRef, stream: StreamId, asked: Asked) -> Reply {
+    pub(super) fn ask_connections(&mut self, requester: Requester, stream: StreamId, asked: Asked) -> Reply {
         let questions = &mut self.figures.connections.by_stream;
         let waiting: usize = questions.values().map(|question| question.waiting.len()).sum();
         if waiting >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many requests wait"));
         }
         let question = questions.entry(stream).or_default();
-        question.waiting.push((session, asked));
+        question.waiting.push((requester, asked));
         if question.waiting.len() == 1 {
             self.post_all(&ToWorker::Connections(stream));
         }
@@ -77,7 +78,7 @@ impl Control {
         let Some(mut question) = self.figures.connections.by_stream.remove(&stream) else { return };
         // Whichever worker was first: pages of a list follow each other.
         question.connections.sort_by_key(|one| one.peer);
-        for (session, asked) in question.waiting {
+        for (requester, asked) in question.waiting {
             let all = question.connections.iter();
             let list: Vec<Value> = match asked {
                 Asked::Statistics(protocol) => {
@@ -89,7 +90,7 @@ impl Control {
                     clients.skip(offset).take(size).map(Value::Object).collect()
                 }
             };
-            self.answer(session, Response::json(200, Value::Array(list).to_string()));
+            self.answer(requester, Response::json(200, Value::Array(list).to_string()));
         }
     }
 }

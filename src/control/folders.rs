@@ -11,11 +11,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::answer::Outcome;
+use super::mask::Requester;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
 use crate::http::Response;
 use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};
-use crate::types::{Now, SessionRef};
+use crate::types::Now;
 
 /// Files of imported folders that an application may have.
 const IMPORTED_MAX: usize = 50_000;
@@ -34,7 +35,7 @@ impl Control {
     /// Imports a folder. Gives the answer when it is known at once.
     pub(super) fn import_folder(
         &mut self,
-        session: SessionRef,
+        requester: Requester,
         app: &Arc<str>,
         folder: &str,
     ) -> Option<Response> {
@@ -48,7 +49,7 @@ impl Control {
         let work = Work::Import(ImportWork::Link { app: Arc::clone(&app), folder: asked.clone() });
         let sent = self.submit(work, move |control, now, outcome| {
             let answer = match outcome.import() {
-                ImportOutcome::Linked(files) => return control.folder_linked(now, session, &app, files),
+                ImportOutcome::Linked(files) => return control.folder_linked(now, requester, &app, files),
                 ImportOutcome::Outside => control.not_allowed(),
                 ImportOutcome::Missing => refused(&format!("{asked} does not exist or is not a directory")),
                 ImportOutcome::Taken(name) => {
@@ -61,7 +62,7 @@ impl Control {
                     refused("Exception in creating symbolic link")
                 }
             };
-            control.answer(session, answer);
+            control.answer(requester, answer);
         });
         (!sent).then(busy)
     }
@@ -69,7 +70,7 @@ impl Control {
     /// Forgets an imported folder. Gives the answer when it is known at once.
     pub(super) fn forget_folder(
         &mut self,
-        session: SessionRef,
+        requester: Requester,
         app: &Arc<str>,
         folder: Option<&str>,
     ) -> Option<Response> {
@@ -78,16 +79,16 @@ impl Control {
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Unlink { app: Arc::clone(&app), folder: asked.clone() });
         let sent = self.submit(work, move |control, now, outcome| match outcome.import() {
-            ImportOutcome::Unlinked(below) => control.folder_unlinked(now, session, &app, &below),
+            ImportOutcome::Unlinked(below) => control.folder_unlinked(now, requester, &app, &below),
             ImportOutcome::Failed(reason) => {
                 tracing::warn!(app = &*app, reason, "an imported folder cannot be forgotten");
-                control.answer(session, refused(""));
+                control.answer(requester, refused(""));
             }
             ImportOutcome::Linked(_)
             | ImportOutcome::Outside
             | ImportOutcome::Missing
             | ImportOutcome::Taken(_)
-            | ImportOutcome::TooMany => control.answer(session, missing(&asked)),
+            | ImportOutcome::TooMany => control.answer(requester, missing(&asked)),
         });
         (!sent).then(busy)
     }
@@ -108,16 +109,16 @@ impl Control {
         self.vods(app).filter(is_below)
     }
 
-    fn folder_linked(&mut self, now: Now, session: SessionRef, app: &Arc<str>, files: Vec<ImportedFile>) {
+    fn folder_linked(&mut self, now: Now, requester: Requester, app: &Arc<str>, files: Vec<ImportedFile>) {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
         if !self.apps.contains_key(app) {
             // It was deleted meanwhile, and the link with it.
-            return self.answer(session, refused(""));
+            return self.answer(requester, refused(""));
         }
         tracing::info!(app = &**app, files = files.len(), "a folder was imported");
         if files.is_empty() {
-            return self.answer(session, answer);
+            return self.answer(requester, answer);
         }
         let mut ids = BTreeSet::new();
         while ids.len() < files.len() {
@@ -139,22 +140,22 @@ impl Control {
         let changes = ids.into_iter().zip(files).map(record).collect();
         self.write_auxiliary(
             now,
-            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, answer)) },
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
     }
 
-    fn folder_unlinked(&mut self, now: Now, session: SessionRef, app: &Arc<str>, below: &str) {
+    fn folder_unlinked(&mut self, now: Now, requester: Requester, app: &Arc<str>, below: &str) {
         let ids = self.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
         let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
         let text = format!("{} of records are deleted", changes.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
         tracing::info!(app = &**app, records = changes.len(), "an imported folder was forgotten");
         if changes.is_empty() {
-            return self.answer(session, answer);
+            return self.answer(requester, answer);
         }
         self.write_auxiliary(
             now,
-            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, answer)) },
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
     }
 }

@@ -12,10 +12,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::mask::Requester;
 use super::{Control, Output};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
-use crate::types::{Now, SessionRef};
+use crate::types::Now;
 
 /// A host name that the supervisor wants resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +147,7 @@ impl Control {
 
     /// The answer to a job.
     pub fn handle_job(&mut self, now: Now, done: JobDone) {
+        self.audit.note_time(now.mono);
         if let Some(next) = self.outbox.jobs.take(done.id) {
             next(self, now, done.outcome);
         }
@@ -171,16 +173,16 @@ impl Control {
     /// Submits an administrative job for a request of the API; what follows makes the answer.
     pub(super) fn answer_admin(
         &mut self,
-        session: SessionRef,
+        requester: Requester,
         work: AdminWork,
         then: impl FnOnce(&mut Self, Now, AdminOutcome) -> Response + Send + 'static,
     ) {
         let sent = self.submit_admin(work, move |control, now, outcome| {
             let response = then(control, now, outcome);
-            control.answer(session, response);
+            control.answer(requester, response);
         });
         if !sent {
-            self.answer(session, Response::error(503, "Too many requests wait").header("Retry-After", "1"));
+            self.answer(requester, Response::error(503, "Too many requests wait").header("Retry-After", "1"));
         }
     }
 }

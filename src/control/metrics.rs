@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use super::Control;
 use super::answer::Reply;
+use super::mask::Requester;
 use crate::http::Response;
 use crate::mail::ToWorker;
 use crate::stats::{self, Page, WorkerFigures};
-use crate::types::{SessionRef, WorkerId};
+use crate::types::WorkerId;
 
 /// Scrapes that wait at a time.
 const WAITING_MAX: usize = 64;
@@ -16,20 +17,20 @@ const WAITING_MAX: usize = 64;
 /// A scrape that runs.
 #[derive(Debug, Default)]
 pub(super) struct Scrape {
-    waiting: Vec<SessionRef>,
+    waiting: Vec<Requester>,
     told: BTreeMap<WorkerId, WorkerFigures>,
 }
 
 impl Control {
     /// A request for the page.
-    pub(super) fn metrics(&mut self, session: SessionRef) -> Reply {
+    pub(super) fn metrics(&mut self, requester: Requester) -> Reply {
         if self.figures.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));
         }
         if self.figures.scrape.waiting.is_empty() {
             self.post_all(&ToWorker::Measure { per_stream: self.config.server.metrics_per_stream });
         }
-        self.figures.scrape.waiting.push(session);
+        self.figures.scrape.waiting.push(requester);
         Reply::Later
     }
 
@@ -44,8 +45,8 @@ impl Control {
         let page = stats::render(Page { control, jobs, workers: told.into_values().collect() });
         let response =
             Response::with_body(200, stats::CONTENT_TYPE, page).header("Cache-Control", "no-store");
-        for session in waiting {
-            self.answer(session, response.clone());
+        for requester in waiting {
+            self.answer(requester, response.clone());
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod hooks;
 mod jobs;
 mod live;
 mod management;
+mod mask;
 mod metrics;
 mod names;
 mod objects;
@@ -71,6 +72,7 @@ use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
 use management::Management;
+use mask::{Requester, Shown};
 use names::Names;
 use objects::Objects;
 use purge::AppChanges;
@@ -274,6 +276,7 @@ impl Control {
 
     /// Mail of a worker.
     pub fn handle_mail(&mut self, now: Now, mail: ToControl) {
+        self.audit.note_time(now.mono);
         match mail {
             ToControl::Publish(request) => self.publish(now, request),
             ToControl::PublishAbandoned(session) => self.publish_abandoned(now, session),
@@ -285,11 +288,11 @@ impl Control {
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
-                self.rest(now, Origin { session, peer, secure }, &request);
+                self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
-            ToControl::Record { session, key } => {
-                let response = rest::public_record(self, now, &key);
-                self.answer(session, response);
+            ToControl::Record { session, key, let_in } => {
+                let response = rest::public_record(self, now, &key, &let_in);
+                self.answer(Requester::unknown(session), response);
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
@@ -314,17 +317,19 @@ impl Control {
 
     /// The store's answer to a request.
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
+        self.audit.note_time(now.mono);
         self.stored(now, reply);
         self.exit_when_drained();
     }
 
     /// The command line adds an administrator; the answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
-        self.add_administrator(now, session, email, hash);
+        self.add_administrator(now, Requester::unknown(session), email, hash);
     }
 
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.audit.note_time(now.mono);
         self.end_overdue_graces(now);
         self.fire_admissions(now);
         self.fire_attempts(now);
@@ -424,9 +429,19 @@ impl Control {
         }
     }
 
-    fn answer(&mut self, session: SessionRef, response: http::Response) {
-        self.audit_answer(session, &response);
-        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
+    /// Answers a request with what its requester may see.
+    fn answer(&mut self, requester: Requester, response: http::Response) {
+        self.answer_shown(requester.session(), requester.shown(response));
+    }
+
+    /// The only way an answer leaves.
+    fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
+        self.audit_answer(session, shown.response());
+        let mut response = Box::new(shown.into_response());
+        if response.headers.get("cache-control").is_none() {
+            response.headers.push("Cache-Control", "no-store");
+        }
+        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
     }
 
     /// The URL that an encoder publishes this stream to.

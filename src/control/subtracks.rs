@@ -51,11 +51,25 @@ impl Control {
                 (false, false) => Ok(()),
             };
         };
+        if !self.may_join(request, &main, record) {
+            return Err(Refusal::NotAllowed("the main track is the broadcast of somebody else"));
+        }
         let limit = usize::try_from(record.subtracks_limit).ok();
         if limit.is_some_and(|limit| self.active_subtracks(&main) >= limit) {
             return Err(Refusal::NotAllowed("subtracksLimit of the main track is reached"));
         }
         Ok(())
+    }
+
+    /// Whether a publisher may be a subtrack of another's record. Where nobody is checked, everybody may publish everything.
+    /// Elsewhere a record may be joined that is a main track by the operator's word, or was made by publishing; any other one
+    /// only by a stream whose own record or whose token names it.
+    fn may_join(&self, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
+        let is_checked = self.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
+        let is_room = record.zombi || (record.is_virtual && !self.records.joined.contains(main));
+        let own = self.pending(&request.key).and_then(|own| own.main_track_stream_id.as_deref());
+        let is_given = own == Some(&*main.id) && !self.records.joined.contains(main);
+        !is_checked || is_room || is_given || self.token_names_room(request, &main.id)
     }
 
     /// A publisher has come: it joins the main track that it names, which is made when it has no record.
@@ -72,6 +86,7 @@ impl Control {
             if !record.zombi {
                 self.mark_dirty(now, main.clone());
             }
+            self.records.joined.insert(main.clone());
         }
         // The index of subtracks follows what is inserted.
         if let Some(mut record) = self.records.get(&request.key).cloned() {
@@ -92,6 +107,14 @@ impl Control {
             return;
         }
         let was = record.status == status::BROADCASTING;
+        if !any && self.records.joined.remove(main) {
+            // It was a main track while somebody had joined it.
+            if let Some(record) = self.records.get_mut(main) {
+                record.is_virtual = false;
+            }
+            self.mark_dirty(now, main.clone());
+        }
+        let Some(record) = self.records.get_mut(main) else { return };
         if any == was {
             return;
         }

@@ -24,7 +24,9 @@ mod faults;
 mod folders;
 mod hooks;
 mod imports;
+mod lists;
 mod management;
+mod media_ways;
 mod publish_keys;
 mod pushes;
 mod reconcile;
@@ -33,6 +35,7 @@ mod rooms;
 mod shares;
 mod sources;
 mod storing;
+mod strangers;
 mod uploads;
 
 const WORKERS: u16 = 2;

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::answer::Outcome;
+use super::mask::Requester;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
 use crate::http::Response;
@@ -29,6 +30,7 @@ const UPLOADS_OF_ADDRESS_MAX: usize = 4;
 #[derive(Debug)]
 struct Upload {
     key: Key,
+    requester: Requester,
     /// Who sends it, where nothing but the address tells.
     client: Option<IpAddr>,
     bytes_max: u64,
@@ -75,7 +77,7 @@ impl Control {
     pub(super) fn begin_upload(
         &mut self,
         now: Now,
-        session: SessionRef,
+        requester: Requester,
         app: &Arc<str>,
         (name, extension): (&str, &str),
         client: Option<IpAddr>,
@@ -85,7 +87,7 @@ impl Control {
         if bytes_max == 0
             || !self.has_room_for_upload(UPLOADS_MAX, app)
             || !self.files.uploads.has_room(client)
-            || self.files.uploads.by_session.contains_key(&session)
+            || self.files.uploads.by_session.contains_key(&requester.session())
         {
             return false;
         }
@@ -101,12 +103,12 @@ impl Control {
             ..Vod::default()
         };
         let key = Vod::key(app, &id);
-        let upload = Upload { key: key.clone(), client, bytes_max, stage: Stage::Recorded };
-        self.files.uploads.by_session.insert(session, upload);
+        let upload = Upload { key: key.clone(), requester, client, bytes_max, stage: Stage::Recorded };
+        self.files.uploads.by_session.insert(requester.session(), upload);
         let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
         self.write_auxiliary(
             now,
-            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, not_written())) },
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, not_written())) },
         );
         true
     }
@@ -167,26 +169,26 @@ impl Control {
 
     fn upload_received(&mut self, now: Now, session: SessionRef, metadata: Option<String>) {
         let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
-        let key = upload.key;
+        let Upload { key, requester, .. } = upload;
         let Some(path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
-            return self.answer(session, not_written());
+            return self.answer(requester, not_written());
         };
         let failed = key.clone();
         let sent =
             self.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
-                control.upload_adopted(now, session, key, metadata, outcome.recording());
+                control.upload_adopted(now, requester, key, metadata, outcome.recording());
             });
         if !sent {
             self.drop_upload(now, &failed);
-            self.answer(session, not_written());
+            self.answer(requester, not_written());
         }
     }
 
     fn upload_adopted(
         &mut self,
         now: Now,
-        session: SessionRef,
+        requester: Requester,
         key: Key,
         metadata: Option<String>,
         outcome: RecordingOutcome,
@@ -196,7 +198,7 @@ impl Control {
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
                 self.drop_upload(now, &key);
-                return self.answer(session, not_written());
+                return self.answer(requester, not_written());
             }
         };
         tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
@@ -206,7 +208,7 @@ impl Control {
         let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
         self.write_auxiliary(
             now,
-            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((session, answer)) },
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
         self.keep_object(now, key);
     }
@@ -215,7 +217,7 @@ impl Control {
         let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
         self.drop_upload(now, &upload.key);
-        self.answer(session, not_written());
+        self.answer(upload.requester, not_written());
     }
 
     /// Removes what there is of an upload that is not complete.

@@ -3,10 +3,11 @@
 use crate::http::Response;
 use crate::mail::StreamEnd;
 use crate::store::{self, Kind};
-use crate::types::{Now, SessionRef, StreamKey};
+use crate::types::{Now, StreamKey};
 
 use super::answer::Outcome;
 use super::broadcast::Broadcast;
+use super::mask::Requester;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
 use super::{Control, Output, rest};
 
@@ -66,10 +67,10 @@ impl Control {
                 Event::Record(write) => self.apply(now, write),
                 Event::Auxiliary(write) => self.apply_auxiliary(now, write),
                 Event::Undone(key) => self.recording_may_change(key),
-                Event::Failed(session) => {
-                    self.upload_not_recorded(session);
+                Event::Failed(requester) => {
+                    self.upload_not_recorded(requester.session());
                     let failure = Outcome::failure("The datastore is not available");
-                    self.answer(session, failure.response(500));
+                    self.answer(requester, failure.response(500));
                 }
             }
         }
@@ -94,10 +95,10 @@ impl Control {
         for (app, vod) in write.files {
             self.remove_file(now, &app, &vod);
         }
-        if let Some((session, response)) = write.waiter
-            && !self.upload_recorded(now, session)
+        if let Some((requester, response)) = write.waiter
+            && !self.upload_recorded(now, requester.session())
         {
-            self.answer(session, response);
+            self.answer(requester, response);
         }
     }
 
@@ -140,16 +141,16 @@ impl Control {
         }
         self.note_auto_start(&key);
         self.note_planned(now, &key);
-        if let Some((session, answer)) = waiter {
-            let Some(answer) = self.started(now, session, &key, answer) else { return };
+        if let Some((requester, answer)) = waiter {
+            let Some(answer) = self.started(now, requester, &key, answer) else { return };
             let response = self.answer_of(now, &key, answer, existed, live.is_some() || runs);
-            self.answer(session, response);
+            self.answer(requester, response);
         }
     }
 
     /// Starts the source of a record that was made for it. When it cannot be, the record goes again, and the answer
     /// waits for that.
-    fn started(&mut self, now: Now, session: SessionRef, key: &StreamKey, answer: Answer) -> Option<Answer> {
+    fn started(&mut self, now: Now, requester: Requester, key: &StreamKey, answer: Answer) -> Option<Answer> {
         if !matches!(answer, Answer::Started) {
             return Some(answer);
         }
@@ -159,7 +160,7 @@ impl Control {
             // Somebody has published to it since; that is not ours to end.
             return Some(answer);
         }
-        let waiter = Some((session, answer));
+        let waiter = Some((requester, answer));
         self.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
         None
     }

@@ -1,5 +1,7 @@
 //! Cross-origin requests (the Fetch standard; the answers are those of docs/http.md).
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use super::{Headers, Method, Request, Response};
 
 /// Methods that a page of another origin may use, where a row does not say others.
@@ -183,6 +185,45 @@ pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Fields by which proxies tell that they pass a request on.
+const FORWARDING: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
+
+/// Whether a proxy says that it passes a request on.
+#[must_use]
+pub fn is_passed_on(request: &Request) -> bool {
+    FORWARDING.iter().any(|name| request.header(name).is_some())
+}
+
+/// Whether no page of another asks. Browsers say where a request comes from: by `Origin`, newer ones by `Sec-Fetch-Site`. A
+/// client that says neither is no browser. `named`: origins whose pages count as our own.
+#[must_use]
+pub fn is_own_page(request: &Request, named: &[String]) -> bool {
+    let is_named = |origin: &str| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
+    match request.header("origin") {
+        Some(origin) => is_own(origin, request.header("host").unwrap_or_default()) || is_named(origin),
+        None => match request.header("sec-fetch-site") {
+            Some(site) => site == "same-origin" || site == "none",
+            None => true,
+        },
+    }
+}
+
+/// Whether a request is for this machine by its `Host`: an address, `localhost`, or the name of the server. Any other name
+/// may have been made to lead here.
+#[must_use]
+pub fn is_for_this_machine(request: &Request, server_name: &str) -> bool {
+    request.header("host").is_none_or(|host| is_local(host, server_name))
+}
+
+fn is_local(host: &str, server_name: &str) -> bool {
+    let (name, _) = split_port(host.trim());
+    let v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    name.parse::<Ipv4Addr>().is_ok()
+        || v6.is_some_and(|v6| v6.parse::<Ipv6Addr>().is_ok())
+        || name.eq_ignore_ascii_case("localhost")
+        || (!server_name.is_empty() && name.eq_ignore_ascii_case(server_name))
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -333,5 +374,19 @@ mod tests {
         assert_eq!(ask(ORIGIN.1, &[]), []);
         assert_eq!(ask("https://other.example", &named), []);
         assert_eq!(ask(ORIGIN.1, &named)[0], ("Access-Control-Allow-Origin", ORIGIN.1.to_owned()));
+    }
+
+    #[test]
+    fn hosts_of_this_machine() {
+        for host in
+            ["127.0.0.1", "127.0.0.1:5080", "[::1]:5080", "LOCALHOST:80", "media.example:5080", "10.0.0.7"]
+        {
+            assert!(is_local(host, "Media.Example"), "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example:5080", "127.0.0.1.evil.example", "[evil]", "", "::1"]
+        {
+            assert!(!is_local(host, "media.example") && !is_local(host, ""), "{host}");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progr
 pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};
-pub use play::{NoSubscription, PlayRequest};
+pub use play::{NoSubscription, PlayRequest, PolledRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
@@ -46,6 +46,8 @@ use crate::types::{
 /// The server's settings that sessions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSettings {
+    /// `server.name`.
+    pub name: String,
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
     /// `server.trusted_proxies`: who may say whose request it passes on.
@@ -59,6 +61,7 @@ impl SessionSettings {
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
         Self {
+            name: server.name.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
             protocols: server.protocols.clone(),
@@ -117,6 +120,8 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         key: StreamKey,
+        /// Streams of its application that the session was let in to.
+        let_in: Vec<String>,
     },
     /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
     Upload {
@@ -251,6 +256,13 @@ pub enum ToWorker {
         conn: ConnId,
         /// Yes or no.
         verdict: Result<(), NoSubscription>,
+    },
+    /// Viewers of an application that say they are this subscriber, and watch by separate requests, are asked about anew.
+    PassesEnded {
+        /// The application.
+        app: Arc<str>,
+        /// The subscriber.
+        subscriber: String,
     },
     /// Verdict on a request to play.
     PlayVerdict {

@@ -20,8 +20,20 @@ pub struct PlayRequest {
     pub params: Params,
     /// The page that asks, when a browser says so.
     pub origin: String,
-    /// Who asks, where each request is one of its own: once let in, this viewer is let in again for some time.
-    pub polled: Option<String>,
+    /// The viewer and what it requests, where each request is one of its own: once let in, this viewer is let in again for
+    /// some time.
+    pub polled: Option<PolledRequest>,
+}
+
+/// A request of a viewer that watches by one request after the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolledRequest {
+    /// The identity of the viewer.
+    pub who: String,
+    /// The name below the application's `streams`.
+    pub file: String,
+    /// Whether there is something to send. Before, nobody else is asked about the viewer, and no token is used up.
+    pub found: bool,
 }
 
 /// Why a subscription was refused.

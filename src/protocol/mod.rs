@@ -31,6 +31,7 @@ mod samples;
 mod session;
 pub mod sinks;
 mod srt;
+mod tailored;
 mod ts;
 mod udp;
 mod usable;

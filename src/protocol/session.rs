@@ -56,6 +56,8 @@ pub struct PublishAsk {
     pub params: Params,
     /// Streams it was forwarded through.
     pub via: Vec<String>,
+    /// Whether a page of another asks: that it runs on this machine says nothing of who wants it.
+    pub of_foreign_page: bool,
 }
 
 /// A request to play, as the protocol could read it.
@@ -95,6 +97,10 @@ pub struct PassAsk {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
+    /// The name below the application's `streams`.
+    pub file: String,
+    /// Whether there is something to send.
+    pub found: bool,
     /// Parameters of the request.
     pub params: Params,
     /// The page that asks, when a browser says so.
@@ -249,7 +255,12 @@ pub enum Event {
     /// What became of a file that it was granted to take in ([`Reply::Upload`]).
     Upload(UploadNews),
     /// Wants the record of a stream, without credentials; answered by [`Reply::Rest`].
-    Record(StreamKey),
+    Record {
+        /// The stream.
+        key: StreamKey,
+        /// Streams that the session was let in to.
+        let_in: Vec<String>,
+    },
     /// Wants to hear when a stream that is not there begins: [`Reply::StreamBegun`], once.
     Await(StreamKey),
     /// Publishes a blob of the stream that it was ordered for.

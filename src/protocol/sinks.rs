@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crypto::Seed;
 
 use super::Session;
+use super::tailored::Tailored;
 use crate::config::AppSettings;
 use crate::mail::{Progress, RecordingOrder, StreamDetails};
 use crate::types::{Now, StreamId, StreamKey};
@@ -38,15 +39,33 @@ pub struct Params {
     pub in_place: fn(&str, &Query) -> Option<String>,
     /// The protocol that who asks for the blob with this name is a viewer of. `None`: that of the blob.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
-    /// The form for one viewer of a blob with this name and content, at this date by the blob's calendar, in milliseconds.
-    /// `None`: the blob. Asked for requests without parameters, too.
-    pub tailor: fn(&str, &Bytes, &Query, u64) -> Option<Bytes>,
+    /// The form for one viewer of a blob, at this date by the blob's calendar, in milliseconds. `None`: the blob. Asked for
+    /// requests without parameters, too.
+    pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
+    /// Whether the parameters are longer than what the form for one viewer may repeat.
+    pub is_too_long: fn(&Requested<'_>) -> bool,
+}
+
+/// A blob that is requested.
+#[derive(Debug, Clone, Copy)]
+pub struct Requested<'a> {
+    /// The application.
+    pub app: &'a AppSettings,
+    /// The name below the application's `streams`.
+    pub name: &'a str,
+    /// Parameters of the request.
+    pub query: &'a Query,
 }
 
 impl Params {
     /// They mean nothing.
-    pub const NONE: Self =
-        Self { wants: |_| None, in_place: |_, _| None, viewers: |_, _, _| None, tailor: |_, _, _, _| None };
+    pub const NONE: Self = Self {
+        wants: |_| None,
+        in_place: |_, _| None,
+        viewers: |_, _, _| None,
+        tailor: |_, _, _| None,
+        is_too_long: |_| false,
+    };
 }
 
 /// A kind of sink.
@@ -145,9 +164,15 @@ pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static 
 
 /// The form of a blob for one viewer, by the parameters of its request and the date by the blob's calendar. `None`: the blob.
 #[must_use]
-pub fn tailored(app: &AppSettings, name: &str, blob: &Bytes, query: &Query, date_ms: u64) -> Option<Bytes> {
-    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(app));
-    enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(name, blob, query, date_ms))
+pub fn tailored(requested: &Requested<'_>, blob: &Bytes, date_ms: u64) -> Option<Tailored> {
+    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(requested.app));
+    enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(requested, blob, date_ms))
+}
+
+/// Whether the parameters of a request are longer than what the form of the blob for one viewer may repeat.
+#[must_use]
+pub fn is_too_long(requested: &Requested<'_>) -> bool {
+    params(requested.app, requested.query).any(|params| (params.is_too_long)(requested))
 }
 
 /// The kind of sink with this name.

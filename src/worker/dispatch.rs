@@ -131,9 +131,9 @@ impl Worker {
                 }
                 self.tell_upload(id, news);
             }
-            Event::Record(key) => {
+            Event::Record { key, let_in } => {
                 let session = self.session_ref(id, Handle::ONLY);
-                self.tell(ToControl::Record { session, key });
+                self.tell(ToControl::Record { session, key, let_in });
             }
             Event::Await(key) => self.await_stream(id, key),
             Event::Job(job) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use crate::auth::access::Credentials;
 use crate::auth::network;
-use crate::mail::{NoSubscription, PlayRequest, ToControl};
+use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply};
 use crate::types::{ConnId, Handle, StreamKey};
 
@@ -19,12 +19,27 @@ const KNOWN_MAX: usize = 50_000;
 /// Whom an answer is about.
 type Holder = (StreamKey, &'static str, String, IpAddr);
 
+/// An answer that still holds.
+#[derive(Debug)]
+struct Known {
+    until: Instant,
+    /// The `subscriberId` that was shown.
+    subscriber: Option<String>,
+}
+
+/// A question to control.
+#[derive(Debug)]
+struct Asked {
+    holder: Holder,
+    subscriber: Option<String>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    known: BTreeMap<Holder, Instant>,
+    known: BTreeMap<Holder, Known>,
     ends: BTreeSet<(Instant, Holder)>,
-    asked: BTreeMap<ConnId, Holder>,
+    asked: BTreeMap<ConnId, Asked>,
 }
 
 impl Passes {
@@ -35,20 +50,33 @@ impl Passes {
 
     fn is_known(&mut self, now: Instant, holder: &Holder) -> bool {
         while let Some((_, old)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
-            if let Some(until) = self.known.remove(&old) {
-                self.ends.remove(&(until, old));
+            if let Some(known) = self.known.remove(&old) {
+                self.ends.remove(&(known.until, old));
             }
         }
         self.known.contains_key(holder)
     }
 
-    fn note(&mut self, now: Instant, holder: Holder) {
+    fn note(&mut self, now: Instant, Asked { holder, subscriber }: Asked) {
         if self.known.len() >= KNOWN_MAX || self.known.contains_key(&holder) {
             return;
         }
         let until = now.checked_add(KNOWN).unwrap_or(now);
         self.ends.insert((until, holder.clone()));
-        self.known.insert(holder, until);
+        self.known.insert(holder, Known { until, subscriber });
+    }
+
+    /// What is known of a subscriber holds no longer.
+    pub(super) fn end_subscriber(&mut self, app: &str, subscriber: &str) {
+        let ends = &mut self.ends;
+        self.known.retain(|holder, known| {
+            let (key, ..) = holder;
+            let stays = *key.app != *app || known.subscriber.as_deref() != Some(subscriber);
+            if !stays {
+                ends.remove(&(known.until, holder.clone()));
+            }
+            stays
+        });
     }
 
     /// A connection waits for no answer.
@@ -64,11 +92,11 @@ impl Worker {
         let of_stream = stream.and_then(|stream| self.key_of_polled(stream));
         let key = of_stream.unwrap_or(ask.key);
         let Some(app) = self.apps.get(&key.app) else {
-            return self.answer_pass(id, Err(NoSubscription::NotFound));
+            return self.answer_pass(id, Err(NoSubscription::Disabled));
         };
         let details = stream.and_then(|stream| self.live.details.get(&stream));
         let is_limited = details.is_some_and(|details| details.limits_polled);
-        let shown = Credentials::of(&ask.params);
+        let shown = Credentials::of(&ask.params).counting(&app.security.play);
         if !app.security.play.any() && !is_limited && shown.subscriber.is_none() {
             return self.answer_pass(id, Ok(()));
         }
@@ -82,7 +110,8 @@ impl Worker {
         if self.polled.passes.is_known(self.now.mono, &holder) {
             return self.answer_pass(id, Ok(()));
         }
-        self.polled.passes.asked.insert(id, holder);
+        let subscriber = shown.subscriber.map(str::to_owned);
+        self.polled.passes.asked.insert(id, Asked { holder, subscriber });
         let request = PlayRequest {
             session: self.session_ref(id, Handle::ONLY),
             key,
@@ -90,23 +119,17 @@ impl Worker {
             peer,
             params: ask.params,
             origin: ask.origin,
-            polled: Some(who),
+            polled: Some(PolledRequest { who, file: ask.file, found: ask.found }),
         };
         self.tell(ToControl::Play(Box::new(request)));
     }
 
     /// Control has answered.
     pub(super) fn pass_verdict(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
-        let Some(holder) = self.polled.passes.asked.remove(&id) else { return };
-        // Whether it is there shows itself; it may have it.
-        let verdict = match verdict {
-            Err(NoSubscription::NotFound) => Ok(()),
-            Ok(()) => {
-                self.polled.passes.note(self.now.mono, holder);
-                Ok(())
-            }
-            refused => refused,
-        };
+        let Some(asked) = self.polled.passes.asked.remove(&id) else { return };
+        if verdict.is_ok() {
+            self.polled.passes.note(self.now.mono, asked);
+        }
         self.answer_pass(id, verdict);
     }
 

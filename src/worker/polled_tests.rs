@@ -28,6 +28,7 @@ struct Pair {
     headers: &'static str,
     /// Clients of the second worker that wanted a file, and what they were sent.
     files: BTreeSet<ConnId>,
+    jobs: BTreeMap<ConnId, crate::jobs::JobId>,
     sent: BTreeMap<ConnId, Vec<u8>>,
 }
 
@@ -49,6 +50,7 @@ impl Pair {
             plays: Vec::new(),
             headers: "",
             files: BTreeSet::new(),
+            jobs: BTreeMap::new(),
             sent: BTreeMap::new(),
         };
         pair.begin(STREAM);
@@ -156,8 +158,9 @@ impl Pair {
         loop {
             worker.finish_turn();
             while let Some(output) = worker.poll_output() {
-                if let Output::Job { conn, .. } = output {
+                if let Output::Job { conn, job } = output {
                     self.files.insert(conn);
+                    self.jobs.insert(conn, job.id);
                 } else if let Output::Control(ToControl::Sink { kind, news: SinkNews::Wanted, .. }) = output {
                     self.sinks.push(kind);
                 } else if let Output::Control(ToControl::Wanted(key)) = output {
@@ -335,7 +338,8 @@ fn who_asks_again_and_again_is_a_viewer_while_it_does() {
     ] {
         pair.get(target, from);
     }
-    assert_eq!(pair.leased(), [(STREAM, "hls", 3)]);
+    // A token that nobody checks tells nobody apart.
+    assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
     pair.now.mono += Duration::from_secs(6);
     pair.get("/live/streams/cam.m3u8?token=a", [192, 0, 2, 9]);
     pair.now.mono += Duration::from_secs(6);
@@ -488,7 +492,8 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     assert!(pair.plays.is_empty());
     let other = pair.ask("/live/streams/1.ts?token=t", [192, 0, 2, 2]);
     let who = verdict(&mut pair, Err(NoSubscription::Denied(crate::auth::access::Denial::Token))).polled;
-    assert_eq!(who, request.polled);
+    let of = |polled: Option<crate::mail::PolledRequest>| polled.map(|polled| (polled.who, polled.found));
+    assert_eq!(of(who), of(request.polled));
     let answer = String::from_utf8(pair.answer(other).0).unwrap();
     assert!(
         answer.starts_with("HTTP/1.1 403 ") && answer.contains("Invalid Token for streamId:1"),
@@ -505,4 +510,99 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
     verdict(&mut pair, Ok(()));
     assert!(pair.answer(gone).0.is_empty());
+}
+
+/// A file that cannot be read.
+#[derive(Debug)]
+struct Nothing;
+
+impl crate::jobs::BlockSource for Nothing {
+    fn read_block(&self, _: u64, _: usize) -> Bytes {
+        Bytes::new()
+    }
+}
+
+#[test]
+fn r_50_what_is_not_known_to_be_there_is_asked_about_again_when_it_is_found() {
+    let mut pair = Pair::with(&[("playTokenControlEnabled", "true")]);
+    let from = [192, 0, 2, 1];
+    let verdict = |pair: &mut Pair, verdict: Result<(), NoSubscription>| {
+        let request = pair.plays.pop().unwrap();
+        let mail = ToWorker::Pass { conn: request.session.conn, verdict };
+        pair.workers[1].handle_mail(pair.now, mail);
+        let polled = request.polled.unwrap();
+        (polled.file, polled.found)
+    };
+    let opened = |pair: &mut Pair, id: ConnId, found: bool| {
+        let file = crate::jobs::OpenedFile {
+            length: 3,
+            modified_ms: 0,
+            tag: "1".into(),
+            file: std::sync::Arc::new(Nothing),
+        };
+        let outcome = if found { Ok(file) } else { Err(crate::jobs::FileError::NotFound) };
+        let outcome = crate::jobs::Outcome::Opened(outcome);
+        let done = crate::jobs::JobDone { id: pair.jobs[&id], outcome };
+        pair.workers[1].handle_mail(pair.now, ToWorker::Job { conn: id, done });
+    };
+    let denied = || Err(NoSubscription::Denied(crate::auth::access::Denial::Token));
+    for (found, second, status) in
+        [(false, None, "404"), (true, Some(denied()), "403"), (true, Some(Ok(())), "200")]
+    {
+        let id = pair.ask("/live/streams/old_1.mp4?token=t", from);
+        assert_eq!(verdict(&mut pair, Err(NoSubscription::NotFound)), ("old_1.mp4".to_owned(), false));
+        assert_eq!(pair.answer(id), (Vec::new(), true), "it is looked for");
+        opened(&mut pair, id, found);
+        if let Some(second) = second {
+            assert!(pair.answer(id).0.is_empty(), "nothing before the second answer");
+            assert_eq!(verdict(&mut pair, second), ("old_1.mp4".to_owned(), true));
+        }
+        let answer = String::from_utf8(pair.answer(id).0).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(pair.plays.is_empty());
+    }
+    // What is still in memory of a stream that is over.
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    let id = pair.ask("/live/streams/cam.m3u8?token=u", from);
+    assert!(!verdict(&mut pair, Err(NoSubscription::NotFound)).1);
+    assert!(pair.answer(id).0.is_empty());
+    assert!(verdict(&mut pair, denied()).1);
+    assert!(pair.answer(id).0.starts_with(b"HTTP/1.1 403 "));
+}
+
+#[test]
+fn t_11_a_playlist_takes_no_credentials_that_are_longer_than_it_may_repeat() {
+    let mut pair = Pair::with(&[("playTokenControlEnabled", "true")]);
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    let target = format!("/live/streams/cam.m3u8?token={}", "-".repeat(2000));
+    let (answer, _) = pair.get(&target, [192, 0, 2, 1]);
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 414 ") && answer.contains("1 KiB"), "{answer}");
+    assert!(pair.plays.is_empty(), "nobody is asked");
+    // Where nothing is checked it is one of many parameters.
+    let mut open = Pair::new();
+    open.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n1.ts\n"));
+    assert_eq!(body(&open.get(&target, [192, 0, 2, 1]).0), b"#EXTM3U\n1.ts\n");
+}
+
+#[test]
+fn r_54_a_subscriber_that_was_blocked_is_asked_about_at_once() {
+    let mut pair = Pair::with(&[("enableTimeTokenForPlay", "true"), ("timeTokenSecretForPlay", "x")]);
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    let from = [192, 0, 2, 1];
+    let ask = |pair: &mut Pair, who: &str| {
+        let waiting = pair.ask(&format!("/live/streams/cam.m3u8?subscriberId={who}&subscriberCode=1"), from);
+        let asked = pair.plays.pop();
+        if let Some(request) = &asked {
+            let mail = ToWorker::Pass { conn: request.session.conn, verdict: Ok(()) };
+            pair.workers[1].handle_mail(pair.now, mail);
+        }
+        assert!(pair.answer(waiting).0.starts_with(b"HTTP/1.1 200 "));
+        asked.is_some()
+    };
+    assert!(ask(&mut pair, "alice") && ask(&mut pair, "bobby"));
+    assert!(!ask(&mut pair, "alice") && !ask(&mut pair, "bobby"), "both are known");
+    let ended = ToWorker::PassesEnded { app: "live".into(), subscriber: "alice".to_owned() };
+    pair.workers[1].handle_mail(pair.now, ended);
+    assert!(ask(&mut pair, "alice") && !ask(&mut pair, "bobby"));
 }

@@ -1,5 +1,6 @@
 //! Publications: from the request to the last unit.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,7 +44,7 @@ impl Worker {
             session,
             key: ask.key,
             ingest: ask.ingest,
-            peer: conn.peer,
+            peer: if ask.of_foreign_page { nobodys(conn.peer) } else { conn.peer },
             user_agent: ask.user_agent,
             params: ask.params,
             via: ask.via,
@@ -288,5 +289,14 @@ impl Worker {
     /// The session that feeds a stream from here.
     pub(super) fn publisher(&self, stream: StreamId) -> Option<SessionRef> {
         self.live.sources.get(&stream)?.publisher
+    }
+}
+
+/// An address of this machine that says nothing of who asks becomes one that only rules for everybody contain.
+fn nobodys(peer: SocketAddr) -> SocketAddr {
+    if peer.ip().to_canonical().is_loopback() {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), peer.port())
+    } else {
+        peer
     }
 }

@@ -119,6 +119,7 @@ impl Worker {
             ToWorker::Verdict { conn, handle, verdict } => self.publish_verdict(conn, handle, verdict),
             ToWorker::PlayVerdict { conn, handle, verdict } => self.play_verdict(conn, handle, verdict),
             ToWorker::Pass { conn, verdict } => self.pass_verdict(conn, verdict),
+            ToWorker::PassesEnded { app, subscriber } => self.polled.passes.end_subscriber(&app, &subscriber),
             ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),

@@ -334,3 +334,50 @@ fn the_policy_of_pages_is_that_of_the_application() {
     }
     assert!(!api.get("/").head.contains(policy), "the server's own pages keep theirs");
 }
+
+/// The status of a request from an address of this machine.
+fn status_from(server: &Server, from: &str, path: &str) -> u16 {
+    let mut stream = connect_from(from, server.http);
+    stream.set_read_timeout(Some(secs(20))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.get(9..12).unwrap().parse().unwrap()
+}
+
+#[test]
+fn r_50_files_on_the_disk_are_asked_about_when_they_are_there() {
+    let receiver = Receiver::start(Manner::Status(403));
+    let server = Server::start(&[&format!("app.webhookPlayAuthUrl={}", receiver.url("play"))]);
+    let streams = server.home().join("home/webapps/live/streams");
+    std::fs::create_dir_all(&streams).unwrap();
+    std::fs::write(streams.join("secret_1.mp4"), b"media").unwrap();
+    let get = |path: &str| server.api().get(&format!("/live/streams/{path}")).status;
+    assert_eq!((get("none.mp4"), receiver.told("play").len()), (404, 0), "nobody is asked about nothing");
+    assert_eq!(get("secret_1.mp4"), 403);
+    assert_eq!(receiver.told("play").pop().unwrap()["streamId"], "secret_1");
+    receiver.behave(Manner::Status(200));
+    assert_eq!(get("secret_1.mp4?token=a"), 200);
+    assert_eq!(receiver.told("play").len(), 2);
+}
+
+#[test]
+fn r_50_a_one_time_token_opens_what_is_on_the_disk_to_one_viewer() {
+    let server = Server::start(&["app.playTokenControlEnabled=true", "limits.exempt_loopback=false"]);
+    let streams = server.home().join("home/webapps/live/streams");
+    std::fs::create_dir_all(&streams).unwrap();
+    std::fs::write(streams.join("vip.m3u8"), b"#EXTM3U\nvip000000001.ts\n").unwrap();
+    std::fs::write(streams.join("vip000000001.ts"), b"G").unwrap();
+    std::fs::write(streams.join("vip.mp4"), b"media").unwrap();
+    for (first, second) in [("vip.m3u8", "vip000000001.ts"), ("vip.mp4", "vip.mp4")] {
+        let token = token(&server, "token", "vip", "play");
+        let path = |name: &str| format!("/live/streams/{name}?token={token}");
+        assert_eq!(status_from(&server, "127.0.0.20", &path("none.mp4")), 403, "a token of another");
+        for name in [first, second, first] {
+            assert_eq!(status_from(&server, "127.0.0.20", &path(name)), 200, "{name}");
+        }
+        assert_eq!(status_from(&server, "127.0.1.21", &path(first)), 403, "{first} of another viewer");
+    }
+    assert_eq!(server.api().get("/live/streams/vip.m3u8").status, 403);
+}

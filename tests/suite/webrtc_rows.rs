@@ -32,9 +32,13 @@ struct Socket {
 
 impl Socket {
     fn open(address: SocketAddr) -> Self {
+        Self::open_with(address, HANDSHAKE)
+    }
+
+    fn open_with(address: SocketAddr, handshake: &str) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(secs(8))).unwrap();
-        stream.write_all(HANDSHAKE.as_bytes()).unwrap();
+        stream.write_all(handshake.as_bytes()).unwrap();
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
@@ -555,4 +559,49 @@ fn a_page_hears_that_its_stream_goes_on() {
     });
     assert_eq!(socket.hear().unwrap()["definition"], "publish_started");
     assert_eq!(socket.hear().unwrap()["definition"], "session_restored");
+}
+
+#[test]
+fn r_52_a_page_of_others_is_not_this_machine() {
+    let server = Server::start(&["app.allowedPublisherCIDR=127.0.0.1"]);
+    let fingerprint = ["AB"; 32].join(":");
+    let offer = format!(
+        "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0\r\n\
+         m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=mid:0\r\na=sendonly\r\na=rtcp-mux\r\n\
+         a=ice-ufrag:abcd\r\na=ice-pwd:{}\r\na=fingerprint:sha-256 {fingerprint}\r\na=setup:actpass\r\n\
+         a=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1;profile-level-id=42e01f\r\na=ssrc:1 cname:x\r\n",
+        "p".repeat(22)
+    );
+    let host = server.http.to_string();
+    let own = format!("http://{host}");
+    for (n, (fields, allowed)) in [
+        (vec![], true),
+        (vec![("Origin", own.as_str())], true),
+        (vec![("Origin", "https://evil.example")], false),
+        (vec![("Sec-Fetch-Site", "cross-site")], false),
+        (vec![("Host", "evil.example")], false),
+        (vec![("X-Forwarded-For", "127.0.0.1")], false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut lines = format!(
+            "POST /live/whip/w{n} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/sdp\r\n"
+        );
+        let mut shake = HANDSHAKE.replace("Host: localhost\r\n", "").replace("\r\n\r\n", "\r\n");
+        let has_host = fields.iter().any(|(name, _)| *name == "Host");
+        let host = [("Host", host.as_str())];
+        for (name, value) in fields.iter().chain(host.iter().filter(|_| !has_host)) {
+            lines.push_str(&format!("{name}: {value}\r\n"));
+            shake.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let whip = format!("{lines}Content-Length: {}\r\n\r\n{offer}", offer.len());
+        let answer = crate::support::raw_exchange(server.http, whip.as_bytes());
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert_eq!(answer.starts_with("HTTP/1.1 201 "), allowed, "{fields:?}: {answer}");
+        let mut socket = Socket::open_with(server.http, &format!("{shake}\r\n"));
+        socket.say(&format!(r#"{{"command":"publish","streamId":"s{n}"}}"#));
+        let said = socket.hear().unwrap();
+        assert_eq!(said["command"] == "start", allowed, "{fields:?}: {said}");
+    }
 }

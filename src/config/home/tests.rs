@@ -297,7 +297,20 @@ fn c_16_keys_of_a_newer_server_are_added_to_an_old_home_as_comments() {
 
 #[test]
 fn reserved_and_odd_names_are_no_applications() {
-    for name in ["rest", "metrics", "openapi.json", "root", "", ".x", "a/b", "a b", "\u{e9}"] {
+    for name in [
+        "WEB-INF",
+        "web-inf",
+        "META-INF",
+        "rest",
+        "metrics",
+        "openapi.json",
+        "root",
+        "",
+        ".x",
+        "a/b",
+        "a b",
+        "\u{e9}",
+    ] {
         assert!(!is_app_name(name), "{name}");
     }
     assert!(is_app_name("LiveApp") && is_app_name("a-b_c.1"));

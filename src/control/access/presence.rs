@@ -178,18 +178,18 @@ impl Control {
 
     /// Whether a viewer that watches by separate requests was let in before, and may still.
     pub(in crate::control) fn has_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
-        let Some(who) = &request.polled else { return false };
+        let Some(polled) = &request.polled else { return false };
         let subscriber = Credentials::of(&request.params).subscriber;
         let record = subscriber.and_then(|id| self.subscriber(&request.key, id));
         if record.is_some_and(|record| record.is_blocked(Direction::Play, now)) {
             return false;
         }
-        self.access.passes.renew(now.mono, &request.key, request.egress, who, request.peer.ip())
+        self.access.passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
     /// Such a viewer is let in. False when there is no room for it.
     pub(in crate::control) fn give_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
-        let who = request.polled.as_deref().unwrap_or_default();
+        let who = request.polled.as_ref().map_or("", |polled| polled.who.as_str());
         let subscriber = Credentials::of(&request.params).subscriber;
         let (key, peer) = (&request.key, request.peer.ip());
         let limit = subscriber.and_then(|id| self.subscriber(key, id)?.connections_max());
@@ -270,6 +270,8 @@ impl Control {
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
         if play {
             self.access.passes.end_subscriber(key, id);
+            let ended = ToWorker::PassesEnded { app: key.app.clone(), subscriber: id.to_owned() };
+            self.post_all(&ended);
         }
         let sessions = self.access.presences.subscribers.get(&(key.clone(), id.to_owned()));
         for session in sessions.cloned().unwrap_or_default() {

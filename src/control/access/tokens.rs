@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::Control;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
+use crate::mail::PublishRequest;
 use crate::store::Key;
 use crate::types::{Now, StreamKey};
 
@@ -42,6 +43,16 @@ impl Control {
         match self.records.auxiliary.pending(&stored)? {
             Auxiliary::Token(token) => token.is_valid(now, direction.word()).then_some(stored),
             Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
+        }
+    }
+
+    /// Whether the one-time token of a publisher, where those are checked, was made for this room.
+    pub(in crate::control) fn token_names_room(&self, request: &PublishRequest, room: &str) -> bool {
+        let Some(shown) = Credentials::of(&request.params).token else { return false };
+        let checks = self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.token);
+        match self.records.auxiliary.pending(&Token::key(&request.key.app, &request.key.id, shown)) {
+            Some(Auxiliary::Token(token)) => checks && token.room_id.as_deref() == Some(room),
+            Some(Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => false,
         }
     }
 

@@ -117,9 +117,15 @@ impl Control {
         Ok(())
     }
 
-    /// The stream that a file is of: `{id}.mp4`, and the recordings of it that followed, `{id}_1.mp4` and so on.
+    /// The stream that a file is of: that of its record. Of a file without one the name tells: `{id}.mp4`, and the recordings
+    /// that followed, `{id}_1.mp4` and so on.
     pub(super) fn name_stream(&self, request: &mut PlayRequest) {
-        if request.egress != VOD || self.pending(&request.key).is_some() {
+        let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
+        if let Some(stream) = self.stream_of_file(&request.key.app, &polled.file) {
+            request.key.id = stream;
+            return;
+        }
+        if self.pending(&request.key).is_some() {
             return;
         }
         let (stem, number) = request.key.id.rsplit_once('_').unwrap_or((&request.key.id, ""));
@@ -179,21 +185,26 @@ impl Control {
         };
         let hook = match request {
             Request::Publish(_) => app.security.publish.hook.as_ref(),
-            Request::Play(request) => {
-                app.security.play.hook.as_ref().filter(|_| self.is_watchable(&request.key))
-            }
+            Request::Play(request) => app.security.play.hook.as_ref().filter(|_| self.is_watchable(request)),
         };
         hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
     }
 
-    /// Whether a receiver need be asked: about what is live, or would be started by its viewer.
-    fn is_watchable(&self, key: &StreamKey) -> bool {
-        self.is_live(key) || self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled)
+    /// Whether a receiver need be asked: about what is there, or would be started by its viewer.
+    fn is_watchable(&self, request: &PlayRequest) -> bool {
+        let starts = |key| self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled);
+        self.is_there(request) || (request.egress != VOD && starts(&request.key))
+    }
+
+    /// Whether there is something to play: the live stream or, of a viewer by separate requests, what it has found.
+    fn is_there(&self, request: &PlayRequest) -> bool {
+        let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
+        is_found || (request.egress != VOD && self.is_live(&request.key))
     }
 
     /// The end of a viewer's admission. No token is used up for what is not there.
     pub(super) fn let_in(&mut self, now: Now, request: &PlayRequest) -> Result<(), NoSubscription> {
-        if request.egress != VOD && !self.is_live(&request.key) {
+        if !self.is_there(request) {
             return Err(NoSubscription::NotFound);
         }
         let token = self.app_of(&request.key).is_some_and(|app| app.security.play.token);

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Control;
+use super::mask::Requester;
 use crate::http::Response;
-use crate::types::{Now, SessionRef};
+use crate::types::Now;
 
 pub(super) use first_code::{CODE_CHARACTERS, FirstCode};
 pub(super) use hashing::Purpose;
@@ -30,7 +31,7 @@ pub(super) struct Management {
     pub(super) lockout: Lockout,
     /// Asked of whoever makes the first user; `None`: there is a user, or it is not asked for.
     pub(super) first_code: Option<FirstCode>,
-    held: BTreeMap<(Instant, u64), (SessionRef, Response)>,
+    held: BTreeMap<(Instant, u64), (Requester, Response)>,
     held_count: u64,
 }
 
@@ -44,13 +45,13 @@ impl Management {
         &mut self,
         now: Now,
         delay: Duration,
-        session: SessionRef,
+        requester: Requester,
         response: Response,
     ) -> Option<Response> {
         match now.mono.checked_add(delay) {
             Some(due) if self.held.len() < HELD_MAX => {
                 self.held_count += 1;
-                self.held.insert((due, self.held_count), (session, response));
+                self.held.insert((due, self.held_count), (requester, response));
                 None
             }
             Some(_) | None => Some(response),
@@ -58,7 +59,7 @@ impl Management {
     }
 
     /// An answer that was held back long enough.
-    fn poll_due(&mut self, now: Now) -> Option<(SessionRef, Response)> {
+    fn poll_due(&mut self, now: Now) -> Option<(Requester, Response)> {
         let due = self.held.first_entry().filter(|entry| entry.key().0 <= now.mono);
         due.map(|entry| entry.remove())
     }
@@ -67,18 +68,18 @@ impl Management {
 impl Control {
     /// Answers later, at a time that nobody can foretell, up to four seconds: who tries passwords cannot tell a slow
     /// check from a quick one.
-    pub(super) fn answer_late(&mut self, now: Now, session: SessionRef, response: Response) {
+    pub(super) fn answer_late(&mut self, now: Now, requester: Requester, response: Response) {
         const DELAY_MAX_MS: u64 = 4000;
         let delay = Duration::from_millis(self.random.below(DELAY_MAX_MS));
-        if let Some(response) = self.management.hold(now, delay, session, response) {
-            self.answer(session, response);
+        if let Some(response) = self.management.hold(now, delay, requester, response) {
+            self.answer(requester, response);
         }
     }
 
     /// Sends what was held back long enough.
     pub(super) fn fire_held(&mut self, now: Now) {
-        while let Some((session, response)) = self.management.poll_due(now) {
-            self.answer(session, response);
+        while let Some((requester, response)) = self.management.poll_due(now) {
+            self.answer(requester, response);
         }
     }
 }

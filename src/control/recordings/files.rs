@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::names::STREAMS;
 use super::{Control, Retry, Writing};
 use crate::config::AppSettings;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use crate::control::wall;
-use crate::jobs::{Finished, RecordingOutcome, RecordingWork, Work};
+use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::store::{Key, Kind};
 use crate::types::{Now, RecordingId, StreamKey};
 
@@ -32,6 +33,17 @@ impl Control {
             Auxiliary::Vod(vod) => Some(vod),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         }
+    }
+
+    /// The stream that a file below the application's `streams` was recorded from, whether or not the file is complete.
+    pub(in crate::control) fn stream_of_file(&self, app: &Arc<str>, name: &str) -> Option<Arc<str>> {
+        let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
+        let path = format!("{STREAMS}/{name}");
+        let segments: Vec<String> = [&**app].into_iter().chain(path.split('/')).map(str::to_owned).collect();
+        let written = self.files.recordings.writing.get(&segments).map(|writing| &writing.key);
+        let key = written.or_else(|| self.records.auxiliary.of_file(app, &path))?;
+        let vod = self.vod_of(key).filter(|vod| vod.kind.as_deref() == Some(Vod::RECORDED))?;
+        vod.stream_id.as_deref().map(Arc::from)
     }
 
     /// The files of an application that can be played, the oldest first.

@@ -5,7 +5,7 @@ use crate::config::RecordingSettings;
 use crate::types::{Civil, Now, StreamKey};
 
 /// The folder of an application that files are played from.
-const STREAMS: &str = "streams";
+pub(super) const STREAMS: &str = "streams";
 /// The longest name, in characters.
 const NAME_CHARS_MAX: usize = 120;
 /// Bytes of the time in a name.

@@ -1,9 +1,10 @@
 //! A change of a record, what it does, and what is answered when it is there.
 
 use crate::control::broadcast::{Body, Broadcast, EndpointRecord, status};
+use crate::control::mask::Requester;
 use crate::http::Response;
 use crate::protocol::Container;
-use crate::types::{SessionRef, StreamKey};
+use crate::types::StreamKey;
 
 /// A change of one record.
 #[derive(Debug, Clone)]
@@ -142,5 +143,5 @@ pub(in crate::control) enum Answer {
 pub(in crate::control) struct Write {
     pub(in crate::control) key: StreamKey,
     pub(in crate::control) change: Change,
-    pub(in crate::control) waiter: Option<(SessionRef, Answer)>,
+    pub(in crate::control) waiter: Option<(Requester, Answer)>,
 }

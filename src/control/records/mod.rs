@@ -42,6 +42,8 @@ pub(super) struct Records {
     pub(super) generated: u64,
     /// Subtracks by their main track, whether or not there is a record of it.
     subtracks: BTreeMap<StreamKey, BTreeSet<Arc<str>>>,
+    /// Records that are virtual only while publishers that have joined them are live.
+    pub(super) joined: BTreeSet<StreamKey>,
 }
 
 /// The main track that a record names.
@@ -80,6 +82,7 @@ impl Records {
         let app = self.apps.get_mut(&key.app)?;
         let record = app.records.remove(&key.id)?;
         app.places.remove(&key.id);
+        self.joined.remove(key);
         self.total = self.total.saturating_sub(1);
         self.move_subtrack(key, main_track(key, &record), None);
         Some(*record)

@@ -13,8 +13,9 @@ use super::Records;
 use super::auxiliary::AuxiliaryWrite;
 use super::change::{Change, Write};
 use crate::control::broadcast::Broadcast;
+use crate::control::mask::Requester;
 use crate::store::{self, Op};
-use crate::types::{Now, SessionRef, StreamKey};
+use crate::types::{Now, StreamKey};
 
 /// How long changes are gathered when no commit is under way.
 const GATHER: Duration = Duration::from_millis(2);
@@ -35,7 +36,7 @@ pub(in crate::control) enum Event {
     /// A change of a record was not made.
     Undone(StreamKey),
     /// A change was not made, and somebody waits for it.
-    Failed(SessionRef),
+    Failed(Requester),
 }
 
 /// A change that waits for the disk.
@@ -46,10 +47,10 @@ enum Pending {
 }
 
 impl Pending {
-    fn waiter(&self) -> Option<SessionRef> {
+    fn waiter(&self) -> Option<Requester> {
         match self {
-            Self::Record(write) => write.waiter.as_ref().map(|(session, _)| *session),
-            Self::Auxiliary(write) => write.waiter.as_ref().map(|(session, _)| *session),
+            Self::Record(write) => write.waiter.as_ref().map(|(requester, _)| *requester),
+            Self::Auxiliary(write) => write.waiter.as_ref().map(|(requester, _)| *requester),
         }
     }
 }

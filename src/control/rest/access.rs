@@ -11,11 +11,13 @@
 
 use std::net::IpAddr;
 
-use super::call::{Caller, Origin, Reply, RootCall};
+use super::call::{Caller, Origin, PARAMS_MAX, Reply, RootCall};
+use super::proxy;
 use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_media};
 use super::routes::{Found, find};
 use crate::auth::jwt;
 use crate::control::Control;
+use crate::control::audit::ADDRESS;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::records::auxiliary::Auxiliary;
 use crate::http::{Method, Request, Response};
@@ -38,7 +40,7 @@ impl Control {
     pub(super) fn dispatch_root(
         &mut self,
         now: Now,
-        origin: Origin,
+        origin: &mut Origin,
         base: Base,
         path: Option<&str>,
         request: &Request,
@@ -49,11 +51,8 @@ impl Control {
             && let Some(client) = client
             && self.config.server.doors.metrics.contains(client)
         {
-            return self.answer_server(
-                now,
-                RootCall { origin, client, caller: Caller::Nobody, request, params: Default::default() },
-                found,
-            );
+            let caller = Caller::Nobody;
+            return self.answer_server(now, origin, client, caller, found, request);
         }
         let Some(client) = client.filter(|client| self.may_see_dashboard(*client)) else {
             Self::note_refused(client, request);
@@ -64,16 +63,14 @@ impl Control {
             Err(refusal) => return Reply::Now(refusal),
         };
         if caller != Caller::Nobody {
-            self.note_authenticated(origin.session);
+            self.note_authenticated(origin.requester.session());
         }
         if base == Base::Server {
             return match caller {
                 Caller::Nobody => refused("Not allowed IP"),
-                Caller::Token | Caller::User { .. } => self.answer_server(
-                    now,
-                    RootCall { origin, client, caller, request, params: Default::default() },
-                    found,
-                ),
+                Caller::Token | Caller::User { .. } => {
+                    self.answer_server(now, origin, client, caller, found, request)
+                }
             };
         }
         let is_open = matches!(found, Found::Route(route, _) if route.policy == Policy::Open);
@@ -87,17 +84,53 @@ impl Control {
         }
         match found {
             Found::Route(route, params) => {
+                let sees_all = self.sees_credentials(&caller, route, params, request);
+                origin.requester = origin.requester.seeing(sees_all);
+                let origin = *origin;
                 self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
             }
             found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
         }
     }
 
-    /// The operations outside of the API, for whom their address list or a login lets in.
-    fn answer_server(&mut self, now: Now, call: RootCall<'_>, found: Found<'_>) -> Reply {
+    /// The operations outside of the API, for whom their address list or a login lets in. They give no credentials.
+    fn answer_server(
+        &mut self,
+        now: Now,
+        origin: &mut Origin,
+        client: IpAddr,
+        caller: Caller,
+        found: Found<'_>,
+        request: &Request,
+    ) -> Reply {
+        origin.requester = origin.requester.seeing(true);
+        let call = RootCall { origin: *origin, client, caller, request, params: Default::default() };
         match found {
             Found::Route(route, _) => self.handle_root(now, route, &call),
-            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(call.request.method)),
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
+        }
+    }
+
+    /// Whether the answer may have credentials: not for users who may only read what it is about, and not for nobody.
+    fn sees_credentials(
+        &self,
+        caller: &Caller,
+        route: &Route,
+        params: [&str; PARAMS_MAX],
+        request: &Request,
+    ) -> bool {
+        let [param, ..] = params;
+        match (caller, route.policy) {
+            (Caller::Token, _) => true,
+            (Caller::Nobody, _) => false,
+            (Caller::User { .. }, Policy::Proxied) => {
+                !proxy::only_reads(self, caller, &proxy::app_of(request))
+            }
+            (Caller::User { .. }, Policy::Scoped) => !proxy::only_reads(self, caller, param),
+            (
+                Caller::User { .. },
+                Policy::AppFilter | Policy::Dashboard | Policy::Open | Policy::Login | Policy::System,
+            ) => !proxy::only_reads(self, caller, SYSTEM),
         }
     }
 
@@ -108,10 +141,10 @@ impl Control {
                 let who = match &call.caller {
                     Caller::User { email, .. } => email,
                     Caller::Token => "token",
-                    Caller::Nobody => "address",
+                    Caller::Nobody => ADDRESS,
                 };
                 self.audit_actor(who, Some(call.client));
-                self.audit_route(call.origin.session, route, call.request);
+                self.audit_route(call.origin.requester.session(), route, call.request);
                 handler(self, now, call)
             }
             (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),
@@ -150,14 +183,14 @@ impl Control {
         found: &Found<'_>,
         request: &Request,
     ) -> Result<(), &'static str> {
-        let (email, user) = match caller {
+        let email = match caller {
             Caller::Nobody => return Err("Not authenticated user"),
             Caller::Token => return Ok(()),
-            Caller::User { email, .. } => {
-                (email, self.records.auxiliary.get(&Key::new(Kind::User, "", email)))
-            }
+            Caller::User { email, .. } => email,
         };
-        let Some(Auxiliary::User(user)) = user else {
+        // Who is being deleted, or loses a right, has no more of them than after it; a new one counts when it is stored.
+        let (stored, soon) = (self.stored_user(email), self.user(email));
+        let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
         };
@@ -165,10 +198,19 @@ impl Control {
             return Err("Not allowed from another site");
         }
         let allowed = match found {
-            Found::Route(route, params) => self.may_use(user, route, params, request),
-            Found::Methods(_) | Found::Nothing => user.role_in(SYSTEM).is_some(),
+            Found::Route(route, params) => {
+                [stored, soon].into_iter().all(|user| self.may_use(user, route, params, request))
+            }
+            Found::Methods(_) | Found::Nothing => stored.role_in(SYSTEM).is_some(),
         };
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
+    }
+
+    fn stored_user(&self, email: &str) -> Option<&User> {
+        match self.records.auxiliary.get(&Key::new(Kind::User, "", email)) {
+            Some(Auxiliary::User(user)) => Some(user),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
+        }
     }
 
     fn may_use(&self, user: &User, route: &Route, params: &[&str], request: &Request) -> bool {
@@ -184,7 +226,7 @@ impl Control {
                 let app = params.first().copied().unwrap_or_default();
                 may(user.role_in(SYSTEM)) || may(user.role_in(app))
             }
-            Policy::Proxied => super::proxy::may_pass(user, request),
+            Policy::Proxied => proxy::may_pass(user, request),
             Policy::AppFilter => false,
         }
     }

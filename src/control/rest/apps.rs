@@ -50,7 +50,7 @@ pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
 pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let names: Vec<Arc<str>> = control.apps.keys().cloned().collect();
     control.answer_admin(
-        call.origin.session,
+        call.origin.requester,
         AdminWork::Storage(names.clone()),
         move |control, _, result| {
             let bytes = if let AdminOutcome::Storage(bytes) = result { bytes } else { Vec::new() };
@@ -102,7 +102,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     let name: Arc<str> = name.into();
     control.walks.app_changes.changing.insert(name.clone());
     let work = AdminWork::CreateApp(name.clone());
-    let session = call.origin.session;
+    let requester = call.origin.requester;
     let sent = control.submit_admin(work, move |control, now, result| {
         control.walks.app_changes.changing.remove(&name);
         let response = match result.app() {
@@ -112,7 +112,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
             }
             Err(error) => failed(&error),
         };
-        control.answer(session, response);
+        control.answer(requester, response);
     });
     if !sent {
         let [name, ..] = call.params;
@@ -148,7 +148,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         );
         return done(Outcome::failure(&text));
     };
-    let session = call.origin.session;
+    let requester = call.origin.requester;
     let own = name.clone();
     let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
         control.walks.app_changes.changing.remove(&own);
@@ -159,7 +159,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
             }
             Err(error) => failed(&error),
         };
-        control.answer(session, response);
+        control.answer(requester, response);
     });
     if !sent {
         return Reply::Now(busy());
@@ -205,17 +205,12 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
     done(Outcome::success().message(Some(&text)))
 }
 
-/// `GET /applications/settings/{app}`. Secrets are for administrators: others cannot write them back.
+/// `GET /applications/settings/{app}`. Secrets, and what of a URL may be one, are for administrators: others cannot write them back.
 pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = control.apps.get(name) else { return Reply::Now(Response::empty(204)) };
-    let may_know = match &call.caller {
-        Caller::Token => true,
-        Caller::Nobody => false,
-        Caller::User { email, .. } => control
-            .user(email)
-            .is_some_and(|user| [SYSTEM, name].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))),
-    };
+    let may_know = control.administers(&call.caller, name);
+    let reader = call.origin.requester.seeing(may_know);
     let shown: Map<String, Value> = protocol::schema()
         .members()
         .map(|member| {
@@ -223,6 +218,14 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
                 "appName" => Value::from(name),
                 _ if member.key.secret && !may_know => member.hidden(),
                 _ => member.show(&app.values),
+            };
+            let value = match value {
+                Value::String(text) => reader.member(member.name, &text).into_owned().into(),
+                other @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_)) => other,
             };
             (member.name.to_owned(), value)
         })
@@ -257,7 +260,7 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
     let work = AdminWork::EditApp(app.name.clone(), edit);
-    control.answer_admin(call.origin.session, work, move |control, now, result| match result.app() {
+    control.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
         Ok(settings) => {
             control.install_app(now, settings);
             Outcome::success().response(200)
@@ -359,6 +362,17 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
 }
 
 impl Control {
+    /// Whether a caller is an administrator of an application or, for [`SYSTEM`], of the server.
+    pub(super) fn administers(&self, caller: &Caller, scope: &str) -> bool {
+        match caller {
+            Caller::Token => true,
+            Caller::Nobody => false,
+            Caller::User { email, .. } => self.user(email).is_some_and(|user| {
+                [SYSTEM, scope].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))
+            }),
+        }
+    }
+
     /// Settings of an application, new or changed: every worker hears of them.
     pub(in crate::control) fn install_app(&mut self, now: Now, settings: AppSettings) {
         let name = settings.name.clone();

@@ -59,7 +59,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         let key = StreamKey { app: call.app.name.clone(), id: given.into() };
         if is_stream_id(given) && control.pending(&key).is_some() {
             let text = "Stream id is already being used. Please change stream id or keep it empty";
-            return control.settled(at, call.session, &key, Outcome::failure(text).response(400));
+            return control.settled(at, call.requester, &key, Outcome::failure(text).response(400));
         }
         if !is_stream_id(given) {
             return refused("Stream id is not valid.");
@@ -86,7 +86,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
     let answer = if auto_start { Answer::Started } else { Answer::Created };
     let change = Change::Insert(Box::new(record));
-    control.write(at, Write { key, change, waiter: Some((call.session, answer)) });
+    control.write(at, Write { key, change, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 
@@ -101,7 +101,7 @@ pub(super) fn new_publish_key(control: &mut Control, at: Now, call: &Call<'_>) -
         return now(Outcome::failure("There is no broadcast of that id"));
     }
     let made = control.alphanumerics(PUBLISH_KEY_CHARACTERS);
-    let waiter = Some((call.session, Answer::Made(made.clone())));
+    let waiter = Some((call.requester, Answer::Made(made.clone())));
     control.write(at, Write { key, change: Change::PublishKey(made), waiter });
     Reply::Later
 }
@@ -199,7 +199,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         },
     };
     let change = Change::Update { body: Box::new(body), endpoints };
-    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Success)) });
+    control.write(at, Write { key, change, waiter: Some((call.requester, Answer::Success)) });
     Reply::Later
 }
 
@@ -214,7 +214,7 @@ pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
             control.write(at, Write { key, change: Change::Delete, waiter: None });
         }
     }
-    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.session, Answer::Deleted)) });
+    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
     Reply::Later
 }
 
@@ -256,13 +256,13 @@ fn delete_all<'a>(
     }
     let Some(last) = keys.pop() else {
         let key = StreamKey { app: call.app.name.clone(), id: first.into() };
-        return control.settled(at, call.session, &key, Outcome::failure("").response(200));
+        return control.settled(at, call.requester, &key, Outcome::failure("").response(200));
     };
     for key in keys {
         control.write(at, Write { key, change: Change::Delete, waiter: None });
     }
     let answer = if failed { Answer::Failure } else { Answer::Deleted };
-    control.write(at, Write { key: last, change: Change::Delete, waiter: Some((call.session, answer)) });
+    control.write(at, Write { key: last, change: Change::Delete, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 
@@ -333,7 +333,7 @@ fn source_kept(
     if control.records.is_broken() {
         return Reply::Now(response);
     }
-    let waiter = Some((call.session, Answer::Prepared(Box::new(response))));
+    let waiter = Some((call.requester, Answer::Prepared(Box::new(response))));
     control.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
     Reply::Later
 }

@@ -7,8 +7,9 @@ use crate::config::AppSettings;
 use crate::control::Control;
 pub(in crate::control) use crate::control::answer::{Origin, Reply};
 use crate::control::management::SessionId;
+use crate::control::mask::Requester;
 use crate::http::{Request, Response};
-use crate::types::{Now, SessionRef, StreamKey};
+use crate::types::{Now, StreamKey};
 
 /// Parameters of a path.
 pub(super) const PARAMS_MAX: usize = 4;
@@ -21,7 +22,7 @@ pub(super) type RootHandler = fn(&mut Control, Now, &RootCall<'_>) -> Reply;
 /// A request on its way to the handler of an application's operation.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
-    pub(super) session: SessionRef,
+    pub(super) requester: Requester,
     pub(super) app: &'a Arc<AppSettings>,
     pub(super) request: &'a Request,
     pub(super) params: [&'a str; PARAMS_MAX],

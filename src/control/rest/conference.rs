@@ -88,9 +88,11 @@ pub(in crate::control) fn shown(record: &Broadcast) -> Response {
     json(200, &Room::of(record))
 }
 
-/// Rooms as a JSON array.
-pub(super) fn array<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Response {
-    json(200, &records.map(Room::of).collect::<Vec<_>>())
+/// Appends the room as JSON.
+pub(super) fn write(record: &Broadcast, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let done = serde_json::to_writer(out, &Room::of(record));
+    debug_assert!(done.is_ok());
 }
 
 /// The body, when it can be used.
@@ -124,7 +126,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let id = if given.trim().is_empty() { control.generated_id(at) } else { given };
     let key = StreamKey { app: call.app.name.clone(), id: id.as_str().into() };
     if !is_stream_id(&id) || control.pending(&key).is_some() {
-        return control.settled(at, call.session, &key, Outcome::failure(NOT_COMPLETED).response(400));
+        return control.settled(at, call.requester, &key, Outcome::failure(NOT_COMPLETED).response(400));
     }
     let now_s = i64::try_from(at.wall_ms / 1000).unwrap_or(i64::MAX);
     let end_s = now_s.saturating_add(LASTS_S);
@@ -135,7 +137,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let Ok(record) = control.new_record(at, &key, body) else { return not_completed() };
     control.move_streams(at, &key, room.room_stream_list);
     let change = Change::Insert(Box::new(record));
-    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Room)) });
+    control.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
     Reply::Later
 }
 
@@ -152,7 +154,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let body = Box::new(room.members());
     control.move_streams(at, &key, room.room_stream_list);
     let change = Change::Update { body, endpoints: None };
-    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Room)) });
+    control.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
     Reply::Later
 }
 
@@ -162,7 +164,7 @@ pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if control.pending(&key).is_none() {
         return Reply::Now(Outcome::failure("").response(200));
     }
-    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.session, Answer::Deleted)) });
+    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
     Reply::Later
 }
 

@@ -72,7 +72,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let service_id = if wanted.is_empty() { control.service_id() } else { wanted };
     let endpoint = endpoint_record(service_id.clone(), url);
     let change = Change::AddEndpoint(endpoint);
-    let waiter = Some((call.session, Answer::Made(service_id)));
+    let waiter = Some((call.requester, Answer::Made(service_id)));
     control.write(now, Write { key, change, waiter });
     Reply::Later
 }
@@ -99,7 +99,7 @@ pub(super) fn remove(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     if wanted.is_empty() || !list.iter().any(|e| e.endpoint_service_id == wanted) {
         return failure("");
     }
-    let waiter = Some((call.session, Answer::Success));
+    let waiter = Some((call.requester, Answer::Success));
     control.write(now, Write { key, change: Change::RemoveEndpoint(wanted), waiter });
     Reply::Later
 }

@@ -8,8 +8,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call::{Reply, RootCall};
-use super::mask::masked;
-use super::proxy::only_reads;
 use crate::control::broadcast::Broadcast;
 use crate::control::live::Live;
 use crate::control::{Control, Now, wall};
@@ -20,7 +18,7 @@ use crate::types::{StreamKey, WorkerId, build};
 /// Broadcasts of one answer: those of the longest list.
 const BROADCASTS_MAX: usize = 250;
 /// The media type.
-pub(super) const LINES: &str = "application/x-ndjson";
+pub(in crate::control) const LINES: &str = "application/x-ndjson";
 
 /// An answer of these lines.
 fn lines(lines: impl IntoIterator<Item = Vec<u8>>) -> Reply {
@@ -142,10 +140,7 @@ pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) ->
     };
     let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now), b"}"].concat();
     let endpoints = line(&json!({ "endpoints": endpoints(control, app, id) }));
-    let only_reads = only_reads(control, call, app);
-    let seen =
-        |line: Vec<u8>| if only_reads { masked(Response::json(200, line)).body.to_vec() } else { line };
-    lines([seen(shown), line(&json!({ "source": source(control, app, id) })), seen(endpoints)])
+    lines([shown, line(&json!({ "source": source(control, app, id) })), endpoints])
 }
 
 /// Faults of the publisher's clocks by kind; only those that there were.

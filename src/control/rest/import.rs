@@ -141,7 +141,7 @@ impl Import {
         let results: Vec<_> = self.results.iter().map(|(id, word)| outcome((id.as_str(), *word))).collect();
         let answer = json(200, &results);
         let Some(last) = self.last else { return Reply::Now(answer) };
-        let waiter = Some((call.session, Answer::Prepared(Box::new(answer))));
+        let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
         control.write(at, Write { waiter, ..last });
         Reply::Later
     }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::call::{Reply, RootCall};
 use crate::config::{Key, Level, Origin, Values};
 use crate::control::answer::json as object;
+use crate::control::management::SYSTEM;
+use crate::control::mask::Requester;
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::protocol;
@@ -20,8 +22,8 @@ const fn origin(origin: Origin) -> &'static str {
 }
 
 /// `name`: the member of the settings object that the key is.
-fn described(key: &Key, name: Option<&str>, values: &Values) -> Value {
-    let value = (!key.secret).then(|| values.text(key.name));
+fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requester) -> Value {
+    let value = (!key.secret).then(|| requester.member(key.name, values.text(key.name)));
     json!({
         "key": key.name,
         "name": name,
@@ -37,17 +39,20 @@ fn described(key: &Key, name: Option<&str>, values: &Values) -> Value {
 pub(super) fn of_app(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
     let Some(app) = control.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
+    let reader = call.origin.requester.seeing(control.administers(&call.caller, &app.name));
     let members = protocol::schema().members();
-    let keys = members.map(|member| described(member.key, Some(member.name), &app.values));
+    let keys = members.map(|member| described(member.key, Some(member.name), &app.values, reader));
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))
 }
 
 /// `GET /server-settings/keys`: every key of the server's file, in its order.
-pub(super) fn of_server(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn of_server(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let values = &control.config.server.values;
     let name = |key: &Key| {
         super::server::CHANGEABLE.iter().find(|(_, of, _)| *of == key.name).map(|(name, ..)| *name)
     };
-    let keys = protocol::schema().keys(Level::Server).iter().map(|key| described(key, name(key), values));
+    let reader = call.origin.requester.seeing(control.administers(&call.caller, SYSTEM));
+    let keys =
+        protocol::schema().keys(Level::Server).iter().map(|key| described(key, name(key), values, reader));
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))
 }

@@ -1,7 +1,7 @@
 //! Lists, counts and statistics.
 
 use super::call::{Call, Reply};
-use super::scan::{Order, Scan, Wanted, array};
+use super::scan::{Order, Scan, Wanted};
 use crate::control::answer::{SimpleStat, Viewers, json};
 use crate::control::broadcast::status;
 use crate::control::connections::Asked;
@@ -30,7 +30,8 @@ pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let order = Order::from_call(call);
     if order.is_none() && search.is_empty() && kind.is_empty() {
         let page = control.records.at_place(&call.app.name, offset).take(size);
-        return Reply::Now(array(page, now));
+        let ids = page.map(|record| record.stream_id.as_str().into()).collect();
+        return control.scan(now, Scan::of_ids(call, offset, ids));
     }
     let wanted = Wanted::Page { order, offset, size };
     control.scan(now, Scan::new(call, search, kind, wanted))
@@ -96,7 +97,7 @@ pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'
         return Reply::Now(Response::error(404, "Not Found"));
     }
     match control.stream_of(&key) {
-        Some(stream) => control.ask_connections(call.session, stream, Asked::Statistics(catalogue.name)),
+        Some(stream) => control.ask_connections(call.requester, stream, Asked::Statistics(catalogue.name)),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
@@ -109,7 +110,7 @@ pub(super) fn clients(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     };
     let asked = Asked::Clients { offset, size: size.min(CLIENTS_MAX) };
     match control.stream_of(&call.key()) {
-        Some(stream) => control.ask_connections(call.session, stream, asked),
+        Some(stream) => control.ask_connections(call.requester, stream, asked),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }

@@ -19,7 +19,6 @@ mod host;
 mod import;
 mod keys;
 mod lists;
-mod mask;
 mod openapi;
 mod paths;
 mod playback;
@@ -38,7 +37,11 @@ mod vods;
 
 use std::net::{IpAddr, SocketAddr};
 
+use serde_json::{Map, Value};
+
 use super::Control;
+use super::audit::ADDRESS;
+use super::mask::Requester;
 use super::records::auxiliary::AuxiliaryWrite;
 use crate::auth::jwt;
 use crate::config::AppSettings;
@@ -52,13 +55,46 @@ use routes::{Found, find};
 
 pub(super) use call::{Origin, Reply};
 pub(super) use conference::shown as room;
+pub(super) use feed::LINES;
 
-/// The record of a stream as everybody may see it: without credentials.
-pub(super) fn public_record(control: &Control, at: Now, key: &StreamKey) -> Response {
-    match control.records.find(&key.app, &key.id) {
-        Some(record) => mask::masked(Response::json(200, record.to_json(at))),
-        None => Response::error(404, "Not Found"),
+/// Members of a record that everybody may see: of a stream whose viewers are checked, those who were not let in see no others.
+const PUBLIC: [&str; 19] = [
+    "streamId",
+    "status",
+    "type",
+    "name",
+    "date",
+    "plannedStartDate",
+    "plannedEndDate",
+    "startTime",
+    "updateTime",
+    "absoluteStartTimeMs",
+    "duration",
+    "hlsViewerCount",
+    "dashViewerCount",
+    "webRTCViewerCount",
+    "rtmpViewerCount",
+    "hlsViewerLimit",
+    "dashViewerLimit",
+    "webRTCViewerLimit",
+    "subtracksLimit",
+];
+
+/// The record of a stream for a session that was let in to these streams of the application.
+pub(super) fn public_record(control: &Control, at: Now, key: &StreamKey, let_in: &[String]) -> Response {
+    let Some(record) = control.records.find(&key.app, &key.id) else {
+        return Response::error(404, "Not Found");
+    };
+    let is_checked = control.apps.get(&key.app).is_none_or(|app| app.security.play.any());
+    let main = record.main_track_stream_id.as_deref();
+    let is_let_in = let_in.iter().any(|id| **id == *key.id || Some(id.as_str()) == main);
+    let json = record.to_json(at);
+    if !is_checked || is_let_in {
+        return Response::json(200, json);
     }
+    let mut members: Map<String, Value> = serde_json::from_slice(&json).unwrap_or_default();
+    members.retain(|name, _| PUBLIC.contains(&name.as_str()));
+    Response::json(200, Value::Object(members).to_string())
 }
 
 pub use route::{Base, BodyKind, Policy, Route};
@@ -68,14 +104,15 @@ pub use routes::routes;
 const PROXY: &str = "/request";
 
 impl Control {
-    pub(super) fn rest(&mut self, now: Now, origin: Origin, request: &Request) {
-        match self.dispatch(now, origin, request) {
-            Reply::Now(response) => self.answer(origin.session, response),
+    pub(super) fn rest(&mut self, now: Now, mut origin: Origin, request: &Request) {
+        match self.dispatch(now, &mut origin, request) {
+            Reply::Now(response) => self.answer(origin.requester, response),
             Reply::Later => {}
         }
     }
 
-    fn dispatch(&mut self, now: Now, origin: Origin, request: &Request) -> Reply {
+    /// Finds out who asks, which is noted in `origin`, and has the request handled.
+    fn dispatch(&mut self, now: Now, origin: &mut Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
             // The panel's way to applications is there without a version, too.
@@ -86,14 +123,14 @@ impl Control {
         if !matches!(find(Base::Server, Method::Get, path), Found::Nothing) {
             return self.dispatch_root(now, origin, Base::Server, Some(path), request);
         }
-        self.dispatch_app(now, origin.session, Some(origin.peer), request)
+        self.dispatch_app(now, &mut origin.requester, Some(origin.peer), request)
     }
 
-    /// A request to an application; `peer` is `None` for what the server asks itself on somebody's behalf.
+    /// A request to an application; `peer` is `None` for what the server asks itself on somebody's behalf, whose view is known.
     fn dispatch_app(
         &mut self,
         now: Now,
-        session: SessionRef,
+        requester: &mut Requester,
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> Reply {
@@ -103,8 +140,12 @@ impl Control {
         if let Some(refusal) = self.refuse(now, &app, peer, request) {
             return Reply::Now(refusal);
         }
+        if peer.is_some() {
+            *requester = requester.seeing(self.may_hand_out(&app, peer, request));
+        }
+        let requester = *requester;
         if app.security.rest_jwt.is_some() {
-            self.note_authenticated(session);
+            self.note_authenticated(requester.session());
         }
         let Some(rest) = rest.strip_prefix("/v2") else { return not_found() };
         match find(Base::App, request.method, rest) {
@@ -115,20 +156,17 @@ impl Control {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
                     if let Some(peer) = peer {
-                        let who = if app.security.rest_jwt.is_some() { "token" } else { "address" };
+                        let who = if app.security.rest_jwt.is_some() { "token" } else { ADDRESS };
                         let from = self.client_of(peer, request);
                         self.audit_actor(who, from);
                     }
-                    self.audit_route(session, route, request);
+                    self.audit_route(requester.session(), route, request);
                     let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
                     let client = anonymous.and_then(|peer| self.client_of(peer, request));
-                    let call = Call { session, app: &app, request, params, client };
+                    let call = Call { requester, app: &app, request, params, client };
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {
-                            self.settled(now, session, &call.key(), response)
-                        }
-                        Reply::Now(response) if !self.may_hand_out(&app, peer, request) => {
-                            Reply::Now(mask::masked(response))
+                            self.settled(now, requester, &call.key(), response)
                         }
                         reply @ (Reply::Now(_) | Reply::Later) => reply,
                     }
@@ -140,13 +178,13 @@ impl Control {
     }
 
     /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
-    fn settled(&mut self, now: Now, session: SessionRef, key: &StreamKey, response: Response) -> Reply {
+    fn settled(&mut self, now: Now, requester: Requester, key: &StreamKey, response: Response) -> Reply {
         if !self.records.is_pending(key) {
             return Reply::Now(response);
         }
         self.write_auxiliary(
             now,
-            AuxiliaryWrite { changes: Vec::new(), files: Vec::new(), waiter: Some((session, response)) },
+            AuxiliaryWrite { changes: Vec::new(), files: Vec::new(), waiter: Some((requester, response)) },
         );
         Reply::Later
     }

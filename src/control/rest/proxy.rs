@@ -1,8 +1,7 @@
 //! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (docs/rest.md). The call is done here,
 //! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
 
-use super::call::{Reply, RootCall};
-use super::mask::masked;
+use super::call::{Caller, Reply, RootCall};
 use super::paths::split_path;
 use super::route::Base;
 use super::routes::{Found, find};
@@ -16,14 +15,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Handles any method of `/request`.
 pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     match inner(call.request) {
-        Some(request) => {
-            let app = split_path(&request.path).map_or("", |(app, _)| app);
-            let masks = only_reads(control, call, app);
-            match control.dispatch_app(now, call.origin.session, None, &request) {
-                Reply::Now(response) if masks => Reply::Now(masked(response)),
-                reply @ (Reply::Now(_) | Reply::Later) => reply,
-            }
-        }
+        Some(request) => control.dispatch_app(now, &mut { call.origin.requester }, None, &request),
         None => Reply::Now(Response::error(404, "Not Found")),
     }
 }
@@ -53,10 +45,17 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
     matches!(find(Base::App, request.method, rest), Found::Route(route, _) if route.gives_credential)
 }
 
-/// Whether nothing but reading is allowed to the caller in an application.
-pub(super) fn only_reads(control: &Control, call: &RootCall<'_>, app: &str) -> bool {
-    let Some(user) = call.caller.email().and_then(|email| control.user(email)) else { return false };
-    roles(user, app).all(|role| role == Role::ReadOnly)
+/// Whether nothing but reading is allowed to a user in an application.
+pub(super) fn only_reads(control: &Control, caller: &Caller, app: &str) -> bool {
+    let user = caller.email().and_then(|email| control.user(email));
+    user.is_none_or(|user| roles(user, app).all(|role| role == Role::ReadOnly))
+}
+
+/// The application that `_path` names.
+pub(super) fn app_of(request: &Request) -> String {
+    let inner = inner(request);
+    let app = inner.as_ref().and_then(|inner| split_path(&inner.path)).map(|(app, _)| app);
+    app.unwrap_or_default().to_owned()
 }
 
 /// The request that `_path` means; `None` when it is no path of one reading.

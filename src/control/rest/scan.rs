@@ -1,24 +1,43 @@
-//! Requests that look at every record of an application, done in slices so that publishers are never kept waiting.
-//! A change between two slices may or may not be seen, as with any list that is read page by page.
+//! Lists and counts, done in slices so that publishers are never kept waiting, whatever is looked for and however large the
+//! records are.
+//!
+//! 1. Records are looked at, so many in a slice. Of an ordered list the best places are kept, [`RANKS_MAX`] at a time: what is
+//!    further behind takes further rounds, and no more memory.
+//! 2. The records of the page are written, so many bytes in a slice, each as its requester may see it.
+//!
+//! [`ACTIVE_MAX`] requests advance in turn, and others wait with nothing but their parameters. A change between two slices may or
+//! may not be seen, as with any list that is read page by page.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use bytes::Bytes;
 
 use super::call::{Call, Reply};
 use super::conference;
 use crate::control::Control;
 use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
+use crate::control::mask::{Requester, ShownList};
+use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::http::Response;
-use crate::types::{Now, SessionRef, StreamKey};
+use crate::store::Kind;
+use crate::types::{Now, StreamKey};
 
 /// Records looked at in one slice: some hundred microseconds.
 const SLICE: usize = 2048;
+/// Bytes of records that are written in one slice, and of those that are masked.
+const SHOWN_BYTES: usize = 256 * 1024;
+const MASKED_BYTES: usize = 32 * 1024;
+/// Bytes of a list. What is more is left out, and the answer says where it goes on.
+const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// The field that says so: the offset of the next page.
+const NEXT_OFFSET: &str = "Next-Offset";
 /// The most scans that wait; further requests are asked to retry.
 const SCANS_MAX: usize = 256;
+/// Scans that advance.
+const ACTIVE_MAX: usize = 4;
+/// Places of an ordered list that are kept.
+const RANKS_MAX: usize = 4096;
 /// Between two slices other inputs have their turn.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -58,11 +77,24 @@ impl Order {
         (!order.is_empty()).then(|| Self { key, descending: order == "desc" })
     }
 
-    fn rank(self, id: &Arc<str>, record: &Broadcast, now: Now) -> Rank {
-        let (date, text) = match self.key {
-            Key::Name => (0, record.name.as_deref().unwrap_or("").to_lowercase()),
-            Key::Date => (record.date, String::new()),
-            Key::Status => (0, record.effective_status(now).to_owned()),
+    /// The sort order of files, which need no `order_by`.
+    pub(super) fn of_files(call: &Call<'_>) -> Option<Self> {
+        let key = match call.query("sort_by") {
+            "name" => Key::Name,
+            "date" => Key::Date,
+            _ => return None,
+        };
+        Some(Self { key, descending: call.query("order_by") == "desc" })
+    }
+
+    fn rank(self, id: &Arc<str>, row: Row<'_>, now: Now) -> Rank {
+        let (date, text) = match (self.key, row) {
+            (Key::Name, Row::Broadcast(record)) => (0, record.name.as_deref().unwrap_or("").to_lowercase()),
+            (Key::Name, Row::File(vod)) => (0, vod.vod_name.as_deref().unwrap_or("").to_lowercase()),
+            (Key::Date, Row::Broadcast(record)) => (record.date, String::new()),
+            (Key::Date, Row::File(vod)) => (vod.creation_date, String::new()),
+            (Key::Status, Row::Broadcast(record)) => (0, record.effective_status(now).to_owned()),
+            (Key::Status, Row::File(_)) => (0, String::new()),
         };
         Rank { date, text: text.into(), id: id.clone() }
     }
@@ -77,30 +109,99 @@ pub(super) enum Wanted {
     Page { order: Option<Order>, offset: usize, size: usize },
 }
 
+/// The records that a list is of, and their form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Collection {
+    Broadcasts,
+    /// Those broadcasts that are rooms, shown as such.
+    Rooms,
+    /// Files that can be played.
+    Files,
+}
+
+/// A record.
+#[derive(Debug, Clone, Copy)]
+enum Row<'a> {
+    Broadcast(&'a Broadcast),
+    File(&'a Vod),
+}
+
+/// The places of an ordered list that are kept, and what was passed over in earlier rounds.
+#[derive(Debug, Default)]
+struct Ranks {
+    best: BTreeSet<Rank>,
+    /// The last place that was passed over, and the number of those.
+    floor: Option<Rank>,
+    passed: usize,
+}
+
+impl Ranks {
+    /// Keeps a place if it is one of the best `count` behind those that were passed over.
+    fn take(&mut self, rank: Rank, descending: bool, count: usize) {
+        let is_behind =
+            self.floor.as_ref().is_none_or(|floor| (rank > *floor) != descending && rank != *floor);
+        if is_behind {
+            self.best.insert(rank);
+            if self.best.len() > count {
+                let _ = if descending { self.best.pop_first() } else { self.best.pop_last() };
+            }
+        }
+    }
+
+    /// A round is over: the page, or nothing when another round is needed.
+    fn page(&mut self, descending: bool, offset: usize, size: usize) -> Option<VecDeque<Arc<str>>> {
+        let skip = offset.saturating_sub(self.passed);
+        let is_whole = skip.saturating_add(size) <= self.best.len() || self.best.len() < RANKS_MAX;
+        let ordered: Box<dyn Iterator<Item = &Rank>> =
+            if descending { Box::new(self.best.iter().rev()) } else { Box::new(self.best.iter()) };
+        if is_whole {
+            return Some(ordered.skip(skip).take(size).map(|rank| rank.id.clone()).collect());
+        }
+        let passed = skip.min(self.best.len());
+        self.floor = ordered.take(passed).last().cloned().or_else(|| self.floor.clone());
+        self.passed = self.passed.saturating_add(passed);
+        self.best.clear();
+        None
+    }
+}
+
+/// How far a request has come.
+#[derive(Debug)]
+enum Stage {
+    /// Records are looked at.
+    Looking {
+        /// The last one.
+        after: Option<Arc<str>>,
+        /// The number of matches so far.
+        matched: usize,
+        /// Without an order: the page so far.
+        page: VecDeque<Arc<str>>,
+        /// With an order.
+        ranks: Ranks,
+    },
+    /// The records of the page are written.
+    Showing { ids: VecDeque<Arc<str>>, list: ShownList },
+}
+
 /// A request under way.
 #[derive(Debug)]
 pub(in crate::control) struct Scan {
-    session: SessionRef,
+    requester: Requester,
     app: Arc<str>,
+    collection: Collection,
     search: String,
+    /// The type of a broadcast, or the stream of a file.
     kind: String,
-    /// Of rooms alone, and shown as such.
-    rooms: bool,
     wanted: Wanted,
-    /// The last record looked at.
-    after: Option<Arc<str>>,
-    /// The number of matches so far.
-    matched: usize,
-    /// Without an order: the page so far.
-    page: Vec<Arc<str>>,
-    /// With an order: candidates for the page, and what precedes it.
-    best: BTreeSet<Rank>,
+    stage: Stage,
 }
 
 /// Scans that need more than one slice.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Scans {
     waiting: VecDeque<Scan>,
+    /// The one whose turn it is, among those that advance.
+    turn: usize,
     due: Option<Instant>,
 }
 
@@ -108,61 +209,100 @@ impl Scans {
     pub(in crate::control) const fn deadline(&self) -> Option<Instant> {
         self.due
     }
+
+    /// Places of ordered lists that are kept.
+    #[cfg(test)]
+    pub(in crate::control) fn ranks(&self) -> usize {
+        let kept = |scan: &Scan| match &scan.stage {
+            Stage::Looking { ranks, .. } => ranks.best.len(),
+            Stage::Showing { .. } => 0,
+        };
+        self.waiting.iter().map(kept).sum()
+    }
 }
 
 impl Scan {
     pub(super) fn new(call: &Call<'_>, search: String, kind: String, wanted: Wanted) -> Self {
+        let (page, ranks) = (VecDeque::new(), Ranks::default());
         Self {
-            session: call.session,
+            requester: call.requester,
             app: call.app.name.clone(),
+            collection: Collection::Broadcasts,
             search,
             kind,
-            rooms: false,
             wanted,
-            after: None,
-            matched: 0,
-            page: Vec::new(),
-            best: BTreeSet::new(),
+            stage: Stage::Looking { after: None, matched: 0, page, ranks },
         }
+    }
+
+    /// A page of broadcasts that are known already.
+    pub(super) fn of_ids(call: &Call<'_>, offset: usize, ids: VecDeque<Arc<str>>) -> Self {
+        let wanted = Wanted::Page { order: None, offset, size: ids.len() };
+        let list = ShownList::of(call.requester);
+        Self { stage: Stage::Showing { ids, list }, ..Self::new(call, String::new(), String::new(), wanted) }
     }
 
     /// Conference rooms are looked for, and shown.
     pub(super) fn of_rooms(self) -> Self {
-        Self { rooms: true, ..self }
+        Self { collection: Collection::Rooms, ..self }
     }
 
-    /// The records of a page as the answer has them.
-    fn shown<'a>(&self, records: impl Iterator<Item = &'a Broadcast>, now: Now) -> Response {
-        if self.rooms { conference::array(records) } else { array(records, now) }
+    /// Files are looked for.
+    pub(super) fn of_files(self) -> Self {
+        Self { collection: Collection::Files, ..self }
     }
 
-    fn is_match(&self, record: &Broadcast) -> bool {
-        (!self.rooms || record.is_virtual)
-            && (self.kind.is_empty() || record.kind == self.kind)
-            && (self.search.is_empty()
-                || contains(&record.stream_id, &self.search)
-                || record.name.as_deref().is_some_and(|name| contains(name, &self.search)))
+    fn is_match(&self, row: Row<'_>) -> bool {
+        let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        match row {
+            Row::Broadcast(record) => {
+                (self.collection != Collection::Rooms || record.is_virtual)
+                    && is(&self.kind, &record.kind)
+                    && (self.search.is_empty()
+                        || contains(&record.stream_id, &self.search)
+                        || record.name.as_deref().is_some_and(|name| contains(name, &self.search)))
+            }
+            Row::File(vod) => {
+                is(&self.kind, vod.stream_id.as_deref().unwrap_or_default())
+                    && (self.search.is_empty() || vod.matches(&self.search))
+            }
+        }
     }
 
     /// Takes a record that matches; true when no further one can matter.
-    fn take(&mut self, id: &Arc<str>, record: &Broadcast, now: Now) -> bool {
-        self.matched += 1;
+    fn take(&mut self, id: &Arc<str>, row: Row<'_>, now: Now) -> bool {
+        let Stage::Looking { matched, page, ranks, .. } = &mut self.stage else { return true };
+        *matched = matched.saturating_add(1);
         match self.wanted {
             Wanted::Count => false,
             Wanted::Page { order: None, offset, size } => {
-                if self.matched > offset && self.page.len() < size {
-                    self.page.push(id.clone());
+                if *matched > offset && page.len() < size {
+                    page.push_back(id.clone());
                 }
-                self.page.len() >= size
+                page.len() >= size
             }
             Wanted::Page { order: Some(order), offset, size } => {
-                self.best.insert(order.rank(id, record, now));
-                if self.best.len() > offset.saturating_add(size) {
-                    let _ = if order.descending { self.best.pop_first() } else { self.best.pop_last() };
-                }
+                let count = offset.saturating_sub(ranks.passed).saturating_add(size).min(RANKS_MAX);
+                ranks.take(order.rank(id, row, now), order.descending, count);
                 false
             }
         }
+    }
+
+    /// Everything was looked at, or enough: the ids of the page. `None`: another round is needed.
+    fn looked(&mut self) -> Option<VecDeque<Arc<str>>> {
+        let Stage::Looking { after, page, ranks, .. } = &mut self.stage else { return None };
+        *after = None;
+        match self.wanted {
+            Wanted::Page { order: Some(order), offset, size } => ranks.page(order.descending, offset, size),
+            Wanted::Page { order: None, .. } | Wanted::Count => Some(std::mem::take(page)),
+        }
+    }
+
+    /// Whether all of it is done in a slice, or holds next to nothing when it waits.
+    const fn may_begin(&self, records: usize) -> bool {
+        let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
+        records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
     }
 }
 
@@ -175,64 +315,150 @@ fn contains(text: &str, search: &str) -> bool {
     text.windows(search.len()).any(|window| window.eq_ignore_ascii_case(search))
 }
 
-/// Records as a JSON array.
-pub(super) fn array<'a>(records: impl Iterator<Item = &'a Broadcast>, now: Now) -> Response {
-    let mut out = Vec::with_capacity(2048);
-    out.push(b'[');
-    for (index, record) in records.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        record.write_json(now, &mut out);
-    }
-    out.push(b']');
-    Response::json(200, Bytes::from(out))
-}
-
 impl Control {
     /// Does the first slice at once; most scans are done with it.
     pub(super) fn scan(&mut self, now: Now, mut scan: Scan) -> Reply {
         if self.walks.scans.waiting.len() >= SCANS_MAX {
             return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
         }
-        if self.slice(now, &mut scan) {
-            return Reply::Now(self.scanned(now, &scan));
+        let records = match scan.collection {
+            Collection::Broadcasts | Collection::Rooms => self.records.count(&scan.app),
+            Collection::Files => self.records.auxiliary.count(Kind::Vod, &scan.app),
+        };
+        if let (Wanted::Page { offset, .. }, Stage::Looking { .. }) = (scan.wanted, &scan.stage)
+            && offset >= records
+        {
+            return Reply::Now(Response::json(200, "[]"));
+        }
+        if scan.may_begin(records) {
+            let is_looking = matches!(scan.stage, Stage::Looking { .. });
+            let mut is_over = self.slice(now, &mut scan);
+            if !is_over && is_looking && matches!(scan.stage, Stage::Showing { .. }) {
+                is_over = self.slice(now, &mut scan);
+            }
+            if is_over {
+                self.scanned(scan);
+                return Reply::Later;
+            }
         }
         self.walks.scans.waiting.push_back(scan);
         self.walks.scans.due = self.walks.scans.due.or_else(|| now.mono.checked_add(PAUSE));
         Reply::Later
     }
 
-    /// Looks at some more records; true when that was all.
-    fn slice(&self, now: Now, scan: &mut Scan) -> bool {
-        let (app, after) = (scan.app.clone(), scan.after.take());
-        let mut seen = 0;
-        let mut last = None;
-        for (id, record) in self.records.behind(&app, after.as_deref()).take(SLICE) {
-            seen += 1;
-            last = Some(id);
-            if scan.is_match(record) && scan.take(id, record, now) {
-                return true;
+    /// The records of a collection behind an id, by id.
+    fn rows<'a>(
+        &'a self,
+        collection: Collection,
+        app: &'a Arc<str>,
+        after: Option<&'a str>,
+    ) -> Box<dyn Iterator<Item = (&'a Arc<str>, Option<Row<'a>>)> + 'a> {
+        match collection {
+            Collection::Broadcasts | Collection::Rooms => {
+                let all = self.records.behind(app, after);
+                Box::new(all.map(|(id, record)| (id, Some(Row::Broadcast(record)))))
+            }
+            Collection::Files => {
+                let after = after.unwrap_or_default().to_owned();
+                let all = self.records.auxiliary.of(Kind::Vod, app, &after);
+                let behind = all.skip_while(move |(key, _)| *key.id == *after && !after.is_empty());
+                Box::new(behind.map(|(key, record)| (&key.id, file_of(record))))
             }
         }
-        scan.after = last.cloned();
-        seen < SLICE
     }
 
-    fn scanned(&self, now: Now, scan: &Scan) -> Response {
-        let find = |id: &Arc<str>| self.records.get(&StreamKey { app: scan.app.clone(), id: id.clone() });
-        match scan.wanted {
-            Wanted::Count => json(200, &SimpleStat { number: scan.matched }),
-            Wanted::Page { order: None, .. } => scan.shown(scan.page.iter().filter_map(find), now),
-            Wanted::Page { order: Some(order), offset, size } if order.descending => {
-                let ids = scan.best.iter().rev().skip(offset).take(size);
-                scan.shown(ids.filter_map(|rank| find(&rank.id)), now)
+    fn row(&self, scan: &Scan, id: &Arc<str>) -> Option<Row<'_>> {
+        match scan.collection {
+            Collection::Broadcasts | Collection::Rooms => {
+                let key = StreamKey { app: scan.app.clone(), id: id.clone() };
+                self.records.get(&key).map(Row::Broadcast)
             }
-            Wanted::Page { order: Some(_), offset, size } => {
-                let ids = scan.best.iter().skip(offset).take(size);
-                scan.shown(ids.filter_map(|rank| find(&rank.id)), now)
+            Collection::Files => self.records.auxiliary.get(&Vod::key(&scan.app, id)).and_then(file_of),
+        }
+    }
+
+    /// Advances a scan; true when it is over.
+    fn slice(&self, now: Now, scan: &mut Scan) -> bool {
+        match &mut scan.stage {
+            Stage::Looking { .. } => self.look(now, scan),
+            Stage::Showing { .. } => self.show(now, scan),
+        }
+    }
+
+    /// Looks at some more records; true when that was all there is to do.
+    fn look(&self, now: Now, scan: &mut Scan) -> bool {
+        let Stage::Looking { after, .. } = &mut scan.stage else { return true };
+        let (app, from) = (scan.app.clone(), after.take());
+        let (mut seen, mut last, mut is_enough) = (0, None, false);
+        for (id, row) in self.rows(scan.collection, &app, from.as_deref()).take(SLICE) {
+            seen += 1;
+            last = Some(id);
+            if let Some(row) = row.filter(|row| scan.is_match(*row)) {
+                is_enough = scan.take(id, row, now);
+                if is_enough {
+                    break;
+                }
             }
         }
+        if !is_enough && seen >= SLICE {
+            if let Stage::Looking { after, .. } = &mut scan.stage {
+                *after = last.cloned();
+            }
+            return false;
+        }
+        if matches!(scan.wanted, Wanted::Count) {
+            return true;
+        }
+        if let Some(ids) = scan.looked() {
+            scan.stage = Stage::Showing { ids, list: ShownList::of(scan.requester) };
+        }
+        false
+    }
+
+    /// Writes some more records of the page; true when that was all.
+    fn show(&self, now: Now, scan: &mut Scan) -> bool {
+        let Stage::Showing { ids, list } = &mut scan.stage else { return true };
+        let (mut ids, mut list) =
+            (std::mem::take(ids), std::mem::replace(list, ShownList::of(scan.requester)));
+        let budget = if scan.requester.is_masked() { MASKED_BYTES } else { SHOWN_BYTES };
+        let (began, mut json) = (list.bytes(), Vec::with_capacity(2048));
+        while list.bytes().saturating_sub(began) < budget
+            && let Some(id) = ids.front()
+        {
+            json.clear();
+            match (self.row(scan, id), scan.collection) {
+                (Some(Row::Broadcast(record)), Collection::Rooms) => conference::write(record, &mut json),
+                (Some(Row::Broadcast(record)), _) => record.write_json(now, &mut json),
+                (Some(Row::File(vod)), _) => json = serde_json::to_vec(vod).unwrap_or_default(),
+                (None, _) => {}
+            }
+            if list.items() > 0 && list.bytes().saturating_add(json.len()) > LIST_BYTES_MAX {
+                list.is_cut = true;
+                break;
+            }
+            list.push(&json);
+            ids.pop_front();
+        }
+        let is_over = ids.is_empty() || list.is_cut;
+        scan.stage = Stage::Showing { ids, list };
+        is_over
+    }
+
+    /// Answers a scan that is over.
+    fn scanned(&mut self, scan: Scan) {
+        let session = scan.requester.session();
+        let shown = match scan.stage {
+            Stage::Looking { matched, .. } => {
+                scan.requester.shown(json(200, &SimpleStat { number: matched }))
+            }
+            Stage::Showing { list, .. } => {
+                let Wanted::Page { offset, .. } = scan.wanted else { return };
+                let next = offset.saturating_add(list.items()).to_string();
+                let field = list.is_cut.then_some((NEXT_OFFSET, next));
+                list.finish(field)
+            }
+        };
+        self.answer_shown(session, shown);
     }
 
     /// Runs one slice of the scan whose turn it is.
@@ -240,15 +466,66 @@ impl Control {
         if self.walks.scans.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        if let Some(mut scan) = self.walks.scans.waiting.pop_front() {
-            if self.slice(now, &mut scan) {
-                let response = self.scanned(now, &scan);
-                self.answer(scan.session, response);
-            } else {
-                self.walks.scans.waiting.push_back(scan);
+        let mut scans = std::mem::take(&mut self.walks.scans);
+        let active = scans.waiting.len().min(ACTIVE_MAX);
+        let turn = scans.turn.checked_rem(active).unwrap_or(0);
+        scans.turn = turn.saturating_add(1);
+        let is_over = scans.waiting.get_mut(turn).is_some_and(|scan| self.slice(now, scan));
+        if is_over && let Some(scan) = scans.waiting.remove(turn) {
+            scans.turn = turn;
+            self.scanned(scan);
+        }
+        scans.due = if scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        self.walks.scans = scans;
+    }
+}
+
+/// The file that a record is of, when it can be played.
+fn file_of(record: &Auxiliary) -> Option<Row<'_>> {
+    match record {
+        Auxiliary::Vod(vod) if !vod.unfinished => Some(Row::File(vod)),
+        Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page of so many ranks, taken in rounds as a scan does, and the most that were kept.
+    fn page(count: usize, descending: bool, offset: usize, size: usize) -> (Vec<usize>, usize) {
+        let (mut ranks, mut most) = (Ranks::default(), 0);
+        for _ in 0..100 {
+            for n in 0..count {
+                // In no order.
+                let date = i64::try_from(n * 7919 % count).unwrap();
+                let rank = Rank { date, text: "".into(), id: date.to_string().into() };
+                let wanted = offset.saturating_sub(ranks.passed).saturating_add(size).min(RANKS_MAX);
+                ranks.take(rank, descending, wanted);
+                most = most.max(ranks.best.len());
+            }
+            if let Some(ids) = ranks.page(descending, offset, size) {
+                return (ids.iter().map(|id| id.parse().unwrap()).collect(), most);
             }
         }
-        self.walks.scans.due =
-            if self.walks.scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        panic!("no page after 100 rounds");
+    }
+
+    #[test]
+    fn r_57_a_page_far_behind_takes_rounds_and_no_more_memory() {
+        for count in [1, 250, RANKS_MAX, RANKS_MAX + 1, 20_011] {
+            for offset in [0, 1, 200, RANKS_MAX - 100, RANKS_MAX, RANKS_MAX + 3, 19_900, 20_011] {
+                for (descending, size) in [(false, 50), (true, 250), (true, 0)] {
+                    let mut all: Vec<usize> = (0..count).collect();
+                    if descending {
+                        all.reverse();
+                    }
+                    let wanted: Vec<usize> = all.into_iter().skip(offset).take(size).collect();
+                    let (found, most) = page(count, descending, offset, size);
+                    assert_eq!(found, wanted, "{count} {offset} {size} {descending}");
+                    assert!(most <= RANKS_MAX);
+                }
+            }
+        }
     }
 }

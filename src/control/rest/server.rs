@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::call::{Caller, Reply, RootCall, bad_request};
+use super::call::{Reply, RootCall, bad_request};
 use super::form::Form;
 use crate::config::Edit;
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::parse_json;
-use crate::control::management::{Role, SYSTEM};
+use crate::control::management::SYSTEM;
 use crate::control::{Control, Now, backups};
 use crate::http::Response;
 use crate::jobs::AdminWork;
@@ -40,13 +40,9 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     let text = |key: &str| values.text(key).to_owned();
     let flag = |key: &str| values.text(key).eq_ignore_ascii_case("true");
     let number = |key: &str| values.text(key).parse::<i64>().unwrap_or(0);
-    let may_know = match &call.caller {
-        Caller::Token => true,
-        Caller::Nobody => false,
-        Caller::User { email, .. } => {
-            control.user(email).is_some_and(|user| user.role_in(SYSTEM) == Some(Role::Admin))
-        }
-    };
+    let may_know = control.administers(&call.caller, SYSTEM);
+    let reader = call.origin.requester.seeing(may_know);
+    let hook = "server.statusWebHookURL";
     let answer = json!({
         "allowedDashboardCIDR": text("server.allowed_dashboard_CIDR"),
         "hostAddress": control.config.host_address,
@@ -72,7 +68,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
         "rtmpPort": protocol::publish_port(&control.config.addresses),
-        "serverStatusWebHookURL": Some(text("server.statusWebHookURL")).filter(|url| !url.is_empty()),
+        "serverStatusWebHookURL": Some(reader.member(hook, values.text(hook))).filter(|url| !url.is_empty()),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,
         "webRTCLogLevel": "LS_WARNING",
@@ -115,15 +111,17 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    control.answer_admin(call.origin.session, AdminWork::EditServer(edit), |control, _, result| match result
-        .server()
-    {
-        Ok(server) => {
-            control.install_server(Arc::new(server));
-            Outcome::success().response(200)
-        }
-        Err(text) => Outcome::failure(&text).response(200),
-    });
+    control.answer_admin(
+        call.origin.requester,
+        AdminWork::EditServer(edit),
+        |control, _, result| match result.server() {
+            Ok(server) => {
+                control.install_server(Arc::new(server));
+                Outcome::success().response(200)
+            }
+            Err(text) => Outcome::failure(&text).response(200),
+        },
+    );
     Reply::Later
 }
 
@@ -135,7 +133,7 @@ pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     };
     let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
     let work = AdminWork::ReadLog { offset, size, errors: call.query("logType") == "error" };
-    control.answer_admin(call.origin.session, work, |_, _, result| match result.log() {
+    control.answer_admin(call.origin.requester, work, |_, _, result| match result.log() {
         Ok(Some((text, bytes))) => {
             object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))
         }
@@ -176,7 +174,7 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
         return done(Outcome::failure("Invalid domain name parameter"));
     }
     let work = AdminWork::Certificate { full_chain, chain, key };
-    control.answer_admin(call.origin.session, work, |_, _, result| match result.done() {
+    control.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {
         Ok(()) => Outcome::success().response(200),
         Err(reason) => {
             let text = format!("Certificate file operation is not succesful due to {reason}");
@@ -188,7 +186,7 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
 
 /// `POST /store/backup`: a copy in `data/backups`, whose name is the answer's `dataId`.
 pub(super) fn back_up(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
-    if control.back_up(now, call.origin.session) {
+    if control.back_up(now, call.origin.requester) {
         return Reply::Later;
     }
     Reply::Now(backups::busy())

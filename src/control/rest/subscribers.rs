@@ -63,7 +63,7 @@ impl Control {
         let answer = Outcome::success().response(200);
         self.write_auxiliary(
             now,
-            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.session, answer)) },
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
         );
         Reply::Later
     }
@@ -119,11 +119,13 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     };
     let key = call.key();
     let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
-    let shown = all.filter_map(|record| match record {
-        Auxiliary::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
+    let subscribers = all.filter_map(|record| match record {
+        Auxiliary::Subscriber(subscriber) => Some(subscriber),
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
-    Reply::Now(json(200, &shown.skip(offset).take(size).collect::<Vec<_>>()))
+    let page = subscribers.skip(offset).take(size);
+    let shown: Vec<_> = page.map(|subscriber| control.shown_subscriber(&key, subscriber)).collect();
+    Reply::Now(json(200, &shown))
 }
 
 /// What happened to a subscriber, as servers before 3.0 show it.
@@ -173,7 +175,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     if control.records.auxiliary.pending(&key).is_none() {
         return failure("");
     }
-    let waiter = Some((call.session, Outcome::success().response(200)));
+    let waiter = Some((call.requester, Outcome::success().response(200)));
     control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], files: Vec::new(), waiter });
     Reply::Later
 }
@@ -186,7 +188,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
         return failure("");
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
-    let waiter = Some((call.session, Outcome::success().response(200)));
+    let waiter = Some((call.requester, Outcome::success().response(200)));
     control.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     Reply::Later
 }

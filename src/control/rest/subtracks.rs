@@ -2,13 +2,14 @@
 
 use super::call::{Call, Reply};
 use super::lists::page_of;
-use super::scan::array;
+use super::scan::Scan;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
+use crate::control::mask::Requester;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
-use crate::types::{SessionRef, StreamKey};
+use crate::types::StreamKey;
 
 fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
@@ -46,7 +47,7 @@ pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -
         let change = Change::Update { body: Box::new(body), endpoints: None };
         control.write(at, Write { key: main_key, change, waiter: None });
     }
-    control.set_main_track(at, call.session, key, main);
+    control.set_main_track(at, call.requester, key, main);
     Reply::Later
 }
 
@@ -63,7 +64,7 @@ pub(super) fn leave(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) 
     }
     match subtrack(control, call, sub) {
         Some((key, record)) if record.main_track_stream_id.as_deref() == Some(main) => {
-            control.set_main_track(at, call.session, key, "");
+            control.set_main_track(at, call.requester, key, "");
             Reply::Later
         }
         Some(_) | None => {
@@ -93,7 +94,7 @@ pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Re
     }
 }
 
-fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
+fn page(control: &mut Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
     let [_, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
@@ -101,7 +102,8 @@ fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
     match found(control, call) {
         Ok(main) => {
             let page = of_role(control, &main, call.query("role"), active).skip(offset).take(size);
-            Reply::Now(array(page, at))
+            let ids = page.map(|record| record.stream_id.as_str().into()).collect();
+            control.scan(at, Scan::of_ids(call, offset, ids))
         }
         Err(missing) => missing,
     }
@@ -131,9 +133,9 @@ fn of_role<'a>(
 
 impl Control {
     /// An empty `main` clears it.
-    fn set_main_track(&mut self, at: Now, session: SessionRef, key: StreamKey, main: &str) {
+    fn set_main_track(&mut self, at: Now, requester: Requester, key: StreamKey, main: &str) {
         let body = Body { main_track_stream_id: Some(Some(main.to_owned())), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };
-        self.write(at, Write { key, change, waiter: Some((session, Answer::Success)) });
+        self.write(at, Write { key, change, waiter: Some((requester, Answer::Success)) });
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     let changes = vec![(key, Some(Auxiliary::Token(token)))];
     control.write_auxiliary(
         now,
-        AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.session, answer)) },
+        AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
     );
     Reply::Later
 }
@@ -138,7 +138,7 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
         AuxiliaryWrite {
             changes: vec![(key, None)],
             files: Vec::new(),
-            waiter: Some((call.session, answer)),
+            waiter: Some((call.requester, answer)),
         },
     );
     Reply::Later
@@ -155,7 +155,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
     let answer = Outcome::success().response(200);
     control.write_auxiliary(
         now,
-        AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.session, answer)) },
+        AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
     );
     Reply::Later
 }

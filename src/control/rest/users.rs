@@ -11,12 +11,12 @@ use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::management::{
     PasswordHash, Purpose, Role, SESSION_COOKIE, SYSTEM, SessionId, Try, User, is_email,
 };
+use crate::control::mask::Requester;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
-use crate::types::SessionRef;
 
 /// The text of the reference server.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
@@ -110,7 +110,7 @@ pub(super) fn authenticate(control: &mut Control, now: Now, call: &RootCall<'_>)
     }
     let Some(digest) = body.password() else {
         control.management.lockout.failed(now.mono, client, &email);
-        control.answer_late(now, origin.session, Outcome::failure("").response(200));
+        control.answer_late(now, origin.requester, Outcome::failure("").response(200));
         return Reply::Later;
     };
     let purpose = Purpose::Login { origin, client, email: email.clone() };
@@ -167,7 +167,7 @@ fn check_code(control: &mut Control, now: Now, call: &RootCall<'_>, given: &str)
     tracing::info!(client = %call.client, "the first user was refused: the code is not that of the log");
     lockout.failed(now.mono, call.client, CODE_ATTEMPTS);
     let refusal = Outcome::failure(WRONG_CODE).error_id(-1).response(200);
-    control.answer_late(now, call.origin.session, refusal);
+    control.answer_late(now, call.origin.requester, refusal);
     Some(Reply::Later)
 }
 
@@ -262,7 +262,7 @@ pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     }
     match new {
         None => {
-            control.write_user(now, user, Some((call.origin.session, Outcome::success().response(200))));
+            control.write_user(now, user, Some((call.origin.requester, Outcome::success().response(200))));
         }
         Some(None) => return done(Outcome::failure("The password must be an MD5 hash in hexadecimal")),
         Some(Some(digest)) => {
@@ -284,7 +284,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if control.user(email).is_none() {
         return done(Outcome::failure(""));
     }
-    let waiter = Some((call.origin.session, Outcome::success().response(200)));
+    let waiter = Some((call.origin.requester, Outcome::success().response(200)));
     control.write_auxiliary(
         now,
         AuxiliaryWrite { changes: vec![(user_key(email), None)], files: Vec::new(), waiter },
@@ -345,9 +345,9 @@ impl Control {
         self.records.auxiliary.has_any(Kind::User)
     }
 
-    pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
-        if let Some((session, _)) = &waiter {
-            self.audit_user(*session, &user.email);
+    pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(Requester, Response)>) {
+        if let Some((requester, _)) = &waiter {
+            self.audit_user(requester.session(), &user.email);
         }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
@@ -357,7 +357,7 @@ impl Control {
     pub(in crate::control) fn add_administrator(
         &mut self,
         now: Now,
-        session: SessionRef,
+        requester: Requester,
         email: &str,
         hash: String,
     ) {
@@ -370,18 +370,18 @@ impl Control {
             None
         };
         if let Some(refusal) = refusal {
-            self.answer(session, refusal);
+            self.answer(requester, refusal);
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-        self.audit_command(session, "Make an administrator", "users");
-        self.write_user(now, user, Some((session, Outcome::success().response(200))));
+        self.audit_command(requester.session(), "Make an administrator", "users");
+        self.write_user(now, user, Some((requester, Outcome::success().response(200))));
     }
 
     /// A hash is there.
     pub(in crate::control) fn hashed(&mut self, now: Now, purpose: Purpose, outcome: jobs::Outcome) {
         let jobs::Outcome::Password(outcome) = outcome else {
-            self.answer(purpose.origin().session, busy());
+            self.answer(purpose.origin().requester, busy());
             return;
         };
         let success = || Outcome::success().response(200);
@@ -396,52 +396,52 @@ impl Control {
                 let number = if initial { -1 } else { 0 };
                 if late {
                     let text = if initial { "" } else { TAKEN };
-                    self.answer(origin.session, Outcome::failure(text).error_id(number).response(200));
+                    self.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
                 let response = Outcome::success().error_id(number).response(200);
-                self.write_user(now, user, Some((origin.session, response)));
+                self.write_user(now, user, Some((origin.requester, response)));
             }
             (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
                 if self.user(&user.email).is_none() {
                     let text = "Edited user is not found in database";
-                    self.answer(origin.session, Outcome::failure(text).response(200));
+                    self.answer(origin.requester, Outcome::failure(text).response(200));
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
-                self.write_user(now, user, Some((origin.session, success())));
+                self.write_user(now, user, Some((origin.requester, success())));
             }
             (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
                 if fits && !self.management.lockout.is_locked(client, &email) {
                     if !self.make_hash(new, Purpose::SetNew { origin, email }) {
-                        self.answer(origin.session, busy());
+                        self.answer(origin.requester, busy());
                     }
                     return;
                 }
                 self.management.lockout.failed(now.mono, client, &email);
                 let text = "User not exist with that name and pass";
-                self.answer_late(now, origin.session, Outcome::failure(text).response(200));
+                self.answer_late(now, origin.requester, Outcome::failure(text).response(200));
             }
             (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
                 let Some(user) = self.user(&email).cloned() else {
-                    self.answer(origin.session, Outcome::failure("").response(200));
+                    self.answer(origin.requester, Outcome::failure("").response(200));
                     return;
                 };
                 let user = User { password_hash: PasswordHash(hash), ..user };
                 let response = Outcome::success().message(Some("Success")).response(200);
-                self.write_user(now, user, Some((origin.session, response)));
+                self.write_user(now, user, Some((origin.requester, response)));
             }
             // The answer is to the work that was submitted.
             (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
-                self.answer(purpose.origin().session, Response::error(500, "Internal Server Error"));
+                self.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
             }
         }
     }
 
     fn logged_in(&mut self, now: Now, origin: Origin, client: std::net::IpAddr, email: &str, fits: bool) {
         if self.management.lockout.is_locked(client, email) {
-            self.answer(origin.session, Outcome::failure(BLOCKED).response(200));
+            self.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
             return;
         }
         // What everybody sees counts: a user who is not on disk yet cannot log in.
@@ -454,15 +454,15 @@ impl Control {
             // The name may be a password in the wrong field.
             tracing::info!(%client, "login failed");
             self.management.lockout.failed(now.mono, client, email);
-            self.answer_late(now, origin.session, Outcome::failure("").response(200));
+            self.answer_late(now, origin.requester, Outcome::failure("").response(200));
             return;
         };
         tracing::info!(%client, email, "logged in");
-        self.audit_login(origin.session, email);
+        self.audit_login(origin.requester.session(), email);
         self.management.lockout.succeeded(client, email);
         let id = self.management.sessions.begin(now.mono, &mut self.random, email);
         let response = Outcome::success().message(Some(&message)).response(200);
-        self.answer(origin.session, response.header("Set-Cookie", cookie(id, origin.secure)));
+        self.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
     }
 
     /// A user's record was replaced or removed: who is logged in with an old password is no more.

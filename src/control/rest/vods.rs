@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use super::call::{Call, Reply};
 use super::lists::page_of;
-use crate::control::answer::{Outcome, SimpleStat, json};
+use super::scan::{Order, Scan, Wanted};
+use crate::control::answer::{Outcome, json};
 use crate::control::recordings::Recorded;
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::{Multipart, Response};
 use crate::protocol::Container;
-
-/// What a list is ordered by.
-type SortKey = fn(&Vod) -> (String, i64);
 
 /// Files of one bulk delete.
 const BULK_MAX: usize = 1000;
@@ -51,7 +49,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
     let change = Change::Record { container, on };
     if !control.is_live(&key) {
-        control.write(now, Write { key, change, waiter: Some((call.session, Answer::SuccessOfNulls)) });
+        control.write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
         return Reply::Later;
     }
     let source_height = control.records.get(&key).map_or(0, |record| record.height);
@@ -68,7 +66,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     match recorded {
         Recorded::Done { vod, began } => {
             let answer = Outcome::success().message(Some(&began.to_string())).data_id(&vod).response(200);
-            let waiter = Some((call.session, Answer::Prepared(Box::new(answer))));
+            let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
             control.write(now, Write { key, change, waiter });
             Reply::Later
         }
@@ -92,7 +90,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return refused(Some("notSupportedFileType"));
     }
     let name: String = base.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    if control.begin_upload(now, call.session, &call.app.name, (&name, extension), call.client) {
+    if control.begin_upload(now, call.requester, &call.app.name, (&name, extension), call.client) {
         Reply::Later
     } else {
         refused(Some(NO_ROOM))
@@ -101,7 +99,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 
 /// `POST /vods/directory`.
 pub(super) fn import_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    match control.import_folder(call.session, &call.app.name, call.query("directory")) {
+    match control.import_folder(call.requester, &call.app.name, call.query("directory")) {
         Some(refusal) => Reply::Now(refusal),
         None => Reply::Later,
     }
@@ -110,7 +108,7 @@ pub(super) fn import_folder(control: &mut Control, _: Now, call: &Call<'_>) -> R
 /// `DELETE /vods/directory`.
 pub(super) fn forget_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let folder = call.request.query_value("directory").filter(|folder| !folder.is_empty());
-    match control.forget_folder(call.session, &call.app.name, folder) {
+    match control.forget_folder(call.requester, &call.app.name, folder) {
         Some(refusal) => Reply::Now(refusal),
         None => Reply::Later,
     }
@@ -123,43 +121,24 @@ pub(super) fn read(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     Reply::Now(json(200, control.vod(&call.app.name, id).unwrap_or(&unknown)))
 }
 
-/// The files that a list or a count is of.
-fn wanted<'a>(control: &'a Control, call: &'a Call<'_>, search: &str) -> impl Iterator<Item = &'a Vod> {
-    let (stream, search) = (call.query("streamId"), search.to_lowercase());
-    control.vods(&call.app.name).filter(move |vod| {
-        (stream.is_empty() || vod.stream_id.as_deref() == Some(stream))
-            && (search.is_empty() || vod.matches(&search))
-    })
-}
-
 /// `GET /vods/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let wanted = wanted(control, call, call.query("search"));
-    let is_descending = call.query("order_by") == "desc";
-    let sort: Option<SortKey> = match call.query("sort_by") {
-        "name" => Some(|vod| (vod.vod_name.as_deref().unwrap_or_default().to_lowercase(), 0)),
-        "date" => Some(|vod| (String::new(), vod.creation_date)),
-        _ => None,
-    };
-    let Some(sort) = sort else {
-        return Reply::Now(json(200, &wanted.skip(offset).take(size).collect::<Vec<_>>()));
-    };
-    let mut all: Vec<&Vod> = wanted.collect();
-    all.sort_by_cached_key(|vod| sort(vod));
-    if is_descending {
-        all.reverse();
-    }
-    Reply::Now(json(200, &all.into_iter().skip(offset).take(size).collect::<Vec<_>>()))
+    let wanted = Wanted::Page { order: Order::of_files(call), offset, size };
+    control.scan(now, looked_for(call, call.query("search"), wanted))
 }
 
 /// `GET /vods/count` and `GET /vods/count/{search}`.
-pub(super) fn count(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn count(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [search, ..] = call.params;
-    Reply::Now(json(200, &SimpleStat { number: wanted(control, call, search).count() }))
+    control.scan(now, looked_for(call, search, Wanted::Count))
+}
+
+fn looked_for(call: &Call<'_>, search: &str, wanted: Wanted) -> Scan {
+    Scan::new(call, search.to_lowercase(), call.query("streamId").to_owned(), wanted).of_files()
 }
 
 /// `DELETE /vods/{id}`.
@@ -194,6 +173,6 @@ fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) 
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
     let files = found.iter().map(|vod| (Arc::clone(app), vod.clone())).collect();
-    control.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.session, answer)) });
+    control.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.requester, answer)) });
     Reply::Later
 }

@@ -9,14 +9,14 @@ use crate::mail::{NoSubscription, PlayRequest};
 const JWT: &str = "0123456789abcdef0123456789abcdef";
 const EXPIRES: u64 = START_MS / 1000 + 100;
 
-fn token_of(rig: &mut Rig, id: &str, kind: &str) -> String {
+pub(super) fn token_of(rig: &mut Rig, id: &str, kind: &str) -> String {
     let path = format!("/live/rest/v2/broadcasts/{id}/token?expireDate={EXPIRES}&type={kind}");
     let (status, body) = rig.get(&path);
     assert_eq!(status, 200, "{body}");
     serde_json::from_str::<serde_json::Value>(&body).unwrap()["tokenId"].as_str().unwrap().to_owned()
 }
 
-fn params(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn params(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -90,7 +90,7 @@ fn denied(denial: Denial) -> Refusal {
     Refusal::Denied(denial)
 }
 
-fn no(denial: Denial) -> NoSubscription {
+pub(super) fn no(denial: Denial) -> NoSubscription {
     NoSubscription::Denied(denial)
 }
 

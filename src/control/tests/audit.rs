@@ -100,3 +100,24 @@ fn nothing_is_told_when_it_is_off() {
     });
     assert!(lines(&log, "").is_empty(), "{log}");
 }
+
+#[test]
+fn r_60_strangers_have_a_share_of_the_audit_log_and_leave_the_rest_to_others() {
+    let mut rig = Rig::with(&[("limits.publishers_per_address", "1000")], &[]);
+    let log = logged(|| {
+        for n in 0..300 {
+            rig.publish(&format!("s{n}"), 0);
+        }
+        // Another one, a request on this machine, and the command line have theirs.
+        let request = PublishRequest { peer: "203.0.113.4:1".parse().unwrap(), ..rig.request("other", 0) };
+        drop(rig.ask(request).unwrap());
+        rig.create("mine");
+        rig.run_for(secs(61));
+        rig.publish("late", 0);
+    });
+    assert_eq!(lines(&log, "from=198.51.100.7").len(), 101, "a hundred, and one more later: {log}");
+    assert_eq!(lines(&log, "object=live/other").len(), 1);
+    one(&log, ": Create a broadcast", &["INFO"]);
+    let left_out = lines(&log, "left out");
+    assert!(left_out.len() == 2 && left_out[1].contains("lines=199"), "{left_out:?}");
+}

@@ -31,7 +31,7 @@ impl Rig {
         std::mem::take(&mut self.files).into_iter().filter_map(removed).collect()
     }
 
-    fn listed(&mut self) -> usize {
+    fn count_listed(&mut self) -> usize {
         let (_, list) = self.get(&format!("{VODS}/list/0/50"));
         serde_json::from_str::<Vec<serde_json::Value>>(&list).unwrap().len()
     }
@@ -43,14 +43,14 @@ fn b_14_a_disk_that_takes_no_change_keeps_the_record_and_the_file() {
     for target in [format!("{VODS}/a"), format!("{VODS}?ids=b,c")] {
         faults.fail(1, 1);
         assert_eq!(rig.call(Method::Delete, &target, "").0, 500);
-        assert_eq!((rig.removals(), rig.listed()), (vec![], 4), "{target}");
+        assert_eq!((rig.removals(), rig.count_listed()), (vec![], 4), "{target}");
         rig.run_for(secs(3));
     }
-    assert_eq!((rig.removals(), rig.listed()), (vec![], 4));
+    assert_eq!((rig.removals(), rig.count_listed()), (vec![], 4));
     assert_eq!(rig.call(Method::Delete, &format!("{VODS}/a"), "").0, 200);
-    assert_eq!((rig.removals(), rig.listed()), (vec!["a.mp4".to_owned()], 3));
+    assert_eq!((rig.removals(), rig.count_listed()), (vec!["a.mp4".to_owned()], 3));
     assert_eq!(rig.call(Method::Delete, &format!("{VODS}?ids=b,c,x"), "").0, 200);
-    assert_eq!((rig.removals(), rig.listed()), (vec!["b.mp4".to_owned(), "c.mp4".to_owned()], 1));
+    assert_eq!((rig.removals(), rig.count_listed()), (vec!["b.mp4".to_owned(), "c.mp4".to_owned()], 1));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 mod doors;
 mod lost;
+mod masking;
 mod panel;
+mod rights;
 
 use super::*;
 use crate::auth::jwt;

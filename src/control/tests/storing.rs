@@ -188,7 +188,8 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let token = |id: &str| Auxiliary::Token(Token { token_id: id.to_owned(), ..Token::default() });
     let write = |rig: &mut Rig, changes| {
         let session = rig.session(0);
-        let waiter = Some((session, http::Response::text(200, "done".to_owned())));
+        let done = http::Response::text(200, "done".to_owned());
+        let waiter = Some((Requester::unknown(session), done));
         rig.control.write_auxiliary(rig.now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
         rig.drain();
         session

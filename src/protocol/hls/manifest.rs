@@ -119,6 +119,7 @@ pub(super) fn manifest(
     out.push_str("</Period>\n");
     if !ended {
         utc_timing(&mut out, now_ms);
+        out.push('\n');
     }
     out.push_str("</MPD>\n");
     Some(out)
@@ -126,25 +127,24 @@ pub(super) fn manifest(
 
 /// A line with the time (§5.8.4.11), from which players tell how far behind they are.
 fn utc_timing(out: &mut String, now_ms: u64) {
-    let _ = writeln!(out, "{UTC_TIMING} value=\"{}\"/>", Moment(now_ms));
+    let _ = write!(out, "{UTC_TIMING} value=\"{}\"/>", Moment(now_ms));
 }
 
-/// The manifest for one viewer: the time is that of its request, and its credentials are on every URI, with the parameter that tells
-/// viewers of the manifest from those of playlists.
-pub(super) fn for_viewer(text: &str, echo: &str, now_ms: u64) -> String {
-    let mut out = String::with_capacity(text.len().saturating_add(256));
+/// Writes a line of the manifest for one viewer: the time is that of its request, and its credentials are on every URI, with the
+/// parameter that tells viewers of the manifest from those of playlists.
+pub(super) fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool + Send + 'static {
     let query = if echo.is_empty() { MARK.to_owned() } else { format!("{MARK}&{echo}") };
     let query = Escaped(&query).to_string();
-    for line in text.lines() {
+    move |line, out| {
         if line.starts_with(UTC_TIMING) {
-            utc_timing(&mut out, now_ms);
+            utc_timing(out, now_ms);
         } else if line.starts_with(TEMPLATE) {
-            let _ = writeln!(out, "{}", with_query(line, &query));
+            out.push_str(&with_query(line, &query));
         } else {
-            let _ = writeln!(out, "{line}");
+            out.push_str(line);
         }
+        true
     }
-    out
 }
 
 /// A template with a query on its URIs, which have none.
@@ -229,7 +229,13 @@ mod tests {
         for (echo, query) in [("", "?dash"), ("a=1&token=x", "?dash&amp;a=1&amp;token=x")] {
             let own = now.replace("i.mp4", &format!("i.mp4{query}"));
             let own = own.replace("d$.m4s", &format!("d$.m4s{query}"));
-            assert_eq!(for_viewer(text, echo, 2500), own);
+            let edit = for_viewer(echo, 2500);
+            let mut made = String::new();
+            for line in text.lines() {
+                assert!(edit(line, &mut made));
+                made.push('\n');
+            }
+            assert_eq!(made, own);
         }
     }
 }

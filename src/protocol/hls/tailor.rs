@@ -1,15 +1,17 @@
 //! Playlists for one viewer, by the parameters of its request: they are as far as it wants (`_HLS_msn`, `_HLS_part`), or what has
-//! changed (`_HLS_skip`); its credentials are on every URI in it, and `start` and `end` select a part of it.
+//! changed (`_HLS_skip`); the credentials that its application checks are on every URI in it, 1 KiB at most, and `start` and `end`
+//! select a part of it. What is one viewer's own is made as it is sent ([`Tailored`]).
 //!
 //! The order of the parameters and their names are those of the reference: `subscriberCode`, `subscriberId`, `token`.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hls::Playlist;
-use hls::playlist::Kind;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use hls::playlist::{Kind, Segment};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::cmaf::MANIFEST;
 use super::settings::HlsSettings;
@@ -17,10 +19,18 @@ use super::{DASH, DELTA, ENDING, manifest};
 use crate::auth::access::Credentials;
 use crate::config::AppSettings;
 use crate::mail::Progress;
-use crate::protocol::sinks::{Params, Query};
+use crate::protocol::sinks::{Params, Query, Requested};
+use crate::protocol::tailored::Tailored;
 
 /// See [`crate::protocol::sinks`].
-pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor };
+pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor, is_too_long };
+
+/// Bytes of the credentials that are repeated behind each URI.
+const ECHO_BYTES_MAX: usize = 1024;
+/// Characters that do not stand for themselves in a query (RFC 3986 §2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Lines of a live playlist that a recording has not.
+const OF_LIVE_PLAYLISTS: [&str; 3] = ["#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:", "#EXT-X-RENDITION-REPORT:"];
 
 fn value<'q>(query: &'q Query, name: &str) -> Option<&'q str> {
     query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
@@ -48,65 +58,76 @@ fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str>
     (is_segment && value(query, manifest::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
 }
 
-/// What a viewer with these parameters is sent in place of a playlist. `None`: the playlist.
-fn tailor(name: &str, text: &Bytes, query: &Query, date_ms: u64) -> Option<Bytes> {
-    let path = name.split_once('?').map_or(name, |(path, _)| path);
+/// The form for one viewer of a playlist or a manifest. `None`: what all are sent.
+fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
+    let path = path_of(requested.name);
     if path.ends_with(MANIFEST) {
-        let text = std::str::from_utf8(text).ok()?;
-        return Some(manifest::for_viewer(text, &echo(query), date_ms).into());
+        let edit = manifest::for_viewer(&echo(requested), date_ms);
+        return Tailored::new([text.clone()], edit);
     }
-    if query.is_empty() || !path.ends_with(ENDING) {
+    if requested.query.is_empty() || !path.ends_with(ENDING) {
         return None;
     }
-    let window = Window::of(query).and_then(|window| window.select(text));
-    let echo = echo(query);
-    if echo.is_empty() {
-        return window.map(Bytes::from);
+    let window = Window::of(requested.query).and_then(|window| window.select(text));
+    let echo = echo(requested);
+    let is_window = window.is_some();
+    if echo.is_empty() && !is_window {
+        return None;
     }
-    let text = window.map_or_else(|| text.clone(), Bytes::from);
-    with_echo(std::str::from_utf8(&text).ok()?, &echo).map(Bytes::from)
+    let parts = window.unwrap_or_else(|| vec![text.clone()]);
+    Tailored::new(parts, move |line, out| {
+        let is_kept = !(is_window && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag)));
+        is_kept && with_echo(line, &echo, out).is_some()
+    })
 }
 
-/// The parameters that go on, as a query without its question mark.
-fn echo(query: &[(String, String)]) -> String {
-    let shown = Credentials::of(query);
+fn path_of(name: &str) -> &str {
+    name.split_once('?').map_or(name, |(path, _)| path)
+}
+
+fn is_too_long(requested: &Requested<'_>) -> bool {
+    let path = path_of(requested.name);
+    (path.ends_with(MANIFEST) || path.ends_with(ENDING)) && echo(requested).len() > ECHO_BYTES_MAX
+}
+
+/// The credentials that go on, as a query without its question mark: those that the application checks.
+fn echo(requested: &Requested<'_>) -> String {
+    let shown = Credentials::of(requested.query).counting(&requested.app.security.play);
     let pairs = [("subscriberCode", shown.code), ("subscriberId", shown.subscriber), ("token", shown.token)];
     let mut text = String::new();
     for (name, value) in pairs {
         if let Some(value) = value {
             let separator = if text.is_empty() { "" } else { "&" };
-            let _ = write!(text, "{separator}{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+            let _ = write!(text, "{separator}{name}={}", utf8_percent_encode(value, RESERVED));
         }
     }
     text
 }
 
-/// The text with the parameters behind each URI, in lines of their own and in attributes.
-fn with_echo(text: &str, echo: &str) -> Option<String> {
+/// Writes a line with the parameters behind its URI, which is all of it or an attribute. `None`: it cannot be read.
+fn with_echo(line: &str, echo: &str, out: &mut String) -> Option<()> {
     const ATTRIBUTE: &str = "URI=\"";
-    let mut out = String::with_capacity(text.len().saturating_mul(2));
-    for line in text.lines() {
-        if !line.starts_with('#') && !line.is_empty() {
-            extend(&mut out, line, echo);
-        } else if let Some(at) = line.find(ATTRIBUTE) {
-            let (head, rest) = line.split_at_checked(at.checked_add(ATTRIBUTE.len())?)?;
-            let (uri, tail) = rest.split_once('"')?;
-            out.push_str(head);
-            extend(&mut out, uri, echo);
-            out.push('"');
-            out.push_str(tail);
-        } else {
-            out.push_str(line);
-        }
-        out.push('\n');
+    if !line.starts_with('#') && !line.is_empty() {
+        extend(out, line, echo);
+    } else if let Some(at) = line.find(ATTRIBUTE) {
+        let (head, rest) = line.split_at_checked(at.checked_add(ATTRIBUTE.len())?)?;
+        let (uri, tail) = rest.split_once('"')?;
+        out.push_str(head);
+        extend(out, uri, echo);
+        out.push('"');
+        out.push_str(tail);
+    } else {
+        out.push_str(line);
     }
-    Some(out)
+    Some(())
 }
 
 fn extend(out: &mut String, uri: &str, echo: &str) {
     out.push_str(uri);
-    out.push(if uri.contains('?') { '&' } else { '?' });
-    out.push_str(echo);
+    if !echo.is_empty() {
+        out.push(if uri.contains('?') { '&' } else { '?' });
+        out.push_str(echo);
+    }
 }
 
 /// A part of a stream, in milliseconds of Unix time.
@@ -128,8 +149,8 @@ impl Window {
             .then(|| Self { start_ms: start.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) })
     }
 
-    /// The segments of it, as a recording.
-    fn select(self, text: &[u8]) -> Option<String> {
+    /// The segments of it, as a recording: its head with the first of them, the others as they stand, and its end.
+    fn select(self, text: &Bytes) -> Option<Vec<Bytes>> {
         let Ok(Playlist::Media(mut playlist)) = Playlist::read(text) else { return None };
         let duration_ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let before = playlist.segments.iter().take_while(|segment| {
@@ -137,13 +158,35 @@ impl Window {
             begin.saturating_add(duration_ms(segment.duration)) <= self.start_ms
         });
         let before = before.count();
+        let behind = playlist.segments.get(before..).unwrap_or_default();
+        let is_of = |segment: &&Segment| segment.program_date_time.unwrap_or(0) < self.end_ms;
+        let count = behind.iter().take_while(is_of).count();
         playlist.media_sequence = playlist.media_sequence.saturating_add(before as u64);
         playlist.segments.drain(..before.min(playlist.segments.len()));
-        playlist.segments.retain(|segment| segment.program_date_time.unwrap_or(0) < self.end_ms);
+        playlist.segments.truncate(count.min(1));
         playlist.segments.iter_mut().for_each(|segment| segment.parts.clear());
-        (playlist.kind, playlist.ended, playlist.low_latency) = (Some(Kind::Vod), true, None);
-        Some(playlist.to_string())
+        (playlist.kind, playlist.ended, playlist.low_latency) = (Some(Kind::Vod), false, None);
+        let head = Bytes::from(playlist.to_string());
+        let others = segment_lines(text, before.saturating_add(1)..before.saturating_add(count));
+        Some(vec![head, others, Bytes::from_static(b"#EXT-X-ENDLIST\n")])
     }
+}
+
+/// The lines of these segments, by their number from the first one on.
+fn segment_lines(text: &Bytes, segments: Range<usize>) -> Bytes {
+    let (mut at, mut number, mut start) = (0_usize, 0_usize, None);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if number >= segments.end {
+            break;
+        }
+        if number >= segments.start {
+            start.get_or_insert(at);
+        }
+        at = at.saturating_add(line.len());
+        let is_uri = line.first().is_some_and(|first| !matches!(first, b'#' | b'\n' | b'\r'));
+        number = number.saturating_add(usize::from(is_uri));
+    }
+    start.map_or_else(Bytes::new, |start| text.slice(start..at))
 }
 
 #[cfg(test)]
@@ -158,8 +201,68 @@ mod tests {
     fn tailored(query: &[(&str, &str)]) -> Option<String> {
         let query: Vec<_> =
             query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let text = tailor("a.m3u8", &Bytes::from_static(PLAYLIST.as_bytes()), &query, 0)?;
-        Some(String::from_utf8(text.to_vec()).unwrap())
+        let app = checking(&[("playTokenControlEnabled", "true"), ("enableTimeTokenForPlay", "true")]);
+        tailored_for(&app, &query)
+    }
+
+    fn checking(settings: &[(&str, &str)]) -> AppSettings {
+        let secret = ("timeTokenSecretForPlay", "0123456789abcdef0123456789abcdef");
+        let settings: Vec<_> = settings.iter().copied().chain([secret]).collect();
+        AppSettings::with("live", &settings).unwrap()
+    }
+
+    fn tailored_for(app: &AppSettings, query: &[(String, String)]) -> Option<String> {
+        let requested = Requested { app, name: "a.m3u8", query };
+        let mut text = tailor(&requested, &Bytes::from_static(PLAYLIST.as_bytes()), 0)?;
+        let blocks = std::iter::from_fn(|| text.next_block());
+        Some(blocks.map(|block| String::from_utf8(block.to_vec()).unwrap()).collect())
+    }
+
+    fn query(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn only_credentials_that_are_checked_are_repeated() {
+        let shown = query(&[("token", "t"), ("subscriberId", "me"), ("subscriberCode", "7")]);
+        let echo_of = |settings: &[(&str, &str)]| {
+            let app = checking(settings);
+            echo(&Requested { app: &app, name: "a.m3u8", query: &shown })
+        };
+        let hook = ("webhookPlayAuthUrl", "http://192.0.2.1/");
+        for (settings, wanted) in [
+            ([].as_slice(), "subscriberId=me"),
+            (&[("playTokenControlEnabled", "true")], "subscriberId=me&token=t"),
+            (&[("hashControlPlayEnabled", "true"), ("tokenHashSecret", "x")], "subscriberId=me&token=t"),
+            (&[("enableTimeTokenForPlay", "true")], "subscriberCode=7&subscriberId=me"),
+            (&[hook], "subscriberCode=7&subscriberId=me&token=t"),
+        ] {
+            assert_eq!(echo_of(settings), wanted, "{settings:?}");
+        }
+        assert_eq!(tailored_for(&checking(&[]), &query(&[("token", "t")])), None, "all are sent the same");
+    }
+
+    #[test]
+    fn t_11_no_more_than_a_kibibyte_is_repeated() {
+        let checks = checking(&[("playTokenControlEnabled", "true")]);
+        let none = checking(&[]);
+        for (name, token, app, refused) in [
+            ("a.m3u8", "x".repeat(1018), &checks, false),
+            ("a.m3u8", "x".repeat(1019), &checks, true),
+            ("a.mpd", "x".repeat(1019), &checks, true),
+            ("a.m3u8", "/".repeat(400), &checks, true),
+            ("a.m3u8", "-._~".repeat(250), &checks, false),
+            ("a.ts", "x".repeat(8000), &checks, false),
+            ("a.m3u8", "x".repeat(8000), &none, false),
+        ] {
+            let query = query(&[("token", &token)]);
+            assert_eq!(
+                is_too_long(&Requested { app, name, query: &query }),
+                refused,
+                "{name} {}",
+                token.len()
+            );
+        }
     }
 
     #[test]
@@ -174,10 +277,30 @@ mod tests {
     }
 
     #[test]
+    fn t_11_sixty_viewers_of_a_long_playlist_hold_one_block_each() {
+        const BLOCK_BYTES: usize = 16 * 1024;
+        const VIEWERS: usize = 60;
+        let mut text = PLAYLIST.to_owned();
+        for n in 10..2510 {
+            text.push_str(&format!("#EXTINF:2.000,\n{n}.m4s\n"));
+        }
+        let text = Bytes::from(text);
+        let app = checking(&[("playTokenControlEnabled", "true")]);
+        let query = query(&[("token", &"t".repeat(1018))]);
+        let requested = Requested { app: &app, name: "a.m3u8", query: &query };
+        let mut viewers: Vec<_> = (0..VIEWERS).map(|_| tailor(&requested, &text, 0).unwrap()).collect();
+        let held: usize = viewers.iter_mut().map(|one| one.next_block().unwrap().len()).sum();
+        let whole = usize::try_from(viewers[0].length()).unwrap();
+        println!("{} bytes for all, {whole} for one viewer, {held} held by {VIEWERS}", text.len());
+        assert!(whole > 2_500_000 && held < VIEWERS * (BLOCK_BYTES + 2048), "{whole} {held}");
+    }
+
+    #[test]
     fn others_are_sent_what_all_are_sent() {
         assert_eq!((tailored(&[]), tailored(&[("x", "1"), ("token", ""), ("start", "z")])), (None, None));
-        let query = [("token".to_owned(), "x".to_owned())];
-        assert_eq!(tailor("a.ts", &Bytes::from_static(b"G"), &query, 0), None);
+        let (app, query) = (checking(&[("playTokenControlEnabled", "true")]), query(&[("token", "x")]));
+        let requested = Requested { app: &app, name: "a.ts", query: &query };
+        assert!(tailor(&requested, &Bytes::from_static(b"G"), 0).is_none());
     }
 
     #[test]

@@ -14,7 +14,8 @@ use super::pages;
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
 use crate::hub::Blobs;
 use crate::mail::Blob;
-use crate::protocol::Apps;
+use crate::protocol::tailored::Tailored;
+use crate::protocol::{Apps, Event, PassAsk};
 use crate::types::Now;
 
 /// Bytes of one block.
@@ -101,7 +102,12 @@ fn is_hidden(segment: &str) -> bool {
 /// The state of a transfer.
 #[derive(Debug)]
 enum Stage {
-    Opening,
+    /// It is opened; then, if so, the viewer is asked about again.
+    Opening {
+        again: Option<Box<PassAsk>>,
+    },
+    /// It is there, and whether the viewer may have it is asked.
+    Found(OpenedFile),
     Sending {
         file: Arc<dyn BlockSource>,
         left: Range<u64>,
@@ -110,6 +116,12 @@ enum Stage {
     /// The rest of a blob.
     Memory {
         left: Bytes,
+    },
+    /// A part of a blob in the form for this viewer: after `skip` bytes `left` ones.
+    Own {
+        text: Box<Tailored>,
+        skip: u64,
+        left: u64,
     },
     Over,
 }
@@ -133,19 +145,48 @@ impl Transfer {
         // Nobody reads it, and the transfer may take hours.
         request.body = Bytes::new();
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
-        (Self { request: Box::new(request), file_path, fields, stage: Stage::Opening }, ask)
+        let stage = Stage::Opening { again: None };
+        (Self { request: Box::new(request), file_path, fields, stage }, ask)
     }
 
-    /// Answers with a blob. Returns the status, too.
+    /// The same, which asks about its viewer once there is a file.
+    pub(super) fn asking_again(mut self, ask: Option<PassAsk>) -> Self {
+        self.stage = Stage::Opening { again: ask.map(Box::new) };
+        self
+    }
+
+    /// The path of the file.
+    pub(super) const fn path(&self) -> &FilePath {
+        &self.file_path
+    }
+
+    /// Whether the viewer may have the file that was found.
+    pub(super) fn found(&mut self, now: Now, connection: &mut Connection, refusal: Option<Response>) {
+        match (std::mem::replace(&mut self.stage, Stage::Over), refusal) {
+            (Stage::Found(opened), None) => self.opened(now, connection, opened),
+            (Stage::Found(_), Some(refusal)) => drop(self.respond(now, connection, refusal)),
+            (
+                stage @ (Stage::Opening { .. }
+                | Stage::Sending { .. }
+                | Stage::Memory { .. }
+                | Stage::Own { .. }
+                | Stage::Over),
+                _,
+            ) => self.stage = stage,
+        }
+    }
+
+    /// Answers with a blob, or its form for this viewer. Returns the status, too.
     pub(super) fn of_blob(
         now: Now,
         connection: &mut Connection,
         request: Request,
         file_path: FilePath,
         fields: Vec<(&'static str, String)>,
-        blob: &Blob,
+        (blob, own): (&Blob, Option<Tailored>),
     ) -> (Self, u16) {
-        let length = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
+        let shared = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
+        let length = own.as_ref().map_or(shared, Tailored::length);
         let resource = Resource {
             length,
             etag: format!("\"{:x}-{length:x}\"", blob.version),
@@ -160,36 +201,61 @@ impl Transfer {
             return (transfer, status);
         };
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(blob.bytes.len());
-        let left = blob.bytes.slice(at(part.start)..at(part.end));
+        let left = part.end.saturating_sub(part.start);
+        let stage = match own {
+            Some(text) => Stage::Own { text: Box::new(text), skip: part.start, left },
+            None => Stage::Memory { left: blob.bytes.slice(at(part.start)..at(part.end)) },
+        };
         crate::http::cors::add(&transfer.fields, &mut head.headers);
-        if connection.begin(
-            now.mono,
-            now.wall_ms,
-            &head,
-            BodyLength::Known(part.end.saturating_sub(part.start)),
-        ) {
-            transfer.stage = Stage::Memory { left };
+        if connection.begin(now.mono, now.wall_ms, &head, BodyLength::Known(left)) {
+            transfer.stage = stage;
         }
         (transfer, head.status)
     }
 
     /// Sends what is in memory, as far as the peer takes it.
     pub(super) fn pump(&mut self, now: Now, connection: &mut Connection) {
-        let Stage::Memory { left } = &mut self.stage else { return };
-        while !left.is_empty() && connection.wants_body() {
-            connection.body(now.mono, left.split_to(MEMORY_BLOCK_BYTES.min(left.len())));
-        }
-        if left.is_empty() {
+        let is_over = match &mut self.stage {
+            Stage::Memory { left } => {
+                while !left.is_empty() && connection.wants_body() {
+                    connection.body(now.mono, left.split_to(MEMORY_BLOCK_BYTES.min(left.len())));
+                }
+                left.is_empty()
+            }
+            Stage::Own { text, skip, left } => {
+                while *left > 0 && connection.wants_body() {
+                    let Some(block) = text.next_block() else {
+                        // Never shorter than it was said to be; a client would wait for the rest.
+                        *left = 0;
+                        break;
+                    };
+                    if let Some(block) = part_of(block, skip, left) {
+                        connection.body(now.mono, block);
+                    }
+                }
+                *left == 0
+            }
+            Stage::Opening { .. } | Stage::Found(_) | Stage::Sending { .. } | Stage::Over => false,
+        };
+        if is_over {
             connection.end_body(now.mono);
             self.stage = Stage::Over;
         }
     }
 
     /// The answer of the job service.
-    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) {
+    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<Event> {
         match (reply, &mut self.stage) {
-            (FileReply::Opened(Ok(opened)), Stage::Opening) => self.opened(now, connection, opened),
-            (FileReply::Opened(Err(error)), Stage::Opening) => self.not_opened(now, connection, error),
+            (FileReply::Opened(Ok(opened)), Stage::Opening { again }) => match again.take() {
+                Some(ask) => {
+                    self.stage = Stage::Found(opened);
+                    return Some(Event::Pass(ask));
+                }
+                None => self.opened(now, connection, opened),
+            },
+            (FileReply::Opened(Err(error)), Stage::Opening { .. }) => {
+                self.not_opened(now, connection, error);
+            }
             (FileReply::Block(block), Stage::Sending { left, asked, .. }) => {
                 *asked = false;
                 left.start = left.start.saturating_add(u64::try_from(block.len()).unwrap_or(u64::MAX));
@@ -204,6 +270,7 @@ impl Transfer {
             }
             (FileReply::Opened(_) | FileReply::Block(_), _) => {}
         }
+        None
     }
 
     /// The next block to ask for.
@@ -269,6 +336,17 @@ impl Transfer {
         self.stage = Stage::Over;
         status
     }
+}
+
+/// The part of a block that is sent, when so many bytes are to be skipped and so many are left.
+fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
+    let length = |block: &Bytes| u64::try_from(block.len()).unwrap_or(u64::MAX);
+    let skipped = length(&block).min(*skip);
+    *skip = skip.saturating_sub(skipped);
+    drop(block.split_to(usize::try_from(skipped).unwrap_or(block.len())));
+    block.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+    *left = left.saturating_sub(length(&block));
+    (!block.is_empty()).then_some(block)
 }
 
 /// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2). The path begins with one slash:

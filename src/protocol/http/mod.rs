@@ -270,6 +270,15 @@ impl HttpSession {
         self.random.u64()
     }
 
+    /// Whether a page of another asks, or a proxy that nobody has named, or for a name that is not this machine's: then the
+    /// address of this machine says nothing of who asks.
+    pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
+        let is_proxied = self.client == self.peer && cors::is_passed_on(request);
+        is_proxied
+            || !cors::is_own_page(request, &ctx.server.cors_origins)
+            || !cors::is_for_this_machine(request, &ctx.server.name)
+    }
+
     /// Whether the client came over TLS: to this server, or to a proxy that is trusted.
     pub(in crate::protocol) fn is_secure(&self, request: &Request) -> bool {
         let proxied = self.client != self.peer;
@@ -481,7 +490,13 @@ impl Session for HttpSession {
                 self.events.push_back(Event::Upload(UploadNews::Failed("the request has no form")));
             }
             (Stage::File(transfer), Reply::Job(done)) => {
-                transfer.reply(ctx.now, &mut self.connection, done.into());
+                let event = transfer.reply(ctx.now, &mut self.connection, done.into());
+                self.events.extend(event);
+            }
+            (Stage::File(_), Reply::Pass(verdict)) => {
+                if let Stage::File(transfer) = std::mem::replace(&mut self.stage, Stage::Idle) {
+                    self.found(ctx, *transfer, verdict);
+                }
             }
             (Stage::Signalling(signalling), reply) => {
                 self.granted |= matches!(

@@ -1,6 +1,8 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
-//! 1. Whether the viewer may have it ([`Event::Pass`]): the worker knows where nothing is checked.
+//! 1. Whether the viewer may have it ([`Event::Pass`]): the worker knows where nothing is checked. Of what control does not know
+//!    to be there, the viewer may only have it if it is; then it is asked again, before anything is sent: only now a receiver
+//!    is asked and a token used up.
 //! 2. A playlist may have to be made first, or to come as far as the request says ([`sinks::wanted`]); a part that was announced
 //!    may not be there yet. The request waits ([`Event::AwaitBlob`]), once.
 //! 3. It is answered with the blob, or with the file of that name.
@@ -16,6 +18,7 @@ use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
 use crate::http::{Request, Response};
 use crate::mail::{Blob, NoSubscription, Progress};
+use crate::protocol::sinks::Requested;
 use crate::protocol::{Apps, Context, Event, PassAsk, WantedBlob, Watched, sinks};
 use crate::types::StreamKey;
 
@@ -28,6 +31,10 @@ const COOKIE_CHARS: usize = 32;
 /// A playlist that is further ahead than this is not waited for (RFC 8216bis §6.2.5.2).
 const SEGMENTS_AHEAD_MAX: u64 = 2;
 
+/// The refusal of credentials that would make a playlist many times as long as it is.
+const TOO_LONG: &str =
+    "The credentials of a viewer are longer than 1 KiB, and are repeated behind each URI of a playlist";
+
 /// A request on its way.
 #[derive(Debug)]
 pub(super) struct Polled {
@@ -37,6 +44,21 @@ pub(super) struct Polled {
     viewer: Viewer,
     /// What it is counted under.
     protocol: &'static str,
+    /// How far the viewer has been let in.
+    entry: Entry,
+}
+
+/// How far a viewer has been let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// It was not asked yet, or is asked.
+    Asked,
+    /// It may have what is there, and is asked again when there is something.
+    IfThere,
+    /// It is asked about what is there.
+    AskedAgain,
+    /// It may have it.
+    LetIn,
 }
 
 /// Who asks.
@@ -53,7 +75,10 @@ struct Viewer {
 impl HttpSession {
     /// A request below `streams`.
     pub(super) fn polled(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
-        let viewer = self.viewer(&request);
+        if file.is_too_long(ctx.apps, &request) {
+            return self.respond(ctx.now, fields, Response::error(414, TOO_LONG));
+        }
+        let viewer = self.viewer(&request, file.app(ctx.apps));
         let blob = file.blob(ctx.blobs);
         let own = file
             .app(ctx.apps)
@@ -63,25 +88,30 @@ impl HttpSession {
             .or_else(|| blob.and_then(|blob| blob.viewers))
             .or_else(|| file.protocol(ctx.apps))
             .unwrap_or(VOD);
-        let origin = request.header("origin").unwrap_or_default().to_owned();
-        let ask = PassAsk {
-            stream: blob.map(|blob| blob.stream),
-            key: file.key(ctx.apps),
-            protocol,
-            viewer: viewer.name.clone(),
-            params: request.query.clone(),
-            origin,
-        };
-        self.events.push_back(Event::Pass(Box::new(ask)));
-        self.stage = Stage::Checked(Box::new(Polled { request, file, fields, viewer, protocol }));
+        let polled = Polled { request, file, fields, viewer, protocol, entry: Entry::Asked };
+        self.ask_pass(ctx, polled);
+    }
+
+    fn ask_pass(&mut self, ctx: &Context<'_>, polled: Polled) {
+        self.events.push_back(Event::Pass(Box::new(polled.ask(ctx))));
+        self.stage = Stage::Checked(Box::new(polled));
     }
 
     /// Whether the viewer may have it.
-    pub(super) fn passed(&mut self, ctx: &Context<'_>, polled: Polled, verdict: Result<(), NoSubscription>) {
-        if let Err(why) = verdict {
-            let response = refusal(&why, &polled.file.key(ctx.apps).id);
-            return self.respond(ctx.now, polled.fields, response);
-        }
+    pub(super) fn passed(
+        &mut self,
+        ctx: &Context<'_>,
+        mut polled: Polled,
+        verdict: Result<(), NoSubscription>,
+    ) {
+        polled.entry = match verdict {
+            Ok(()) => Entry::LetIn,
+            Err(NoSubscription::NotFound) if polled.entry == Entry::Asked => Entry::IfThere,
+            Err(why) => {
+                let response = refusal(&why, &polled.file.key(ctx.apps).id);
+                return self.respond(ctx.now, polled.fields, response);
+            }
+        };
         let wanted = polled.file.wanted(ctx, &polled.request);
         match wanted {
             Wanted::Now => self.give(ctx, polled),
@@ -97,10 +127,18 @@ impl HttpSession {
     }
 
     /// Answers with the blob, or the file of the name.
-    pub(super) fn give(&mut self, ctx: &Context<'_>, polled: Polled) {
-        let Polled { request, file, mut fields, viewer, protocol } = polled;
+    pub(super) fn give(&mut self, ctx: &Context<'_>, mut polled: Polled) {
+        let is_there = polled.file.blob_for(ctx, &polled.request).is_some();
+        let again = (polled.entry == Entry::IfThere).then_some(Entry::AskedAgain);
+        polled.entry = again.unwrap_or(polled.entry);
+        if again.is_some() && is_there {
+            return self.ask_pass(ctx, polled);
+        }
+        let again = again.map(|_| polled.ask(ctx));
+        let Polled { request, file, mut fields, viewer, protocol, .. } = polled;
         let Some(blob) = file.blob_for(ctx, &request) else {
             let (transfer, ask) = Transfer::begin(request, file, fields);
+            let transfer = transfer.asking_again(again);
             self.events.push_back(Event::Job(ask.into()));
             self.stage = Stage::File(Box::new(transfer));
             return;
@@ -115,23 +153,16 @@ impl HttpSession {
         let stream = blob.stream;
         let is_watched = blob.viewers.is_some();
         let date_ms = blob.calendar.map_or(ctx.now.wall_ms, |calendar| calendar.date_ms(ctx.now.mono));
-        let own = app.and_then(|app| sinks::tailored(app, &blob.name, &blob.bytes, &request.query, date_ms));
+        let requested = |app| Requested { app, name: &blob.name, query: &request.query };
+        let own = app.and_then(|app| sinks::tailored(&requested(app), &blob.bytes, date_ms));
         let is_playlist = blob.content_type.starts_with("application/");
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();
             let field = format!("{COOKIE}={cookie}; Path=/{app}; HttpOnly; SameSite=Lax");
             fields.push(("Set-Cookie", field));
         }
-        let tailored: Blob;
-        let blob: &Blob = match own {
-            Some(text) => {
-                tailored = Blob { bytes: text, forgets: Vec::new(), ..(**blob).clone() };
-                &tailored
-            }
-            None => blob,
-        };
         let (transfer, status) =
-            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
+            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, (blob, own));
         let watched = (is_watched && is_success(status)).then_some(Watched {
             stream,
             protocol,
@@ -143,8 +174,20 @@ impl HttpSession {
         self.stage = Stage::File(Box::new(transfer));
     }
 
-    fn viewer(&mut self, request: &Request) -> Viewer {
-        let without = unnamed(request, self.client);
+    /// The answer to a question about a file that was found.
+    pub(super) fn found(
+        &mut self,
+        ctx: &Context<'_>,
+        mut transfer: Transfer,
+        verdict: Result<(), NoSubscription>,
+    ) {
+        let refusal = verdict.err().map(|why| refusal(&why, &transfer.path().key(ctx.apps).id));
+        transfer.found(ctx.now, &mut self.connection, refusal);
+        self.stage = Stage::File(Box::new(transfer));
+    }
+
+    fn viewer(&mut self, request: &Request, app: Option<&AppSettings>) -> Viewer {
+        let without = unnamed(request, self.client, app);
         match cookie_of(request) {
             Some(cookie) => Viewer { name: format!("c:{cookie}"), without: Some(without), cookie: None },
             None => {
@@ -155,9 +198,25 @@ impl HttpSession {
     }
 }
 
+impl Polled {
+    fn ask(&self, ctx: &Context<'_>) -> PassAsk {
+        PassAsk {
+            stream: self.file.blob(ctx.blobs).map(|blob| blob.stream),
+            key: self.file.key(ctx.apps),
+            protocol: self.protocol,
+            viewer: self.viewer.name.clone(),
+            file: self.file.name_below().unwrap_or_default(),
+            found: self.entry == Entry::AskedAgain,
+            params: self.request.query.clone(),
+            origin: self.request.header("origin").unwrap_or_default().to_owned(),
+        }
+    }
+}
+
 /// What a viewer without a cookie is known by.
-fn unnamed(request: &Request, client: std::net::IpAddr) -> String {
-    let shown = Credentials::of(&request.query);
+fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings>) -> String {
+    let shown = app.map(|app| Credentials::of(&request.query).counting(&app.security.play));
+    let shown = shown.unwrap_or_default();
     if let Some(shown) = shown.subscriber.or(shown.token) {
         return format!("t:{shown}");
     }
@@ -209,6 +268,12 @@ impl FilePath {
     /// The settings of its application.
     fn app<'a>(&self, apps: &'a Apps) -> Option<&'a AppSettings> {
         apps.get(self.segments.first()?.as_str()).map(|app| &**app)
+    }
+
+    /// Whether the credentials of a request are too long to be repeated in what it asks for.
+    fn is_too_long(&self, apps: &Apps, request: &Request) -> bool {
+        let (Some(app), Some(name)) = (self.app(apps), self.name_below()) else { return false };
+        sinks::is_too_long(&Requested { app, name: &name, query: &request.query })
     }
 
     /// The protocol of what a sink is to make, or has made.

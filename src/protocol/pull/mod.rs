@@ -395,6 +395,7 @@ impl PullSession {
             user_agent: String::new(),
             params: Vec::new(),
             via: Vec::new(),
+            of_foreign_page: false,
         };
         self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
     }

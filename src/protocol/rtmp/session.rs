@@ -145,6 +145,7 @@ impl RtmpSession {
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),
+            of_foreign_page: false,
         };
         self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
     }

@@ -124,6 +124,7 @@ impl RtspSession {
             user_agent: user_agent.clone(),
             params: params_of(target),
             via: Vec::new(),
+            of_foreign_page: false,
         };
         self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
     }

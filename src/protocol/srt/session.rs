@@ -106,7 +106,7 @@ impl SrtSession {
             Mode::Publish => {
                 self.role = Role::AskedPublish;
                 let ingest = super::INGEST;
-                let ask = PublishAsk { key, ingest, user_agent, params, via };
+                let ask = PublishAsk { key, ingest, user_agent, params, via, of_foreign_page: false };
                 self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
             }
             Mode::Request => {

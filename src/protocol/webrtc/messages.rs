@@ -15,6 +15,8 @@ pub(super) struct Ask {
     pub(super) params: Params,
     pub(super) user_agent: String,
     pub(super) origin: String,
+    /// Whether a page of another asks.
+    pub(super) of_foreign_page: bool,
     /// The client's offer, when it makes one.
     pub(super) offer: Option<Description>,
     /// Part of the session's public name: who knows it may speak for the client.

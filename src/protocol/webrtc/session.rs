@@ -124,8 +124,9 @@ impl RtcSession {
             }
         }
         self.role = Role::AskedPublish(answer);
-        let Ask { key, params, user_agent, .. } = ask;
-        let ask = PublishAsk { key, ingest: super::INGEST, user_agent, params, via: Vec::new() };
+        let Ask { key, params, user_agent, of_foreign_page, .. } = ask;
+        let (ingest, via) = (super::INGEST, Vec::new());
+        let ask = PublishAsk { key, ingest, user_agent, params, via, of_foreign_page };
         self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
     }
 

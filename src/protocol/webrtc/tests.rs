@@ -136,6 +136,7 @@ fn an_offer_that_nobody_waits_for_changes_nothing() {
         params: Vec::new(),
         user_agent: String::new(),
         origin: String::new(),
+        of_foreign_page: false,
         offer: None,
         secret: 1,
     };

@@ -90,6 +90,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         params: params_of(request),
         user_agent: request.header("user-agent").unwrap_or_default().to_owned(),
         origin: request.header("origin").unwrap_or_default().to_owned(),
+        of_foreign_page: session.is_foreign(ctx, request),
         offer: Some(offer),
         secret,
         key: key.clone(),

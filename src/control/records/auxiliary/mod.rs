@@ -13,11 +13,11 @@ use bytes::Bytes;
 
 use super::restored::Restored;
 use crate::control::management::{PasswordHash, User};
+use crate::control::mask::Requester;
 use crate::control::recordings::stream_of;
 use crate::http::Response;
 use crate::jobs::Finished;
 use crate::store::{Key, Kind, salvage};
-use crate::types::SessionRef;
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
 pub(in crate::control) use vod::{Kept, Vod};
@@ -153,7 +153,7 @@ pub(in crate::control) struct AuxiliaryWrite {
     /// Files, with their applications, that go once the disk has the changes: no record is left without its file.
     pub(in crate::control) files: Vec<(Arc<str>, Vod)>,
     /// Gets the answer once the disk has the changes.
-    pub(in crate::control) waiter: Option<(SessionRef, Response)>,
+    pub(in crate::control) waiter: Option<(Requester, Response)>,
 }
 
 /// All of them.
@@ -164,6 +164,8 @@ pub(in crate::control) struct AuxiliaryRecords {
     overlay: BTreeMap<Key, Option<Auxiliary>>,
     /// The streams of the tokens that are for a room, by application and token: those are shown without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
+    /// The keys of files by application and path.
+    files: BTreeMap<(Arc<str>, String), Key>,
     /// The number of records of a kind by application.
     counts: BTreeMap<(Kind, Arc<str>), usize>,
 }
@@ -176,6 +178,10 @@ impl AuxiliaryRecords {
         {
             self.rooms.insert((key.app.clone(), token.token_id.clone()), token.stream_id.clone());
         }
+        if let Auxiliary::Vod(Vod { file_path: Some(path), .. }) = &record {
+            self.forget_file(&key);
+            self.files.insert((key.app.clone(), path.clone()), key.clone());
+        }
         let counted = (key.kind, key.app.clone());
         if self.records.insert(key, record).is_none() {
             let count = self.counts.entry(counted).or_default();
@@ -185,6 +191,7 @@ impl AuxiliaryRecords {
 
     /// Takes a record away at once; that it is gone reaches the disk later.
     pub(in crate::control) fn remove(&mut self, key: &Key) {
+        self.forget_file(key);
         let Some(record) = self.records.remove(key) else { return };
         if let Some(count) = self.counts.get_mut(&(key.kind, key.app.clone())) {
             *count = count.saturating_sub(1);
@@ -192,6 +199,20 @@ impl AuxiliaryRecords {
         if let Auxiliary::Token(token) = record {
             self.rooms.remove(&(key.app.clone(), token.token_id));
         }
+    }
+
+    /// A record names its file no longer.
+    fn forget_file(&mut self, key: &Key) {
+        let Some(Auxiliary::Vod(Vod { file_path: Some(path), .. })) = self.records.get(key) else { return };
+        let name = (key.app.clone(), path.clone());
+        if self.files.get(&name) == Some(key) {
+            self.files.remove(&name);
+        }
+    }
+
+    /// The record of the file with this path below the application.
+    pub(in crate::control) fn of_file(&self, app: &Arc<str>, path: &str) -> Option<&Key> {
+        self.files.get(&(app.clone(), path.to_owned()))
     }
 
     /// The stream that a token of a room was made for.

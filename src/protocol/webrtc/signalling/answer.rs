@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::ice_servers::For;
 use super::super::info::{Bitrates, TrackInfo};
 use super::super::messages::Described;
 use super::super::settings::RtcAppSettings;
@@ -11,12 +12,19 @@ pub(super) fn pong() -> String {
     json!({"command": "pong"}).to_string()
 }
 
-pub(super) fn ice_servers(settings: &RtcAppSettings) -> String {
+/// The server that helps to find a path. One that relays is told only with its credentials.
+pub(super) fn ice_servers(settings: &RtcAppSettings, whom: For) -> String {
+    let relays = settings.stun.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("turn"));
+    let is_told = whom == For::Client;
+    let (user, credential) = match is_told {
+        true => (settings.turn_user.as_str(), settings.turn_credential.as_str()),
+        false => ("", ""),
+    };
     json!({
         "command": "iceServerConfig",
-        "stunServerUri": settings.stun,
-        "turnServerUsername": settings.turn_user,
-        "turnServerCredential": settings.turn_credential,
+        "stunServerUri": if relays && !is_told { "" } else { settings.stun.as_str() },
+        "turnServerUsername": user,
+        "turnServerCredential": credential,
     })
     .to_string()
 }

@@ -22,6 +22,7 @@ use std::time::Instant;
 use sdp::Description;
 
 use self::command::Command;
+use super::ice_servers::For;
 use super::messages::{Ask, FromSession, Refused, ToSession};
 use super::settings::RtcAppSettings;
 use crate::auth::access::is_stream_id;
@@ -45,6 +46,7 @@ pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, as
                 app: asked.name("app").to_owned(),
                 user_agent: asked.request.header("user-agent").unwrap_or_default().to_owned(),
                 origin: asked.request.header("origin").unwrap_or_default().to_owned(),
+                of_foreign_page: session.is_foreign(ctx, &asked.request),
                 secret: session.draw(),
                 streams: Vec::new(),
                 next: 0,
@@ -52,6 +54,8 @@ pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, as
                 events: VecDeque::new(),
                 actions: VecDeque::from([Action::Upgrade(response)]),
                 granted: false,
+                was_let_in: false,
+                awaits_ice_servers: false,
             };
             session.converse(asked, Box::new(socket));
         }
@@ -66,6 +70,8 @@ struct Stream {
     child: Handle,
     session: Option<SessionRef>,
     publishes: bool,
+    /// The session was let in.
+    let_in: bool,
     /// A publisher's stream waited for it.
     restored: bool,
     /// What a viewer wants of it.
@@ -79,6 +85,7 @@ struct Socket {
     app: String,
     user_agent: String,
     origin: String,
+    of_foreign_page: bool,
     secret: u64,
     streams: Vec<Stream>,
     next: u16,
@@ -87,6 +94,10 @@ struct Socket {
     events: VecDeque<Event>,
     actions: VecDeque<Action>,
     granted: bool,
+    /// One of its sessions was let in.
+    was_let_in: bool,
+    /// The client has asked for the servers that help to find a path, and was not told all.
+    awaits_ice_servers: bool,
 }
 
 impl Socket {
@@ -102,11 +113,29 @@ impl Socket {
         match command.name() {
             "ping" => self.send(answer::pong()),
             "getIceServerConfig" => {
-                let app = ctx.apps.get(self.app.as_str());
-                let text = app.map(|app| answer::ice_servers(RtcAppSettings::of(app)));
-                text.into_iter().for_each(|text| self.send(text));
+                self.tell_ice_servers(ctx);
             }
             name => self.about_a_stream(ctx, name, command),
+        }
+    }
+
+    /// Tells the servers that help to find a path: with credentials only who was let in, who is told again then.
+    fn tell_ice_servers(&mut self, ctx: &Context<'_>) {
+        let Some(app) = ctx.apps.get(self.app.as_str()) else { return };
+        let told = |whom| answer::ice_servers(RtcAppSettings::of(app), whom);
+        let (all, some) = (told(For::Client), told(For::Anybody));
+        self.awaits_ice_servers = !self.was_let_in && all != some;
+        self.send(if self.was_let_in { all } else { some });
+    }
+
+    /// One of its sessions was let in.
+    fn let_in(&mut self, ctx: &Context<'_>, at: usize) {
+        if let Some(stream) = self.streams.get_mut(at) {
+            stream.let_in = true;
+        }
+        self.was_let_in = true;
+        if self.awaits_ice_servers {
+            self.tell_ice_servers(ctx);
         }
     }
 
@@ -134,7 +163,9 @@ impl Socket {
             "getBroadcastObject" => {
                 if self.records.len() < RECORDS_MAX {
                     self.records.push_back(id.to_owned());
-                    self.events.push_back(Event::Record(StreamKey::new(&self.app, id)));
+                    let let_in = self.streams.iter().filter(|stream| stream.let_in);
+                    let let_in = let_in.map(|stream| stream.id.clone()).collect();
+                    self.events.push_back(Event::Record { key: StreamKey::new(&self.app, id), let_in });
                 }
             }
             "toggleVideo" | "toggleAudio" => self.toggle(name == "toggleVideo", command, id),
@@ -166,6 +197,7 @@ impl Socket {
             params: command.params(),
             user_agent: self.user_agent.clone(),
             origin: self.origin.clone(),
+            of_foreign_page: self.of_foreign_page,
             offer: None,
             secret: self.secret,
         };
@@ -175,6 +207,7 @@ impl Socket {
             child,
             session: None,
             publishes,
+            let_in: false,
             restored: false,
             video,
             audio,
@@ -244,14 +277,20 @@ impl Socket {
         }
     }
 
-    fn heard(&mut self, from: SessionRef, said: &FromSession) {
+    fn heard(&mut self, ctx: &Context<'_>, from: SessionRef, said: &FromSession) {
         let is_of = |stream: &Stream| stream.session.is_some_and(|session| session.conn == from.conn);
         let Some(at) = self.streams.iter().position(is_of) else { return };
         let Some(stream) = self.streams.get_mut(at) else { return };
         let (id, publishes) = (stream.id.clone(), stream.publishes);
         match said {
-            FromSession::Granted => self.send(answer::start(&id)),
-            FromSession::Described(described) => self.send(answer::configuration(&id, publishes, described)),
+            FromSession::Granted => {
+                self.let_in(ctx, at);
+                self.send(answer::start(&id));
+            }
+            FromSession::Described(described) => {
+                self.let_in(ctx, at);
+                self.send(answer::configuration(&id, publishes, described));
+            }
             FromSession::Connected => self.granted = true,
             FromSession::Soon => self.send(answer::starts_soon(&id)),
             FromSession::Restored => stream.restored = true,
@@ -315,15 +354,15 @@ impl Conversation for Socket {
         }
     }
 
-    fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             Reply::Spawned { child, session } => self.spawned(child, session),
             Reply::Message { from, message } => {
                 if let Some(said) = message.content::<FromSession>() {
-                    self.heard(from, said);
+                    self.heard(ctx, from, said);
                 }
             }
-            Reply::SessionEnded(session) => self.heard(session, &FromSession::Ended),
+            Reply::SessionEnded(session) => self.heard(ctx, session, &FromSession::Ended),
             Reply::StreamBegun(key) => self.send(answer::streaming_started(&key.id)),
             Reply::Rest(response) => self.record(&response),
             Reply::Upload(_) => {}

@@ -9,6 +9,7 @@ fn socket() -> Socket {
         app: "live".to_owned(),
         user_agent: String::new(),
         origin: String::new(),
+        of_foreign_page: false,
         secret: 1,
         streams: Vec::new(),
         next: 0,
@@ -16,6 +17,8 @@ fn socket() -> Socket {
         events: VecDeque::new(),
         actions: VecDeque::new(),
         granted: false,
+        was_let_in: false,
+        awaits_ice_servers: false,
     }
 }
 
@@ -31,10 +34,26 @@ fn say(socket: &mut Socket, text: &str) {
 impl Socket {
     /// Commands that need no context.
     fn about_a_stream_or_not(&mut self, command: &Command) {
-        let (apps, server) = (crate::protocol::Apps::new(), crate::mail::SessionSettings::default());
+        self.within(|socket, ctx| socket.command(ctx, command));
+    }
+
+    /// Acts beside an application that has a server which relays.
+    fn within(&mut self, act: impl FnOnce(&mut Self, &Context<'_>)) {
+        let turn = [
+            ("stunServerURI", "turn:turn.example"),
+            ("turnServerUsername", "user"),
+            ("turnServerCredential", "CANARY"),
+        ];
+        let app = crate::config::AppSettings::of(crate::protocol::schema(), "live", &turn).unwrap();
+        let apps = crate::protocol::Apps::from([("live".into(), std::sync::Arc::new(app))]);
+        let server = crate::mail::SessionSettings::default();
         let blobs = crate::hub::Blobs::default();
         let now = crate::types::Now { mono: Instant::now(), wall_ms: 0 };
-        self.command(&Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false }, command);
+        act(self, &Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false });
+    }
+
+    fn hear(&mut self, from: SessionRef, said: &FromSession) {
+        self.within(|socket, ctx| socket.heard(ctx, from, said));
     }
 
     fn said(&mut self) -> Vec<Value> {
@@ -75,8 +94,8 @@ fn an_id_is_published_or_played_once_and_is_free_after_a_stop() {
     socket.spawned(Handle(0), Some(session(5)));
     say(&mut socket, r#"{"command":"publish","streamId":"a"}"#);
     assert_eq!(socket.said()[0]["definition"], "already_publishing");
-    socket.heard(session(5), &FromSession::Granted);
-    socket.heard(session(6), &FromSession::Granted);
+    socket.hear(session(5), &FromSession::Granted);
+    socket.hear(session(6), &FromSession::Granted);
     let said = socket.said();
     assert_eq!((said.len(), &said[0]["command"], &said[0]["streamId"]), (1, &"start".into(), &"a".into()));
     say(&mut socket, r#"{"command":"stop","streamId":"a"}"#);
@@ -84,7 +103,7 @@ fn an_id_is_published_or_played_once_and_is_free_after_a_stop() {
     assert!(matches!(socket.told()[..], [ToSession::End]));
     // What the old session still says is not the new one's.
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
-    socket.heard(session(5), &FromSession::Ended);
+    socket.hear(session(5), &FromSession::Ended);
     assert!(socket.said().is_empty() && socket.streams.len() == 1);
 }
 
@@ -94,7 +113,7 @@ fn a_viewer_of_a_stream_that_is_not_there_hears_when_it_begins() {
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
     socket.spawned(Handle(0), Some(session(1)));
     socket.events.clear();
-    socket.heard(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));
+    socket.hear(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));
     let said = socket.said();
     assert_eq!(said[0]["definition"], "no_stream_exist");
     assert_eq!(said[0]["information"], "stream_not_exist_or_not_streaming");
@@ -141,8 +160,8 @@ fn viewers_choose_kinds_and_ask_what_there_is() {
     say(&mut socket, r#"{"command":"forceStreamQuality","streamId":"a","streamHeight":"auto"}"#);
     assert!(matches!(socket.told()[..], [ToSession::Force(Some(480)), ToSession::Force(None)]));
     let bitrates = Bitrates { target: 900_000, video: 700_000, audio: 64_000 };
-    socket.heard(session(1), &FromSession::Bitrates(bitrates));
-    socket.heard(session(1), &FromSession::Resolution(360));
+    socket.hear(session(1), &FromSession::Bitrates(bitrates));
+    socket.hear(session(1), &FromSession::Resolution(360));
     let said = socket.said();
     assert_eq!(
         (&said[0]["definition"], &said[0]["targetBitrate"]),
@@ -153,7 +172,7 @@ fn viewers_choose_kinds_and_ask_what_there_is() {
         (&said[1]["definition"], &said[1]["streamHeight"]),
         (&"resolutionChangeInfo".into(), &360.into())
     );
-    socket.heard(session(1), &FromSession::Info(Vec::new()));
+    socket.hear(session(1), &FromSession::Info(Vec::new()));
     assert_eq!(socket.said()[0]["streamInfo"].as_array().unwrap().len(), 1);
 }
 
@@ -162,7 +181,7 @@ fn pages_hear_that_a_stream_is_being_started_and_that_theirs_goes_on() {
     let mut socket = socket();
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
     socket.spawned(Handle(0), Some(session(1)));
-    socket.heard(session(1), &FromSession::Soon);
+    socket.hear(session(1), &FromSession::Soon);
     let said = socket.said();
     assert_eq!(
         (&said[0]["definition"], &said[0]["streamId"]),
@@ -170,9 +189,37 @@ fn pages_hear_that_a_stream_is_being_started_and_that_theirs_goes_on() {
     );
     say(&mut socket, r#"{"command":"publish","streamId":"b"}"#);
     socket.spawned(Handle(1), Some(session(2)));
-    socket.heard(session(2), &FromSession::Restored);
+    socket.hear(session(2), &FromSession::Restored);
     assert!(socket.said().is_empty(), "its media has to come first");
-    (0..2).for_each(|_| socket.heard(session(2), &FromSession::Started));
+    (0..2).for_each(|_| socket.hear(session(2), &FromSession::Started));
     let said: Vec<Value> = socket.said().into_iter().map(|one| one["definition"].clone()).collect();
     assert_eq!(said, ["publish_started", "session_restored", "publish_started"]);
+}
+
+#[test]
+fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
+    const ASK: &str = r#"{"command":"getIceServerConfig"}"#;
+    let mut socket = socket();
+    say(&mut socket, ASK);
+    let said = socket.said();
+    assert_eq!((&said[0]["command"], &said[0]["stunServerUri"]), (&"iceServerConfig".into(), &"".into()));
+    assert!(!said[0].to_string().contains("CANARY") && said[0]["turnServerUsername"] == "");
+    // Being refused changes nothing.
+    say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
+    socket.spawned(Handle(0), Some(session(1)));
+    socket.hear(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));
+    assert!(!socket.said().iter().any(|said| said.to_string().contains("CANARY")));
+    // Who is let in is told before what needs it.
+    say(&mut socket, r#"{"command":"publish","streamId":"b"}"#);
+    socket.spawned(Handle(1), Some(session(2)));
+    socket.hear(session(2), &FromSession::Granted);
+    let said = socket.said();
+    assert_eq!((&said[0]["turnServerCredential"], &said[1]["command"]), (&"CANARY".into(), &"start".into()));
+    assert_eq!(said[0]["stunServerUri"], "turn:turn.example");
+    say(&mut socket, ASK);
+    assert_eq!(socket.said()[0]["turnServerCredential"], "CANARY");
+    // Those streams that it was let in to are said when a record is asked for.
+    socket.events.clear();
+    say(&mut socket, r#"{"command":"getBroadcastObject","streamId":"c"}"#);
+    assert!(matches!(&socket.events[0], Event::Record { let_in, .. } if *let_in == ["b"]));
 }

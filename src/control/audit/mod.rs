@@ -2,10 +2,15 @@
 //! request is noted when its handler is chosen and told with its answer: a line says what has happened, not what was asked
 //! for. Lines go to a file of their own, which `io::log` knows by their target.
 
+mod quota;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Instant;
 
 use serde_json::Value;
+
+use quota::Quota;
 
 use super::Control;
 use super::rest::{Base, Policy, Route};
@@ -16,6 +21,8 @@ use crate::types::SessionRef;
 
 /// The target of the lines.
 pub const AUDIT: &str = "audit";
+/// The word for whom only an address lets in.
+pub(super) const ADDRESS: &str = "address";
 /// Requests that are under way; of more only the answers are missing.
 const OPEN_MAX: usize = 10_000;
 /// Parameters of a query that say what an operation is about. None of them lets anybody do anything.
@@ -44,12 +51,27 @@ struct Entry {
 pub(super) struct Audit {
     actor: Option<Actor>,
     open: BTreeMap<SessionRef, Entry>,
+    strangers: Quota,
 }
 
 impl Audit {
     /// Requests without an answer.
     pub(super) fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// The time at which what follows happens.
+    pub(super) const fn note_time(&mut self, now: Instant) {
+        self.strangers.note_time(now);
+    }
+
+    /// Whether a line about a stranger is written.
+    fn has_room(&mut self, from: Option<IpAddr>) -> bool {
+        let (has_room, left_out) = self.strangers.take(from);
+        if let Some(lines) = left_out {
+            tracing::warn!(target: AUDIT, lines, "left out: lines of those who had shown nothing but an address");
+        }
+        has_room
     }
 }
 
@@ -110,8 +132,12 @@ impl Control {
     pub(super) fn audit_answer(&mut self, session: SessionRef, response: &Response) {
         let Some(Entry { actor, what, object, is_plain }) = self.audit.open.remove(&session) else { return };
         let Actor { who, from } = actor;
-        let from = from.map_or_else(|| "-".to_owned(), |from| from.to_string());
+        let is_here = from.is_none_or(|from| from.to_canonical().is_loopback());
         let failed = !(200..300).contains(&response.status) || response.body.starts_with(FAILURE);
+        if who == ADDRESS && (failed || !is_here) && !self.audit.has_room(from) {
+            return;
+        }
+        let from = from.map_or_else(|| "-".to_owned(), |from| from.to_string());
         if failed {
             let status = response.status;
             tracing::warn!(target: AUDIT, who, from, object, status, "failed: {what}");
@@ -122,15 +148,19 @@ impl Control {
     }
 
     /// A publisher was let in.
-    pub(super) fn audit_publish(&self, request: &PublishRequest) {
+    pub(super) fn audit_publish(&mut self, request: &PublishRequest) {
         if !self.config.server.log.audit {
             return;
         }
         let checks = self.apps.get(&request.key.app).map(|app| &app.security.publish);
+        let is_stranger = checks.is_none_or(|checks| !checks.any());
         let who = match Credentials::of(&request.params).subscriber {
             Some(subscriber) => format!("subscriber {subscriber}"),
             None => checks.map_or_else(String::new, credentials_of),
         };
+        if is_stranger && !self.audit.has_room(Some(request.peer.ip())) {
+            return;
+        }
         let (from, object, protocol) = (request.peer.ip().to_canonical(), &request.key, request.ingest.name);
         tracing::info!(target: AUDIT, who, %from, %object, protocol, "Publish");
     }

@@ -1,0 +1,117 @@
+//! Text in the form for one viewer, made line by line as it is sent: what all viewers are sent is shared, and only the block on
+//! its way is this viewer's own.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::Bytes;
+
+/// Bytes of a block, but for the rest of its last line.
+const BLOCK_BYTES: usize = 16 * 1024;
+
+/// Writes a line as this viewer gets it, without its end. False: the viewer does not get it.
+type Edit = Box<dyn Fn(&str, &mut String) -> bool + Send>;
+
+/// See the module.
+pub struct Tailored {
+    parts: VecDeque<Bytes>,
+    edit: Edit,
+    length: u64,
+}
+
+impl fmt::Debug for Tailored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tailored").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+impl Tailored {
+    /// The lines of these texts, one after the other, as `edit` writes them. `None`: they are no text.
+    pub(super) fn new(
+        parts: impl IntoIterator<Item = Bytes>,
+        edit: impl Fn(&str, &mut String) -> bool + Send + 'static,
+    ) -> Option<Self> {
+        let parts: VecDeque<Bytes> = parts.into_iter().collect();
+        let (mut length, mut line) = (0_u64, String::new());
+        for part in &parts {
+            for text in std::str::from_utf8(part).ok()?.lines() {
+                line.clear();
+                if edit(text, &mut line) {
+                    length = length.saturating_add(u64::try_from(line.len()).ok()?).saturating_add(1);
+                }
+            }
+        }
+        Some(Self { parts, edit: Box::new(edit), length })
+    }
+
+    /// Bytes of the whole.
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The next block; `None` at the end.
+    pub fn next_block(&mut self) -> Option<Bytes> {
+        let mut block =
+            String::with_capacity(BLOCK_BYTES.min(usize::try_from(self.length).unwrap_or(BLOCK_BYTES)));
+        while block.len() < BLOCK_BYTES {
+            let Some(line) = self.next_line() else { break };
+            let Ok(line) = std::str::from_utf8(&line) else { break };
+            if (self.edit)(line, &mut block) {
+                block.push('\n');
+            }
+        }
+        (!block.is_empty()).then(|| block.into())
+    }
+
+    fn next_line(&mut self) -> Option<Bytes> {
+        while self.parts.front().is_some_and(Bytes::is_empty) {
+            self.parts.pop_front();
+        }
+        let part = self.parts.front_mut()?;
+        let end = part.iter().position(|byte| *byte == b'\n');
+        let mut line = part.split_to(end.and_then(|end| end.checked_add(1)).unwrap_or(part.len()));
+        line.truncate(end.unwrap_or(line.len()));
+        if line.last() == Some(&b'\r') {
+            line.truncate(line.len().saturating_sub(1));
+        }
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole text, and the bytes of the largest block.
+    pub(in crate::protocol) fn all(mut tailored: Tailored) -> (String, usize) {
+        let (mut text, mut largest) = (Vec::new(), 0);
+        while let Some(block) = tailored.next_block() {
+            largest = largest.max(block.len());
+            text.extend_from_slice(&block);
+        }
+        assert_eq!(u64::try_from(text.len()).unwrap(), tailored.length());
+        (String::from_utf8(text).unwrap(), largest)
+    }
+
+    #[test]
+    fn lines_are_edited_left_out_and_kept_in_order_over_parts_and_blocks() {
+        let lines: String = (0..10_000).map(|n| format!("line {n}\n")).collect();
+        let parts = [Bytes::from(lines.clone()), Bytes::new(), Bytes::from_static(b"# no\r\nlast")];
+        let edit = |line: &str, out: &mut String| {
+            out.push_str(if line.starts_with('#') { "" } else { line });
+            !line.starts_with('#')
+        };
+        let (text, largest) = all(Tailored::new(parts, edit).unwrap());
+        assert_eq!(text, format!("{lines}last\n"));
+        assert!(largest < BLOCK_BYTES + 100, "{largest}");
+        assert!(Tailored::new([Bytes::from_static(&[0xff])], |_, _| true).is_none());
+    }
+
+    #[test]
+    fn a_text_holds_no_copy_of_what_is_shared() {
+        let shared = Bytes::from(vec![b'x'; 1 << 20]);
+        let tailored = Tailored::new([shared.clone()], |_, _| true).unwrap();
+        assert!(!shared.is_unique() && tailored.parts.front().unwrap().as_ptr() == shared.as_ptr());
+    }
+}
