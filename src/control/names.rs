@@ -28,10 +28,12 @@ const KNOWN_MAX: usize = 4096;
 /// The addresses of a name, or the reason why there are none.
 pub(super) type Addresses = Result<Vec<SocketAddr>, String>;
 
+type Next = Box<dyn FnOnce(&mut Control, Now, Addresses) + Send>;
+
 /// The continuation of a look-up, with the port of the addresses.
 struct Waiter {
     port: u16,
-    next: Box<dyn FnOnce(&mut Control, Now, Addresses) + Send>,
+    next: Next,
 }
 
 #[derive(Debug)]

@@ -76,7 +76,7 @@ struct Task {
 }
 
 enum Message {
-    Submit(Task),
+    Submit(Box<Task>),
     /// A thread of a class has nothing to do.
     Idle(Class, u64),
     /// No more jobs can be submitted.
@@ -192,7 +192,7 @@ impl Jobs {
         }
         let Job { id, work, .. } = job;
         let task = Task { asker, id, payer, work, class, bytes, submitted: clock::now().mono };
-        let sent = self.0.dispatcher.send(Message::Submit(task));
+        let sent = self.0.dispatcher.send(Message::Submit(Box::new(task)));
         sent.is_err().then(|| busy(id))
     }
 
@@ -302,7 +302,7 @@ impl Dispatcher {
                 Ok(Message::Submit(task)) => {
                     let class = task.class;
                     let payer = task.payer.clone();
-                    self.pool(class).waiting.push(&payer, task);
+                    self.pool(class).waiting.push(&payer, *task);
                     class
                 }
                 Ok(Message::Idle(class, number)) => {
