@@ -119,12 +119,15 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
 #[test]
 fn q_12_what_came_while_the_server_was_stopped_is_read_before_it_is_late() {
     let (_home, folder) = new_home();
-    let mut server = Server::start_in(&folder, &["server.workers=2"]);
-    let mut peers: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(server.http).unwrap()).collect();
+    let mut server = Server::start_in(&folder, &["server.workers=1"]);
+    let before = server.open_sockets();
+    // More than one look of its worker brings.
+    let mut peers: Vec<TcpStream> = (0..1500).map(|_| TcpStream::connect(server.http).unwrap()).collect();
     for peer in &mut peers {
         peer.set_read_timeout(Some(secs(20))).unwrap();
         peer.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\n").unwrap();
     }
+    wait_for("all of them", secs(10), || server.open_sockets() >= before + peers.len());
     // Each head has begun: a call behind them is answered.
     assert_eq!(create(&server, "a"), 200);
     server.signal("STOP");
