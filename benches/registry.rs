@@ -84,8 +84,7 @@ fn measure(standing: usize) -> [Duration; 3] {
 
 fn report(stream: StreamId, bytes: u64) -> Report {
     let source = SourceFigures {
-        clock_faults: media::FaultCounts::default(),
-        made_up_ms: 0,
+        clock: Default::default(),
         publisher: None,
         stream,
         received_bytes: bytes,

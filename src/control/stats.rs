@@ -172,7 +172,7 @@ impl Control {
         let from = live.granted.from;
         let passed_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
         let from = if from.started { from.dts_ms } else { 0 };
-        let media_ms = figures.position.dts_ms.saturating_sub(from).saturating_sub(figures.made_up_ms);
+        let media_ms = figures.position.dts_ms.saturating_sub(from).saturating_sub(figures.clock.made_up_ms);
         record.speed = speed(media_ms, passed_ms);
     }
 }

@@ -306,8 +306,7 @@ impl Rig {
     fn figures_of(&self, stream: StreamId, bytes: u64, silent_ms: u64) -> SourceFigures {
         let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
         SourceFigures {
-            clock_faults: media::FaultCounts::default(),
-            made_up_ms: 0,
+            clock: Default::default(),
             publisher: None,
             stream,
             received_bytes: bytes,

@@ -26,7 +26,7 @@ pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
 pub use recording::{RecordingNews, RecordingOrder};
-pub use report::{Report, SourceFigures, ViewerCounts};
+pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use upload::{UploadGrant, UploadNews};
 
 use std::net::SocketAddr;

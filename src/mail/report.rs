@@ -34,15 +34,22 @@ pub struct SourceFigures {
     pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
-    /// Faults of the publisher's clocks that were corrected.
-    pub clock_faults: FaultCounts,
-    /// Media time in [`SourceFigures::position`] that did not come but was added by the stream's clock, in milliseconds;
-    /// below zero: more came.
-    pub made_up_ms: i64,
+    /// What the stream's clock has corrected.
+    pub clock: ClockFigures,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
     /// How the publisher's packets arrive; zeros where the transport hides it.
     pub reception: Reception,
+}
+
+/// What the clock of a stream has corrected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClockFigures {
+    /// Faults of the publisher's clocks.
+    pub faults: FaultCounts,
+    /// Media time in [`SourceFigures::position`] that did not come but was added by the stream's clock, in milliseconds;
+    /// below zero: more came.
+    pub made_up_ms: i64,
 }
 
 /// Viewers of a stream on one worker.

@@ -8,7 +8,7 @@ use super::conn::{Conn, Purpose, Subscription};
 use super::deadlines::Timer;
 use super::streams::SourceCount;
 use crate::hub::{Forwarded, Stream};
-use crate::mail::{Report, SourceFigures, ToControl};
+use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
 use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
@@ -125,8 +125,7 @@ impl Worker {
             audio_codec: tracks.default_of(media::TrackKind::Audio).map(|track| track.config.codec()),
             pictures: count.pictures,
             dropped: count.dropped,
-            clock_faults: count.clock_faults,
-            made_up_ms: count.made_up_ms,
+            clock: ClockFigures { faults: count.clock_faults, made_up_ms: count.made_up_ms },
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
             reception: figures.and_then(|figures| figures.reception()).unwrap_or_default(),
         })

@@ -145,7 +145,7 @@ pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) ->
 
 /// Faults of the publisher's clocks by kind; only those that there were.
 fn clock_faults(figures: &SourceFigures) -> Value {
-    let seen = figures.clock_faults.iter().filter(|(_, count)| *count > 0);
+    let seen = figures.clock.faults.iter().filter(|(_, count)| *count > 0);
     Value::Object(seen.map(|(fault, count)| (fault.name().to_owned(), Value::from(count))).collect())
 }
 
