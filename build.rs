@@ -6,7 +6,7 @@
 use std::env;
 use std::process::Command;
 
-/// What git says; `None`: there is no repository, or no git.
+/// Output of a git command; `None`: there is no repository, or no git.
 fn git(arguments: &[&str]) -> Option<String> {
     let output =
         Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;

@@ -18,7 +18,7 @@ const HEAD: &str = "# The applications of this home, kept by the server. One who
 /// Bytes of the list: that of all applications has fewer.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// What a home remembers of its earlier servers.
+/// Facts that a home keeps about its earlier servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
     /// Whether a server has had a store here.

@@ -62,7 +62,7 @@ pub struct Doors {
     pub metrics: CidrList,
 }
 
-/// When the store is backed up.
+/// Times at which the store is backed up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupSettings {
     /// `store.backup_hours`: the age at which the newest backup is followed by another; zero: never.

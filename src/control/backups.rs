@@ -10,7 +10,7 @@ use super::Control;
 use super::answer::Outcome;
 use super::mask::Requester;
 
-/// How often the age of the newest backup is looked at.
+/// Interval at which the age of the newest backup is looked at.
 const LOOK: Duration = Duration::from_secs(600);
 /// The first look: a start that fails soon takes the place of no good backup.
 const FIRST_LOOK: Duration = Duration::from_secs(60);

@@ -29,9 +29,9 @@ const REMOVALS: u32 = 8;
 pub(super) struct Objects {
     threads: Threads,
     under_way: BTreeMap<Key, (Turn, Instant)>,
-    /// What waits, by application and by when it is due.
+    /// Files that wait, by application and by when each is due.
     due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
-    /// What waits until its application has a storage again.
+    /// Files that wait until their application has a storage again.
     parked: BTreeSet<Key>,
     /// How often each has failed.
     failed: BTreeMap<Key, u32>,

@@ -7,7 +7,7 @@ use crate::types::{Now, StreamKey};
 use super::Control;
 use super::hooks::LostHook;
 
-/// How long failures are gathered into one line.
+/// Failures of this time are gathered into one line.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// A kind of failure.
@@ -52,7 +52,7 @@ struct Sum {
 pub(super) struct Repeats {
     sums: [Sum; Repeat::ALL.len()],
     due: Option<Instant>,
-    /// When a hook was last lost.
+    /// Time at which a hook was last lost.
     hook_lost: Option<Instant>,
 }
 

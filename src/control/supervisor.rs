@@ -305,7 +305,7 @@ impl Supervisor {
         })
     }
 
-    /// How many pushes and pulls have failed, and have not held since.
+    /// Number of pushes and pulls that have failed, and have not held since.
     pub(super) fn failing(&self) -> (usize, usize) {
         let failing = self.tasks.iter().filter(|(_, task)| {
             task.failures > 0 && !matches!(task.phase, Phase::Open { since: Some(_), .. })

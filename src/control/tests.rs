@@ -302,7 +302,7 @@ impl Rig {
         self.mail(ToControl::Report(WorkerId(worker), report));
     }
 
-    /// What a worker reports of a publisher.
+    /// A worker's figures of a publisher.
     fn figures_of(&self, stream: StreamId, bytes: u64, silent_ms: u64) -> SourceFigures {
         let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
         SourceFigures {

@@ -17,25 +17,25 @@ pub trait Disk {
     /// Writes a file, new or truncated.
     ///
     /// # Errors
-    /// That of the system.
+    /// The system's error.
     fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
 
     /// Waits until the content of a file is on the disk.
     ///
     /// # Errors
-    /// That of the system.
+    /// The system's error.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
     /// Renames a file; one that has the new name is replaced.
     ///
     /// # Errors
-    /// That of the system.
+    /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Waits until the names in a folder are on the disk.
     ///
     /// # Errors
-    /// That of the system.
+    /// The system's error.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -64,7 +64,7 @@ impl Disk for SystemDisk {
 /// Writes a file whole: after a power cut it is the old one or the new one, and the new one once this has returned.
 ///
 /// # Errors
-/// That of the system; the old file is in place then, unless only the last sync has failed.
+/// The system's error; the old file is in place then, unless only the last sync has failed.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let beside = path.with_extension("new");
     disk.write(&beside, bytes, mode)?;
@@ -74,7 +74,7 @@ pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8], mode: u32) -> io::Res
 /// Gives a file that was written beside its place its name. See [`replace`].
 ///
 /// # Errors
-/// That of the system.
+/// The system's error.
 pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<()> {
     disk.sync(beside)?;
     disk.rename(beside, path)?;
@@ -84,7 +84,7 @@ pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<(
 /// Makes a folder, and those above it, and waits until their names are on the disk.
 ///
 /// # Errors
-/// That of the system.
+/// The system's error.
 pub fn make_folder(disk: &dyn Disk, path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

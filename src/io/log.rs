@@ -33,7 +33,7 @@ const FILE_MODE: u32 = 0o640;
 /// Files that are kept: the current one and those before it.
 const FILES: u32 = 10;
 
-/// How often the files were to be reopened.
+/// Number of times that the files were to be reopened.
 static REOPENED: AtomicU32 = AtomicU32::new(0);
 
 /// The filter in use.

@@ -40,7 +40,7 @@ const RING_BYTES: usize = 1024 * 1024 * 1024;
 const FREE_PORT_ATTEMPTS: u32 = 32;
 /// Descriptors that no connection gets, whatever their limit: listeners, the store, the log.
 const FILES_KEPT: usize = 64;
-/// Those of them that are free when everything listens, however few there are: what the API is asked for reads and writes files.
+/// Descriptors that are free when everything listens, however few there are: what the API is asked for reads and writes files.
 const FILES_RESERVED: usize = 8;
 /// The share of the descriptors that is kept for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;

@@ -30,7 +30,7 @@ const DEPTH_MAX: usize = 16;
 const ID_NUMBERS: u64 = 100_000_000_000;
 /// Records that are committed together.
 const COMMITTED_AT_ONCE: usize = 1000;
-/// What the names of files that can be played end with.
+/// Endings of the names of files that can be played.
 const PLAYABLE: [&str; 3] = ["mp4", "webm", "flv"];
 
 /// Does a task. Gives what is to be printed.
@@ -88,7 +88,7 @@ fn check_records(all: &[(Key, Bytes)]) -> Result<(), String> {
     Restored::decode(all).map(drop).map_err(|error| error.to_string())
 }
 
-/// How many records of each kind there are.
+/// Number of records of each kind.
 fn counts<'a>(keys: impl Iterator<Item = &'a Key>) -> String {
     let mut of_kind = BTreeMap::<Kind, usize>::new();
     keys.for_each(|key| *of_kind.entry(key.kind).or_default() += 1);
@@ -122,7 +122,7 @@ fn back_up(config: &Config, to: Option<&Path>) -> Result<String, String> {
     Ok(format!("backed up: {} and {}", copy.display(), to.display()))
 }
 
-/// One JSON object a line: kind, application, id, record. Secrets are in them.
+/// A JSON object a line: kind, application, id, record. Secrets are in them.
 fn export(all: &[(Key, Bytes)], out: &mut dyn Write) -> io::Result<()> {
     for (key, bytes) in all {
         let record: serde_json::Value = serde_json::from_slice(StoredRecords::json_of(bytes))?;

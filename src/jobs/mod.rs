@@ -56,7 +56,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Who pays for it.
+    /// The payer of the job.
     #[must_use]
     pub fn payer(&self) -> Payer {
         Payer::new(self.app.as_ref(), &self.work.target())
@@ -153,7 +153,7 @@ impl Work {
         }
     }
 
-    /// What it waits for at the other end of the network: of a name its zone, else the host. Empty for work on this machine.
+    /// The other end of the network that it waits for: of a name its zone, else the host. Empty for work on this machine.
     #[must_use]
     pub fn target(&self) -> String {
         let of_url = |url: &url::Url| {

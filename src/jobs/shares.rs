@@ -24,12 +24,12 @@ const KNOWN_MAX: usize = 4096;
 /// With so many slow targets, an application's new ones count as slow until they have shown to be fast.
 const SUSPECT: usize = 4;
 
-/// Who a thread, or a place in a line, counts for.
+/// The application and the target that a thread, or a place in a line, counts for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Payer {
     /// The application; `None` is the server itself.
     pub app: Option<Arc<str>>,
-    /// What is waited for: a host, a zone, an endpoint.
+    /// The other end that is waited for: a host, a zone, an endpoint.
     pub target: Arc<str>,
 }
 
@@ -61,7 +61,7 @@ pub struct Threads {
     known: BTreeMap<Payer, bool>,
     /// Those, the oldest first.
     order: VecDeque<Payer>,
-    /// How many of those of an application are slow.
+    /// Number of slow targets of each application.
     slow_of: BTreeMap<Arc<str>, usize>,
 }
 
@@ -197,7 +197,7 @@ const fn at_least_one(count: usize) -> usize {
     if count == 0 { 1 } else { count }
 }
 
-/// One less; nothing is kept of none.
+/// Takes one off a count; a count of zero is removed.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     match counts.get_mut(key) {
         Some(count) if *count > 1 => *count -= 1,
@@ -220,7 +220,7 @@ struct AppLines<T> {
     turn: u64,
 }
 
-/// What waits for threads, by who it is for.
+/// Work that waits for threads, by payer.
 #[derive(Debug)]
 pub struct Lines<T> {
     apps: BTreeMap<Option<Arc<str>>, AppLines<T>>,
@@ -241,7 +241,7 @@ impl<T> Lines<T> {
         self.len == 0
     }
 
-    /// What waits.
+    /// Number of entries that wait.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -305,7 +305,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// What all applications hold of something that each keeps as long as it likes, so that it cannot be taken back.
+/// Room in a limit on things that each application keeps as long as it likes, so that they cannot be taken back.
 ///
 /// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is for who
 /// comes first. An eighth of the limit at most is kept for applications that hold nothing yet.
@@ -314,7 +314,7 @@ pub struct Room {
     limit: usize,
     own: usize,
     used: usize,
-    /// What others have not used of their guaranteed parts.
+    /// Unused places in the guaranteed parts of others.
     reserved: usize,
     /// Applications that hold nothing.
     idle: usize,

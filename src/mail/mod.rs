@@ -192,14 +192,14 @@ pub enum ToControl {
     Drained(WorkerId),
 }
 
-/// What a worker says of a sink. Control knows which worker has one, so that no stream has two of a kind, wherever its publisher is.
+/// News of a sink from a worker. Control knows which worker has one, so that no stream has two of a kind, wherever its publisher is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkNews {
     /// A request wants what it makes; answered by [`ToWorker::StartSink`] to the worker of the publisher, unless there is one.
     Wanted,
-    /// It has begun with its stream, on this worker.
+    /// The sink has begun with its stream, on this worker.
     Begun(WorkerId),
-    /// It has ended, or could not begin.
+    /// The sink has ended, or could not begin.
     Over,
 }
 

@@ -34,7 +34,7 @@ pub struct SourceFigures {
     pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
-    /// What the stream's clock has corrected.
+    /// Corrections by the stream's clock.
     pub clock: ClockFigures,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
@@ -42,7 +42,7 @@ pub struct SourceFigures {
     pub reception: Reception,
 }
 
-/// What the clock of a stream has corrected.
+/// Corrections by the clock of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockFigures {
     /// Faults of the publisher's clocks.

@@ -51,7 +51,7 @@ fn a_removed_application_does_not_come_back() {
     assert_eq!(config.apps.len(), 1);
 }
 
-/// What a power cut, a full disk or a wrong `rm` makes of a file.
+/// Damage by a power cut, a full disk or a wrong `rm`.
 const LOSSES: [Option<&[u8]>; 5] =
     [None, Some(b""), Some(b" \n\t\n"), Some(&[0; 300]), Some(b"gopCache=false\nremoteAll\0\0\0\0")];
 

@@ -8,21 +8,21 @@ use crate::auth::network;
 
 /// Lines of one address at once, and how long one of them counts.
 const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
-/// Those of all strangers: at two a second 500 MiB last for ten days.
+/// Lines of all strangers: at two a second 500 MiB last for ten days.
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
 /// Addresses that are remembered; of further ones only what all have counts.
 const ADDRESSES_MAX: usize = 10_000;
 /// Between two lines about what was left out.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// How many lines at once, and one more after each interval.
+/// Lines at once, and one more after each interval.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     burst: u32,
     interval: Duration,
 }
 
-/// When all lines so far no longer count.
+/// Time at which all lines so far no longer count.
 #[derive(Debug, Clone, Copy)]
 struct Used(Instant);
 

@@ -83,7 +83,7 @@ pub(super) struct Hooks {
     lines: BTreeMap<StreamKey, Line>,
     /// Waiting hooks of each application, by age.
     ages: BTreeMap<Arc<str>, BTreeMap<u64, StreamKey>>,
-    /// How many that are.
+    /// The number of those.
     waiting: usize,
     /// Lines whose first can be sent, by its age.
     ready: BTreeMap<u64, StreamKey>,

@@ -113,7 +113,7 @@ pub(super) enum Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Collection {
     Broadcasts,
-    /// Those broadcasts that are rooms, shown as such.
+    /// The broadcasts that are rooms, shown as such.
     Rooms,
     /// Files that can be played.
     Files,
@@ -165,7 +165,7 @@ impl Ranks {
     }
 }
 
-/// How far a request has come.
+/// Progress of a request.
 #[derive(Debug)]
 enum Stage {
     /// Records are looked at.

@@ -1,4 +1,4 @@
-//! What lists cost: places that are kept, slices, bytes.
+//! Costs of lists: places that are kept, slices, bytes.
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};

@@ -1,4 +1,4 @@
-//! What is checked of a live stream is checked of all that is made of it: each check, for each way to get the media.
+//! Checks of a live stream hold for all that is made of it: each check, for each way to get the media.
 
 use super::access::{no, params, token_of};
 use super::*;
@@ -50,7 +50,7 @@ const CHECKS: [(&str, &[(&str, &str)]); 5] = [
 ];
 
 impl Rig {
-    /// What a viewer of the stream, or of a file of its name, asks for.
+    /// Request of a viewer of the stream, or of a file of its name.
     fn way(&mut self, way: Way, name: &str, shown: &[(String, String)]) -> PlayRequest {
         let file = way.file.map(str::to_owned);
         let polled = file.map(|file| PolledRequest { who: format!("{shown:?}"), file, found: way.found });

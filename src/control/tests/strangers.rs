@@ -1,4 +1,4 @@
-//! What somebody may not touch or see who has a right to something else.
+//! Limits of a right: a user who has one may not touch or see anything else.
 
 use super::access::{params, token_of};
 use super::*;

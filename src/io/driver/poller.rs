@@ -55,7 +55,7 @@ impl Poller {
 /// Whether the process was held up, and what it has missed is not read yet.
 #[derive(Debug, Clone, Copy)]
 struct HeldUp {
-    /// When the last wait ended.
+    /// Time at which the last wait ended.
     woke: Instant,
     /// Turns that deadlines may still wait; 0: they do not.
     turns: u32,

@@ -41,7 +41,7 @@ const BOXES_MAX: usize = 64;
 const FIRST_BYTES: usize = 256;
 /// What the name of a WebM file ends with; the others are MP4.
 const WEBM: &str = ".webm";
-/// What the name of a file ends with that nothing can be made of.
+/// Ending of the name of a file that nothing can be made of.
 const DAMAGED: &str = ".damaged";
 /// More than a fragment has: its sink gathers 8 MiB, and what comes until the next key frame.
 const CUT_BYTES_MAX: u64 = 32 << 20;
@@ -186,7 +186,7 @@ enum Finish {
     SetAside(String),
 }
 
-/// What an unfinished file was found to be.
+/// Findings about an unfinished file.
 enum Complete {
     /// A file that can be played.
     File(File),
@@ -278,7 +278,7 @@ pub(super) fn finished(file: &File) -> io::Result<Finished> {
     Ok(Finished { bytes, duration_ms })
 }
 
-/// What a file that was found says of itself, whatever is in it.
+/// Facts about a file that was found, whatever is in it.
 pub(in crate::io) fn finished_or_unknown(file: &File, bytes: u64) -> Finished {
     finished(file).unwrap_or(Finished { bytes, duration_ms: None })
 }

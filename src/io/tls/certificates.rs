@@ -61,7 +61,7 @@ impl CertificateError {
         Self::File { file: path.display().to_string(), error: error.to_string() }
     }
 
-    /// What a file was looked through for, and why that was not found.
+    /// Parts that were looked for in a file, and why each was not found.
     fn pem(path: &Path, wanted: &str, error: &pem::Error) -> Self {
         Self::file(path, format!("{wanted} was looked for in it: {error}"))
     }
@@ -74,7 +74,7 @@ impl CertificateFiles {
     /// A self-signed certificate that is in memory alone: TLS goes on, for clients that take any, until the files can be used.
     ///
     /// # Errors
-    /// That of the library.
+    /// The library's error.
     pub(in crate::io) fn temporary(names: Vec<String>) -> Result<Configs, CertificateError> {
         let (certificate, key) = self_signed(names)?;
         let key = PrivateKeyDer::try_from(key.serialize_der())

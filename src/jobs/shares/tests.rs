@@ -7,9 +7,9 @@ use super::*;
 
 const APPS: usize = 50;
 const THREADS: usize = 16;
-/// What an answer takes.
+/// Duration of an answer.
 const FAST_MS: u64 = 50;
-/// What a silent target takes: the patience of who asks it.
+/// Duration of a silent target's job: the patience of the one who asks.
 const SILENT_MS: u64 = 5000;
 const RUN_MS: u64 = 40_000;
 /// A job of each application, once in so long on average.
@@ -19,7 +19,7 @@ const PERIOD_MS: u64 = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Misuse {
     Nothing,
-    /// One target that is silent.
+    /// A single target that is silent.
     SilentTarget,
     /// Sixty targets that are silent.
     SilentTargets,
@@ -170,7 +170,7 @@ fn the_server_itself_goes_first_and_has_every_thread() {
     assert_eq!(lines.len(), 8);
 }
 
-/// One that takes all it can get, then the others one after the other.
+/// Fills the limit: the first application takes all it can get, then each of the others.
 fn fill(limit: usize, apps: usize) -> Vec<usize> {
     let mut held = vec![0; apps];
     for n in 0..apps {

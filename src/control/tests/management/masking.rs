@@ -20,7 +20,7 @@ struct Reader {
     proxied: bool,
 }
 
-/// What the walk has counted.
+/// Counts of the walk.
 #[derive(Debug, Default)]
 struct Counts {
     answers: usize,
