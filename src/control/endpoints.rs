@@ -245,8 +245,11 @@ impl Control {
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
         let shown = redact(&url);
+        let is_news = self.outbound.supervisor.is_news(Job::Push(id), reason);
         match failures {
-            Some(1) => tracing::info!(%key, url = shown, reason, "push failed; it is tried again"),
+            Some(failures) if failures == 1 || is_news && limit.is_none_or(|limit| failures <= limit) => {
+                tracing::info!(%key, url = shown, reason, "push failed; it is tried again");
+            }
             Some(failures) if limit.is_some_and(|limit| failures > limit) => {
                 tracing::warn!(%key, url = shown, failures, reason, "push failed for good");
             }

@@ -411,7 +411,7 @@ impl Control {
         }
         let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
         let url = redact(&source.origin.url);
-        if failures == Some(1) {
+        if self.outbound.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
             tracing::info!(%key, url, reason, "pull failed; it is tried again");
         } else {
             tracing::debug!(%key, url, failures, reason, "pull failed");

@@ -28,6 +28,8 @@ const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 80
 /// A connection that held for so long starts over with the short pauses: an outage is short or long by itself,
 /// however soon it follows another.
 const STEADY: Duration = Duration::from_secs(2);
+/// Reasons that the log has of a row of failures.
+const REASONS_MAX: usize = 4;
 /// A resolver that takes longer has failed.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
@@ -98,6 +100,8 @@ struct Task {
     remote: RemoteHost,
     attempt: u64,
     failures: u32,
+    /// Reasons of failures in a row that the log has.
+    told: Vec<Box<str>>,
     phase: Phase,
 }
 
@@ -140,7 +144,8 @@ impl Supervisor {
     /// Takes a job over; nothing happens before its first [`Supervisor::attempt`].
     pub(super) fn add(&mut self, job: Job, remote: RemoteHost) {
         self.remove(job);
-        self.tasks.insert(job, Task { remote, attempt: 0, failures: 0, phase: Phase::Idle });
+        self.tasks
+            .insert(job, Task { remote, attempt: 0, failures: 0, told: Vec::new(), phase: Phase::Idle });
     }
 
     /// Begins the next attempt. `None`: there is no such job.
@@ -208,6 +213,7 @@ impl Supervisor {
             && now.saturating_duration_since(since) >= STEADY
         {
             task.failures = 0;
+            task.told.clear();
         }
         let before = task.failures;
         task.failures = before.saturating_add(1);
@@ -314,6 +320,16 @@ impl Supervisor {
             Job::Push(_) => (pushes + 1, pulls),
             Job::Pull(_) => (pushes, pulls + 1),
         })
+    }
+
+    /// Whether the log is to have the reason of a failure in a line by itself: it is the first of a row, or another one than before.
+    pub(super) fn is_news(&mut self, job: Job, reason: &str) -> bool {
+        let Some(task) = self.tasks.get_mut(&job) else { return false };
+        let is_new = task.told.len() < REASONS_MAX && task.told.iter().all(|told| **told != *reason);
+        if is_new {
+            task.told.push(reason.into());
+        }
+        is_new
     }
 
     /// Whether attempts of a job have failed in a row.

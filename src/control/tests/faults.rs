@@ -189,3 +189,31 @@ fn q_13_a_source_that_fails_again_is_not_told_again() {
     }
     assert_eq!(rig.control.outbound.repeats.deadline(), Some(due), "one line for all of it");
 }
+
+#[test]
+fn q_13_another_reason_is_told_at_once_and_only_so_many_of_them() {
+    let mut rig = Rig::new();
+    let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/a/b"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/create?autoStart=true", body).0, 200);
+    let mut fail = |reason: &str| {
+        logged(|| {
+            for (_, mail) in rig.take() {
+                let ToWorker::StartPull(order) = mail else { continue };
+                let state = crate::mail::PullState::Failed(reason.to_owned());
+                rig.mail(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
+            }
+            rig.run_for(secs(30));
+        })
+    };
+    for (reason, is_told) in [
+        ("one", true),
+        ("one", false),
+        ("two", true),
+        ("one", false),
+        ("three", true),
+        ("four", true),
+        ("five", false),
+    ] {
+        assert_eq!(fail(reason).contains("it is tried again"), is_told, "{reason}");
+    }
+}
