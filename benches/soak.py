@@ -110,6 +110,7 @@ def manage(server):
         server.call("POST", f"/broadcasts/{stream}/subscribers", {"subscriberId": f"viewer{number}", "type": "play"})
         server.call("GET", "/broadcasts/list/0/50")
         server.call("DELETE", f"/broadcasts/{stream}/tokens")
+        server.call("DELETE", f"/broadcasts/{stream}/subscribers")
         server.call("DELETE", f"/broadcasts/{stream}")
         recordings = server.call("GET", "/vods/list/0/250?sort_by=date&order_by=asc") or []
         for recording in recordings[: max(0, len(recordings) - RECORDINGS_KEPT)]:

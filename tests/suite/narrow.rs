@@ -96,7 +96,7 @@ const ROWS: &[Row] = &[
     row("twice the rate, 5 % lost", loss(path(200), 0.05), 98, 450, 500),
     row("twice the rate, 500 ms there and back", round_trip(path(200), 250, 0), 98, 850, 3400),
     row("twice the rate, cut to 30 %", cut(path(200), 30), 45, 3700, 2400),
-    row("twice the rate, cut to 10 %", cut(path(200), 10), 38, 9000, 2800),
+    row("twice the rate, cut to 10 %", cut(path(200), 10), 38, 9500, 3500),
     row("75 %, two layers", path(75), 50, 700, 900).layers(),
     row("60 %, two layers", path(60), 49, 850, 1000).layers(),
     row("45 %, two layers", path(45), 30, 1200, 1600).layers(),
