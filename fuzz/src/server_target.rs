@@ -383,7 +383,7 @@ impl Rig {
                     let reply = store::handle(&mut self.store, request);
                     self.control.handle_store(now, reply);
                 }
-                control::Output::Job(Job { id, work }) => {
+                control::Output::Job(Job { id, work, .. }) => {
                     let outcome = match work {
                         Work::Resolve { port, .. } => {
                             Outcome::Resolved(Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))]))

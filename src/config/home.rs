@@ -480,7 +480,8 @@ fn add_new_keys(path: &Path, keys: &[Key]) {
         fs::read(path).ok().filter(|bytes| bytes.len() <= FILE_BYTES_MAX && damage_of(bytes).is_none());
     let Some(text) = text.and_then(|bytes| String::from_utf8(bytes).ok()) else { return };
     let mark = concat!("New in ", env!("CARGO_PKG_VERSION"));
-    if let Some(new) = properties::with_new_keys(&text, keys, mark) {
+    let all = keys.iter().map(|key| (key.name, key.comment, key.default));
+    if let Some(new) = properties::with_new_keys(&text, all, mark) {
         let _ = write_whole(path, &new);
     }
 }

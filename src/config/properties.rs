@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 
 use java_properties::{LineContent, PropertiesIter};
 
-use super::Key;
-
 /// Bytes of a settings file.
 pub const FILE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one value.
@@ -165,16 +163,21 @@ pub fn comment_out(text: &str, keys: &[&str]) -> String {
     out
 }
 
-/// Appends, as comments, the keys that a text has neither as a setting nor as a comment. `None`: it has all of them.
+/// Appends, as comments, the keys that a text has neither as a setting nor as a comment: each is a name, a comment and a default.
+/// `None`: it has all of them.
 #[must_use]
-pub(super) fn with_new_keys(text: &str, keys: &[Key], mark: &str) -> Option<String> {
+pub fn with_new_keys<'a>(
+    text: &str,
+    keys: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
+    mark: &str,
+) -> Option<String> {
     let named: BTreeSet<&str> = natural_lines(text).filter_map(|line| key_of(uncommented(line))).collect();
     let mut out = text.to_owned();
-    for key in keys.iter().filter(|key| !named.contains(key.name)) {
+    for (name, comment, default) in keys.into_iter().filter(|(name, ..)| !named.contains(name)) {
         if !out.is_empty() && !out.ends_with('\n') {
             out.push('\n');
         }
-        out.push_str(&format!("\n# {mark}: {}\n#{}={}\n", key.comment, key.name, escape_value(key.default)));
+        out.push_str(&format!("\n# {mark}: {comment}\n#{name}={}\n", escape_value(default)));
     }
     (out.len() > text.len()).then_some(out)
 }
@@ -292,20 +295,23 @@ mod tests {
     #[test]
     fn c_16_new_keys_are_appended_as_comments_once() {
         let keys = [
-            super::super::key("old", "1", "An old one"),
-            super::super::key("off", "2", "Off"),
-            super::super::key("fresh", " x", "A fresh one"),
-            super::super::key("old.longer", "", "Longer"),
+            ("old", "An old one", "1"),
+            ("off", "Off", "2"),
+            ("fresh", "A fresh one", " x"),
+            ("old.longer", "Longer", ""),
         ];
         let text = "# head\r\nsettings.old = 7\r\n#off=2";
-        let new = with_new_keys(text, &keys, "new").unwrap();
+        let new = with_new_keys(text, keys, "new").unwrap();
         assert_eq!(
             new,
             format!("{text}\n\n# new: A fresh one\n#fresh=\\ x\n\n# new: Longer\n#old.longer=\n")
         );
-        assert_eq!(with_new_keys(&new, &keys, "new"), None);
+        assert_eq!(with_new_keys(&new, keys, "new"), None);
         assert_eq!(pairs(&new), pairs(text));
-        assert_eq!(with_new_keys("", &keys[..1], "new").unwrap(), "\n# new: An old one\n#old=1\n");
+        assert_eq!(
+            with_new_keys("", keys[..1].iter().copied(), "new").unwrap(),
+            "\n# new: An old one\n#old=1\n"
+        );
     }
 
     #[test]
