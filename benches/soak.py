@@ -57,12 +57,13 @@ class Server:
         finally:
             client.close()
 
-    def url(self, protocol, stream):
+    def url(self, verb, protocol, stream):
         web = self.address("http")
+        mode = "request" if verb == "play" else "publish"
         forms = {
             "rtmp": ("rtmp", f"rtmp://{self.address('rtmp')}/live/{stream}"),
             "rtsp": ("rtsp", f"rtsp://{self.address('rtsp')}/live/{stream}"),
-            "srt": ("srt", f"srt://{self.address('srt')}?streamid=live/{stream}"),
+            "srt": ("srt", f"srt://{self.address('srt')}?streamid=%23!::r=live/{stream},m={mode}"),
             "whip": ("whip", f"http://{web}/live/whip/{stream}"),
             "whep": ("whep", f"http://{web}/live/whep/{stream}"),
             "flv": ("flv", f"http://{web}/live/{stream}.flv"),
@@ -73,7 +74,7 @@ class Server:
 
 
 def bench(server, verb, protocol, stream, seconds, clients=1):
-    name, url = server.url(protocol, stream)
+    name, url = server.url(verb, protocol, stream)
     command = [BINARY, "bench", verb, "--protocol", name, "--url", url, "--duration", str(seconds), "--count", str(clients), "--json"]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     count(f"{verb} {protocol}" + ("" if done.returncode == 0 else " with losses"))
