@@ -36,7 +36,7 @@ const PLAYABLE: [&str; 3] = ["mp4", "webm", "flv"];
 /// Does a task. Gives what is to be printed.
 ///
 /// # Errors
-/// Why not, in one line, with what can be done.
+/// The reason of a failure, in one line, with what can be done.
 pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String, String> {
     let config = Config::read(options).map_err(|error| error.to_string())?;
     if !options.is_home() && !config.used {

@@ -59,7 +59,7 @@ pub struct Threads {
     slow_running: usize,
     /// Targets that had a turn, and whether the last one was slow.
     known: BTreeMap<Payer, bool>,
-    /// Those, the oldest first.
+    /// Keys of [`Threads::known`], the oldest first.
     order: VecDeque<Payer>,
     /// Number of slow targets of each application.
     slow_of: BTreeMap<Arc<str>, usize>,

@@ -158,7 +158,7 @@ pub enum ToControl {
         stream: StreamId,
         /// The kind of sink.
         kind: &'static str,
-        /// What became of it.
+        /// The news.
         news: SinkNews,
     },
     /// News of a recording.

@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
 
-#[cfg(test)]
-mod loops;
-
 /// Time between two feedback packets.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// The most arrivals that wait to be reported; then feedback is due at once.
@@ -135,6 +132,8 @@ const fn transport_feedback_bytes(count: usize, arrived: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    mod loops;
+
     use super::*;
     use crate::rtcp::{Arrival, Rtcp, packets};
 

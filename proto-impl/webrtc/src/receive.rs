@@ -27,8 +27,6 @@ use key_frames::KeyFrameDemand;
 mod key_frames;
 
 #[cfg(test)]
-mod audio_tests;
-#[cfg(test)]
 mod tests;
 
 /// After this time without media a section switches from its source to another one that sends.

@@ -102,11 +102,11 @@ fn is_hidden(segment: &str) -> bool {
 /// The state of a transfer.
 #[derive(Debug)]
 enum Stage {
-    /// It is opened; then, if so, the viewer is asked about again.
+    /// Being opened; then, if so, the viewer is asked about again.
     Opening {
         again: Option<Box<PassAsk>>,
     },
-    /// It is there, and whether the viewer may have it is asked.
+    /// Open, while it is asked whether the viewer may have it.
     Found(OpenedFile),
     Sending {
         file: Arc<dyn BlockSource>,

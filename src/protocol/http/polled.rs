@@ -51,11 +51,11 @@ pub(super) struct Polled {
 /// How far a viewer has been let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// It was not asked yet, or is asked.
+    /// Not asked yet, or asked without an answer.
     Asked,
-    /// It may have what is there, and is asked again when there is something.
+    /// Let in to what is there, and asked again when there is something.
     IfThere,
-    /// It is asked about what is there.
+    /// Asked about what is there.
     AskedAgain,
     /// It may have it.
     LetIn,

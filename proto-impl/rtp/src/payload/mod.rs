@@ -39,8 +39,6 @@ mod red;
 mod tests;
 mod vp8;
 mod vp9;
-#[cfg(test)]
-mod vp9_tests;
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,7 @@
 //! Every format: what is packetised comes back; what is lost or hostile spoils its own frame and nothing else.
 
+mod layers;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use crypto::{Random, Seed};
 use media::codec::{Codec, CodecConfig, ac3, av1, flac, g711, h264, h265, mp3, opus, vp8, vp9};

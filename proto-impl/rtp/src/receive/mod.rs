@@ -6,8 +6,6 @@
 //! 4. At [`Receiver::poll_timeout`] the owner calls [`Receiver::handle_timeout`].
 
 mod hold;
-#[cfg(test)]
-mod loops;
 mod nack;
 mod received;
 mod receiver;

@@ -1,3 +1,5 @@
+mod loops;
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

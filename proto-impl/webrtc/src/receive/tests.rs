@@ -1,5 +1,7 @@
 //! Packets in the clear: which are taken, and what is asked for.
 
+mod audio;
+
 use media::codec::Codec;
 use rtp::extension::{Extension, ExtensionMap, Extensions};
 use rtp::{Csrcs, Header};

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crypto::{Random, Seed};
 
-use super::*;
+use super::super::*;
 use crate::rtcp::{Rtcp, TransportFeedback, packets};
 
 /// The most that the encoder makes, in bits per second.

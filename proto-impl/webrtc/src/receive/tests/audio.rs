@@ -6,7 +6,7 @@ use rtp::extension::ExtensionMap;
 use rtp::{Csrcs, Header};
 use sdp::Direction;
 
-use super::*;
+use super::super::*;
 use crate::negotiate::offered_formats;
 
 const OPUS: u8 = 111;

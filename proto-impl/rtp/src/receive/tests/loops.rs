@@ -10,7 +10,7 @@ use crypto::{Random, Seed};
 use netsim::{Link, ms};
 use sdp::PayloadType;
 
-use super::*;
+use super::super::*;
 use crate::header::{Csrcs, Header};
 use crate::number::{SequenceNumber, Ssrc};
 

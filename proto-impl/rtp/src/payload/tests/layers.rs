@@ -1,6 +1,6 @@
 //! Spatial layers of VP9: which of them become the picture.
 
-use super::{Depacketizer, Format, Frame, Part};
+use crate::payload::{Depacketizer, Format, Frame, Part};
 
 fn frames(depacketizer: &mut Depacketizer) -> Vec<Frame> {
     std::iter::from_fn(|| depacketizer.poll_frame()).collect()
