@@ -78,6 +78,11 @@ fn apart(p: &mut Publisher, ms: i64) {
     (p.start, p.offsets[1]) = (2 * HOUR, ms);
 }
 
+fn slow_and_apart(p: &mut Publisher) {
+    apart(p, -4_000);
+    p.tracks[0] = 200_000;
+}
+
 /// All rows.
 pub const ROWS: &[Row] = &[
     live("a clean publisher", |_| {}, EXACT),
@@ -86,6 +91,7 @@ pub const ROWS: &[Row] = &[
     clock("sound lies 2.5 s ahead", |p| apart(p, 2_500), ALL),
     clock("sound lies 4 s ahead", |p| apart(p, 4_000), APART),
     clock("sound lies 4 s behind", |p| apart(p, -4_000), APART),
+    clock("sound lies 4 s behind five pictures a second", slow_and_apart, APART),
     clock("sound lies 10 s ahead", |p| apart(p, 10_000), APART),
     clock("sound lies an hour ahead", |p| apart(p, HOUR), APART),
     clock("sound lies an hour behind", |p| apart(p, -HOUR), APART),

@@ -33,6 +33,8 @@ pub(super) struct Limits {
     pub(super) fresh: i64,
     /// Equal timestamps for longer than this are a clock that stands still.
     pub(super) frozen: i64,
+    /// A unit may have come so long before it was known to be whole.
+    pub(super) held: i64,
     /// Length of a window of measurement.
     pub(super) window: i64,
     /// A change of the delay of all tracks by more than this within a window comes from the network.
@@ -71,6 +73,7 @@ impl Limits {
             apart: ms(3000),
             fresh: ms(300),
             frozen: ms(500),
+            held: ms(5000),
             window: ms(500),
             absorbed: ms(125),
             far: ms(1000),

@@ -150,6 +150,20 @@ impl Timeline {
         self.settle(track, at)
     }
 
+    /// The stream's DTS for a unit that came at `came` and was known to be whole only now, when the next one began: behind
+    /// units of other tracks that came meanwhile. Where nothing arrives it is [`Timeline::map`].
+    pub fn map_held(&mut self, track: TrackId, raw: u64, came: Instant) -> i64 {
+        let Some(arrival) = &mut self.arrival else { return self.map(track, raw) };
+        let now = arrival.now;
+        let held = self.limits.ticks_of(came.saturating_duration_since(arrival.began));
+        arrival.now = held.clamp(now.saturating_sub(self.limits.held), now);
+        let dts = self.map(track, raw);
+        if let Some(arrival) = &mut self.arrival {
+            arrival.now = now;
+        }
+        dts
+    }
+
     /// The place on the stream's time of a source's frame. `own` is its timestamp, unwrapped; `sampled` the time on the sender's
     /// wall clock, as reports have it, in the same ticks. It may be before that of the frame before: pictures come in the order
     /// of decoding.

@@ -2,6 +2,7 @@ mod publishers;
 
 mod corners;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use netsim::publisher::{Fault, Of, Publisher, Unit};
@@ -275,4 +276,46 @@ fn a_track_that_is_far_behind_is_stepped_and_not_slewed() {
     let (units, timeline) = publisher.run();
     assert!(lips(&units, 23_500, 60_000) <= 60, "{}", lips(&units, 23_500, 60_000));
     assert_eq!(timeline.faults().of(ClockFault::Apart), 1);
+}
+
+/// Five pictures a second, each passed on when the next one begins, and sound that its clock has 4 s earlier. Gives by how much
+/// the sound lies ahead of the pictures.
+fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) -> i64) -> (i64, u64) {
+    const BEHIND: u64 = 4_000;
+    let (began, mut t) = (Instant::now(), milliseconds());
+    let mut worst = 0;
+    let mut pictures = HashMap::new();
+    for now in (5_000..20_000).step_by(20) {
+        let at = |ms: u64| began + Duration::from_millis(ms);
+        t.arrive(at(now));
+        if now % 200 == 0 && now > 5_000 {
+            pictures.insert(now - 200, map(&mut t, now - 200, at(now - 200)));
+        }
+        let sound = t.map(TrackId::AUDIO, now - BEHIND);
+        // The picture that was taken with a sound of before.
+        let (before, out) = (now / 200 * 200 - 200, sound);
+        if let Some(picture) = pictures.get(&before) {
+            let apart = out - picture - i64::try_from(now - before).unwrap();
+            worst = if apart.abs() > worst { apart.abs() } else { worst };
+        }
+    }
+    (worst, t.faults().of(ClockFault::Jump) + t.faults().of(ClockFault::Outlier))
+}
+
+#[test]
+fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
+    let held = lead_of_sound_beside_held_pictures(|t, raw, came| t.map_held(TrackId::VIDEO, raw, came));
+    assert!(held.0 <= 20 && held.1 == 0, "{held:?}");
+    let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
+    assert!(late.0 >= 180, "the test shows nothing: {late:?}");
+    // Nobody is believed to have held a unit for long.
+    let (began, mut t) = (Instant::now(), milliseconds());
+    t.arrive(began);
+    t.map(TrackId::AUDIO, 0);
+    t.arrive(began + Duration::from_secs(60));
+    t.map(TrackId::AUDIO, 60_000);
+    assert!(t.map_held(TrackId::VIDEO, 0, began) >= 55_000);
+    // A file has no arrival.
+    let mut file = milliseconds();
+    assert_eq!([file.map_held(TrackId::VIDEO, 7, began), file.map_held(TrackId::VIDEO, 47, began)], [7, 47]);
 }

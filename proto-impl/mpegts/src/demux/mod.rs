@@ -23,6 +23,7 @@ mod stream;
 mod tests;
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -65,6 +66,8 @@ pub struct Pes {
     pub bounded: bool,
     /// Something of the stream was lost or dropped before it, or a jump was announced.
     pub discontinuity: bool,
+    /// When its last bytes arrived, as [`Demuxer::arrive`] was told: before now where only the next packet shows its end.
+    pub arrived: Option<Instant>,
     /// The payload.
     pub payload: Bytes,
 }
@@ -123,6 +126,8 @@ struct Sink {
     stats: Stats,
     /// The events of one packet, a few at most.
     ready: VecDeque<Event>,
+    /// Arrival of what is read.
+    now: Option<Instant>,
 }
 
 /// Reads a transport stream.
@@ -145,6 +150,11 @@ impl Demuxer {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What is read from here on arrived at `now`. Files do not arrive.
+    pub const fn arrive(&mut self, now: Instant) {
+        self.sink.now = Some(now);
     }
 
     /// Takes bytes off `input` until something came of them. `None`: all are taken; call it again with the next ones,

@@ -1,5 +1,7 @@
 //! One elementary stream: continuity, and PES packets out of transport packets.
 
+use std::time::Instant;
+
 use bytes::{Buf, BytesMut};
 
 use super::{Event, Pes, Sink};
@@ -54,6 +56,8 @@ pub(super) struct Assembly {
     filling: Filling,
     /// Something was lost or dropped since the last PES packet was handed on.
     discontinuity: bool,
+    /// When the last bytes came.
+    arrived: Option<Instant>,
 }
 
 impl Assembly {
@@ -69,6 +73,7 @@ impl Assembly {
             filled: false,
             filling: Filling::Seen(0),
             discontinuity: false,
+            arrived: None,
         }
     }
 
@@ -149,6 +154,7 @@ impl Assembly {
             self.buffer = BytesMut::new();
             return self.drop_begun();
         }
+        self.arrived = sink.now;
         self.buffer.extend_from_slice(payload);
         if self.total.is_none() {
             self.total = PesHeader::total(&self.buffer).flatten();
@@ -231,6 +237,7 @@ impl Assembly {
             aligned: header.aligned,
             bounded,
             discontinuity: begun.discontinuity,
+            arrived: self.arrived,
             payload: packet,
         }));
     }

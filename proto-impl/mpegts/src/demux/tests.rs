@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::{AUDIO_PID, CLOCK_MASK, Kind, Muxer, StreamKind, Unit, VIDEO_PID};
 use proptest::prelude::*;
@@ -115,6 +117,24 @@ fn a_frame_with_a_length_comes_with_its_last_packet() {
         let events = read(&mut demuxer, &video(&mut muxer, n, 1000 + usize::try_from(n).unwrap()));
         assert_eq!(pes_of(&events, VIDEO_PID).len(), 1, "{n}");
     }
+}
+
+#[test]
+fn a_frame_without_a_length_arrived_with_its_last_bytes_and_not_with_the_next() {
+    let (mut muxer, mut demuxer, began) = (Muxer::new(), Demuxer::new(), Instant::now());
+    muxer.set_streams(Some(StreamKind::H264), None);
+    let mut arrivals = Vec::new();
+    for n in 0..4 {
+        // That a filled packet is the last one is not trusted yet.
+        let bytes = video(&mut muxer, n, 70_000);
+        let (first, rest) = bytes.split_at(PACKET * 20);
+        for (piece, ms) in [(first, 0), (rest, 30)] {
+            demuxer.arrive(began + Duration::from_millis(n * 100 + ms));
+            arrivals.extend(read(&mut demuxer, piece).iter().filter_map(pes).filter_map(|pes| pes.arrived));
+        }
+    }
+    let wanted: Vec<Instant> = (0..3).map(|n| began + Duration::from_millis(n * 100 + 30)).collect();
+    assert_eq!(arrivals, wanted);
 }
 
 #[test]

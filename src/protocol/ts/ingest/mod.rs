@@ -150,6 +150,7 @@ impl Depackager {
     /// The bytes that follow arrive now. A file has no arrival.
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.timeline.arrive(now);
+        self.demuxer.arrive(now);
     }
 
     /// A fault of the publisher's clock that was not taken yet.
@@ -189,7 +190,7 @@ impl Depackager {
             };
             let id = *id;
             video.finish(&mut self.made);
-            self.settle(id);
+            self.settle(id, None);
         }
         self.start();
     }
@@ -274,12 +275,12 @@ impl Depackager {
 
     fn pes(&mut self, pes: Pes) {
         let Some(one) = self.streams.iter_mut().find(|one| one.reader.stream() == pes.stream) else { return };
-        let id = one.id;
+        let (id, arrived) = (one.id, pes.arrived);
         match &mut one.reader {
             Reader::Video(video) => video.push(pes, &mut self.made),
             Reader::Audio(audio) => audio.push(pes, &mut self.made),
         }
-        self.settle(id);
+        self.settle(id, arrived);
     }
 
     /// Whether the first units must wait no longer.
@@ -306,12 +307,13 @@ impl Depackager {
         }
     }
 
-    fn settle(&mut self, track: TrackId) {
+    /// Takes what was made of bytes that had arrived then; `None`: now.
+    fn settle(&mut self, track: TrackId, arrived: Option<Instant>) {
         let mut made = std::mem::take(&mut self.made);
         for made in made.drain(..) {
             match made {
                 Made::Config(config) => self.configure(track, config),
-                Made::Frame(frame) => self.frame(track, frame),
+                Made::Frame(frame) => self.frame(track, frame, arrived),
                 Made::Bad => self.bad = self.bad.saturating_add(1),
                 Made::Early => self.dropped = self.dropped.saturating_add(1),
             }
@@ -338,7 +340,7 @@ impl Depackager {
         tracks.put(Track { epoch, ..Track::new(id, config, TICKS) });
     }
 
-    fn frame(&mut self, track: TrackId, frame: Frame) {
+    fn frame(&mut self, track: TrackId, frame: Frame, arrived: Option<Instant>) {
         if frame.key {
             self.key_seen = self.key_seen.with(track);
         }
@@ -350,7 +352,11 @@ impl Depackager {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
-        let dts = self.timeline.map(track, frame.dts.wrapping_sub(ZERO) & CLOCK_MASK);
+        let raw = frame.dts.wrapping_sub(ZERO) & CLOCK_MASK;
+        let dts = match arrived {
+            Some(arrived) => self.timeline.map_held(track, raw, arrived),
+            None => self.timeline.map(track, raw),
+        };
         // No frame is presented before it is decoded; encoders that claim so are a little off.
         let composition = frame.pts.wrapping_sub(frame.dts) & CLOCK_MASK;
         let composition = if composition > COMPOSITION_MAX { 0 } else { composition };
