@@ -117,6 +117,7 @@ fn config(flags: u8) -> Arc<Config> {
         key_refresh_packets,
         key_announce_packets,
         max_bandwidth,
+        adapts: flags & 16 != 0,
         flow_window,
         buffer_bytes,
         ..config

@@ -86,6 +86,9 @@ pub struct Config {
     pub overhead_percent: u32,
     /// Bytes per second at most, all packets together (SRTO_MAXBW). `None` sends at once.
     pub max_bandwidth: Option<u64>,
+    /// Sends no faster than the path delivers, once it is found to carry less than what is sent: packets then wait here
+    /// instead of in the queues of the path. Without it they leave at once, as libsrt's do.
+    pub adapts: bool,
     /// A caller gives up after this (SRTO_CONNTIMEO).
     pub connect_timeout: Duration,
     /// A peer that was silent for so long is gone (SRTO_PEERIDLETIMEO).
@@ -108,6 +111,7 @@ impl Default for Config {
             receives: true,
             overhead_percent: 25,
             max_bandwidth: None,
+            adapts: false,
             connect_timeout: Duration::from_secs(3),
             peer_idle: Duration::from_secs(5),
         }

@@ -2,8 +2,8 @@
 //! [`Connection`] for one end, caller or listener, and [`Endpoint`] for a port at which callers come in.
 //!
 //! Datagrams go in with the time, events and datagrams come out by polling. The rooms, bottom up: [`packet`],
-//! [`handshake`], `km` and `cipher` (key material, AES-CTR), `arq` (buffers, losses, delivery in time), `pacing`, then
-//! the connection. [`streamid`] reads the standard form of a stream id.
+//! [`handshake`], `km` and `cipher` (key material, AES-CTR), `arq` (buffers, losses, delivery in time), `congestion`,
+//! `pacing`, then the connection. [`streamid`] reads the standard form of a stream id.
 //!
 //! The payload is opaque: that it is MPEG-TS is known to the user of this crate only.
 //!
@@ -60,6 +60,9 @@
 //! assert!(matches!(listener.unwrap().poll_event(), Some(Event::Connected(_))));
 //! ```
 //!
+//! With [`Config::adapts`] a sender slows down before the queues of a narrow path overflow; [`Connection::is_behind`] tells its
+//! owner to hold back what it may still leave out.
+//!
 //! It differs from libsrt, on purpose: the cookie has a secret; loss reports follow each loss instead of a common
 //! interval; a packet that is lost twice goes out twice; keys change only when the peer knows the next one; a stream that
 //! jumps out of the window is followed instead of ended; the overhead limits what is sent again also without a bandwidth;
@@ -73,6 +76,7 @@
 mod arq;
 mod cipher;
 mod config;
+mod congestion;
 mod connection;
 mod cookie;
 mod endpoint;

@@ -57,16 +57,59 @@ impl Overhead {
     }
 }
 
+/// Bytes of a burst that leave at once.
+const AT_ONCE_BYTES: usize = 16 * 1024;
+/// Larger bursts are spread over this share of the latency, as a divisor, and no longer than that: a key frame does not overflow short
+/// queues, and what is lost of it can still be sent again in time. The receiver notices nothing: it plays by timestamps.
+const SPREAD_DIVISOR: u32 = 2;
+const SPREAD_MAX: Duration = Duration::from_millis(60);
+
+/// A burst that leaves little by little.
+#[derive(Debug)]
+struct Spread {
+    bytes_per_second: u64,
+    /// Bytes that may still leave at once.
+    free: usize,
+}
+
 /// The pace of packets; unlimited without a bandwidth.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     bytes_per_second: Option<u64>,
+    spread: Option<Spread>,
     next_at: Option<Instant>,
 }
 
 impl Pacer {
     pub(crate) const fn new(bytes_per_second: Option<u64>) -> Self {
-        Self { bytes_per_second, next_at: None }
+        Self { bytes_per_second, spread: None, next_at: None }
+    }
+
+    /// Sets the lower of both rates, bytes per second.
+    pub(crate) fn limit(&mut self, fixed: Option<u64>, found: Option<u64>) {
+        self.bytes_per_second = [fixed, found].into_iter().flatten().min();
+        if self.bytes_per_second.is_none() && self.spread.is_none() {
+            self.next_at = None;
+        }
+    }
+
+    /// So many bytes wait, one more message among them, for a receiver with this latency: a large burst is spread. None is the end
+    /// of one.
+    pub(crate) fn spread(&mut self, waiting: usize, latency: Duration) {
+        if waiting == 0 {
+            if self.spread.take().is_some() && self.bytes_per_second.is_none() {
+                self.next_at = None;
+            }
+            return;
+        }
+        let beyond = u64::try_from(waiting.saturating_sub(AT_ONCE_BYTES)).unwrap_or(u64::MAX);
+        let us = u64::try_from((latency / SPREAD_DIVISOR).min(SPREAD_MAX).as_micros()).unwrap_or(u64::MAX);
+        if beyond == 0 || us == 0 {
+            return;
+        }
+        let rate = beyond.saturating_mul(1_000_000) / us;
+        let spread = self.spread.get_or_insert(Spread { bytes_per_second: 0, free: AT_ONCE_BYTES });
+        spread.bytes_per_second = spread.bytes_per_second.max(rate);
     }
 
     /// When the next packet may leave; `None` when it may at once.
@@ -76,7 +119,15 @@ impl Pacer {
 
     /// A packet has left.
     pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
-        let Some(rate) = self.bytes_per_second else { return };
+        let mut rate = self.bytes_per_second;
+        if let Some(spread) = &mut self.spread {
+            if spread.free >= bytes && rate.is_none() {
+                spread.free = spread.free.saturating_sub(bytes);
+                return;
+            }
+            rate = Some(rate.map_or(spread.bytes_per_second, |rate| rate.min(spread.bytes_per_second)));
+        }
+        let Some(rate) = rate else { return };
         let nanos = u64::try_from(bytes).unwrap_or(0).saturating_mul(1_000_000_000) / rate.max(1);
         let from = self.next_at.map_or(now, |at| at.max(now));
         self.next_at = Some(from + Duration::from_nanos(nanos));

@@ -152,6 +152,7 @@ fn config(
         // Its length was checked with the settings.
         passphrase: passphrase.and_then(|secret| Passphrase::new(secret.reveal()).ok()),
         key_length,
+        adapts: true,
         ..Config::default()
     })
 }
@@ -162,9 +163,10 @@ fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
     config(server, *latency, passphrase.as_ref().or(server.passphrase.as_ref()), None)
 }
 
-/// Whether a unit is taken: a large one must find room, too.
+/// Whether a unit is taken: a large one must find room, too. On a path that is full it stays in the ring, where a
+/// viewer that falls too far behind leaves out what it cannot have.
 fn has_room(connection: &Connection) -> bool {
-    connection.send_room() > connection.queued_bytes()
+    !connection.is_behind() && connection.send_room() > connection.queued_bytes()
 }
 
 /// When a connection is closed whose stream ends now.

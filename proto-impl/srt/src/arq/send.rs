@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::config::HEAD_BYTES;
 use crate::packet::{KeyFlag, Losses, MESSAGE_MASK};
 use crate::seq::Seq;
 
@@ -20,7 +21,7 @@ const KEPT_ENTRIES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) payload: Bytes,
-    /// Time of the call that sent it, microseconds since the start.
+    /// Time of the call that sent it, or of its departure where the pace held it back; microseconds since the start.
     pub(crate) timestamp: u32,
     pub(crate) message: u32,
     pub(crate) key: KeyFlag,
@@ -38,8 +39,21 @@ pub(crate) struct Entry {
 pub(crate) struct Reported {
     /// Packets that the report names and that are on their way.
     pub(crate) named: u32,
+    /// Those of them that were not reported before.
+    pub(crate) fresh: u32,
     /// The range, first to last, that was given up already.
     pub(crate) gone: Option<(Seq, Seq)>,
+}
+
+/// The packets that an acknowledgement takes out of the buffer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Acked {
+    pub(crate) packets: usize,
+    /// Bytes of those that have arrived, with heads: a peer also acknowledges what it has given up.
+    pub(crate) bytes: u64,
+    /// The time since the departure of the last of them, microseconds. `None` when one of them was sent again: those
+    /// behind it may have waited for it.
+    pub(crate) delay_us: Option<u32>,
 }
 
 /// Packets from the first that is not acknowledged.
@@ -52,6 +66,8 @@ pub(crate) struct SendBuffer {
     /// How many of them were sent.
     sent: usize,
     bytes: usize,
+    /// Bytes that were never sent.
+    unsent_bytes: usize,
     message: u32,
     lost: VecDeque<Seq>,
     /// Packets whose second copy is to be sent.
@@ -66,6 +82,7 @@ impl SendBuffer {
             entries: VecDeque::new(),
             sent: 0,
             bytes: 0,
+            unsent_bytes: 0,
             message: 0,
             lost: VecDeque::new(),
             twins: Vec::new(),
@@ -77,6 +94,7 @@ impl SendBuffer {
         // 0 is the number of what is no message (packet filters).
         self.message = (self.message.wrapping_add(1) & MESSAGE_MASK).max(1);
         self.bytes = self.bytes.saturating_add(payload.len());
+        self.unsent_bytes = self.unsent_bytes.saturating_add(payload.len());
         let message = self.message;
         self.entries.push_back(Entry {
             payload,
@@ -108,6 +126,11 @@ impl SendBuffer {
         self.entries.len().saturating_sub(self.sent)
     }
 
+    /// Their bytes.
+    pub(crate) const fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
     /// The key of the oldest packet that was sent.
     pub(crate) fn oldest_key(&self) -> Option<KeyFlag> {
         self.entries.front().filter(|_| self.sent > 0).map(|entry| entry.key)
@@ -124,6 +147,9 @@ impl SendBuffer {
     fn pop(&mut self) {
         if let Some(entry) = self.entries.pop_front() {
             self.bytes = self.bytes.saturating_sub(entry.payload.len());
+            if self.sent == 0 {
+                self.unsent_bytes = self.unsent_bytes.saturating_sub(entry.payload.len());
+            }
             self.first = self.first.next();
             self.sent = self.sent.saturating_sub(1);
         }
@@ -137,22 +163,29 @@ impl SendBuffer {
         }
     }
 
-    /// The peer has everything before `next`. Gives how many packets that took out of the buffer; `None` when it names
-    /// what was never sent.
-    pub(crate) fn acknowledge(&mut self, next: Seq) -> Option<usize> {
+    /// The peer has everything before `next`. `None` when it names what was never sent.
+    pub(crate) fn acknowledge(&mut self, next: Seq, now: u32) -> Option<Acked> {
         let Some(count) = next.ahead_of(self.first).and_then(|count| usize::try_from(count).ok()) else {
             // Before the first: an old one, or one about packets that were given up.
             if next.ahead_of(self.acknowledged).is_some() {
                 self.acknowledged = next;
             }
-            return Some(0);
+            return Some(Acked::default());
         };
         if count > self.sent {
             return None;
         }
+        let mut acked = Acked { packets: count, ..Acked::default() };
+        let mut is_mended = false;
+        for entry in self.entries.iter().take(count) {
+            let bytes = if entry.lost { 0 } else { entry.payload.len().saturating_add(HEAD_BYTES) };
+            acked.bytes = acked.bytes.saturating_add(u64::try_from(bytes).unwrap_or(0));
+            is_mended |= entry.again_at.is_some() || entry.lost;
+            acked.delay_us = Some(now.wrapping_sub(entry.timestamp)).filter(|_| !is_mended);
+        }
         (0..count).for_each(|_| self.pop());
         self.acknowledged = next;
-        Some(count)
+        Some(acked)
     }
 
     /// Ranges that the peer misses, in order. A packet that was sent again less than `pause_us` ago is on its way and
@@ -186,6 +219,7 @@ impl SendBuffer {
             if entry.lost || on_its_way {
                 continue;
             }
+            reported.fresh = reported.fresh.saturating_add(u32::from(entry.again_at.is_none()));
             entry.lost = true;
             let offset = u32::try_from(from.saturating_add(offset)).unwrap_or(u32::MAX);
             self.lost.push_back(self.first.plus(offset));
@@ -209,10 +243,12 @@ impl SendBuffer {
         }
     }
 
-    /// Gives up what is older than `limit_us`. Gives how many.
-    pub(crate) fn drop_older(&mut self, now: u32, limit_us: u32) -> usize {
+    /// Gives up what is older than `limit_us`; with `sent_only`, of what was sent. Gives how many.
+    pub(crate) fn drop_older(&mut self, now: u32, limit_us: u32, sent_only: bool) -> usize {
         let mut count: usize = 0;
-        while self.entries.front().is_some_and(|entry| now.wrapping_sub(entry.timestamp) > limit_us) {
+        while (self.sent > 0 || !sent_only)
+            && self.entries.front().is_some_and(|entry| now.wrapping_sub(entry.timestamp) > limit_us)
+        {
             self.pop();
             count = count.saturating_add(1);
         }
@@ -261,7 +297,10 @@ impl SendBuffer {
 
     /// Notes that the new packet was sent.
     pub(crate) fn new_sent(&mut self) {
-        self.sent = self.sent.saturating_add(1).min(self.entries.len());
+        if let Some(entry) = self.entries.get(self.sent) {
+            self.unsent_bytes = self.unsent_bytes.saturating_sub(entry.payload.len());
+            self.sent = self.sent.saturating_add(1);
+        }
         while let Some(seq) = self.twins.pop() {
             let Some(index) = self.index_of(seq) else { continue };
             if let Some(entry) = self.entries.get_mut(index).filter(|entry| entry.twin && !entry.lost) {
@@ -280,6 +319,8 @@ impl SendBuffer {
     pub(crate) fn check_invariants(&self) {
         assert!(self.sent <= self.entries.len());
         assert!(self.lost.len() <= self.entries.len() * LOST_PER_ENTRY + 1);
+        let unsent = self.entries.iter().skip(self.sent).map(|entry| entry.payload.len()).sum::<usize>();
+        assert_eq!(self.unsent_bytes, unsent);
         assert_eq!(self.bytes, self.entries.iter().map(|entry| entry.payload.len()).sum::<usize>());
     }
 }
@@ -299,6 +340,11 @@ mod tests {
             buffer.new_sent();
         }
         buffer
+    }
+
+    /// Packets that an acknowledgement takes out.
+    fn acknowledge(buffer: &mut SendBuffer, next: Seq) -> Option<usize> {
+        buffer.acknowledge(next, 0).map(|acked| acked.packets)
     }
 
     fn report(buffer: &mut SendBuffer, ranges: &[(u32, u32)], now: u32) -> Reported {
@@ -327,7 +373,7 @@ mod tests {
         assert_eq!(send_lost(&mut buffer, 1_000_000), [2, 3, 4, 9]);
         report(&mut buffer, &[(2, 2), (9, 9)], 1_049_999);
         assert!(!buffer.has_lost());
-        assert_eq!(buffer.acknowledge(FIRST.plus(9)), Some(9));
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(9)), Some(9));
         assert_eq!(report(&mut buffer, &[(9, 9)], 1_050_000).named, 1);
         assert_eq!(send_lost(&mut buffer, 1_050_000), [9]);
         assert_eq!((buffer.in_flight(), buffer.bytes()), (11, 77));
@@ -366,10 +412,10 @@ mod tests {
     fn s_23_acknowledgements_of_what_was_never_sent_are_ignored() {
         let mut buffer = sent(5);
         buffer.push(Bytes::new(), 0);
-        assert_eq!(buffer.acknowledge(FIRST.plus(6)), None);
-        assert_eq!(buffer.acknowledge(FIRST.plus(0x3fff_0000)), None);
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(6)), None);
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(0x3fff_0000)), None);
         assert_eq!(
-            (buffer.acknowledge(FIRST.plus(3)), buffer.acknowledge(FIRST.plus(1))),
+            (acknowledge(&mut buffer, FIRST.plus(3)), acknowledge(&mut buffer, FIRST.plus(1))),
             (Some(3), Some(0))
         );
         assert_eq!((buffer.in_flight(), buffer.unsent()), (2, 1));
@@ -379,13 +425,13 @@ mod tests {
     fn what_is_too_old_is_given_up_and_told_when_asked_for() {
         let mut buffer = sent(20);
         report(&mut buffer, &[(1, 1)], 0);
-        assert_eq!(buffer.drop_older(1_005_000, 1_000_000), 5);
+        assert_eq!(buffer.drop_older(1_005_000, 1_000_000, false), 5);
         assert_eq!(buffer.next_lost().map(|(seq, _)| seq), None);
         let reported = report(&mut buffer, &[(1, 2), (4, 6)], 0);
-        assert_eq!(reported, Reported { named: 2, gone: Some((FIRST.plus(1), FIRST.plus(4))) });
+        assert_eq!(reported, Reported { named: 2, fresh: 2, gone: Some((FIRST.plus(1), FIRST.plus(4))) });
         assert_eq!(send_lost(&mut buffer, 0), [5, 6]);
         // What the peer has skipped itself is not told any more.
-        assert_eq!(buffer.acknowledge(FIRST.plus(4)), Some(0));
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(4)), Some(0));
         assert_eq!(report(&mut buffer, &[(1, 2)], 0).gone, None);
     }
 
@@ -443,7 +489,7 @@ mod tests {
             let mut buffer = sent(count);
             report(&mut buffer, &[(0, count - 1)], 0);
             let room = buffer.entries.capacity();
-            assert_eq!(buffer.acknowledge(FIRST.plus(count)), Some(count as usize));
+            assert_eq!(acknowledge(&mut buffer, FIRST.plus(count)), Some(count as usize));
             assert_eq!(buffer.entries.capacity(), if keeps { room } else { 0 });
             assert!(!buffer.has_lost() && buffer.next_lost().is_none());
         }
@@ -453,19 +499,19 @@ mod tests {
     #[test]
     fn a_report_begins_at_what_the_peer_has_acknowledged() {
         let mut buffer = sent(20);
-        assert_eq!(buffer.acknowledge(FIRST.plus(5)), Some(5));
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(5)), Some(5));
         assert_eq!(report(&mut buffer, &[(4, 6)], 0), Reported::default());
-        assert_eq!(report(&mut buffer, &[(5, 6)], 0), Reported { named: 2, gone: None });
+        assert_eq!(report(&mut buffer, &[(5, 6)], 0), Reported { named: 2, fresh: 2, gone: None });
         // An older acknowledgement takes nothing back.
-        assert_eq!(buffer.acknowledge(FIRST.plus(3)), Some(0));
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(3)), Some(0));
         assert_eq!(report(&mut buffer, &[(3, 3)], 0), Reported::default());
         // Of what was given up it is told, up to where the peer says that it goes on without.
-        assert_eq!(buffer.drop_older(1_008_000, 1_000_000), 3);
+        assert_eq!(buffer.drop_older(1_008_000, 1_000_000, false), 3);
         assert_eq!(report(&mut buffer, &[(6, 6)], 0).gone, Some((FIRST.plus(6), FIRST.plus(6))));
         assert_eq!(report(&mut buffer, &[(5, 7), (9, 9)], 0).gone, Some((FIRST.plus(5), FIRST.plus(7))));
-        assert_eq!(buffer.acknowledge(FIRST.plus(7)), Some(0));
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(7)), Some(0));
         assert_eq!(report(&mut buffer, &[(6, 6)], 0), Reported::default());
-        assert_eq!(report(&mut buffer, &[(8, 8)], 0), Reported { named: 1, gone: None });
+        assert_eq!(report(&mut buffer, &[(8, 8)], 0), Reported { named: 1, fresh: 1, gone: None });
         // Up to the last that was sent.
         assert_eq!(report(&mut buffer, &[(19, 19)], 0).named, 1);
         assert_eq!(report(&mut buffer, &[(19, 20)], 0), Reported::default());
@@ -476,7 +522,7 @@ mod tests {
         let mut buffer = sent(60);
         report(&mut buffer, &[(50, 50)], 0);
         report(&mut buffer, &[(10, 49)], 0);
-        assert_eq!(buffer.acknowledge(FIRST.plus(50)), Some(50));
+        assert_eq!(acknowledge(&mut buffer, FIRST.plus(50)), Some(50));
         assert_eq!(buffer.lost.len(), 41);
         report(&mut buffer, &[(55, 55)], 0);
         assert_eq!(buffer.lost.len(), 2);
@@ -486,9 +532,9 @@ mod tests {
     #[test]
     fn what_is_exactly_as_old_as_the_limit_is_kept() {
         let mut buffer = sent(3);
-        assert_eq!(buffer.drop_older(1_001_000, 1_000_000), 1);
+        assert_eq!(buffer.drop_older(1_001_000, 1_000_000, false), 1);
         assert_eq!((buffer.len(), buffer.age_us(1_001_000)), (2, 1_000_000));
-        assert_eq!(buffer.drop_older(9_000_000, 1_000_000), 2);
+        assert_eq!(buffer.drop_older(9_000_000, 1_000_000, false), 2);
         assert_eq!(buffer.age_us(9_000_000), 0);
     }
 
@@ -512,7 +558,7 @@ mod tests {
         assert!(!buffer.has_lost(), "no room");
         // Acknowledged meanwhile, or asked for again already.
         let mut buffer = lost_twice(true);
-        buffer.acknowledge(FIRST.plus(4));
+        acknowledge(&mut buffer, FIRST.plus(4));
         buffer.new_sent();
         assert!(!buffer.has_lost());
         let mut buffer = lost_twice(true);

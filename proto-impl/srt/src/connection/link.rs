@@ -19,6 +19,7 @@ use crate::arq::send::SendBuffer;
 use crate::arq::tsbpd::Tsbpd;
 use crate::cipher::{Refresh, SessionKeys};
 use crate::config::{Config, HEAD_BYTES, UDP_HEAD_BYTES};
+use crate::congestion::Congestion;
 use crate::connection::call::key_field;
 use crate::connection::handshake_datagram;
 use crate::event::{CloseReason, Connected};
@@ -177,6 +178,7 @@ impl Start {
             sender: SendBuffer::new(self.first_send),
             overhead: Overhead::new(self.config.overhead_percent),
             pacer: Pacer::new(self.config.max_bandwidth),
+            congestion: None,
             pace_at: None,
             drops: Vec::new(),
             progress_us: now_us,
@@ -292,6 +294,8 @@ pub(super) struct Link {
     pub(super) sender: SendBuffer,
     pub(super) overhead: Overhead,
     pub(super) pacer: Pacer,
+    /// Once something was sent, where it is to be adapted.
+    pub(super) congestion: Option<Box<Congestion>>,
     pub(super) pace_at: Option<Instant>,
     /// Packets given up, to be reported to the peer.
     pub(super) drops: Vec<(Seq, Seq)>,
@@ -351,6 +355,10 @@ impl Link {
             payload_max: self.payload_max,
             peer_version: self.peer_version,
         }
+    }
+
+    pub(super) const fn send_latency(&self) -> Duration {
+        self.send_latency
     }
 
     pub(super) const fn latencies(&self) -> (Duration, Duration) {

@@ -361,6 +361,13 @@ impl Connection {
         self.link().map_or(0, Link::queued_bytes)
     }
 
+    /// Whether messages wait here because the path carries less than what is sent ([`Config::adapts`]). What the owner
+    /// holds back meanwhile, it may still leave out.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.link().is_some_and(Link::is_behind)
+    }
+
     fn link(&self) -> Option<&Link> {
         match &self.state {
             State::Connected(link) => Some(link),

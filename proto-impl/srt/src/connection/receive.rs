@@ -278,10 +278,16 @@ impl Link {
 
     fn handle_ack(&mut self, now_us: i64, number: u32, ack: Ack) {
         count(&mut self.stats.pkt_recv_ack, 1);
-        let Some(taken) = self.sender.acknowledge(ack.next) else { return self.count_malformed() };
-        if taken > 0 {
+        let Some(acked) = self.sender.acknowledge(ack.next, stamp(now_us)) else {
+            return self.count_malformed();
+        };
+        if acked.packets > 0 {
             self.progress_us = now_us;
             self.probe_pause_us = self.probe_us();
+        }
+        if let Some(congestion) = &mut self.congestion {
+            congestion.acked(now_us, &acked, ack.figures);
+            self.pacer.limit(self.config.max_bandwidth, congestion.rate());
         }
         let Some(figures) = ack.figures else { return };
         self.window = self.peer_window.min(figures.room_packets.max(2));
@@ -299,6 +305,9 @@ impl Link {
         count(&mut self.stats.pkt_recv_nak, 1);
         let reported = self.sender.report(losses, stamp(now_us), self.rtt.us());
         count(&mut self.stats.pkt_snd_loss, usize::try_from(reported.named).unwrap_or(0));
+        if let Some(congestion) = &mut self.congestion {
+            congestion.lost(reported.fresh);
+        }
         if let Some(gone) = reported.gone.filter(|_| self.drops.len() < DROPS_MAX) {
             self.drops.push(gone);
         }

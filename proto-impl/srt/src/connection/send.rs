@@ -3,13 +3,14 @@
 //! Control packets first: they are small, and others wait for them. Then what is to be sent again, as far as the
 //! overhead allows, then what is new, as far as the window does.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use wire::Datagrams;
 
 use crate::cipher::SessionKeys;
 use crate::config::HEAD_BYTES;
+use crate::congestion::Congestion;
 use crate::connection::link::{CHECK_MIN_US, Link, stamp};
 use crate::event::SendError;
 use crate::handshake::extension;
@@ -53,8 +54,24 @@ impl Link {
             self.probe_pause_us = self.probe_us();
             self.check_by(now_us.saturating_add(self.probe_pause_us));
         }
+        if self.config.adapts && self.congestion.is_none() {
+            self.congestion = Some(Box::new(Congestion::new(now_us)));
+        }
         self.sender.push(payload, stamp(now_us));
+        if self.config.adapts {
+            self.pacer.spread(self.sender.unsent_bytes(), self.send_latency());
+        }
         Ok(())
+    }
+
+    /// Whether messages wait for their time.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_paced() && (self.sender.unsent() > 0 || self.sender.has_lost())
+    }
+
+    /// Whether packets leave no faster than the path has been found to carry them.
+    fn is_paced(&self) -> bool {
+        self.congestion.as_ref().is_some_and(|congestion| congestion.rate().is_some())
     }
 
     pub(super) const fn queued_bytes(&self) -> usize {
@@ -72,7 +89,8 @@ impl Link {
     /// Drops packets that the peer would discard on arrival.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
         let limit = u32::try_from(self.too_late_us()).unwrap_or(u32::MAX / 2);
-        let dropped = self.sender.drop_older(stamp(now_us), limit);
+        // What the pace holds back has not begun to age.
+        let dropped = self.sender.drop_older(stamp(now_us), limit, self.is_paced());
         count(&mut self.stats.pkt_snd_drop, dropped);
     }
 
@@ -158,11 +176,17 @@ impl Link {
             if let Some(at) = self.pacer.wait(now) {
                 let waits = self.sender.has_lost() || self.sender.unsent() > 0;
                 self.pace_at = waits.then_some(at);
+                if let Some(congestion) = self.congestion.as_mut().filter(|_| waits) {
+                    congestion.waits();
+                }
                 return;
             }
             if !self.write_lost(now, now_us, out) && !self.write_new(now, now_us, out) {
                 break;
             }
+        }
+        if self.sender.unsent() == 0 {
+            self.pacer.spread(0, Duration::ZERO);
         }
         self.pace_at = None;
     }
@@ -199,8 +223,13 @@ impl Link {
             return false;
         }
         let key = self.keys.as_ref().map_or(KeyFlag::Clear, |keys| keys.current());
+        let is_paced = self.is_paced();
         let Some((seq, entry)) = self.sender.next_new() else { return false };
         entry.key = key;
+        if is_paced {
+            // The receiver plays it so long after its departure: what waited here is not too late there.
+            entry.timestamp = stamp(now_us);
+        }
         let head = DataHead {
             seq,
             position: POSITION_SOLO,

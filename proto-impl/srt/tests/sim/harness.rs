@@ -31,11 +31,28 @@ pub(crate) struct Source {
     pub(crate) left: u32,
     pub(crate) next_at: Option<Instant>,
     pub(crate) number: u32,
+    /// The messages of each unit, in turn, and the turn.
+    pub(crate) units: Vec<u32>,
+    pub(crate) turn: usize,
+    /// Leaves a unit out while the connection is behind.
+    pub(crate) heeds: bool,
+    /// The first units come four times as fast: so many.
+    pub(crate) rush: usize,
+    /// Messages that were left out.
+    pub(crate) left_out: u32,
+    /// When each message was sent, or left out.
+    pub(crate) sent_at: Vec<Instant>,
 }
 
 impl Source {
-    pub(crate) const fn new(packets: u32, per_second: u64) -> Self {
+    pub(crate) fn new(packets: u32, per_second: u64) -> Self {
         Self {
+            units: vec![1],
+            turn: 0,
+            heeds: false,
+            rush: 0,
+            left_out: 0,
+            sent_at: Vec::new(),
             interval: Duration::from_nanos(1_000_000_000 / per_second),
             left: packets,
             next_at: None,
@@ -210,10 +227,20 @@ impl End {
         }
         let mut at = source.next_at.unwrap_or(now);
         while source.left > 0 && at <= now {
-            let _ = connection.send(now, message(source.number));
-            source.number += 1;
-            source.left -= 1;
-            at += source.interval;
+            let messages = source.units[source.turn % source.units.len()].min(source.left);
+            let is_left_out = source.heeds && connection.is_behind();
+            for number in source.number..source.number + messages {
+                source.sent_at.push(now);
+                if is_left_out {
+                    source.left_out += 1;
+                } else {
+                    let _ = connection.send(now, message(number));
+                }
+            }
+            source.number += messages;
+            source.left -= messages;
+            source.turn += 1;
+            at += if source.turn <= source.rush { source.interval / 4 } else { source.interval };
         }
         source.next_at = Some(at).filter(|_| source.left > 0);
     }

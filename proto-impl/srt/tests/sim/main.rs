@@ -15,4 +15,5 @@ mod harness;
 mod hostile;
 mod keys;
 mod loss;
+mod narrow;
 mod port;

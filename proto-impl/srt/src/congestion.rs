@@ -1,0 +1,479 @@
+//! How much a narrow path carries, from acknowledgements: live congestion control that slows down before the queues of
+//! the path overflow, where libsrt's (draft-sharabayko-srt-01 §5.1) sends at the rate of its input, whatever arrives.
+//!
+//! Time is cut into rounds of a round trip, and of [`ROUND_MIN_US`] at least. A round has:
+//!
+//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that went out once and did
+//!   not wait behind a missing one. What a delay has over the shortest of the last [`BASE_US`] is the queue of the path;
+//! - the *rate* at which packets were acknowledged;
+//! - the share of packets that the peer reported as lost.
+//!
+//! A queue of over [`QUEUE_MAX_US`] during the whole round, or losses with a queue, mean that the path is full. The limit becomes what the
+//! path delivered just then, and sending stays below it until the queue is gone. Then the limit grows, slowly at
+//! first, as long as packets wait for it. There is no limit before the path is found to be full, and none again when
+//! nothing has waited for it for [`RELEASE_US`].
+//!
+//! Losses without a queue may be those of a queue that was full before its first delay was measured, of a short one, or
+//! the path's own. A [`Trial`] tells: less is sent for a while. Losses that become fewer were those of a queue; for
+//! others the former limit comes back, and such losses are not tried again for [`OWN_US`].
+
+use std::collections::VecDeque;
+
+use crate::arq::send::Acked;
+use crate::packet::AckFigures;
+
+/// The shortest round: acknowledgements come every 10 ms.
+const ROUND_MIN_US: i64 = 100_000;
+/// The longest round, whatever the round trip.
+const ROUND_MAX_US: i64 = 1_000_000;
+/// Delays in a round that tell of the queue by themselves; fewer must agree with the round trip, which is smoothed.
+const DELAYS_MIN: u32 = 3;
+/// Rounds of which the rate of the path is taken.
+const ROUNDS: usize = 8;
+/// A queue that takes so long to leave is too long: less than the default latency of a receiver.
+const QUEUE_MAX_US: u32 = 80_000;
+/// A queue that counts as none: the interval of acknowledgements, and some jitter.
+const QUEUE_NONE_US: u32 = 30_000;
+/// Losses of the last rounds mean a full path from this share on, in a thousand, with a queue of this length: a short queue
+/// overflows early.
+const LOSS_SHARE: u64 = 150;
+const LOSS_QUEUE_US: u32 = 40_000;
+/// So many losses in a round whose queue was too long for a moment are those of a burst.
+const BURST_LOSSES_MIN: u64 = 3;
+/// Fewer losses of the last rounds say nothing.
+const LOSSES_MIN: u64 = 10;
+/// The rounds of a trial, and those at its start which do not count: they show what was sent before.
+const TRIAL_ROUNDS: u32 = 10;
+const TRIAL_SKIPS: u32 = 4;
+/// Losses that a trial has found to be the path's own, and up to half as many again, are not tried in this time.
+const OWN_US: i64 = 30_000_000;
+/// The shortest delay is that of the last one or two of these spans.
+const BASE_US: i64 = 10_000_000;
+/// The limit, in percent of what the path delivered when it was full; and of the limit while its queue empties.
+const TAKEN_PERCENT: u64 = 95;
+const DRAIN_PERCENT: u64 = 75;
+/// A queue that has not become shorter in this time, or in [`DRAIN_ROUNDS`] of its length, halves the limit.
+const DRAIN_US: i64 = 500_000;
+const DRAIN_ROUNDS: i64 = 3;
+/// When so many halvings have not made it shorter, it is the path that is longer than before.
+const HALVINGS: u32 = 3;
+/// The rate that a receiver reports is an average or a median: the path may carry so much more, in percent.
+const REPORTED_PERCENT: u64 = 120;
+/// Growth of the limit in percent a second, at first and at most; it doubles each second and two round trips.
+const GROWTH_MIN: u64 = 6;
+const GROWTH_MAX: u64 = 100;
+/// Growth where packets waited in at most half of the last rounds: only bursts do.
+const GROWTH_AMPLE: u64 = 3;
+/// Without a packet that waited for so long there is no limit any more.
+const RELEASE_US: i64 = 10_000_000;
+/// The lowest limit, bytes per second: a telephone's sound.
+const LIMIT_MIN: u64 = 8_000;
+
+/// The shortest of the last times, microseconds.
+#[derive(Debug)]
+struct Shortest {
+    since_us: i64,
+    current: u32,
+    former: u32,
+}
+
+impl Shortest {
+    const fn new() -> Self {
+        Self { since_us: 0, current: u32::MAX, former: u32::MAX }
+    }
+
+    /// Adds a time; the part of it that is over the shortest.
+    fn above(&mut self, now_us: i64, sample: u32) -> u32 {
+        if now_us.saturating_sub(self.since_us) >= BASE_US {
+            *self = Self { since_us: now_us, current: u32::MAX, former: self.current };
+        }
+        self.current = self.current.min(sample);
+        sample.saturating_sub(self.current.min(self.former))
+    }
+
+    const fn restart(&mut self, now_us: i64) {
+        *self = Self { since_us: now_us, current: u32::MAX, former: u32::MAX };
+    }
+}
+
+/// The round that is under way.
+#[derive(Debug, Default)]
+struct Round {
+    since_us: i64,
+    bytes: u64,
+    packets: u64,
+    lost: u64,
+    /// The shortest delay, of so many.
+    delay_us: Option<u32>,
+    delays: u32,
+    longest_us: u32,
+    /// A packet was acknowledged that had been sent again, and those behind it with it.
+    is_mended: bool,
+    /// A packet waited for its time.
+    has_waited: bool,
+}
+
+/// The rate of a round, bytes per second.
+#[derive(Debug, Clone, Copy)]
+struct Delivered {
+    bytes: u64,
+    us: u64,
+    is_mended: bool,
+    has_waited: bool,
+    losses: Losses,
+}
+
+/// Bytes per second.
+fn rate(bytes: u64, us: u64) -> u64 {
+    bytes.saturating_mul(1_000_000) / us.max(1)
+}
+
+/// The time in which the queue of a full path empties.
+#[derive(Debug, Clone, Copy)]
+struct Drain {
+    since_us: i64,
+    queue_us: u32,
+    halvings: u32,
+}
+
+/// The packets of some rounds, and how many of them were lost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Losses {
+    packets: u64,
+    lost: u64,
+}
+
+impl Losses {
+    const fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_add(other.packets),
+            lost: self.lost.saturating_add(other.lost),
+        }
+    }
+
+    /// Parts in a thousand.
+    fn share(self) -> u64 {
+        self.lost.saturating_mul(1000) / self.lost.saturating_add(self.packets).max(1)
+    }
+}
+
+/// A time in which less is sent, to see whether fewer packets are lost.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    rounds: u32,
+    /// The share of losses before.
+    share: u64,
+    former_limit: Option<u64>,
+    losses: Losses,
+}
+
+/// Losses of the path itself: their share, and until when that is believed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Own {
+    share: u64,
+    until_us: i64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Congestion {
+    round: Round,
+    /// The last rounds, the newest at the end.
+    rounds: VecDeque<Delivered>,
+    /// The rate that the receiver reports, bytes per second; 0 when it does not.
+    reported: u64,
+    delay: Shortest,
+    rtt: Shortest,
+    limit: Option<u64>,
+    drain: Option<Drain>,
+    trial: Option<Trial>,
+    own: Own,
+    /// When the path was found to be full, and when a packet waited.
+    full_us: i64,
+    waited_us: i64,
+}
+
+impl Congestion {
+    pub(crate) fn new(now_us: i64) -> Self {
+        Self {
+            round: Round { since_us: now_us, ..Round::default() },
+            rounds: VecDeque::with_capacity(ROUNDS),
+            reported: 0,
+            delay: Shortest::new(),
+            rtt: Shortest::new(),
+            limit: None,
+            drain: None,
+            trial: None,
+            own: Own::default(),
+            full_us: now_us,
+            waited_us: now_us,
+        }
+    }
+
+    /// Bytes per second that may leave, heads of SRT included; `None` while nothing limits them.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        let percent = if self.drain.is_some() { DRAIN_PERCENT } else { 100 };
+        self.limit.map(|limit| limit.saturating_mul(percent) / 100)
+    }
+
+    /// A packet waits for its time.
+    pub(crate) const fn waits(&mut self) {
+        self.round.has_waited = true;
+    }
+
+    /// The peer has reported losses.
+    pub(crate) fn lost(&mut self, packets: u32) {
+        self.round.lost = self.round.lost.saturating_add(u64::from(packets));
+    }
+
+    /// The peer has acknowledged packets. A light acknowledgement has no figures.
+    pub(crate) fn acked(&mut self, now_us: i64, acked: &Acked, figures: Option<AckFigures>) {
+        let round = &mut self.round;
+        round.bytes = round.bytes.saturating_add(acked.bytes);
+        round.packets = round.packets.saturating_add(u64::try_from(acked.packets).unwrap_or(0));
+        match acked.delay_us {
+            Some(delay) => {
+                round.delay_us = Some(round.delay_us.map_or(delay, |least| least.min(delay)));
+                round.delays = round.delays.saturating_add(1);
+                round.longest_us = round.longest_us.max(delay);
+            }
+            None => round.is_mended |= acked.packets > 0,
+        }
+        let Some(AckFigures { rtt_us, rate_bytes, .. }) = figures else { return };
+        self.reported = u64::from(rate_bytes);
+        let length = i64::from(rtt_us).clamp(ROUND_MIN_US, ROUND_MAX_US);
+        if now_us.saturating_sub(round.since_us) >= length {
+            self.end_round(now_us, rtt_us);
+        }
+    }
+
+    fn end_round(&mut self, now_us: i64, rtt_us: u32) {
+        let round = std::mem::replace(&mut self.round, Round { since_us: now_us, ..Round::default() });
+        let us = u64::try_from(now_us.saturating_sub(round.since_us)).unwrap_or(0);
+        if self.rounds.len() >= ROUNDS {
+            self.rounds.pop_front();
+        }
+        let losses = Losses { packets: round.packets, lost: round.lost };
+        let Round { bytes, is_mended, has_waited, .. } = round;
+        self.rounds.push_back(Delivered { bytes, us, is_mended, has_waited, losses });
+        if round.has_waited {
+            self.waited_us = now_us;
+        }
+        let by_rtt = self.rtt.above(now_us, rtt_us);
+        let by_delay = round.delay_us.map(|delay| self.delay.above(now_us, delay));
+        let queue = match by_delay {
+            Some(by_delay) if round.delays >= DELAYS_MIN => by_delay,
+            // A single one may belong to an acknowledgement that was sent again.
+            Some(by_delay) => by_delay.min(by_rtt),
+            None => by_rtt,
+        };
+        // A burst fills a queue for a moment only.
+        let peak = by_delay.map_or(0, |by_delay| {
+            let shortest = round.delay_us.unwrap_or(0).saturating_sub(by_delay);
+            round.longest_us.saturating_sub(shortest)
+        });
+        let overflows = peak > QUEUE_MAX_US && round.lost >= BURST_LOSSES_MIN;
+        let is_lossy = self.is_lossy(now_us);
+        if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
+            self.slow_down(now_us, queue);
+        } else if self.trial.is_some() {
+            self.try_on(now_us, losses);
+        } else if is_lossy {
+            self.begin_trial(now_us, queue);
+        } else if queue < QUEUE_NONE_US && peak <= QUEUE_MAX_US {
+            self.speed_up(now_us, us, round.has_waited);
+        }
+        self.look_at_drain(now_us, queue);
+    }
+
+    /// What all the last rounds delivered together, bytes per second.
+    fn sent(&self) -> u64 {
+        let sum = |(bytes, us): (u64, u64), round: &Delivered| {
+            (bytes.saturating_add(round.bytes), us.saturating_add(round.us))
+        };
+        let (bytes, us) = self.rounds.iter().fold((0, 0), sum);
+        rate(bytes, us)
+    }
+
+    /// The rate of the path: of the last rounds the fastest, but for those in which packets behind a missing one were
+    /// acknowledged at once with it; or what all had together.
+    fn carried(&self) -> u64 {
+        let together = self.sent();
+        let clean = self.rounds.iter().rev().take(ROUNDS / 2).filter(|round| !round.is_mended);
+        let fastest = clean
+            .map(|round| rate(round.bytes, round.us))
+            .max()
+            .map_or(together, |fastest| fastest.max(together));
+        // What the peer has given up is acknowledged too.
+        let reported = self.reported.saturating_mul(REPORTED_PERCENT) / 100;
+        if reported > 0 { fastest.min(reported) } else { fastest }
+    }
+
+    fn slow_down(&mut self, now_us: i64, queue_us: u32) {
+        self.full_us = now_us;
+        if self.drain.is_some() {
+            return;
+        }
+        let taken = (self.carried().saturating_mul(TAKEN_PERCENT) / 100).max(LIMIT_MIN);
+        self.limit = Some(self.limit.map_or(taken, |limit| limit.min(taken)));
+        self.drain = Some(Drain { since_us: now_us, queue_us, halvings: 0 });
+        // A limit counts as waited for from its start.
+        self.waited_us = now_us;
+    }
+
+    fn speed_up(&mut self, now_us: i64, us: u64, has_waited: bool) {
+        self.drain = None;
+        let Some(limit) = self.limit else { return };
+        if now_us.saturating_sub(self.waited_us) >= RELEASE_US {
+            self.limit = None;
+        } else if has_waited {
+            // On a long path a queue shows late.
+            let step = i64::try_from(us.saturating_mul(2)).unwrap_or(i64::MAX).saturating_add(1_000_000);
+            let steps = u32::try_from(now_us.saturating_sub(self.full_us) / step).unwrap_or(0);
+            let is_ample = self.rounds.iter().filter(|round| round.has_waited).count() <= ROUNDS / 2;
+            let fast = GROWTH_MIN.saturating_mul(1 << steps.min(8)).min(GROWTH_MAX);
+            let percent = if is_ample { GROWTH_AMPLE } else { fast };
+            let more = limit.saturating_mul(percent).saturating_mul(us) / 100_000_000;
+            self.limit = Some(limit.saturating_add(more.max(1)));
+        }
+    }
+
+    fn losses(&self) -> Losses {
+        self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
+    }
+
+    fn is_lossy(&self, now_us: i64) -> bool {
+        let losses = self.losses();
+        let is_own = now_us < self.own.until_us && losses.share() <= self.own.share.saturating_mul(3) / 2;
+        // At first acknowledgements wait for what is sent again.
+        self.rounds.len() >= ROUNDS / 2 && losses.lost >= LOSSES_MIN && losses.share() > LOSS_SHARE && !is_own
+    }
+
+    fn begin_trial(&mut self, now_us: i64, queue_us: u32) {
+        let share = self.losses().share();
+        self.trial = Some(Trial { rounds: 0, share, former_limit: self.limit, losses: Losses::default() });
+        self.slow_down(now_us, queue_us);
+    }
+
+    fn try_on(&mut self, now_us: i64, losses: Losses) {
+        let Some(trial) = &mut self.trial else { return };
+        trial.rounds = trial.rounds.saturating_add(1);
+        if trial.rounds > TRIAL_SKIPS {
+            trial.losses = trial.losses.add(losses);
+        }
+        if trial.rounds < TRIAL_ROUNDS {
+            return;
+        }
+        let share = trial.losses.share();
+        if share.saturating_mul(2) > trial.share {
+            self.limit = trial.former_limit;
+            self.own = Own { share, until_us: now_us.saturating_add(OWN_US) };
+        }
+        (self.trial, self.drain) = (None, None);
+    }
+
+    /// A queue that does not become shorter although less is sent than was delivered: either that was an overstatement,
+    /// or it is no queue.
+    fn look_at_drain(&mut self, now_us: i64, queue_us: u32) {
+        let Some(drain) = &mut self.drain else { return };
+        let pause = i64::from(drain.queue_us).saturating_mul(DRAIN_ROUNDS).max(DRAIN_US);
+        if now_us.saturating_sub(drain.since_us) < pause {
+            return;
+        }
+        let is_shorter = queue_us < (drain.queue_us / 10 * 9).max(QUEUE_NONE_US);
+        let halvings = if is_shorter { 0 } else { drain.halvings.saturating_add(1) };
+        *drain = Drain { since_us: now_us, queue_us, halvings };
+        if halvings > HALVINGS {
+            self.delay.restart(now_us);
+            self.rtt.restart(now_us);
+            self.drain = None;
+        } else if !is_shorter {
+            self.limit = self.limit.map(|limit| (limit / 2).max(LIMIT_MIN));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::Seed;
+
+    use super::*;
+
+    fn figures(rtt_us: u32, rate_bytes: u32) -> Option<AckFigures> {
+        Some(AckFigures { rtt_us, rate_bytes, ..AckFigures::default() })
+    }
+
+    /// Acknowledgements of so many packets each 10 ms, for so long, with this delay.
+    fn acknowledge(this: &mut Congestion, from_ms: i64, to_ms: i64, delay_ms: u32, packets: usize) {
+        for ms in (from_ms..to_ms).step_by(10) {
+            this.waits();
+            let acked = Acked { packets, bytes: 1000 * packets as u64, delay_us: Some(delay_ms * 1000) };
+            this.acked(ms * 1000, &acked, figures(delay_ms * 1000, 0));
+        }
+    }
+
+    #[test]
+    fn a_queue_limits_to_what_is_delivered_and_the_limit_grows_when_it_is_gone() {
+        let mut this = Congestion::new(0);
+        acknowledge(&mut this, 0, 1000, 40, 2);
+        assert_eq!(this.rate(), None, "200 kB/s without a queue");
+        acknowledge(&mut this, 1000, 1300, 125, 1);
+        let draining = this.rate().unwrap();
+        assert!((60_000..160_000).contains(&draining), "{draining}");
+        acknowledge(&mut this, 1300, 1600, 45, 1);
+        let limit = this.rate().unwrap();
+        assert!(limit > draining, "the queue is gone");
+        acknowledge(&mut this, 1600, 6000, 45, 2);
+        let grown = this.rate().unwrap();
+        assert!(grown > limit * 2, "{limit} has grown to {grown}");
+        // Only a burst each second waits for it.
+        for ms in (6000..7000).step_by(10) {
+            if ms % 1000 < 300 {
+                this.waits();
+            }
+            let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
+            this.acked(ms * 1000, &acked, figures(45_000, 0));
+        }
+        let more = this.rate().unwrap() * 100 / grown;
+        assert!((100..=140).contains(&more), "{more}");
+        // Nothing waits any more.
+        for ms in (7000..18_000).step_by(10) {
+            let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
+            this.acked(ms * 1000, &acked, figures(45_000, 0));
+        }
+        assert_eq!(this.rate(), None);
+    }
+
+    #[test]
+    fn a_queue_of_eighty_milliseconds_is_none_and_one_of_more_is() {
+        for (delay_ms, is_full) in [(119, false), (120, false), (121, true)] {
+            let mut this = Congestion::new(0);
+            acknowledge(&mut this, 0, 1000, 40, 2);
+            acknowledge(&mut this, 1000, 1300, delay_ms, 2);
+            assert_eq!(this.rate().is_some(), is_full, "{delay_ms}");
+        }
+    }
+
+    #[test]
+    fn s_23_figures_that_lie_leave_a_limit_that_something_passes() {
+        for seed in 0..50 {
+            let mut random = Seed::from_number(seed).random();
+            let mut this = Congestion::new(0);
+            let mut now_us = 0;
+            for _ in 0..2000 {
+                now_us += i64::try_from(random.below(300_000)).unwrap();
+                let any = [0, 1, 1000, 40_000, 5_000_000, u32::MAX];
+                let mut one = || any[usize::try_from(random.below(6)).unwrap()];
+                let acked = Acked {
+                    packets: one() as usize % 1000,
+                    bytes: u64::from(one()),
+                    delay_us: Some(one()).filter(|delay| *delay != 1),
+                };
+                this.lost(one());
+                this.acked(now_us, &acked, figures(one(), one()));
+                assert!(this.rate().is_none_or(|rate| rate >= LIMIT_MIN / 2), "{this:?}");
+                assert!(this.rounds.len() <= ROUNDS);
+            }
+        }
+    }
+}
