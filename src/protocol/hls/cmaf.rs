@@ -17,10 +17,11 @@ use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Re
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
-use super::manifest::{Moments, manifest};
+use super::manifest::{Moments, Stretch, manifest};
 use super::publishing::Publishing;
-use super::rendition::{Names, Rendition};
+use super::rendition::{Made, Names, Rendition};
 use super::settings::HlsSettings;
+use super::window::Start;
 use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::mail::Progress;
@@ -147,8 +148,10 @@ struct CmafSink {
     publishing: Publishing,
     /// Video first.
     renditions: Vec<Rendition>,
-    /// Those of tracks that are gone: one that comes back goes on with its numbers.
-    ended: Vec<Rendition>,
+    /// Those of tracks that have left: their playlists go on with gaps, until the tracks come back.
+    absent: Vec<Rendition>,
+    /// Where the numbers of the first rendition begin.
+    start: Start,
     /// Where the last segment of the first one ended.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
@@ -157,6 +160,8 @@ struct CmafSink {
     /// The multivariant playlist that is there.
     master: String,
     dates: Dates,
+    /// The periods of the manifest, the newest last.
+    stretches: Vec<Stretch>,
     attached: bool,
 }
 
@@ -178,12 +183,14 @@ impl CmafSink {
             settings: HlsSettings::of_stream(&order.settings, &order.details),
             publishing,
             renditions: Vec::new(),
-            ended: Vec::new(),
+            absent: Vec::new(),
+            start: Start::at(now),
             boundary_ms: None,
             chosen_epoch: 0,
             shift_ms: 0,
             master: String::new(),
             dates: Dates::new(),
+            stretches: Vec::new(),
             attached: false,
         }
     }
@@ -208,19 +215,22 @@ impl CmafSink {
         };
         let parts = self.layout == Layout::Apart && self.settings.low_latency;
         let mut before = std::mem::take(&mut self.renditions);
+        // Numbers of renditions go along with each other.
+        let start = before.first().map_or(self.start, |lead| lead.window().start_beside());
         for (base, tracks) in groups {
-            let mut rendition =
-                take_named(&mut before, &base).or_else(|| take_named(&mut self.ended, &base)).unwrap_or_else(
-                    || Rendition::new(Names { base, ending: "m4s" }, &self.settings, parts, self.shift_ms),
-                );
+            let mut rendition = take_named(&mut before, &base)
+                .or_else(|| take_named(&mut self.absent, &base))
+                .unwrap_or_else(|| {
+                    let names = Names { base, ending: "m4s" };
+                    Rendition::new(names, &self.settings, parts, (start, self.shift_ms))
+                });
             rendition.set_tracks(tracks, self.chosen_epoch);
             self.renditions.push(rendition);
         }
-        // Tracks that are gone have an end.
         for mut rendition in before {
-            rendition.finish();
+            rendition.pause();
             self.publish_rendition(&mut rendition, Vec::new());
-            self.ended.push(rendition);
+            self.absent.push(rendition);
         }
     }
 
@@ -266,13 +276,20 @@ impl CmafSink {
         if made.is_empty() && !ended {
             return false;
         }
+        self.publish_made(rendition, made, reports);
+        true
+    }
+
+    /// What a rendition has made, and its playlist.
+    fn publish_made(&mut self, rendition: &mut Rendition, made: Vec<Made>, reports: Vec<Report>) {
+        let ended = rendition.window().playlist().ended;
         let folder = self.folder.clone();
         self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
         for made in made {
             self.publishing.resource(&format!("{folder}{}", made.name), made.bytes);
         }
         if !rendition.window().is_enough() {
-            return true;
+            return;
         }
         self.dates.settle();
         let (segment, part) = rendition.progress();
@@ -285,7 +302,18 @@ impl CmafSink {
             self.publishing.playlist(&format!("{name}{DELTA}"), delta.to_string(), progress);
         }
         self.publishing.media_playlist(&name, &playlist, progress);
-        true
+    }
+
+    /// The playlists of tracks that are not there tell that, as far as the first rendition has come.
+    fn pass_absent(&mut self, end_ms: i64) {
+        let mut absent = std::mem::take(&mut self.absent);
+        for rendition in &mut absent {
+            let dates = &self.dates;
+            if rendition.pass(end_ms, |dts_ms| dates.date_ms(dts_ms)) {
+                self.publish_made(rendition, Vec::new(), Vec::new());
+            }
+        }
+        self.absent = absent;
     }
 
     /// The multivariant playlist, when it is another one.
@@ -352,24 +380,46 @@ impl CmafSink {
         if !self.settings.dash || self.layout == Layout::Together {
             return;
         }
+        self.note_stretches();
         let base = format!("../{}", self.folder);
         let Some(moments) = self.moments(now) else { return };
-        let text = manifest(&self.renditions, &self.settings, &base, ended, moments);
+        let renditions: Vec<&Rendition> = self.renditions.iter().chain(&self.absent).collect();
+        let text = manifest(&renditions, &self.stretches, (&self.settings, &base, ended), moments);
         if let Some(text) = text {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             self.publishing.manifest(&name, text, self.dates.calendar());
         }
     }
 
+    /// A period begins where the first rendition has a discontinuity, and is over when nothing of it is left.
+    fn note_stretches(&mut self) {
+        let Some(lead) = self.renditions.first() else { return };
+        for one in lead.spanned() {
+            let begin_ms = one.begin_ms();
+            let is_later =
+                self.stretches.last().is_none_or(|last| one.begins_period && begin_ms > last.begin_ms);
+            if !is_later {
+                continue;
+            }
+            let dts_ms = i64::try_from(one.middle_ms()).unwrap_or(i64::MAX).saturating_sub(self.shift_ms);
+            self.stretches.push(Stretch {
+                id: self.stretches.last().map_or(1, |last| last.id.saturating_add(1)),
+                // The time of the segments counts from the beginning of the presentation.
+                begin_ms: if self.stretches.is_empty() { 0 } else { begin_ms },
+                delay_ms: self.dates.delay_ms(dts_ms),
+            });
+        }
+        let oldest = self.renditions.iter().chain(&self.absent).filter_map(|one| one.spanned().next());
+        let Some(oldest_ms) = oldest.map(|one| one.middle_ms()).min() else { return };
+        while self.stretches.get(1).is_some_and(|second| second.begin_ms <= oldest_ms) {
+            self.stretches.remove(0);
+        }
+    }
+
     fn moments(&self, now: Now) -> Option<Moments> {
-        let lead = self.renditions.first()?;
-        let span = lead.spans().back()?;
-        let middle = i64::try_from(span.time.saturating_add(span.ticks / 2)).unwrap_or(i64::MAX);
-        let dts_ms = lead.tracks.first()?.timescale.to_ms(middle).saturating_sub(self.shift_ms);
         let zero_ms = self.dates.zero_ms()?.saturating_sub(self.shift_ms);
         Some(Moments {
             zero_ms: u64::try_from(zero_ms).unwrap_or(0),
-            start_ms: self.dates.delay_ms(dts_ms),
             now_ms: self.dates.calendar()?.date_ms(now.mono),
         })
     }
@@ -377,7 +427,7 @@ impl CmafSink {
     /// The date of a unit, and of all others that follow from it.
     fn date(&mut self, entry: &Entry) -> i64 {
         let moved_ms = self.dates.note(entry, self.chosen_epoch);
-        let renditions = self.renditions.iter_mut().chain(&mut self.ended);
+        let renditions = self.renditions.iter_mut().chain(&mut self.absent);
         renditions.for_each(|rendition| rendition.move_dates(moved_ms));
         if self.dates.is_due() {
             // All renditions jump where the first one does (RFC 8216bis §6.2.4).
@@ -394,6 +444,11 @@ impl CmafSink {
             return;
         }
         self.renditions.iter_mut().for_each(Rendition::finish);
+        let mut absent = std::mem::take(&mut self.absent);
+        for rendition in &mut absent {
+            rendition.finish();
+            self.publish_rendition(rendition, Vec::new());
+        }
         self.publish(now);
         self.publish_manifest(now, true);
         self.publishing.finish(now, reason);
@@ -425,6 +480,7 @@ impl UnitSink for CmafSink {
             rendition.follow(entry, date_ms, boundary);
         } else if let Some(end) = rendition.unit(entry, date_ms).filter(|_| at == 0) {
             self.boundary_ms = Some(end);
+            self.pass_absent(end);
         }
         self.publish(ctx.now);
     }

@@ -1,12 +1,13 @@
 //! The manifest of DASH (ISO/IEC 23009-1) for the segments of renditions: `SegmentTemplate` with a `SegmentTimeline` (§5.3.9.6).
 //!
-//! The tracks of a stream may change; the manifest then has the segments of the newest ones alone, as a new period.
+//! Where the tracks of a stream change, or its timestamps, a period ends and another one begins. The one before stays until its last segment
+//! has left the window.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use media::TrackKind;
 
-use super::rendition::{Rendition, Span};
+use super::rendition::{Described, Rendition, Span, Spanned};
 use super::settings::HlsSettings;
 
 /// Seconds after which a player asks again.
@@ -15,6 +16,8 @@ const UPDATE_PERIOD_S: u64 = 2;
 pub(super) const MARK: &str = "dash";
 /// How the line with the time begins.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
+/// Added to the index of a track of sound: the numbers of adaptation sets are of one kind.
+const AUDIO_IDS: u64 = 100;
 /// How a template of URIs begins.
 const TEMPLATE: &str = "<SegmentTemplate ";
 
@@ -61,24 +64,37 @@ impl Display for Escaped<'_> {
 pub(super) struct Moments {
     /// The beginning of the presentation, which never changes (§5.3.1.2).
     pub(super) zero_ms: u64,
-    /// Behind that, the time zero of the period's segments.
-    pub(super) start_ms: u64,
     /// Now.
     pub(super) now_ms: u64,
+}
+
+/// A stretch of the presentation in which tracks and timestamps do not change: a period (§5.3.2). What is said of one does not change
+/// while it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) id: u64,
+    /// Where it begins in the time of the segments, in milliseconds.
+    pub(super) begin_ms: u64,
+    /// How much later than that time it is in the presentation.
+    pub(super) delay_ms: u64,
+}
+
+impl Stretch {
+    const fn start_ms(&self) -> u64 {
+        self.begin_ms.saturating_add(self.delay_ms)
+    }
 }
 
 /// The manifest of these renditions, of which the first leads, whose segments are below `base`. `None` while there is nothing to play.
 /// `ended` says that nothing more comes.
 pub(super) fn manifest(
-    renditions: &[Rendition],
-    settings: &HlsSettings,
-    base: &str,
-    ended: bool,
-    Moments { zero_ms, start_ms, now_ms }: Moments,
+    renditions: &[&Rendition],
+    stretches: &[Stretch],
+    (settings, base, ended): (&HlsSettings, &str, bool),
+    Moments { zero_ms, now_ms }: Moments,
 ) -> Option<String> {
     let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
-    let span = lead.spans().back()?;
-    let scale = u64::from(lead.tracks.first()?.timescale.ticks());
+    let (last, stretch) = (lead.spanned().last()?, stretches.last()?);
     let window_ms: u64 = lead
         .window()
         .playlist()
@@ -91,8 +107,7 @@ pub(super) fn manifest(
     );
     out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
     let _ = if ended {
-        let end = span.time.saturating_add(span.ticks).saturating_mul(1000) / scale.max(1);
-        let end = end.saturating_add(start_ms);
+        let end = last.end_ms().saturating_add(stretch.delay_ms);
         write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end))
     } else {
         write!(
@@ -105,24 +120,49 @@ pub(super) fn manifest(
             Period(settings.dash_latency_ms.max(longest_ms(lead).saturating_mul(2)))
         )
     };
-    let _ = write!(
+    let _ = writeln!(
         out,
-        " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>\n<Period id=\"{}\" start=\"{}\">\n",
+        " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>",
         Period(longest_ms(lead)),
         Escaped(base),
-        period(lead),
-        Period(start_ms)
     );
-    for (id, rendition) in renditions.iter().enumerate() {
-        adaptation_set(&mut out, id, rendition, settings);
+    for (at, stretch) in stretches.iter().enumerate() {
+        let next_ms = stretches.get(at.saturating_add(1)).map(|next| next.begin_ms);
+        period(&mut out, renditions, (stretch, next_ms), settings);
     }
-    out.push_str("</Period>\n");
     if !ended {
         utc_timing(&mut out, now_ms);
         out.push('\n');
     }
     out.push_str("</MPD>\n");
     Some(out)
+}
+
+/// Writes a stretch of which there is something.
+fn period(
+    out: &mut String,
+    renditions: &[&Rendition],
+    (stretch, next_ms): (&Stretch, Option<u64>),
+    settings: &HlsSettings,
+) {
+    let of_stretch = |one: &Spanned<'_>| {
+        one.middle_ms() >= stretch.begin_ms && next_ms.is_none_or(|next| one.middle_ms() < next)
+    };
+    let mut is_begun = false;
+    for rendition in renditions {
+        let all: Vec<Spanned<'_>> = rendition.spanned().filter(of_stretch).collect();
+        // One that is described otherwise is left over from the stretch before, or ahead of the next.
+        let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
+        let spans: Vec<Span> =
+            all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
+        if !std::mem::replace(&mut is_begun, true) {
+            let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+        }
+        adaptation_set(out, rendition, (stretch, described, &spans), settings);
+    }
+    if is_begun {
+        out.push_str("</Period>\n");
+    }
 }
 
 /// A line with the time (§5.8.4.11), from which players tell how far behind they are.
@@ -165,22 +205,30 @@ fn longest_ms(rendition: &Rendition) -> u64 {
     u64::try_from(rendition.window().playlist().target_duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn adaptation_set(out: &mut String, id: usize, rendition: &Rendition, settings: &HlsSettings) {
-    let (Some(track), Some(map)) = (rendition.tracks.first(), rendition.map()) else { return };
-    let spans: Vec<&Span> = current(rendition);
-    let Some(first) = spans.first() else { return };
-    let is_video = track.kind() == TrackKind::Video;
+fn adaptation_set(
+    out: &mut String,
+    rendition: &Rendition,
+    (stretch, described, spans): (&Stretch, &Described, &[Span]),
+    settings: &HlsSettings,
+) {
+    let (Some(track), Some(first)) = (rendition.tracks.first(), spans.first()) else { return };
+    let kind = if described.kind == TrackKind::Video { "video" } else { "audio" };
+    // It is the same in all periods, whichever tracks there are.
+    let id = u64::from(track.id.index()).saturating_add(if described.kind == TrackKind::Video {
+        0
+    } else {
+        AUDIO_IDS
+    });
     let _ = writeln!(
         out,
-        "<AdaptationSet id=\"{id}\" contentType=\"{}\" mimeType=\"{}/mp4\" segmentAlignment=\"true\" startWithSAP=\"1\">",
-        if is_video { "video" } else { "audio" },
-        if is_video { "video" } else { "audio" }
+        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\" startWithSAP=\"1\">",
     );
+    let ticks = u64::from(described.timescale.ticks());
     let _ = writeln!(
         out,
-        "{TEMPLATE}timescale=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
-        track.timescale.ticks(),
-        Escaped(&map.uri),
+        "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
+        stretch.begin_ms.saturating_mul(ticks) / 1000,
+        Escaped(&described.uri),
         settings.suffix.template(&Escaped(&rendition.names.base).to_string(), rendition.names.ending),
         first.number
     );
@@ -193,27 +241,12 @@ fn adaptation_set(out: &mut String, id: usize, rendition: &Rendition, settings: 
         out,
         "<Representation id=\"{}\" codecs=\"{}\" bandwidth=\"{bits}\"",
         Escaped(&rendition.names.base),
-        Escaped(&rendition.codecs().join(","))
+        Escaped(&described.codecs.join(","))
     );
-    if let Some((width, height)) = track.picture_size() {
+    if let Some((width, height)) = described.size {
         let _ = write!(out, " width=\"{width}\" height=\"{height}\"");
     }
     out.push_str("/>\n</AdaptationSet>\n");
-}
-
-/// The number of the period: each discontinuity begins one.
-fn period(lead: &Rendition) -> u64 {
-    let playlist = lead.window().playlist();
-    let shown = playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
-    playlist.discontinuity_sequence.saturating_add(shown).saturating_add(1)
-}
-
-/// The segments behind the last discontinuity: those that the newest init segment describes.
-fn current(rendition: &Rendition) -> Vec<&Span> {
-    let playlist = rendition.window().playlist();
-    let behind = playlist.segments.iter().rposition(|segment| segment.discontinuity).unwrap_or(0);
-    let first = playlist.media_sequence.saturating_add(behind as u64);
-    rendition.spans().iter().filter(|span| span.number >= first).collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use hls::playlist::{LowLatency, Map, Part, Segment};
 use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
 
 use super::settings::HlsSettings;
-use super::window::{End, Unit, Window};
+use super::window::{End, Start, Unit, Window};
 use crate::hub::Entry;
 use crate::protocol::mp4_mapping::samples::Samples;
 
@@ -28,6 +28,8 @@ const SKIP_TARGETS: u32 = 6;
 const SEGMENTS_WITH_PARTS: usize = 3;
 /// Distances of units that are looked at: those of the first segment.
 const STEPS_MAX: usize = 512;
+/// Gaps that are told at once: a longer pause of the other renditions is one of all.
+const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
 
@@ -78,6 +80,44 @@ pub(super) struct Span {
     pub(super) ticks: u64,
 }
 
+/// What an init segment describes, for manifests of DASH.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Described {
+    pub(super) uri: String,
+    pub(super) codecs: Vec<String>,
+    pub(super) kind: TrackKind,
+    pub(super) timescale: Timescale,
+    pub(super) size: Option<(u32, u32)>,
+}
+
+/// A segment with what describes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spanned<'a> {
+    pub(super) span: Span,
+    pub(super) described: &'a Described,
+    /// A period of a manifest begins with it.
+    pub(super) begins_period: bool,
+}
+
+impl Spanned<'_> {
+    /// Where it begins, in milliseconds of the time of the segments.
+    pub(super) fn begin_ms(&self) -> u64 {
+        self.span.time.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
+    }
+
+    /// Where it ends, likewise.
+    pub(super) fn end_ms(&self) -> u64 {
+        let end = self.span.time.saturating_add(self.span.ticks);
+        end.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
+    }
+
+    /// Its middle, likewise: that of another track may begin a little before the period.
+    pub(super) fn middle_ms(&self) -> u64 {
+        let middle = self.span.time.saturating_add(self.span.ticks / 2);
+        middle.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
+    }
+}
+
 /// The parts of the segment that grows.
 #[derive(Debug, Default)]
 struct Growing {
@@ -124,15 +164,22 @@ pub(super) struct Rendition {
     spans: VecDeque<Span>,
     made: Vec<Made>,
     gone: Vec<String>,
-    /// The codecs, for a multivariant playlist.
-    codecs: Vec<String>,
+    /// What the init segments of the playlist describe, the newest last.
+    described: Vec<Described>,
+    /// Its tracks have left the stream for now.
+    is_absent: bool,
 }
 
 impl Rendition {
-    pub(super) fn new(names: Names, settings: &HlsSettings, low_latency: bool, shift_ms: i64) -> Self {
+    pub(super) fn new(
+        names: Names,
+        settings: &HlsSettings,
+        low_latency: bool,
+        (start, shift_ms): (Start, i64),
+    ) -> Self {
         Self {
             names,
-            window: Window::new(settings, if low_latency { 9 } else { 6 }),
+            window: Window::new(settings, if low_latency { 9 } else { 6 }, start),
             settings: settings.clone(),
             lanes: Vec::new(),
             tracks: Vec::new(),
@@ -145,7 +192,8 @@ impl Rendition {
             spans: VecDeque::new(),
             made: Vec::new(),
             gone: Vec::new(),
-            codecs: Vec::new(),
+            described: Vec::new(),
+            is_absent: false,
         }
     }
 
@@ -170,11 +218,32 @@ impl Rendition {
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
-        if self.window.playlist().ended {
-            self.window.resume();
-            self.gone.extend(self.parts.shown.drain(..).flatten());
-            self.forget_old();
+        self.is_absent = false;
+    }
+
+    /// Its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
+    /// never look again.
+    pub(super) fn pause(&mut self) {
+        self.lanes.iter_mut().for_each(Samples::finish);
+        self.close(self.window.end_ms());
+        self.lanes = Vec::new();
+        self.is_absent = true;
+        self.parts.last = None;
+    }
+
+    /// Nothing of its tracks has come until `end_ms`, where a segment of another rendition has ended. True when its playlist tells.
+    pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
+        let mut has_passed = false;
+        // One at a time is no longer than a segment may be.
+        for _ in 0..GAPS_AT_ONCE_MAX {
+            let uri = self.names.segment(&self.settings, self.window.number());
+            if !self.window.add_gap(end_ms, &dated, (&uri, self.map.as_ref())) {
+                break;
+            }
+            has_passed = true;
+            self.forget(Vec::new());
         }
+        has_passed
     }
 
     /// Whether a unit of this track is one of its own.
@@ -229,7 +298,7 @@ impl Rendition {
             .first()
             .is_some_and(|first| first.id == entry.unit.track && (entry.unit.key_frame || !self.is_video()));
         // A file begins with a key frame.
-        (begins || self.window.begin_ms().is_some() || self.window.number() > 1).then_some(Unit {
+        (begins || self.window.begin_ms().is_some() || self.window.has_cut()).then_some(Unit {
             dts_ms: entry.dts_ms,
             date_ms,
             begins,
@@ -425,6 +494,9 @@ impl Rendition {
         while self.spans.front().is_some_and(|span| span.number < first) {
             self.spans.pop_front();
         }
+        let oldest = self.window.playlist().segments.first().and_then(|segment| segment.map.as_ref());
+        let in_use = self.described.iter().position(|one| oldest.is_some_and(|map| map.uri == one.uri));
+        self.described.drain(..in_use.unwrap_or(0));
     }
 
     /// Makes the init segment of the tracks that have begun.
@@ -435,7 +507,7 @@ impl Rendition {
             !needs_unit || !lane.description.first_unit.is_empty()
         });
         let descriptions: Vec<_> = self.lanes.iter().map(|lane| lane.description.clone()).collect();
-        self.codecs = descriptions.iter().filter_map(|description| description.config.rfc6381()).collect();
+        let codecs = descriptions.iter().filter_map(|description| description.config.rfc6381()).collect();
         let bytes = match init_segment(&descriptions) {
             Ok(bytes) => bytes,
             Err(error) => return tracing::debug!(%error, "the tracks cannot be described"),
@@ -443,6 +515,14 @@ impl Rendition {
         let date_ms = self.window.open_segment(None, &[]).program_date_time.unwrap_or(0).unsigned_abs();
         let name = self.names.init(date_ms, self.epoch);
         self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
+        let track = self.tracks.first();
+        self.described.push(Described {
+            uri: name.clone(),
+            codecs,
+            kind: track.map_or(TrackKind::Data, Track::kind),
+            timescale: track.map_or(Timescale::MILLISECONDS, |track| track.timescale),
+            size: track.and_then(Track::picture_size),
+        });
         self.made.push(Made { name, bytes, is_init: true });
     }
 
@@ -469,16 +549,21 @@ impl Rendition {
         &self.window
     }
 
-    pub(super) const fn spans(&self) -> &VecDeque<Span> {
-        &self.spans
-    }
-
-    pub(super) const fn map(&self) -> Option<&Arc<Map>> {
-        self.map.as_ref()
-    }
-
+    /// The codecs of the newest segments, for a multivariant playlist.
     pub(super) fn codecs(&self) -> &[String] {
-        &self.codecs
+        self.described.last().map(|described| described.codecs.as_slice()).unwrap_or_default()
+    }
+
+    /// The segments of the playlist that are there, with what describes them.
+    pub(super) fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
+        let playlist = self.window.playlist();
+        self.spans.iter().filter_map(move |span| {
+            let at = usize::try_from(span.number.checked_sub(playlist.media_sequence)?).ok()?;
+            let segment = playlist.segments.get(at)?;
+            let map = segment.map.as_ref()?;
+            let described = self.described.iter().find(|described| described.uri == map.uri)?;
+            Some(Spanned { span: *span, described, begins_period: segment.discontinuity })
+        })
     }
 
     /// The playlist as it is now.
@@ -494,7 +579,8 @@ impl Rendition {
                 skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
                 can_block_reload: true,
                 open: self.open_segment(),
-                hint: Some(self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
+                hint: (!self.is_absent)
+                    .then(|| self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
                 reports: Vec::new(),
             })
         });

@@ -11,10 +11,12 @@ use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
+use super::window::Start;
 use crate::config::AppSettings;
 use crate::hub::Entry;
 use crate::protocol::schema;
 
+const START: Start = Start { number: 1, discontinuities: 0 };
 const H264: &[u8] = &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0];
 
 fn video() -> Track {
@@ -56,7 +58,7 @@ impl Rig {
     fn shifted(track: Track, settings: &[(&str, &str)], low_latency: bool, shift_ms: i64) -> Self {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
         let names = Names { base: "cam".to_owned(), ending: "m4s" };
-        let mut rendition = Rendition::new(names, HlsSettings::of(&app), low_latency, shift_ms);
+        let mut rendition = Rendition::new(names, HlsSettings::of(&app), low_latency, (START, shift_ms));
         rendition.set_tracks(vec![track.clone()], 1);
         Self { rendition, track, there: Vec::new(), missing_ms: 0, last: None }
     }
@@ -96,7 +98,7 @@ impl Rig {
 
     fn check(&self, now: &MediaPlaylist, text: &str) {
         for segment in &now.segments {
-            assert!(self.is_there(&segment.uri), "6.2.1: {}", segment.uri);
+            assert!(self.is_there(&segment.uri) != segment.gap, "6.2.1: {}", segment.uri);
             assert!(self.is_there(&segment.map.as_ref().unwrap().uri), "4.3.2.5");
             let rounded = (segment.duration + Duration::from_millis(500)).as_secs();
             assert!(rounded <= now.target_duration.as_secs(), "4.3.3.1: {text}");
@@ -139,8 +141,8 @@ impl Rig {
             }
         }
         assert!(with_parts <= 4, "8216bis 6.2.2: {text}");
-        let hint = low.hint.as_ref().unwrap();
-        assert!(!self.is_there(hint), "8216bis 4.4.5.3: {hint}");
+        let is_made = |hint: &String| self.is_there(hint);
+        assert!(!low.hint.as_ref().is_some_and(is_made), "8216bis 4.4.5.3: {text}");
     }
 
     /// The decode times of the samples of all segments, as a reader finds them.
@@ -220,24 +222,38 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
 }
 
 #[test]
-fn a_track_that_comes_back_has_the_numbers_that_follow_and_nothing_of_before() {
+fn a_track_that_leaves_has_gaps_until_it_comes_back_and_no_end() {
     let mut rig = Rig::new(video(), &[], true);
     (0..300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
-    rig.rendition.finish();
+    rig.rendition.pause();
     rig.look();
     let before = rig.last.clone().unwrap();
-    assert!(before.ended && before.segments.len() == 6);
-    let all = |playlist: &MediaPlaylist| -> Vec<String> {
-        let parts = playlist.segments.iter().flat_map(|segment| &segment.parts).map(|part| part.uri.clone());
-        playlist.segments.iter().map(|segment| segment.uri.clone()).chain(parts).collect()
-    };
+    assert_eq!((before.ended, before.segments.len()), (false, 6));
+    assert_eq!(before.low_latency.unwrap().hint, None, "no part is promised");
+    assert!(!rig.rendition.pass(12_000, |dts| dts), "there is no time for one");
+    // Another rendition goes on, with segments that are longer than one may be here.
+    for end in [14_000, 19_000, 21_000] {
+        assert!(rig.rendition.pass(end, |dts_ms| 1_700_000_000_000 + dts_ms));
+        assert_eq!(rig.rendition.take_made(), [], "nothing is there");
+    }
+    let text = rig.rendition.playlist().to_string();
+    let Playlist::Media(now) = Playlist::read(text.as_bytes()).unwrap() else { panic!("{text}") };
+    rig.check(&now, &text);
+    let gaps: Vec<(u128, i64)> = now
+        .segments
+        .iter()
+        .filter(|segment| segment.gap)
+        .map(|gap| (gap.duration.as_millis(), gap.program_date_time.unwrap() - 1_700_000_000_000))
+        .collect();
+    assert_eq!(gaps, [(2000, 12_000), (1666, 14_000), (1667, 15_666), (1667, 17_333), (2000, 19_000)]);
+    assert!(!now.ended && now.segments.iter().skip(1).all(|segment| !segment.discontinuity));
+    rig.last = Some(now);
     rig.rendition.set_tracks(vec![rig.track.clone()], 2);
-    let gone = rig.rendition.take_gone();
-    assert!(all(&before).iter().all(|name| gone.contains(name)), "{gone:?}");
-    (5000..5300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    (526..800).for_each(|n| rig.unit(n * 40, n % 50 == 26));
     let now = rig.last.as_ref().unwrap();
-    assert_eq!((now.ended, now.media_sequence, now.segments[0].discontinuity), (false, 7, true));
-    assert!(all(now).iter().all(|name| !gone.contains(name)));
+    let marks = now.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
+    assert_eq!((now.ended, now.discontinuity_sequence + marks), (false, 1));
+    assert!(now.segments.last().is_some_and(|segment| !segment.gap));
 }
 
 #[test]

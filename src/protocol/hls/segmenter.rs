@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use hls::playlist::MediaPlaylist;
 
 use super::settings::{HlsSettings, Suffix};
-use super::window::{End, Unit, Window};
+use super::window::{End, Start, Unit, Window};
 use crate::hub::{Chosen, Entry};
 use crate::mail::Progress;
 use crate::protocol::ts::TsPackage;
@@ -34,11 +34,11 @@ pub(super) struct Segmenter {
 }
 
 impl Segmenter {
-    pub(super) fn new(name: &str, settings: &HlsSettings) -> Self {
+    pub(super) fn new(name: &str, settings: &HlsSettings, start: Start) -> Self {
         Self {
             name: name.to_owned(),
             suffix: settings.suffix.clone(),
-            window: Window::new(settings, 3),
+            window: Window::new(settings, 3, start),
             ts: TsPackage::segments(),
             bytes: BytesMut::new(),
             last_bytes: 0,
@@ -144,7 +144,7 @@ mod tests {
 
     fn segmenter(settings: &[(&str, &str)]) -> Segmenter {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
-        Segmenter::new("cam", HlsSettings::of(&app))
+        Segmenter::new("cam", HlsSettings::of(&app), Start { number: 1, discontinuities: 0 })
     }
 
     impl Rig {

@@ -13,7 +13,7 @@ use super::dates::Dates;
 use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
 use super::settings::HlsSettings;
-use super::window::Unit;
+use super::window::{Start, Unit};
 use super::{ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
@@ -93,7 +93,11 @@ impl HlsSink {
         Self {
             publishing: Publishing::copied(now, order, &playlist),
             playlist,
-            segmenter: Segmenter::new(id, &HlsSettings::of_stream(&order.settings, &order.details)),
+            segmenter: Segmenter::new(
+                id,
+                &HlsSettings::of_stream(&order.settings, &order.details),
+                Start::at(now),
+            ),
             dates: Dates::new(),
             folder,
             attached: false,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use hls::playlist::{Map, MediaPlaylist, Part, Segment};
 
 use super::settings::HlsSettings;
+use crate::types::Now;
 
 /// The longest first segment, when no key frame comes.
 const FIRST_MS_MAX: i64 = 10_000;
@@ -24,6 +25,30 @@ const FIRST_SEGMENTS: u64 = 3;
 const FIRST_DURATION: Duration = Duration::from_secs(6);
 /// The duration of what stands alone behind the last time that is known.
 const STEP_MS: i64 = 20;
+
+/// Milliseconds of Unix time from which numbers count: the beginning of 2026.
+const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
+/// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.
+const NUMBER_MS: u64 = 250;
+
+/// Where the numbers of a playlist begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The number of the first segment.
+    pub(super) number: u64,
+    /// The discontinuities before it.
+    pub(super) discontinuities: u64,
+}
+
+impl Start {
+    /// The start of a stream now. Its numbers follow from the wall clock and are larger than all that a stream of its name has had: over
+    /// a stop and a start, and a restart of the server, the media sequence does not fall (RFC 8216 §6.2.2), and no name comes to
+    /// have another content, which caches would confuse. Another discontinuity tells players that the timestamps are others.
+    pub(super) const fn at(now: Now) -> Self {
+        let number = now.wall_ms.saturating_sub(NUMBERS_FROM_MS) / NUMBER_MS + 1;
+        Self { number, discontinuities: number }
+    }
+}
 
 /// What has to be known of a unit.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +93,8 @@ pub(super) struct Window {
     playlist: MediaPlaylist,
     /// Bytes of each segment of the playlist.
     sizes: Vec<usize>,
+    /// The number of the first segment.
+    first: u64,
     /// Segments so far.
     cut: u64,
     /// Names that the playlist no longer has.
@@ -76,8 +103,13 @@ pub(super) struct Window {
 
 impl Window {
     /// Of a playlist with this version.
-    pub(super) fn new(settings: &HlsSettings, version: u32) -> Self {
-        let playlist = MediaPlaylist { version, media_sequence: 1, ..MediaPlaylist::default() };
+    pub(super) fn new(settings: &HlsSettings, version: u32, start: Start) -> Self {
+        let playlist = MediaPlaylist {
+            version,
+            media_sequence: start.number,
+            discontinuity_sequence: start.discontinuities,
+            ..MediaPlaylist::default()
+        };
         Self {
             segment_ms: settings.segment_ms,
             list_size: settings.list_size,
@@ -86,6 +118,7 @@ impl Window {
             offset_ms: None,
             playlist,
             sizes: Vec::new(),
+            first: start.number,
             cut: 0,
             gone: Vec::new(),
         }
@@ -93,7 +126,19 @@ impl Window {
 
     /// The number of the segment that grows.
     pub(super) const fn number(&self) -> u64 {
-        self.cut.saturating_add(1)
+        self.first.saturating_add(self.cut)
+    }
+
+    /// Whether there was a segment.
+    pub(super) const fn has_cut(&self) -> bool {
+        self.cut > 0
+    }
+
+    /// Where a playlist begins that goes along with this one from its next segment on.
+    pub(super) fn start_beside(&self) -> Start {
+        let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
+        let discontinuities = self.playlist.discontinuity_sequence.saturating_add(shown);
+        Start { number: self.number(), discontinuities }
     }
 
     /// Where the segment that grows has begun.
@@ -123,14 +168,6 @@ impl Window {
     /// Names of segments that the playlist had, and has no longer, since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.gone)
-    }
-
-    /// Goes on behind an end, with the numbers that follow: what was there before is of another time.
-    pub(super) fn resume(&mut self) {
-        self.playlist.ended = false;
-        while !self.playlist.segments.is_empty() {
-            self.forget_first();
-        }
     }
 
     /// Whether a playlist would name enough to begin with.
@@ -208,6 +245,28 @@ impl Window {
         self.playlist.segments.push(Segment { uri: uri.to_owned(), duration, ..segment });
         self.forget_oldest();
         true
+    }
+
+    /// Adds a segment of which nothing is there (RFC 8216bis §4.4.4.7), from the end of the last one until `end_ms`, and no longer than
+    /// one may be. False when there is no time for one, or nothing to go on from. `dated` gives the date of its beginning.
+    pub(super) fn add_gap(
+        &mut self,
+        end_ms: i64,
+        dated: impl Fn(i64) -> i64,
+        (uri, map): (&str, Option<&Arc<Map>>),
+    ) -> bool {
+        let (Some((epoch, _, _)), begin_ms) = (self.last, self.end_ms()) else { return false };
+        let missing_ms = end_ms.saturating_sub(begin_ms);
+        if self.open.is_some() || self.cut == 0 || missing_ms <= 0 {
+            return false;
+        }
+        // As many of one length as it takes.
+        let gaps = missing_ms.saturating_sub(1) / self.longest_ms().max(1) + 1;
+        let end_ms = begin_ms.saturating_add(missing_ms / gaps);
+        self.open = Some(Open { begin_ms, date_ms: dated(begin_ms), discontinuity: false });
+        let gap = Segment { gap: true, ..self.open_segment(map, &[]) };
+        self.last = Some((epoch, end_ms, 0));
+        self.close(end_ms, uri, 0, gap)
     }
 
     /// What a segment's duration may come to, in milliseconds: rounded it is the target, also if its last frame takes no time and is told
