@@ -32,6 +32,7 @@ mod hooks;
 mod http_flv;
 mod http_rows;
 mod linear;
+mod log;
 mod management;
 mod mpegts;
 mod multitrack;
