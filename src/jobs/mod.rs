@@ -33,7 +33,7 @@ pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
-pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
+pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
