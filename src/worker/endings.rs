@@ -27,23 +27,43 @@ impl Worker {
     /// A publisher is refused by control, or has no room here.
     pub(super) fn publish_refused(&mut self, id: ConnId, refusal: &Refusal) {
         let key = self.conns.get(id).and_then(|conn| conn.figures.key.as_ref()).map(ToString::to_string);
-        self.refused(id, Verb::Publish, &key.unwrap_or_default(), refusal.reason().into());
+        self.refused(id, Verb::Publish, None, &key.unwrap_or_default(), refusal.reason().into());
     }
 
     /// A viewer is refused by control, or here.
     pub(super) fn play_refused(&mut self, id: ConnId, key: &StreamKey, why: &NoSubscription) {
-        self.refused(id, Verb::Play, &key.to_string(), why.reason().into());
+        self.refused(id, Verb::Play, None, &key.to_string(), why.reason().into());
+    }
+
+    /// A viewer by separate requests is refused by control.
+    pub(super) fn pass_refused(
+        &mut self,
+        id: ConnId,
+        protocol: &'static str,
+        key: &StreamKey,
+        why: &NoSubscription,
+    ) {
+        self.refused(id, Verb::Play, Some(protocol), &key.to_string(), why.reason().into());
     }
 
     /// A session has refused a request by itself.
     pub(super) fn request_refused(&mut self, id: ConnId, request: RefusedRequest) {
         let RefusedRequest { verb, key, reason } = request;
-        self.refused(id, verb, &key, reason);
+        self.refused(id, verb, None, &key, reason);
     }
 
-    fn refused(&mut self, id: ConnId, verb: Verb, key: &str, reason: Cow<'static, str>) {
+    /// `protocol` is what the peer has asked for, where the session speaks another one.
+    fn refused(
+        &mut self,
+        id: ConnId,
+        verb: Verb,
+        protocol: Option<&'static str>,
+        key: &str,
+        reason: Cow<'static, str>,
+    ) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let (protocol, peer, reason) = (conn.session.about().protocol, conn.client(), &*reason);
+        let protocol = protocol.unwrap_or_else(|| conn.session.about().protocol);
+        let (peer, reason) = (conn.client(), &*reason);
         // A push, a pull or a recording that comes to nothing is told by control.
         if matches!(conn.purpose, Purpose::Peer) {
             match verb {

@@ -132,8 +132,8 @@ impl Worker {
             // Control does not know what else is there: it is asked again when something was found.
             Err(NoSubscription::NotFound) => {}
             Err(why) => {
-                let (key, ..) = asked.holder;
-                self.play_refused(id, &key, why);
+                let (key, protocol, ..) = asked.holder;
+                self.pass_refused(id, protocol, &key, why);
             }
         }
         self.answer_pass(id, verdict);

@@ -73,7 +73,10 @@ fn a_refusal_names_stream_peer_and_reason_over_every_protocol() {
     for protocol in ["rtmp", "srt", "rtsp", "flv", "whep", "hls"] {
         let (key, peer) = (format!("key=live/{protocol}-play "), "peer=127.0.0.1:");
         let log = server.log();
-        let words = ["viewer refused", &key, peer, "the one-time token is not valid"];
+        let name = if protocol == "flv" { "http" } else { protocol };
+        let name = if protocol == "whep" { "webrtc" } else { name };
+        let name = format!("protocol=\"{name}\"");
+        let words = ["viewer refused", &key, &name, peer, "the one-time token is not valid"];
         assert_eq!(said(&log, &words).len(), 1, "{protocol}: {log}");
     }
     // The end of the session has the same reason.
@@ -88,21 +91,27 @@ fn a_refusal_by_a_session_alone_is_told_too() {
     ask_all(&server, "nowhere");
     let url = "rtsp://h/live/.hidden";
     rtsp(&server, &format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\n\r\n"));
+    let offer = rtc_peer().offer(&h264_section(Direction::RecvOnly)).unwrap().write();
+    assert_eq!(offer_to(&server, "/live/whip/whip-bad", &offer).status, 400);
     rtsp(&server, "DESCRIBE rtsp://h/live/.other/canary RTSP/1.0\r\nCSeq: 1\r\n\r\n");
     assert!(Knock::new("no stream id").connect(server.srt.unwrap()).is_err());
     let reason = "no such application";
     for words in [
-        &["peer refused", "protocol=\"rtmp\"", "nowhere", reason][..],
+        &["peer refused", "protocol=\"rtmp\"", "key=nowhere ", reason][..],
         &["publisher refused", "nowhere/srt-pub", reason],
         &["viewer refused", "nowhere/srt-play", reason],
         &["publisher refused", "nowhere/rtsp-pub", reason],
         &["viewer refused", "nowhere/rtsp-play", "no such stream is live"],
-        &["viewer refused", "nowhere/flv-play"],
+        &["publisher refused", "nowhere/whip-pub", reason],
+        &["viewer refused", "nowhere/whep-play", "no such stream is live"],
+        &["publisher refused", "live/whip-bad", "no section goes the right way"],
         &["viewer refused", "live/.hidden", "is not that of a stream"],
         &["peer refused", "protocol=\"srt\"", "no stream id", "cannot be read"],
     ] {
         let words: Vec<&str> = words.iter().copied().chain(["peer=127.0.0.1:"]).collect();
-        wait_for(&words.join(" "), secs(10), || said(&server.log(), &words).len() == 1);
+        // Over RTMP the application is refused, to who publishes and to who plays.
+        let lines = if words.contains(&"key=nowhere ") { 2 } else { 1 };
+        wait_for(&words.join(" "), secs(10), || said(&server.log(), &words).len() == lines);
     }
     server.wait_for_line("live/.other");
     assert!(!server.log().contains("canary"), "behind the id there may be a credential");

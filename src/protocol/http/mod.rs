@@ -23,7 +23,7 @@ use crypto::{Random, Seed};
 use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
-use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, RefusedRequest, Reply, Session, Verb};
 use crate::auth::proxy::client_address;
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
@@ -276,6 +276,11 @@ impl HttpSession {
         let transfer = Transfer::of_challenge(request, token.clone(), fields);
         self.events.push_back(Event::Job(FileAsk::Challenge { token }.into()));
         self.stage = Stage::File(Box::new(transfer));
+    }
+
+    /// Has the log tell of a request for a stream that was refused here.
+    pub(in crate::protocol) fn note_refusal(&mut self, verb: Verb, key: &StreamKey, reason: String) {
+        self.events.push_back(RefusedRequest::event(verb, key, reason));
     }
 
     /// A number that nobody else has.
