@@ -23,6 +23,7 @@ mod bench_tool;
 mod codecs;
 mod crash;
 mod differential;
+mod documented;
 mod files;
 mod floods;
 mod folders;
