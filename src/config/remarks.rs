@@ -16,7 +16,8 @@ struct Unknown {
     path: PathBuf,
     line: usize,
     key: String,
-    near: Option<&'static str>,
+    /// The known key that it resembles, and whether the file has that one, too.
+    near: Option<(&'static str, bool)>,
 }
 
 /// See the module.
@@ -38,8 +39,14 @@ impl Remarks {
         self.push(format!("{path}, line {line}: {key} was given in line {first} already; this value counts"));
     }
 
-    /// Notes a key that is not known, and the known one that it resembles.
-    pub(super) fn unknown(&mut self, path: &Path, line: usize, key: &str, near: Option<&'static str>) {
+    /// Notes a key that is not known, and the known one that it resembles, with whether the file has that one, too.
+    pub(super) fn unknown(
+        &mut self,
+        path: &Path,
+        line: usize,
+        key: &str,
+        near: Option<(&'static str, bool)>,
+    ) {
         self.unknown.push(Unknown { path: path.to_owned(), line, key: printable(key), near });
     }
 
@@ -57,8 +64,10 @@ impl Remarks {
         }
         let Self { mut lines, unknown } = self;
         let count = unknown.len();
-        // Of these the operator hears by name: they protect nothing as they are written.
-        let (meant, foreign): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|one| one.near.is_some());
+        // Of these the operator hears by name: they protect nothing as they are written. A key that stands beside the one that it
+        // resembles (`rtmpt.port`) is another one.
+        let is_meant = |one: &Unknown| one.near.is_some_and(|(_, is_there)| !is_there);
+        let (meant, foreign): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_meant);
         lines.extend(meant.iter().take(LINES_MAX).map(Unknown::line));
         let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
         for Unknown { path, key, .. } in foreign {
@@ -76,7 +85,7 @@ impl Remarks {
 impl Unknown {
     fn line(&self) -> String {
         let Self { path, line, key, near } = self;
-        let meant = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let meant = near.map(|(near, _)| format!("; did you mean {near}?")).unwrap_or_default();
         format!("{}, line {line}: unknown key {key}{meant}", path.display())
     }
 }
@@ -97,7 +106,7 @@ mod tests {
             let mut remarks = Remarks::default();
             remarks.doubled(Path::new("a"), 3, "k", 1);
             for line in 1..=count {
-                let near = (line == 2).then_some("meant");
+                let near = [2, 3].contains(&line).then_some(("meant", line == 3));
                 remarks.unknown(
                     Path::new(if line % 2 == 0 { "a" } else { "b" }),
                     line,

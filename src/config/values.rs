@@ -47,12 +47,14 @@ impl Values {
 
     /// Takes the settings of a file, which is at `path`. Later callers of [`Values::set`] win over it.
     pub(super) fn apply_file(&mut self, path: &Path, properties: Vec<Property>, remarks: &mut Remarks) {
+        let given: BTreeSet<String> = properties.iter().map(|property| property.key.clone()).collect();
         for Property { line, replaces, key, value } in properties {
             if let Some(first) = replaces {
                 remarks.doubled(path, line, &key, first);
             }
             if self.schema.find(self.level, &key).is_none() {
-                remarks.unknown(path, line, &key, suggestion::near_key(self.schema, self.level, &key));
+                let near = suggestion::near_key(self.schema, self.level, &key);
+                remarks.unknown(path, line, &key, near.map(|near| (near, given.contains(near))));
             }
             self.map.insert(key, (value, Origin::File));
         }
