@@ -1,6 +1,8 @@
 # The commands of this repository. `make run` and `make test` are all that one needs.
 
 SECONDS ?= 60
+# Of `make run`; `quick` is for trying.
+PROFILE ?= release
 # Most of a test of the whole server is waiting: three at a time for two cores.
 SUITE_THREADS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 SEEDS ?= 1000
@@ -9,8 +11,8 @@ TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry soak instructions fuzz kills seeds mutants clean
 
-run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
-	@cargo run --release --locked -- $(ARGS)
+run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
+	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
 
 build:
 	cargo build --release --locked
@@ -24,7 +26,8 @@ image: ## The container image, by docker or podman (ENGINE=...)
 image-check: ## Builds, starts and ends the image; where there is no engine it says what was not checked
 	@sh packaging/image.sh check
 
-test: deps check suite replay image-check ## Everything a change must pass
+test: ## Everything a change must pass; all steps run, whatever fails, and a summary ends it
+	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay image-check
 
 check: fmt lint doc unit ## The fast part: no other program is needed
 

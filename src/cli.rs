@@ -24,7 +24,7 @@ millstream: a live-streaming media server
 
   millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
   millstream user add EMAIL [--home DIR]
-  millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep]
+  millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep] [--quiet]
   millstream store check|export|salvage [FILE] [--home DIR]
   millstream store backup [FILE] | restore FILE | reindex [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
@@ -33,8 +33,8 @@ millstream: a live-streaming media server
   serve          the default
   user add       adds an administrator of the management API; the password is read from the terminal or
                  from standard input. A running server adds the user itself, else it goes to the store
-  check-config   validates the settings and prints those in effect, with secrets masked;
-                 --deep also opens and reads the store
+  check-config   validates the settings, tells all faults at once, and prints the settings in effect, with
+                 secrets masked; --quiet prints the faults and remarks alone; --deep also opens and reads the store
   store          what can be done with the store of a home (docs/store.md): check reads all of it, export prints
                  its records with their secrets, backup copies it, also while the server runs, restore puts a
                  copy in its place, salvage rescues what can be read of a damaged one, reindex lists
@@ -72,6 +72,8 @@ pub enum Command {
         options: Options,
         /// Checks the store as well.
         deep: bool,
+        /// Prints no settings.
+        quiet: bool,
     },
     /// Add an administrator.
     AddUser {
@@ -112,7 +114,7 @@ pub fn parse(
         cores,
         schema: protocol::schema(),
     };
-    let (mut command, mut deep) = (None::<String>, false);
+    let (mut command, mut deep, mut quiet) = (None::<String>, false, false);
     let mut words: Vec<String> = Vec::new();
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
@@ -123,6 +125,7 @@ pub fn parse(
                 options.set.push(value);
             }
             Long("deep") => deep = true,
+            Long("quiet") => quiet = true,
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("version") | Short('V') => return Ok(Command::Version),
             Value(name) if command.is_none() && name == "bench" => {
@@ -140,14 +143,16 @@ pub fn parse(
         }
     }
     match command.as_deref() {
-        None | Some("serve" | "user" | "store") if deep => Err("--deep belongs to check-config".to_owned()),
+        None | Some("serve" | "user" | "store") if deep || quiet => {
+            Err("--deep and --quiet belong to check-config".to_owned())
+        }
         None | Some("serve") => Ok(Command::Serve(options)),
         Some("user") => match words.as_slice() {
             [verb, email] if verb == "add" => Ok(Command::AddUser { options, email: email.clone() }),
             _ => Err("usage: millstream user add EMAIL".to_owned()),
         },
         Some("store") => Ok(Command::Store { options, task: store_task(&words)? }),
-        Some("check-config") => Ok(Command::CheckConfig { options, deep }),
+        Some("check-config") => Ok(Command::CheckConfig { options, deep, quiet }),
         Some(other) => Err(unknown(other)),
     }
 }

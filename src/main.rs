@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
         Ok(Command::Serve(options)) => serve(&options),
-        Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
+        Ok(Command::CheckConfig { options, deep, quiet }) => check_config(&options, deep, quiet),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Store { options, task }) => run_store(&options, &task),
         Ok(Command::Bench(task)) => run_bench(*task),
@@ -62,7 +62,7 @@ fn serve(options: &Options) -> ExitCode {
         tracing::error!(
             app = &*app.name,
             reason = app.reason,
-            "the application is not started: its settings are lost"
+            "the application is not started: its settings are lost or cannot be used"
         );
     }
     let (notices, heard) = channel();
@@ -174,19 +174,18 @@ fn read_password() -> std::io::Result<String> {
     Ok(password)
 }
 
-fn check_config(options: &Options, deep: bool) -> ExitCode {
-    let config = match Config::read(options) {
-        Ok(config) => config,
-        Err(error) => return fail(USAGE, &error.to_string()),
+fn check_config(options: &Options, deep: bool, quiet: bool) -> ExitCode {
+    let faults = Config::faults(options);
+    let config = match (Config::inspect(options), faults.is_empty()) {
+        (Ok(config), true) => config,
+        (Err(error), true) => return fail(USAGE, &error.to_string()),
+        (_, false) => {
+            faults.iter().for_each(|fault| complain(fault));
+            return ExitCode::from(USAGE);
+        }
     };
     for warning in &config.warnings {
         complain(warning);
-    }
-    for app in &config.lost {
-        complain(&format!("application {}: {}", app.name, app.reason));
-    }
-    if !config.lost.is_empty() {
-        return ExitCode::from(USAGE);
     }
     let path = config.store_file();
     if deep && (config.used || path.exists()) {
@@ -195,7 +194,7 @@ fn check_config(options: &Options, deep: bool) -> ExitCode {
             Err(error) => return fail(RUN_TIME, &backup::with_advice(&error, &path)),
         }
     }
-    print(&config.describe())
+    if quiet { ExitCode::SUCCESS } else { print(&config.describe()) }
 }
 
 /// Records go to standard output, what was done to standard error.

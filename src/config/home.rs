@@ -20,6 +20,7 @@ use std::sync::Arc;
 use super::keys::Key;
 use super::known::{self, Known};
 use super::properties::{self, FILE_BYTES_MAX};
+use super::remarks::Remarks;
 use super::suggestion;
 use super::values::{Origin, Values};
 use super::{AppSettings, Error, Level, Schema, ServerSettings};
@@ -35,6 +36,8 @@ const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
 const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
 /// Bytes of a file named by `--set KEY=@FILE`.
 const VALUE_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Faults of one file that are looked for.
+const FAULTS_MAX: usize = 100;
 
 /// Sources of settings other than the files.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +71,7 @@ pub struct Config {
     pub server: Arc<ServerSettings>,
     /// The applications, in order of their names.
     pub apps: Vec<Arc<AppSettings>>,
-    /// Applications that are not started because their settings are lost, in order of their names.
+    /// Applications that are not started, in order of their names.
     pub lost: Vec<LostApp>,
     /// Whether a server has had a store in this home.
     pub used: bool,
@@ -76,12 +79,12 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// An application whose settings are lost. It is not started, since its defaults would open what they closed.
+/// An application whose settings are lost or cannot be used. It is not started, since its defaults would open what they closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostApp {
     /// The application's name.
     pub name: Arc<str>,
-    /// The file, its damage and the remedy, in one line.
+    /// The first fault, in one line that names the file.
     pub reason: String,
 }
 
@@ -98,32 +101,94 @@ impl Config {
     /// Reads the home folder and makes nothing: what is missing has its default.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first thing that is wrong with the server's settings, or with those of all applications. One application's fault
+    /// is its own: it is not started.
     pub fn read(options: &Options) -> Result<Self, Error> {
-        let mut warnings = Vec::new();
+        let mut remarks = Remarks::default();
+        let mut config = Self::read_with(options, &mut remarks)?;
+        config.warnings = remarks.summed_up();
+        Ok(config)
+    }
+
+    /// Reads the home folder as [`Config::read`] does, and remarks on each unknown key of the files by itself.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn inspect(options: &Options) -> Result<Self, Error> {
+        let mut remarks = Remarks::default();
+        let mut config = Self::read_with(options, &mut remarks)?;
+        config.warnings = remarks.each();
+        Ok(config)
+    }
+
+    fn read_with(options: &Options, remarks: &mut Remarks) -> Result<Self, Error> {
         let overlays = Overlays::of(options)?;
         let known = Known::of(&options.home)?;
         if known.used {
             must_exist(&server_file(&options.home))?;
         }
-        let server = Arc::new(overlays.server(options, &mut warnings)?);
+        let server = Arc::new(overlays.server(options, remarks)?);
         let mut apps = Vec::new();
         let mut lost = Vec::new();
-        for name in known.with_folders(&options.home, &mut warnings)? {
+        for name in app_list(options, &known, remarks)? {
             let file = app_file(&options.home, &name);
             let there = if known.apps.contains(&name) { must_exist(&file) } else { Ok(()) };
-            match there.and_then(|()| overlays.app(options, &name, &mut warnings)) {
+            match there.and_then(|()| overlays.app(options, &name, remarks)) {
                 Ok(app) => apps.push(Arc::new(app)),
-                Err(error @ Error::Lost { .. }) => {
-                    lost.push(LostApp { name: name.into(), reason: error.to_string() });
+                // What the command line does to an application without a file is no fault of this one.
+                Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
+                    return Err(error);
                 }
-                Err(error) => return Err(error),
+                Err(error) => lost.push(LostApp { name: name.into(), reason: error.to_string() }),
             }
         }
         if apps.is_empty() {
-            warnings.push("no application: nothing can be published".to_owned());
+            remarks.push("no application: nothing can be published".to_owned());
         }
-        Ok(Self { home: options.home.clone(), server, apps, lost, used: known.used, warnings })
+        let (home, used) = (options.home.clone(), known.used);
+        Ok(Self { home, server, apps, lost, used, warnings: Vec::new() })
+    }
+
+    /// Everything that is wrong with the settings, a line each: of every file each value that does not fit, and what keeps it
+    /// from being read at all.
+    #[must_use]
+    pub fn faults(options: &Options) -> Vec<String> {
+        let words = |error: Error| vec![error.to_string()];
+        let overlays = match Overlays::of(options) {
+            Ok(overlays) => overlays,
+            Err(error) => return words(error),
+        };
+        let known = match Known::of(&options.home) {
+            Ok(known) => known,
+            Err(error) => return words(error),
+        };
+        let mut remarks = Remarks::default();
+        let lost = if known.used { must_exist(&server_file(&options.home)) } else { Ok(()) };
+        let mut found = match lost.and_then(|()| overlays.server_values(options, &mut remarks)) {
+            Ok(values) => {
+                all_faults(values, |values| ServerSettings::from_values(options.cores, values).map(drop))
+            }
+            Err(error) => words(error),
+        };
+        let names = match app_list(options, &known, &mut remarks) {
+            Ok(names) => names,
+            Err(error) => {
+                found.push(error.to_string());
+                return found;
+            }
+        };
+        for name in names {
+            let file = app_file(&options.home, &name);
+            let there = if known.apps.contains(&name) { must_exist(&file) } else { Ok(()) };
+            let of_app = match there.and_then(|()| overlays.app_values(options, &name, &mut remarks)) {
+                Ok(values) => {
+                    all_faults(values, |values| AppSettings::from_values(&name, 0, values).map(drop))
+                }
+                Err(error) => words(error),
+            };
+            found.extend(of_app.into_iter().map(|fault| format!("application {name}: {fault}")));
+        }
+        found
     }
 
     /// The effective settings as text, secrets masked.
@@ -182,20 +247,88 @@ impl Overlays {
         Ok(Self { environment: sorted_environment(options)?, server, apps })
     }
 
-    fn server(&self, options: &Options, warnings: &mut Vec<String>) -> Result<ServerSettings, Error> {
+    fn server_values(&self, options: &Options, remarks: &mut Remarks) -> Result<Values, Error> {
+        let file = server_file(&options.home);
         let mut values = Values::new(options.schema, Level::Server, "red5.properties");
-        values.apply_file(read_file(&server_file(&options.home))?.unwrap_or_default(), warnings);
+        values.apply_file(&file, read_file(&file)?.unwrap_or_default(), remarks);
         overlay(&mut values, &self.environment.server, &self.server);
-        ServerSettings::from_values(options.cores, values)
+        Ok(values)
     }
 
-    fn app(&self, options: &Options, name: &str, warnings: &mut Vec<String>) -> Result<AppSettings, Error> {
-        let mut values =
-            Values::new(options.schema, Level::App, &format!("{name}/WEB-INF/red5-web.properties"));
-        values.apply_file(read_file(&app_file(&options.home, name))?.unwrap_or_default(), warnings);
+    fn server(&self, options: &Options, remarks: &mut Remarks) -> Result<ServerSettings, Error> {
+        ServerSettings::from_values(options.cores, self.server_values(options, remarks)?)
+    }
+
+    fn app_values(&self, options: &Options, name: &str, remarks: &mut Remarks) -> Result<Values, Error> {
+        let file = app_file(&options.home, name);
+        let mut values = self.defaults_of_app(options, name);
+        values.apply_file(&file, read_file(&file)?.unwrap_or_default(), remarks);
+        overlay(&mut values, &self.environment.apps, &self.apps);
+        Ok(values)
+    }
+
+    fn app(&self, options: &Options, name: &str, remarks: &mut Remarks) -> Result<AppSettings, Error> {
+        AppSettings::from_values(name, 0, self.app_values(options, name, remarks)?)
+    }
+
+    /// An application without a settings file.
+    fn bare_app(&self, options: &Options, name: &str) -> Result<AppSettings, Error> {
+        let mut values = self.defaults_of_app(options, name);
         overlay(&mut values, &self.environment.apps, &self.apps);
         AppSettings::from_values(name, 0, values)
     }
+
+    #[allow(clippy::unused_self, reason = "a part of the three above")]
+    fn defaults_of_app(&self, options: &Options, name: &str) -> Values {
+        Values::new(options.schema, Level::App, &format!("{name}/WEB-INF/red5-web.properties"))
+    }
+}
+
+/// The names of the applications; of a home that is still to be made those that it will have.
+fn app_list(options: &Options, known: &Known, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
+    let names = known.with_folders(&options.home, remarks)?;
+    if names.is_empty() && known.apps.is_empty() {
+        let mut first = FIRST_APPS.map(str::to_owned).to_vec();
+        first.sort();
+        return Ok(first);
+    }
+    Ok(names)
+}
+
+/// Whether two errors blame the same key, wherever its value comes from.
+fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
+    match (error, other) {
+        (Error::Value { key, .. }, Some(Error::Value { key: other, .. })) => key == other,
+        (error, Some(other)) => error == other,
+        (_, None) => false,
+    }
+}
+
+/// Every fault of some values. One is found at a time; its key gets its default, which may bring another one to light.
+fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -> Vec<String> {
+    let mut found: Vec<Error> = Vec::new();
+    while found.len() < FAULTS_MAX
+        && let Err(error) = build(values.clone())
+    {
+        let Error::Value { key, .. } = &error else {
+            found.push(error);
+            break;
+        };
+        let is_again = found.iter().any(|before| is_same_fault(before, Some(&error)));
+        // What the default does not mend follows from another key, such as a switch that needs this one.
+        let mended = |given: &String| {
+            let mut without = values.clone();
+            without.reset(given);
+            !is_same_fault(&error, build(without).err().as_ref())
+        };
+        let reset = if is_again { values.given().into_iter().find(mended) } else { Some(key.clone()) };
+        if !is_again {
+            found.push(error);
+        }
+        let Some(reset) = reset else { break };
+        values.reset(&reset);
+    }
+    found.iter().map(ToString::to_string).collect()
 }
 
 /// Changes of a settings file: keys with their new values, and keys that go back to their default by being commented out.
@@ -214,7 +347,7 @@ pub struct Edit {
 /// What is wrong with the result, or the disk.
 pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Error> {
     let overlays = Overlays::of(options)?;
-    edit_file(&server_file(&options.home), edit, || overlays.server(options, &mut Vec::new()))
+    edit_file(&server_file(&options.home), edit, || overlays.server(options, &mut Remarks::default()))
 }
 
 /// The same of an application.
@@ -223,7 +356,7 @@ pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Err
 /// What is wrong with the result, or the disk.
 pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSettings, Error> {
     let overlays = Overlays::of(options)?;
-    edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Vec::new()))
+    edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Remarks::default()))
 }
 
 fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
@@ -258,7 +391,7 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
         make_dir(&folder.join("WEB-INF"), 0o755)?;
         make_dir(&folder.join("streams"), 0o755)?;
         write_new_app(options, name)?;
-        let app = Overlays::of(options)?.app(options, name, &mut Vec::new())?;
+        let app = Overlays::of(options)?.app(options, name, &mut Remarks::default())?;
         known::remember(options, [name])?;
         Ok(app)
     };
@@ -408,7 +541,7 @@ fn must_exist(path: &Path) -> Result<(), Error> {
 }
 
 /// The applications below `webapps`: folders with a `WEB-INF`.
-pub(super) fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Error> {
+pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
     let folder = home.join("webapps");
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
@@ -425,7 +558,7 @@ pub(super) fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<S
         if is_app_name(&name) {
             names.push(name);
         } else {
-            warnings.push(format!("webapps/{}: not a name for an application", properties::printable(&name)));
+            remarks.push(format!("webapps/{}: not a name for an application", properties::printable(&name)));
         }
     }
     if names.len() > APPS_MAX {
@@ -457,12 +590,12 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
         must_exist(&server_file(home))?;
     }
     write_new(&server_file(home), "Settings of the server", options.schema.keys(Level::Server))?;
-    if known.apps.is_empty() && app_names(home, &mut Vec::new())?.is_empty() {
+    if known.apps.is_empty() && app_names(home, &mut Remarks::default())?.is_empty() {
         for name in FIRST_APPS {
             make_dir(&home.join("webapps").join(name).join("WEB-INF"), 0o755)?;
         }
     }
-    for name in app_names(home, &mut Vec::new())? {
+    for name in app_names(home, &mut Remarks::default())? {
         make_dir(&home.join("webapps").join(&name).join("streams"), 0o755)?;
         if !known.apps.contains(&name) {
             write_new_app(options, &name)?;

@@ -88,6 +88,11 @@ const SERVER_LAST: &[Key] = &[
     key("server.heartbeatEnabled", "true", "Kept for older files; not used"),
     key("server.statusWebHookURL", "", "Hook for high resource usage"),
     key(
+        "http.acme_folder",
+        "acme",
+        "Folder, in the home or absolute, whose .well-known/acme-challenge is served: the webroot of certbot; empty: none",
+    ),
+    key(
         "vod.import_folders",
         "",
         "Folders, with commas between, below which applications may import folders of files; empty: none",

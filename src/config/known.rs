@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::home::{app_names, io_error, is_app_name};
+use super::remarks::Remarks;
 use super::{Error, Options};
 use crate::disk::{self, SystemDisk};
 
@@ -50,18 +51,18 @@ impl Known {
         let was_started = |name: &String| home.join("webapps").join(name).join("streams").is_dir();
         Ok(Self {
             used: true,
-            apps: app_names(home, &mut Vec::new())?.into_iter().filter(was_started).collect(),
+            apps: app_names(home, &mut Remarks::default())?.into_iter().filter(was_started).collect(),
         })
     }
 
     /// The applications that have a folder. Says which of the known ones has none: it was removed by hand, and nothing of it is served.
-    pub(super) fn with_folders(&self, home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Error> {
-        let mut names: BTreeSet<String> = app_names(home, warnings)?.into_iter().collect();
+    pub(super) fn with_folders(&self, home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
+        let mut names: BTreeSet<String> = app_names(home, remarks)?.into_iter().collect();
         for name in self.apps.iter().filter(|name| is_app_name(name)) {
             if home.join("webapps").join(name).is_dir() {
                 names.insert(name.clone());
             } else {
-                warnings.push(format!(
+                remarks.push(format!(
                     "application {name}: its folder is missing, and it is not started; take its line out of \
                      conf/applications.txt if it was removed on purpose"
                 ));

@@ -11,6 +11,7 @@ mod members;
 mod order;
 pub mod properties;
 mod recording;
+mod remarks;
 mod schema;
 mod security;
 mod server;

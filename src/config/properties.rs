@@ -17,16 +17,19 @@ const OLD_PREFIX: &str = "settings.";
 pub struct Property {
     /// The line number, from 1.
     pub line: usize,
+    /// The line of an earlier value of the key, in whose place this one counts.
+    pub replaces: Option<usize>,
     /// The key, without the `settings.` prefix.
     pub key: String,
     /// Unescaped, without blanks around it.
     pub value: String,
 }
 
-/// Reads a file; order is kept. The error names the line (0 when none is to blame) and the reason.
+/// Reads a file; order is kept. Of a key that is given twice the last value counts, as in Java's `Properties`. The error names the
+/// line (0 when none is to blame) and the reason.
 ///
 /// # Errors
-/// Too large, not UTF-8, a bad escape, a value over 64 KiB, or a key given twice.
+/// Too large, not UTF-8, a bad escape, or a value over 64 KiB.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, (usize, String)> {
     if bytes.len() > FILE_BYTES_MAX {
         return Err((0, "the file is larger than 4 MiB".to_owned()));
@@ -50,11 +53,10 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, (usize, String)> {
         if value.len() > VALUE_BYTES_MAX {
             return Err((number, format!("the value of {} is larger than 64 KiB", printable(&key))));
         }
-        if let Some(first) = seen.insert(key.clone(), number) {
-            return Err((number, format!("{} was given in line {first} already", printable(&key))));
-        }
-        found.push(Property { line: number, key, value });
+        let replaces = seen.insert(key.clone(), number);
+        found.push(Property { line: number, replaces, key, value });
     }
+    found.retain(|property| seen.get(&property.key) == Some(&property.line));
     Ok(found)
 }
 
@@ -104,7 +106,7 @@ fn escape_into(out: &mut String, line: &str) -> Option<()> {
 }
 
 /// Changes the values of some keys and leaves every other line, comment and blank as it is. A key that is not in
-/// the text is appended; a commented-out one stays.
+/// the text is appended; a commented-out one stays, and one that is there twice changes in each place.
 #[must_use]
 pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     let mut rest: Vec<&(&str, &str)> = changes.iter().collect();
@@ -112,14 +114,11 @@ pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     let mut lines = natural_lines(text);
     while let Some(line) = lines.next() {
         let key = key_of(line);
-        let change = key.and_then(|key| {
-            let at = rest.iter().position(|(name, _)| *name == key)?;
-            Some(rest.remove(at))
-        });
-        let Some((_, value)) = change else {
+        let Some((name, value)) = changes.iter().find(|(name, _)| Some(*name) == key) else {
             out.push_str(line);
             continue;
         };
+        rest.retain(|(of_rest, _)| of_rest != name);
         let start = line.len() - line.trim_start().len();
         let written = key.map_or(0, str::len);
         let prefix = if line.trim_start().starts_with(OLD_PREFIX) { OLD_PREFIX.len() } else { 0 };
@@ -265,11 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn c_01_doubled_broken_and_huge_are_errors() {
-        assert_eq!(
-            parse(b"a=1\nb=2\nsettings.a=3").unwrap_err(),
-            (3, "a was given in line 1 already".into())
-        );
+    fn c_01_of_a_doubled_key_the_last_value_counts_as_in_java() {
+        let text = "a=1\nb=2\nsettings.a=3\na : 4\n";
+        let found = parse(text.as_bytes()).unwrap();
+        let seen: Vec<_> =
+            found.iter().map(|p| (p.line, p.replaces, p.key.as_str(), p.value.as_str())).collect();
+        assert_eq!(seen, [(2, None, "b", "2"), (4, Some(3), "a", "4")]);
+        // A change reaches the value that counts.
+        let changed = set_lines(text, &[("a", "9")]);
+        assert_eq!(changed, "a=9\nb=2\nsettings.a=9\na=9\n");
+    }
+
+    #[test]
+    fn c_01_broken_and_huge_are_errors() {
         assert_eq!(parse(b"a=1\nb=\xff\n").unwrap_err(), (2, "not UTF-8 text".into()));
         assert_eq!(parse(b"a=\\u12").unwrap_err().0, 1);
         assert!(parse(format!("a={}", "x".repeat(1 << 20)).as_bytes()).is_err());

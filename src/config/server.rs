@@ -149,6 +149,9 @@ impl ServerSettings {
         if folders(&values).any(|folder| folder.iter().any(|part| part == "..")) {
             return Err(values.bad("vod.import_folders", "must be paths of folders, without .."));
         }
+        if PathBuf::from(values.text("http.acme_folder")).iter().any(|part| part == "..") {
+            return Err(values.bad("http.acme_folder", "must be the path of a folder, without .."));
+        }
         Ok(Self {
             host: values.host("server.host")?,
             http_host: values.host("http.host")?,
@@ -188,6 +191,12 @@ impl ServerSettings {
     #[must_use]
     pub fn backups(&self) -> BackupSettings {
         backups(&self.values).unwrap_or_default()
+    }
+
+    /// `http.acme_folder`: the webroot of an ACME client; relative to the home unless it is absolute.
+    #[must_use]
+    pub fn acme_folder(&self) -> Option<PathBuf> {
+        Some(self.values.text("http.acme_folder")).filter(|folder| !folder.is_empty()).map(PathBuf::from)
     }
 
     /// `vod.import_folders`: below which folders are imported; relative to the home unless they are absolute.

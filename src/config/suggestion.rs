@@ -1,8 +1,12 @@
 //! What somebody meant who has mistyped a key.
 
 use super::home::variable_of;
-use super::{Level, Schema};
+use super::{Key, Level, Schema};
 
+/// Letters of a key in a file that may be wrong, missing, too many or exchanged.
+const EDITS_MAX: usize = 2;
+/// Letters of a key for each of them.
+const LETTERS_OF_AN_EDIT: usize = 5;
 /// Words that differ by more are others.
 const SIMILARITY_MIN: f64 = 0.75;
 
@@ -40,6 +44,16 @@ fn reason(what: &str, given: &str, known: impl Iterator<Item = String>) -> Strin
     }
 }
 
+/// The key of a settings file that was meant by one that nobody knows: it differs in case, or in a letter or two.
+pub(super) fn near_key(schema: &Schema, level: Level, given: &str) -> Option<&'static str> {
+    let plain = given.to_ascii_lowercase();
+    let distance = |key: &Key| strsim::osa_distance(&key.name.to_ascii_lowercase(), &plain);
+    let nearest = schema.keys(level).iter().map(|key| (distance(key), key.name)).min()?;
+    // Of a short word most letters would be others.
+    let max = EDITS_MAX.min(given.len() / LETTERS_OF_AN_EDIT);
+    (nearest.0 <= max).then_some(nearest.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +74,23 @@ mod tests {
         assert_eq!(unknown_key(schema, "zzz"), "there is no such key");
         let told = unknown_variable(schema, "MILLSTREAM_HTTP_PROT");
         assert!(told.ends_with("did you mean MILLSTREAM_HTTP_PORT?"), "{told}");
+    }
+
+    #[test]
+    fn c_01_a_key_of_a_file_is_near_one_that_differs_in_a_letter_or_two() {
+        let schema: &Schema = crate::protocol::schema();
+        for (level, given, meant) in [
+            (Level::App, "playTokenControlEnable", Some("playTokenControlEnabled")),
+            (Level::App, "remoteAlowedCIDR", Some("remoteAllowedCIDR")),
+            (Level::App, "remoteallowedcidr", Some("remoteAllowedCIDR")),
+            (Level::Server, "http.prot", Some("http.port")),
+            (Level::Server, "https.prot", Some("https.port")),
+            (Level::App, "db.kind", None),
+            (Level::App, "zz", None),
+            (Level::App, "", None),
+            (Level::App, "http.port", None),
+        ] {
+            assert_eq!(near_key(schema, level, given), meant, "{given}");
+        }
     }
 }

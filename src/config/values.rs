@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 use std::str::FromStr;
 
 use super::keys::Key;
 use super::properties::{Property, printable};
+use super::remarks::Remarks;
 use super::schema::{Level, Schema};
-use super::{Error, Extensions};
+use super::{Error, Extensions, suggestion};
 use crate::auth::access::Secret;
 use crate::auth::{CidrList, cidr};
 
@@ -43,14 +45,31 @@ impl Values {
         Self { schema, level, file: file.to_owned(), map }
     }
 
-    /// Takes the settings of the file. Later callers of [`Values::set`] win over it.
-    pub fn apply_file(&mut self, properties: Vec<Property>, warnings: &mut Vec<String>) {
-        for Property { line, key, value } in properties {
+    /// Takes the settings of a file, which is at `path`. Later callers of [`Values::set`] win over it.
+    pub(super) fn apply_file(&mut self, path: &Path, properties: Vec<Property>, remarks: &mut Remarks) {
+        let given: BTreeSet<String> = properties.iter().map(|property| property.key.clone()).collect();
+        for Property { line, replaces, key, value } in properties {
+            if let Some(first) = replaces {
+                remarks.doubled(path, line, &key, first);
+            }
             if self.schema.find(self.level, &key).is_none() {
-                warnings.push(format!("{}, line {line}: unknown key {}", self.file, printable(&key)));
+                let near = suggestion::near_key(self.schema, self.level, &key);
+                remarks.unknown(path, line, &key, near.map(|near| (near, given.contains(near))));
             }
             self.map.insert(key, (value, Origin::File));
         }
+    }
+
+    /// Gives a key its default again.
+    pub(super) fn reset(&mut self, key: &str) {
+        let default = self.schema.find(self.level, key).map_or("", |key| key.default);
+        self.set(key, default.to_owned(), Origin::Default);
+    }
+
+    /// The keys that have another origin than the default, in order.
+    pub(super) fn given(&self) -> Vec<String> {
+        let is_given = |(_, (_, origin)): &(&String, &(String, Origin))| *origin != Origin::Default;
+        self.map.iter().filter(is_given).map(|(key, _)| key.clone()).collect()
     }
 
     /// Sets one value.

@@ -70,6 +70,16 @@ impl<'a> Outcome<'a> {
         Self { error_id: id, ..self }
     }
 
+    /// The answer as a response behind the members of an object: seed and reference differ in which of the two it is.
+    pub(in crate::control) fn behind(self, mut object: Vec<u8>) -> Response {
+        let Ok(own) = serde_json::to_vec(&self) else { return Response::error(500, "Internal Server Error") };
+        if let (Some(b'}'), Some(members)) = (object.pop(), own.strip_prefix(b"{")) {
+            object.push(b',');
+            object.extend_from_slice(members);
+        }
+        Response::json(200, object)
+    }
+
     /// The answer as a response; application operations answer 200 even when they fail.
     pub(in crate::control) fn response(self, status: u16) -> Response {
         json(status, &self)
@@ -131,6 +141,10 @@ mod tests {
         assert_eq!(
             text(Outcome::failure("no").error_id(-4)),
             r#"{"success":false,"message":"no","dataId":"","errorId":-4}"#
+        );
+        assert_eq!(
+            Outcome::success().data_id("a").behind(br#"{"streamId":"a"}"#.to_vec()).body,
+            r#"{"streamId":"a","success":true,"message":"","dataId":"a","errorId":0}"#
         );
     }
 }

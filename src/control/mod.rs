@@ -20,7 +20,8 @@ mod endpoints;
 mod folders;
 mod from_json;
 mod held;
-pub mod hooks;
+pub mod history;
+mod hooks;
 mod jobs;
 mod live;
 mod management;
@@ -349,10 +350,11 @@ impl Control {
     }
 
     /// Figures of the machine and of the job service. When the memory is used above the limit, new publishers are refused.
-    pub fn handle_host(&mut self, figures: HostFigures, jobs: Vec<JobCounts>) {
+    pub fn handle_host(&mut self, now: Now, figures: HostFigures, jobs: Vec<JobCounts>) {
         self.figures.jobs = jobs;
         self.figures.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
+        self.sample_server(now);
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and

@@ -59,7 +59,7 @@ impl Control {
         }
     }
 
-    /// Settings that were there and are no more are not taken for defaults: an application that runs keeps those it has, and one that
+    /// Settings that were there and are no more, or cannot be used, are not taken for defaults: an application that runs keeps those it has, and one that
     /// does not run is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
@@ -67,13 +67,13 @@ impl Control {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "settings of the application are lost; those in use stay"
+                    "settings of the application are lost or cannot be used; those in use stay"
                 );
             } else {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "the application is not started: its settings are lost"
+                    "the application is not started: its settings are lost or cannot be used"
                 );
             }
         }
@@ -92,7 +92,8 @@ impl Control {
 
 /// Whether a key of the server is read at the start only: sockets, threads, and what shares counters with them.
 fn is_of_the_start(key: &str) -> bool {
-    const KEYS: [&str; 4] = ["server.workers", "server.srt_port", "logFormat", "vod.import_folders"];
+    const KEYS: [&str; 5] =
+        ["server.workers", "server.srt_port", "logFormat", "vod.import_folders", "http.acme_folder"];
     let is_socket = [".host", ".port", ".enabled"].iter().any(|end| key.ends_with(end));
     let is_certificate = key.starts_with("http.ssl_certificate");
     let is_of_connections = ["limits.connections", "limits.unauthenticated", "limits.new_", "limits.exempt_"]

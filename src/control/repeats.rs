@@ -1,5 +1,8 @@
 //! Failures that repeat, in the log: the first one of a row is a line by itself, those behind it are summed up once a minute and kind.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::types::{Now, StreamKey};
@@ -9,6 +12,8 @@ use super::hooks::LostHook;
 
 /// Failures of this time are gathered into one line.
 const PERIOD: Duration = Duration::from_secs(60);
+/// Refused addresses that are remembered.
+const REFUSED_MAX: usize = 1000;
 
 /// A kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub(super) struct Repeats {
     due: Option<Instant>,
     /// Time at which a hook was last lost.
     hook_lost: Option<Instant>,
+    /// Addresses that were refused the API of an application, or of the server (no name), and were told of.
+    refused: BTreeSet<(Arc<str>, IpAddr)>,
 }
 
 impl Repeats {
@@ -67,6 +74,14 @@ impl Repeats {
         sum.failures = sum.failures.saturating_add(1);
         sum.latest = Some((key.clone(), reason.to_owned()));
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
+    }
+
+    /// Whether a refused address is a line: each is one once. Behind [`REFUSED_MAX`] of them they are forgotten.
+    pub(super) fn is_first_refusal(&mut self, app: Option<&str>, client: IpAddr) -> bool {
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.clear();
+        }
+        self.refused.insert((app.unwrap_or_default().into(), client))
     }
 
     /// Whether a lost hook is a line by itself: none was lost for a while.

@@ -9,6 +9,7 @@ use crate::types::{Now, StreamId, WorkerId};
 
 use super::Control;
 use super::connections::ConnectionQuestions;
+use super::history::History;
 use super::live::Live;
 use super::metrics::Scrape;
 use crate::stats::{ControlFigures, HostFigures, JobCounts, Reception};
@@ -78,6 +79,7 @@ pub(super) struct Figures {
     /// When the server started.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
+    pub(super) history: History,
     pub(super) connections: ConnectionQuestions,
 }
 
@@ -89,6 +91,7 @@ impl Figures {
             jobs: Vec::new(),
             began: now,
             scrape: Scrape::default(),
+            history: History::default(),
             connections: ConnectionQuestions::default(),
         }
     }
@@ -174,6 +177,11 @@ impl Control {
         let from = if from.started { from.dts_ms } else { 0 };
         let media_ms = figures.position.dts_ms.saturating_sub(from).saturating_sub(figures.clock.made_up_ms);
         record.speed = speed(media_ms, passed_ms);
+        let dropped = (record.drop_packet_count_in_ingestion, record.packet_lost_ratio);
+        let (received_bytes, speed) = (record.received_bytes, record.speed);
+        if let Some(live) = self.registry.get_mut(&stream) {
+            live.sample(now, received_bytes, speed, dropped);
+        }
     }
 }
 

@@ -197,7 +197,10 @@ impl Control {
             Answer::Deleted => {
                 Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
             }
-            Answer::Started => Outcome::success().data_id(&key.id).response(200),
+            Answer::Started => match self.records.get(key) {
+                Some(record) => Outcome::success().data_id(&key.id).behind(record.to_json(now)),
+                None => Outcome::success().data_id(&key.id).response(200),
+            },
             Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
             Answer::Prepared(response) => *response,
             Answer::Made(id) => Outcome::success().message(None).data_id(&id).response(200),

@@ -152,7 +152,7 @@ impl ControlThread {
                     let session = self.local.begin(reply);
                     self.control.back_up_now(now, session);
                 }
-                ControlMail::Host(figures) => self.control.handle_host(*figures, self.jobs.counts()),
+                ControlMail::Host(figures) => self.control.handle_host(now, *figures, self.jobs.counts()),
                 ControlMail::Drain => self.control.drain(now),
             }
         }

@@ -1,4 +1,4 @@
-//! Looks at the machine every second: `/proc`, and the file system of the home folder.
+//! Looks at the machine every second: `/proc`, the speed of its links in `/sys`, and the file system of the home folder.
 
 use std::collections::VecDeque;
 use std::fs::read_to_string;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::control_thread::{ControlMail, ControlSender};
 use super::sys;
-use crate::stats::HostFigures;
+use crate::stats::{HostFigures, NetworkFigures};
 
 /// The interval of measurements.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -46,6 +46,15 @@ struct Watch {
     /// Shares in percent: of everybody, of this process.
     loads: VecDeque<(u64, u64)>,
     last: Option<Ticks>,
+    /// Bytes that the interfaces have sent and received, at the ends of the last seconds.
+    traffic: VecDeque<(Instant, Traffic)>,
+}
+
+/// Bytes over the network interfaces since the machine started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Traffic {
+    sent: u64,
+    received: u64,
 }
 
 fn read(path: &str) -> String {
@@ -59,7 +68,7 @@ impl Watch {
             host_name: read("/proc/sys/kernel/hostname").trim().to_owned(),
             ..HostFigures::default()
         };
-        Self { home, fixed, loads: VecDeque::new(), last: None }
+        Self { home, fixed, loads: VecDeque::new(), last: None, traffic: VecDeque::new() }
     }
 
     fn look(&mut self) -> HostFigures {
@@ -70,10 +79,35 @@ impl Watch {
         take_memory(&mut figures, &read("/proc/meminfo"));
         take_process(&mut figures, &read("/proc/self/status"), &read("/proc/self/stat"));
         self.take_loads(&mut figures, &read("/proc/stat"));
+        figures.network = self.network(Instant::now(), &read("/proc/net/dev"));
         if let Ok(space) = sys::disk_space(&self.home) {
-            (figures.disk_total, figures.disk_free, figures.disk_usable) = space;
+            (figures.disk.total, figures.disk.free, figures.disk.usable) = space;
         }
         figures
+    }
+
+    fn network(&mut self, now: Instant, devices: &str) -> NetworkFigures {
+        let interfaces: Vec<(&str, Traffic)> = interfaces(devices).collect();
+        let add = |sum: Traffic, (_, one): &(&str, Traffic)| Traffic {
+            sent: sum.sent.saturating_add(one.sent),
+            received: sum.received.saturating_add(one.received),
+        };
+        let total = interfaces.iter().fold(Traffic::default(), add);
+        self.traffic.push_back((now, total));
+        if self.traffic.len() > SAMPLES.saturating_add(1) {
+            self.traffic.pop_front();
+        }
+        let (since, before) = self.traffic.front().copied().unwrap_or((now, total));
+        let passed = u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
+        let bps = |bytes: u64| bytes.saturating_mul(8000).checked_div(passed).unwrap_or(0);
+        let speed =
+            |(name, _): &(&str, Traffic)| read(&format!("/sys/class/net/{name}/speed")).trim().parse().ok();
+        NetworkFigures {
+            sent_bps: bps(total.sent.saturating_sub(before.sent)),
+            received_bps: bps(total.received.saturating_sub(before.received)),
+            // A link that is down says -1.
+            uplink_mbps: interfaces.iter().filter_map(speed).max().unwrap_or(0),
+        }
     }
 
     fn take_loads(&mut self, figures: &mut HostFigures, stat: &str) {
@@ -145,6 +179,17 @@ fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
     figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);
 }
 
+/// The interfaces of `/proc/net/dev` but for the loopback: bytes received are the first column, bytes sent the ninth.
+fn interfaces(devices: &str) -> impl Iterator<Item = (&str, Traffic)> {
+    devices.lines().filter_map(|line| {
+        let (name, columns) = line.split_once(':')?;
+        let mut columns = columns.split_whitespace();
+        let received = columns.next()?.parse().ok()?;
+        let sent = columns.nth(7)?.parse().ok()?;
+        Some((name.trim(), Traffic { sent, received })).filter(|(name, _)| *name != "lo")
+    })
+}
+
 /// Busy and all ticks of all cores.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
@@ -175,9 +220,30 @@ mod tests {
     }
 
     #[test]
+    fn traffic_is_that_of_all_interfaces_but_the_loopback() {
+        let devices = |received: u64, sent: u64| {
+            format!(
+                "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n\
+                 x0: {received} 2 0 0 0 0 0 0 {sent} 2 0 0 0 0 0 0\n  x1:100 2 0 0 0 0 0 0 50 2 0 0 0 0 0 0\n  odd: 1 2\n"
+            )
+        };
+        let seen: Vec<_> = interfaces(&devices(7, 8)).map(|(name, of)| format!("{name} {of:?}")).collect();
+        assert_eq!(seen, ["x0 Traffic { sent: 8, received: 7 }", "x1 Traffic { sent: 50, received: 100 }"]);
+        let (mut watch, start) = (Watch::new("/".into()), Instant::now());
+        let first = watch.network(start, &devices(0, 0));
+        assert_eq!((first.sent_bps, first.received_bps), (0, 0));
+        for second in 1..20 {
+            let now = start + Duration::from_secs(second);
+            let network = watch.network(now, &devices(second * 1000, second * 3000));
+            assert_eq!((network.sent_bps, network.received_bps), (24_000, 8000), "{second}");
+        }
+        assert_eq!(watch.traffic.len(), SAMPLES + 1);
+    }
+
+    #[test]
     fn this_machine_has_memory_and_a_disk() {
         let figures = Watch::new("/".into()).look();
-        assert!(figures.memory_total > 0 && figures.disk_total > 0 && figures.threads > 0);
-        assert!(figures.memory_free <= figures.memory_total && figures.disk_usable <= figures.disk_total);
+        assert!(figures.memory_total > 0 && figures.disk.total > 0 && figures.threads > 0);
+        assert!(figures.memory_free <= figures.memory_total && figures.disk.usable <= figures.disk.total);
     }
 }

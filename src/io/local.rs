@@ -17,6 +17,7 @@ use super::control_thread::{ControlMail, ControlSender};
 use super::jobs;
 use crate::config::{Config, Options};
 use crate::control::{administrator_record, is_email};
+use crate::jobs::PASSWORD_CHARS_MIN;
 use crate::store::{self, Op, RedbStore, Store, backup};
 
 /// Bytes of a line.
@@ -104,8 +105,9 @@ pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUs
     if !is_email(email) || !has_both_sides {
         return Err(AddUserError::Usage(format!("'{}' is no e-mail address", email.escape_debug())));
     }
-    if plain.is_empty() {
-        return Err(AddUserError::Usage("the password is empty".to_owned()));
+    if plain.chars().count() < PASSWORD_CHARS_MIN {
+        let short = format!("the password has fewer than {PASSWORD_CHARS_MIN} characters");
+        return Err(AddUserError::Usage(short));
     }
     if !options.is_home() {
         let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());

@@ -157,6 +157,7 @@ impl Server {
             options: options.clone(),
             certificate: files.clone(),
             root: config.home.join("webapps"),
+            challenges: config.server.acme_folder().map(|folder| config.home.join(folder)),
             import_folders: config.server.import_folders().map(|folder| config.home.join(folder)).collect(),
         };
         let jobs = Jobs::start(paths, control.outbound_policy(), deliver(&control_sender, &senders))?;

@@ -33,7 +33,7 @@ pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
-pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
+pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
@@ -93,6 +93,11 @@ pub enum Work {
         /// Names below the root folder, the file's last. No link is followed.
         path: Vec<String>,
     },
+    /// Open the answer to a challenge of a certificate authority (RFC 8555 §8.3) for reading.
+    ChallengeOpen {
+        /// The challenge's token, the name of the file.
+        token: String,
+    },
     /// Read a block of an open file.
     FileRead {
         /// The file of [`Outcome::Opened`].
@@ -143,7 +148,7 @@ impl Work {
             },
             Self::Password(_) => Class::Password,
             Self::Admin(_) => Class::Admin,
-            Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
+            Self::FileOpen { .. } | Self::ChallengeOpen { .. } | Self::FileRead { .. } => Class::FileRead,
             Self::FileAppend { .. } => Class::FileWrite,
             Self::FileSync { .. } | Self::Archive(_) => Class::FileSync,
             Self::Recording(_) | Self::Import(_) => Class::Recording,
@@ -167,6 +172,7 @@ impl Work {
             Self::Password(_)
             | Self::Admin(_)
             | Self::FileOpen { .. }
+            | Self::ChallengeOpen { .. }
             | Self::FileRead { .. }
             | Self::FileAppend { .. }
             | Self::FileSync { .. }
@@ -189,6 +195,7 @@ impl Work {
             | Self::Password(_)
             | Self::Admin(_)
             | Self::FileOpen { .. }
+            | Self::ChallengeOpen { .. }
             | Self::FileRead { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
@@ -218,7 +225,7 @@ pub enum Outcome {
     Password(PasswordOutcome),
     /// [`Work::Admin`].
     Admin(AdminOutcome),
-    /// [`Work::FileOpen`].
+    /// [`Work::FileOpen`] and [`Work::ChallengeOpen`].
     Opened(Result<OpenedFile, FileError>),
     /// [`Work::FileRead`]: empty at the end of the file, and when it cannot be read.
     Block(Bytes),

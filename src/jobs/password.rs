@@ -5,16 +5,22 @@
 
 use std::fmt;
 
+/// Characters that a new password has at least where it is seen: by `millstream user add` and in the panel. The API sees its MD5.
+pub const PASSWORD_CHARS_MIN: usize = 8;
+/// The MD5 of the empty text.
+const OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
+
 /// A password as clients send it: the MD5 of the plain one, 32 digits in lower case. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordDigest(String);
 
 impl PasswordDigest {
-    /// `None` for what is no MD5 in hexadecimal: not a password, whatever else it is (docs/robustness.md R-33).
+    /// `None` for what is no MD5 in hexadecimal, or that of the empty text: not a password, whatever else it is
+    /// (docs/robustness.md R-33).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        fits.then(|| Self(text.to_ascii_lowercase()))
+        fits.then(|| Self(text.to_ascii_lowercase())).filter(|digest| digest.0 != OF_NOTHING)
     }
 
     /// The bytes to hash.
@@ -85,11 +91,27 @@ mod tests {
     fn r_33_a_password_is_32_hexadecimal_digits() {
         let md5 = "5f4dcc3b5aa765d61d8327deb882cf99";
         assert_eq!(PasswordDigest::parse(&md5.to_uppercase()).unwrap().as_bytes(), md5.as_bytes());
-        for text in
-            ["", "password", &md5[1..], &format!("{md5}0"), &md5.replace('5', "g"), &"\u{e9}".repeat(16)]
-        {
+        for text in [
+            "",
+            "password",
+            OF_NOTHING,
+            &OF_NOTHING.to_uppercase(),
+            &md5[1..],
+            &format!("{md5}0"),
+            &md5.replace('5', "g"),
+            &"\u{e9}".repeat(16),
+        ] {
             assert_eq!(PasswordDigest::parse(text), None, "{text}");
         }
         assert!(!format!("{:?}", PasswordDigest::parse(md5)).contains("5f4d"));
+    }
+
+    #[test]
+    fn the_panel_wants_as_many_characters_as_the_command() {
+        let pages =
+            [include_str!("../../panel/panel-login.js"), include_str!("../../panel/panel-users.js")].concat();
+        let lengths: Vec<&str> =
+            pages.split("minlength=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(lengths, vec![PASSWORD_CHARS_MIN.to_string(); 3]);
     }
 }

@@ -48,3 +48,16 @@ pub enum NoSubscription {
     /// The server is shutting down, or the stream has too many formats.
     Unavailable,
 }
+
+impl NoSubscription {
+    /// The reason, for the log.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotFound => "no such stream is live",
+            Self::Disabled => "the application does not play over this protocol",
+            Self::Denied(denial) => denial.reason(),
+            Self::Unavailable => "the server is shutting down, or the stream has too many formats",
+        }
+    }
+}

@@ -49,6 +49,22 @@ pub enum Refusal {
     Draining,
 }
 
+impl Refusal {
+    /// The reason, for the log.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotAllowed(reason) => reason,
+            Self::Denied(denial) => denial.reason(),
+            Self::NoApplication => "no such application",
+            Self::InUse => "the id is in use",
+            Self::Resources => "resources are short",
+            Self::Loop => "the stream has passed this server already",
+            Self::Draining => "the server is shutting down",
+        }
+    }
+}
+
 /// The parameters of an accepted publish.
 #[derive(Debug, Clone)]
 pub struct Grant {

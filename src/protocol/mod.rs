@@ -59,7 +59,8 @@ pub use registry::{catalogues, listener_names, publish_port, publish_url, schema
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
     About, BLOB_WAIT, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, Paced, PassAsk, PathEvent,
-    PathId, PlayAsk, PublishAsk, Reply, Session, Shared, TailSink, To, UnitSink, WantedBlob, Watched,
+    PathId, PlayAsk, PublishAsk, RefusedRequest, Reply, Session, Shared, TailSink, To, UnitSink, Verb,
+    WantedBlob, Watched,
 };
 
 /// An outgoing connection that is not there by then is given up.

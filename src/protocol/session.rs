@@ -8,6 +8,7 @@
 //! and the answers come back under that name as a [`Reply`].
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -319,12 +320,48 @@ pub enum Event {
     OpenPath(OpenPath),
     /// Closes a UDP socket of its own.
     ClosePath(PathId),
+    /// Refused a request of the peer by itself, without asking the worker.
+    Refused(Box<RefusedRequest>),
     /// A pull goes on at another server: its byte stream is closed, and the next one is told by [`Session::handle_path`].
     NextServer(NextServer),
     /// A pull has no more use for its byte stream; [`Event::NextServer`] asks for another one.
     Disconnect,
     /// The last one. What is queued is sent, then the connection closes.
     Closed(String),
+}
+
+/// Characters of a refused key that are told.
+const KEY_CHARS_MAX: usize = 256;
+
+/// A request that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The kind of request.
+    pub verb: Verb,
+    /// The stream's key, as far as the peer named one.
+    pub key: String,
+    /// The reason, for the log.
+    pub reason: Cow<'static, str>,
+}
+
+impl RefusedRequest {
+    /// The event that tells of it. What stands behind application and id may be a credential, and is left out.
+    pub fn event(verb: Verb, key: impl ToString, reason: impl Into<Cow<'static, str>>) -> Event {
+        let key: Vec<String> = key.to_string().split('/').take(2).map(str::to_owned).collect();
+        let key = key.join("/").chars().take(KEY_CHARS_MAX).collect();
+        Event::Refused(Box::new(Self { verb, key, reason: reason.into() }))
+    }
+}
+
+/// A kind of request that can be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// To speak to the server, or an application, at all.
+    Connect,
+    /// To publish.
+    Publish,
+    /// To play.
+    Play,
 }
 
 /// An answer of the worker to a session, or a notice.

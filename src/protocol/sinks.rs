@@ -76,7 +76,7 @@ pub struct SinkKind {
     pub is_enabled: fn(&AppSettings) -> bool,
     /// The stream for which a request for this blob begins the sink: what is below the application's `streams`. `None`: it
     /// makes no such blob, or another request begins it.
-    pub stream_of: fn(&str) -> Option<&str>,
+    pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// The stream that a file of this name, below the application's `streams`, is a part of: what it made, and memory has no longer.
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// Whether it begins with the stream: what it makes is wanted before anybody asks.
@@ -111,7 +111,10 @@ static SINKS: &[&SinkKind] = &[
 /// The kind of sink that a request for this blob of the application begins, and the id of the stream.
 #[must_use]
 pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
-    SINKS.iter().filter(|kind| (kind.is_enabled)(app)).find_map(|kind| Some((*kind, (kind.stream_of)(blob)?)))
+    SINKS
+        .iter()
+        .filter(|kind| (kind.is_enabled)(app))
+        .find_map(|kind| Some((*kind, (kind.stream_of)(app, blob)?)))
 }
 
 /// The kind of sink that makes a blob or a file of this name, and the id of the stream that it is of.

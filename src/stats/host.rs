@@ -27,12 +27,8 @@ pub struct HostFigures {
     pub swap_total: u64,
     /// Unused.
     pub swap_free: u64,
-    /// Size of the file system of the home folder.
-    pub disk_total: u64,
-    /// Unused.
-    pub disk_free: u64,
-    /// Unused, and not kept for the system.
-    pub disk_usable: u64,
+    /// The file system of the home folder.
+    pub disk: DiskFigures,
     /// The memory of this process, in bytes.
     pub process_memory: u64,
     /// The most it ever held.
@@ -41,4 +37,28 @@ pub struct HostFigures {
     pub threads: u64,
     /// The machine's name.
     pub host_name: String,
+    /// Its network interfaces.
+    pub network: NetworkFigures,
+}
+
+/// A file system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskFigures {
+    /// Its size.
+    pub total: u64,
+    /// Unused.
+    pub free: u64,
+    /// Unused, and not kept for the system.
+    pub usable: u64,
+}
+
+/// The interfaces of the machine but for the loopback, together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NetworkFigures {
+    /// Bits sent per second, the mean of five seconds.
+    pub sent_bps: u64,
+    /// Bits received per second, the mean of five seconds.
+    pub received_bps: u64,
+    /// The speed of the fastest link in Mb/s; 0 where none says it.
+    pub uplink_mbps: u64,
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub use connections::{Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values};
 pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
-pub use host::HostFigures;
+pub use host::{DiskFigures, HostFigures, NetworkFigures};
 
 use crate::types::{Ingest, StreamKey};
 

@@ -1,5 +1,6 @@
 //! A session of a worker with what belongs to it: its network paths, its publications and subscriptions, its figures.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -192,6 +193,8 @@ pub(super) struct Figures {
     pub(super) key: Option<StreamKey>,
     /// What its bytes count for, as its session reported.
     pub(super) protocol: &'static str,
+    /// Why the server ended what it did, which it does not know itself.
+    pub(super) cause: Option<Cow<'static, str>>,
     /// Whether it carries media, as its session reported.
     pub(super) is_media: bool,
     /// Bytes received and sent that have counted for something else before.
@@ -286,6 +289,7 @@ impl Conn {
             closing: None,
             figures: Figures {
                 key: None,
+                cause: None,
                 began: now,
                 bytes_in: 0,
                 bytes_out: 0,

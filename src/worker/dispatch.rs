@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::conn::{Conn, DatagramPath, Flow, Purpose};
+use super::conn::{DatagramPath, Flow, Purpose};
 use super::deadlines::Timer;
+use super::endings::log_end;
 use super::{Output, Worker};
 use crate::jobs::{Job, Work};
 use crate::mail::{PushState, RecordingNews, ToControl, UploadGrant, UploadNews};
@@ -168,6 +169,7 @@ impl Worker {
                 self.agenda.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
             }
             Event::ClosePath(path) => self.close_path(id, path),
+            Event::Refused(request) => self.request_refused(id, *request),
             Event::NextServer(server) => self.ask_next_server(id, server),
             Event::Disconnect => self.disconnect(id),
             Event::Closed(reason) => self.close_reported(id, reason),
@@ -300,22 +302,5 @@ impl Worker {
         self.agenda.outputs.push_back(Output::Close { conn: id, abort });
         log_end(&conn, reason, self.now.mono);
         self.end_family(id, conn);
-    }
-}
-
-/// Logs one line per session: at info for media, at debug for the API, of which there may be thousands a second.
-fn log_end(conn: &Conn, reason: &str, now: std::time::Instant) {
-    let (figures, peer) = (&conn.figures, conn.client());
-    let protocol = figures.protocol;
-    let seconds = now.saturating_duration_since(figures.began).as_secs();
-    let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
-    let (jumps, skipped) = (figures.jumps, figures.skipped);
-    let key = figures.key.as_ref().map(tracing::field::display);
-    // An attempt that came to no stream: control says so, and sums up.
-    let is_attempt = matches!(conn.purpose, Purpose::Push { .. } | Purpose::Pull { .. }) && key.is_none();
-    if figures.is_media && !is_attempt {
-        tracing::info!(protocol, key, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
-    } else {
-        tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");
     }
 }

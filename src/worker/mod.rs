@@ -30,6 +30,7 @@ mod datagrams;
 mod deadlines;
 mod demand;
 mod dispatch;
+mod endings;
 mod family;
 mod figures;
 mod held;

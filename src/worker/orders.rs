@@ -70,6 +70,7 @@ impl Worker {
             self.remove(id, "push removed", true);
             return;
         }
+        self.blame(id, "push removed");
         self.call(id, |session, ctx| session.close(ctx, "push removed"));
         self.unsubscribe(id, Handle::ONLY);
         self.touch(id);
@@ -141,6 +142,7 @@ impl Worker {
             self.remove(id, "pull stopped", true);
             return;
         }
+        self.blame(id, "pull stopped");
         self.call(id, |session, ctx| session.close(ctx, "pull stopped"));
         self.touch(id);
     }
@@ -287,6 +289,7 @@ impl Worker {
         if let Some(Purpose::Recording { stream, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
             self.feed_rest(stream);
         }
+        self.blame(id, "recording stopped");
         self.call(id, |session, ctx| session.close(ctx, "recording stopped"));
         self.unsubscribe(id, Handle::ONLY);
         self.touch(id);

@@ -127,8 +127,14 @@ impl Worker {
     /// Control has answered.
     pub(super) fn pass_verdict(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
         let Some(asked) = self.polled.passes.asked.remove(&id) else { return };
-        if verdict.is_ok() {
-            self.polled.passes.note(self.now.mono, asked);
+        match &verdict {
+            Ok(()) => self.polled.passes.note(self.now.mono, asked),
+            // Control does not know what else is there: it is asked again when something was found.
+            Err(NoSubscription::NotFound) => {}
+            Err(why) => {
+                let (key, protocol, ..) = asked.holder;
+                self.pass_refused(id, protocol, &key, why);
+            }
         }
         self.answer_pass(id, verdict);
     }

@@ -212,16 +212,17 @@ impl Worker {
 
     /// A request has shown that somebody watches.
     pub(super) fn renew_lease(&mut self, id: ConnId, watched: &Watched) {
-        let Some(conn) = self.conns.get(id).filter(|_| self.live.streams.contains_key(&watched.stream))
-        else {
-            return;
-        };
-        let address = conn.client().ip();
+        let Some(conn) = self.conns.get(id) else { return };
+        let Some(key) = self.live.streams.get(&watched.stream).map(|stream| &stream.key) else { return };
+        let peer = conn.client();
+        let address = peer.ip();
         let (stream, protocol) = (watched.stream, watched.protocol);
         let leases = &mut self.polled.leases;
         let renewed = leases.renew(self.now.mono, (stream, protocol, &watched.viewer), address, LEASE);
-        if let Some(former) = watched.former.as_deref().filter(|_| renewed == Renewed::New) {
-            leases.end_viewer((stream, protocol, former));
+        match (renewed, watched.former.as_deref()) {
+            (Renewed::New, Some(former)) => leases.end_viewer((stream, protocol, former)),
+            (Renewed::New, None) => tracing::info!(%key, protocol, %peer, "viewer started"),
+            (Renewed::Again | Renewed::Full, _) => {}
         }
         self.arm_polled();
     }

@@ -25,6 +25,8 @@ impl Worker {
         let session = self.session_ref(id, publication);
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.publications.len() >= ROLES_MAX || conn.publication_mut(publication).is_some() {
+            conn.figures.key = Some(ask.key);
+            self.publish_refused(id, &Refusal::Resources);
             let verdict = Err(Refusal::Resources);
             self.reply(id, Reply::Publish { publication, verdict });
             return;
@@ -75,6 +77,10 @@ impl Worker {
         });
         match (asked, granted) {
             (Some(()), _) => {
+                match &verdict {
+                    Ok(_) => self.forgive(id),
+                    Err(refusal) => self.publish_refused(id, refusal),
+                }
                 if let Some((stream, position, _)) = granted {
                     let count = self.live.sources.entry(stream).or_default();
                     count.position = position;

@@ -244,11 +244,13 @@ impl Worker {
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;
+            self.blame(subscriber.conn, end.reason());
             self.reply(subscriber.conn, Reply::SubscriptionEnded { subscription, end });
         }
         self.stop_waiting_pushes(id);
         if let Some(SessionRef { conn, handle: publication, .. }) = publisher {
             self.forget_publication(conn, id);
+            self.blame(conn, end.reason());
             self.reply(conn, Reply::PublicationEnded { publication, end });
             self.touch(conn);
         }
@@ -279,6 +281,7 @@ impl Worker {
                 conn.purpose = Purpose::Ended;
             }
             self.end_holds(id);
+            self.blame(id, StreamEnd::Drain.reason());
             self.call(id, |session, ctx| session.close(ctx, "server goes down"));
             let Some(conn) = self.conns.get(id) else { continue };
             for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {

@@ -30,7 +30,7 @@ impl Worker {
         self.end_hold(id, subscription);
         let checked = match self.must_ask(id, &ask) {
             Ok(checked) => checked,
-            Err(why) => return self.answer(id, subscription, Err(why)),
+            Err(why) => return self.refuse(id, subscription, &ask.key, why),
         };
         let session = self.session_ref(id, subscription);
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -62,9 +62,19 @@ impl Worker {
         ask: Box<PlayAsk>,
         stream: Result<StreamId, NoSubscription>,
     ) {
-        if stream != Err(NoSubscription::NotFound) || !self.hold(id, subscription, ask) {
-            self.answer(id, subscription, stream);
+        let key = ask.key.clone();
+        if stream == Err(NoSubscription::NotFound) && self.hold(id, subscription, ask) {
+            return;
         }
+        match stream {
+            Ok(stream) => self.answer(id, subscription, Ok(stream)),
+            Err(why) => self.refuse(id, subscription, &key, why),
+        }
+    }
+
+    fn refuse(&mut self, id: ConnId, subscription: Handle, key: &StreamKey, why: NoSubscription) {
+        self.play_refused(id, key, &why);
+        self.answer(id, subscription, Err(why));
     }
 
     /// Whether control has to be asked.
@@ -179,7 +189,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(stream) = self.live.streams.get(&stream) else { return };
         let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
-        conn.figures.key = Some(key.clone());
+        (conn.figures.key, conn.figures.cause) = (Some(key.clone()), None);
         match conn.purpose {
             Purpose::Peer => tracing::info!(%key, protocol, %peer, "viewer started"),
             Purpose::Push { .. } => tracing::info!(%key, protocol, %peer, "push started"),
@@ -343,11 +353,13 @@ impl Worker {
     pub(super) fn drop_viewer(&mut self, id: ConnId, handle: Handle, reason: &'static str) {
         let Some(conn) = self.conns.get(id) else { return };
         match conn.subscription(handle).map(|one| &one.state) {
-            Some(SubscriptionState::Asked(_)) => {
+            Some(SubscriptionState::Asked(ask)) => {
+                let key = ask.key.clone();
                 self.leave(id, handle);
-                self.answer(id, handle, Err(NoSubscription::Denied(Denial::Unsupported)));
+                self.refuse(id, handle, &key, NoSubscription::Denied(Denial::Unsupported));
             }
             Some(SubscriptionState::Playing(playing)) if playing.told => {
+                self.blame(id, reason);
                 self.call(id, |session, ctx| session.close(ctx, reason));
                 self.keep_rest(id, handle);
                 self.leave(id, handle);
@@ -458,7 +470,9 @@ impl Worker {
         };
         for subscription in conn.subscriptions.iter().filter(is_due).map(|one| one.handle).collect::<Vec<_>>()
         {
-            self.end_hold(id, subscription);
+            if let Some(ask) = self.end_hold(id, subscription) {
+                self.play_refused(id, &ask.key, &NoSubscription::NotFound);
+            }
             let verdict = Err(NoSubscription::NotFound);
             self.reply(id, Reply::Subscribe { subscription, verdict });
         }

@@ -7,6 +7,11 @@ use std::process::Command;
 
 use super::support::{Home, Server, run};
 
+/// The folder of the scripts.
+fn tests() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
+}
+
 /// Set for the run inside of a test that is about failures.
 const FAIL: &str = "SUITE_TEST_FAILS";
 
@@ -46,19 +51,55 @@ fn a_start_that_fails_shows_standard_error_and_leaves_nothing() {
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "left in the temp folder");
 }
 
-/// Where all programs are there, whoever runs the tests needs no rights.
+/// Every step runs, and the last lines say which of them failed.
+#[test]
+fn make_test_runs_all_steps_and_fails_if_one_did() {
+    let home = Home::new();
+    let makefile = "good bad last:\n\t@echo ran $@; test $@ != bad\n";
+    fs::write(home.path().join("Makefile"), makefile).unwrap();
+    let steps = |names: &[&str]| {
+        let mut command = Command::new("sh");
+        command.arg(tests().join("steps.sh")).args(names).current_dir(home.path()).env_remove("MAKEFLAGS");
+        run(&mut command)
+    };
+    let (status, out, said) = steps(&["good", "bad", "last"]);
+    assert_eq!(status.code(), Some(1), "{out}{said}");
+    let (ran, summary) = out.split_once("Summary of 3:").expect(&out);
+    assert!(["good", "bad", "last"].iter().all(|name| ran.contains(&format!("ran {name}"))), "{ran}");
+    let lines: Vec<String> =
+        summary.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines, ["", "good passed", "bad FAILED", "last passed", "1 of"], "{summary}");
+    let (status, out, said) = steps(&["good", "last"]);
+    assert!(status.success() && !out.contains("failed"), "{out}{said}");
+    // What `make test` gives it is there.
+    let file = fs::read_to_string(tests().parent().unwrap().join("Makefile")).unwrap();
+    let line = file.lines().find(|line| line.contains("tests/steps.sh")).unwrap();
+    let (_, given) = line.split_once("tests/steps.sh ").unwrap();
+    assert!(given.split(' ').all(|step| file.contains(&format!("\n{step}:"))), "{given}");
+}
+
+/// Where all programs are there, whoever runs the tests needs no rights. The script runs from a copy: a user need not be able to
+/// read a folder of root's.
 #[test]
 fn nothing_is_installed_where_nothing_is_missing() {
     let home = Home::new();
-    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let is_open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    is_open(home.path());
     let calls = home.path().join("calls");
     for program in ["sudo", "apt-get", "pip"] {
         let file = home.path().join(program);
         fs::write(&file, format!("#!/bin/sh\necho {program} \"$@\" >> {}\nexit 1\n", calls.display()))
             .unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        is_open(&file);
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install.sh");
+    let copy = home.path().join("tests");
+    fs::create_dir_all(copy.join(".venv")).unwrap();
+    for file in ["install.sh", ".venv/installed"] {
+        fs::copy(tests().join(file), copy.join(file)).unwrap();
+        is_open(&copy.join(file));
+    }
+    is_open(&copy);
+    is_open(&copy.join(".venv"));
     let mut command = Command::new("setpriv");
     let (_, user, _) = run(Command::new("id").arg("-u"));
     if user.trim() == "0" {
@@ -66,7 +107,9 @@ fn nothing_is_installed_where_nothing_is_missing() {
     }
     // The path of a user: nothing of sbin.
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", home.path().display());
-    command.arg("sh").arg(script).env("PATH", path).env("HOME", home.path());
+    command.arg("sh").arg(copy.join("install.sh")).env("PATH", path).env("HOME", home.path());
+    // The folder that the tests run in may be one of root's, too.
+    command.current_dir(home.path());
     let (status, out, said) = run(&mut command);
     assert!(status.success() && out.is_empty(), "{out}{said}");
     assert!(!calls.exists(), "{}", fs::read_to_string(&calls).unwrap());

@@ -414,3 +414,89 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
     assert!(played.len() > 300 && played.iter().all(|packet| hashes.contains(&packet.4)), "{}", played.len());
     assert_eq!(server.api().broadcast("live", "s1").unwrap()["status"], "broadcasting");
 }
+
+/// As certbot keeps its files: `live/NAME/*.pem` are links into `archive`, and a renewal points them to the next files.
+#[test]
+fn a_certificate_behind_links_that_are_replaced_is_taken_up() {
+    let home = Home::new();
+    let folder = home.path().join("letsencrypt");
+    let live = folder.join("live");
+    fs::create_dir_all(folder.join("archive")).unwrap();
+    fs::create_dir_all(&live).unwrap();
+    let renew = |number: u32| {
+        let (pem, key, _, _) = certificate("stream.example", 2049);
+        for (name, text) in [("fullchain", &pem), ("privkey", &key)] {
+            let file = format!("../archive/{name}{number}.pem");
+            fs::write(live.join(&file), text).unwrap();
+            let next = live.join("next");
+            std::os::unix::fs::symlink(&file, &next).unwrap();
+            fs::rename(next, live.join(format!("{name}.pem"))).unwrap();
+        }
+        pem
+    };
+    let is_shown = |server: &Server, pem: &str| {
+        let said = openssl(server.https.unwrap(), &["-showcerts"]);
+        said.contains(pem.lines().nth(1).unwrap())
+    };
+    let first = renew(1);
+    let setting = |key: &str, name: &str| format!("{key}={}", live.join(name).display());
+    let settings = [
+        setting("http.ssl_certificate_file", "fullchain.pem"),
+        setting("http.ssl_certificate_key_file", "privkey.pem"),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let server = Server::start(&settings);
+    assert!(is_shown(&server, &first));
+    let second = renew(2);
+    wait_for("the renewed certificate", secs(30), || is_shown(&server, &second));
+    assert!(!is_shown(&server, &first));
+}
+
+/// As `certbot certonly --webroot -w HOME/acme` has it.
+#[test]
+fn answers_to_challenges_are_served_and_nothing_beside_them() {
+    let server = Server::start(&[]);
+    let webroot = server.home().join("home/acme");
+    let folder = webroot.join(".well-known/acme-challenge");
+    let status = |path: &str| server.api().get(path).status;
+    let base = "/.well-known/acme-challenge";
+    assert_eq!(status(&format!("{base}/token")), 404, "there is no folder yet");
+    fs::create_dir_all(folder.join("sub")).unwrap();
+    fs::write(folder.join("evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA"), "token.thumbprint").unwrap();
+    for name in [".hidden", "a.txt", "sub/inner"] {
+        fs::write(folder.join(name), "secret").unwrap();
+    }
+    fs::write(webroot.join("outside"), "secret").unwrap();
+    std::os::unix::fs::symlink(webroot.join("outside"), folder.join("link")).unwrap();
+    let answer = server.api().get(&format!("{base}/evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA"));
+    assert_eq!((answer.status, answer.body.as_str()), (200, "token.thumbprint"));
+    for path in [
+        format!("{base}/"),
+        base.to_owned(),
+        format!("{base}/sub"),
+        format!("{base}/sub/inner"),
+        format!("{base}/link"),
+        format!("{base}/.hidden"),
+        format!("{base}/a.txt"),
+        format!("{base}/none"),
+        format!("{base}/{}", "x".repeat(300)),
+        "/.well-known/other".to_owned(),
+        "/acme/outside".to_owned(),
+    ] {
+        assert_eq!(status(&path), 404, "{path}");
+    }
+    for path in
+        [format!("{base}/../../outside"), format!("{base}/..%2f..%2foutside"), format!("{base}/%2e%2e/x")]
+    {
+        assert!(matches!(status(&path), 400 | 404), "{path}");
+    }
+    assert_eq!(server.api().post(&format!("{base}/x"), "").status, 405);
+    // Another folder, and none.
+    let elsewhere = Home::new();
+    fs::create_dir_all(elsewhere.path().join(".well-known/acme-challenge")).unwrap();
+    fs::write(elsewhere.path().join(".well-known/acme-challenge/t"), "1").unwrap();
+    let other = Server::start(&[&format!("http.acme_folder={}", elsewhere.path().display())]);
+    assert_eq!(other.api().get(&format!("{base}/t")).body, "1");
+    let none = Server::start(&["http.acme_folder="]);
+    assert_eq!(none.api().get(&format!("{base}/t")).status, 404);
+}

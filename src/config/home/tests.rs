@@ -234,10 +234,20 @@ fn c_01_c_03_a_bad_file_is_one_clear_line() {
     let file = app_file(&home.0, "live");
     let check = |bytes: &[u8], words: &[&str]| {
         fs::write(&file, bytes).unwrap();
-        let error = Config::open(&home.options(&[], &[])).unwrap_err().to_string();
-        assert!(words.iter().all(|w| error.contains(w)) && !error.contains('\n'), "{error}");
+        // The other application is started all the same.
+        let config = Config::open(&home.options(&[], &[])).unwrap();
+        let [LostApp { name, reason }] = &config.lost[..] else { panic!("{:?}", config.lost) };
+        assert_eq!((config.apps.len(), &*config.apps[0].name, &**name), (1, "LiveApp", "live"));
+        assert!(words.iter().all(|w| reason.contains(w)) && !reason.contains('\n'), "{reason}");
+        assert_eq!(Config::faults(&home.options(&[], &[])), [format!("application live: {reason}")]);
     };
-    check(b"gopCache=true\r\ngopCache=false\r\n", &["red5-web.properties", "line 2", "gopCache"]);
+    fs::write(&file, b"gopCache=true\r\ngopCache=false\r\n").unwrap();
+    let config = Config::open(&home.options(&[], &[])).unwrap();
+    let [doubled] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(
+        !config.apps[1].gop_cache && doubled.contains("red5-web.properties, line 2: gopCache"),
+        "{doubled}"
+    );
     check(b"gopCache=\xff", &["line 1", "UTF-8"]);
     check(b"remoteAllowedCIDR=10.0.0.0/33", &["live/", "remoteAllowedCIDR", "10.0.0.0/33"]);
     check(format!("listenerHookURL={}", "x".repeat(1 << 20)).as_bytes(), &["line 1"]);
@@ -319,6 +329,47 @@ fn reserved_and_odd_names_are_no_applications() {
 #[test]
 fn reading_alone_makes_nothing() {
     let home = Home::new();
-    assert!(Config::read(&home.options(&[], &[])).unwrap().apps.is_empty());
+    let config = Config::read(&home.options(&[], &[])).unwrap();
+    let names: Vec<&str> = config.apps.iter().map(|app| &*app.name).collect();
+    assert_eq!((names, config.warnings), (vec!["LiveApp", "live"], Vec::new()), "as after the first start");
     assert!(!home.0.exists());
+}
+
+#[test]
+fn c_01_all_faults_are_told_at_once() {
+    let home = Home::new();
+    let options = home.options(&[], &[]);
+    Config::open(&options).unwrap();
+    assert_eq!(Config::faults(&options), [""; 0]);
+    fs::write(server_file(&home.0), "http.port=x\nlimits.endpoints=-1\nrtmp.port=70000\n").unwrap();
+    let live = "remoteAllowedCIDR=10.0.0.0/33\njwtControlEnabled=true\njwtSecretKey=short\ncoalesceMs=soon\n";
+    fs::write(app_file(&home.0, "live"), live).unwrap();
+    fs::write(app_file(&home.0, "LiveApp"), b"gopCache=\xff").unwrap();
+    let found = Config::faults(&options);
+    let is_told = |app: &str, key: &str| {
+        let of_app = |fault: &&String| fault.starts_with(app) && fault.contains(key);
+        assert_eq!(found.iter().filter(of_app).count(), 1, "{key}: {found:#?}");
+    };
+    for key in ["http.port", "limits.endpoints", "rtmp.port"] {
+        is_told("", key);
+    }
+    for key in ["remoteAllowedCIDR", "jwtSecretKey", "coalesceMs"] {
+        is_told("application live: ", key);
+    }
+    is_told("application LiveApp: ", "not UTF-8");
+    assert_eq!(found.len(), 7, "{found:#?}");
+}
+
+#[test]
+fn an_argument_that_no_application_can_use_stops_the_start() {
+    let home = Home::new();
+    Config::open(&home.options(&[], &[])).unwrap();
+    for set in ["app.remoteAllowedCIDR=10.0.0.0/33", "app.jwtControlEnabled=true"] {
+        let error = Config::open(&home.options(&[set], &[])).unwrap_err();
+        assert!(matches!(error, Error::Value { .. }), "{error}");
+    }
+    // Also when one of the applications could.
+    fs::write(app_file(&home.0, "live"), format!("jwtSecretKey={}\n", "s".repeat(32))).unwrap();
+    let error = Config::open(&home.options(&["app.jwtControlEnabled=true"], &[])).unwrap_err();
+    assert!(error.to_string().contains("jwtSecretKey"), "{error}");
 }

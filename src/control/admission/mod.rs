@@ -397,7 +397,7 @@ impl Control {
                     self.play_verdict(&request, Ok(()));
                     self.viewer_admitted(request);
                 }
-                Err(why) => self.refuse_play(&request, why),
+                Err(why) => self.play_verdict(&request, Err(why)),
             },
         }
     }
@@ -412,10 +412,10 @@ impl Control {
         self.give_back(ticket);
         match (request, why) {
             (Request::Publish(request), Why::Publish(refusal)) => self.refuse_publish(&request, refusal),
-            (Request::Play(request), Why::Play(why)) => self.refuse_play(&request, why),
+            (Request::Play(request), Why::Play(why)) => self.play_verdict(&request, Err(why)),
             (Request::Publish(request), Why::Play(_)) => self.refuse_publish(&request, Refusal::Resources),
             (Request::Play(request), Why::Publish(_)) => {
-                self.refuse_play(&request, NoSubscription::Unavailable);
+                self.play_verdict(&request, Err(NoSubscription::Unavailable));
             }
         }
     }

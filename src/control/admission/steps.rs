@@ -215,26 +215,8 @@ impl Control {
     }
 
     pub(super) fn refuse_publish(&mut self, request: &PublishRequest, refusal: Refusal) {
-        let reason = match &refusal {
-            Refusal::NotAllowed(reason) => reason,
-            Refusal::Denied(denial) => denial.reason(),
-            Refusal::NoApplication => "no such application",
-            Refusal::InUse => "the id is in use",
-            Refusal::Resources => "resources are short",
-            Refusal::Loop => "the stream has passed this server already",
-            Refusal::Draining => "the server goes down",
-        };
-        tracing::info!(key = %request.key, peer = %request.peer, reason, "publisher refused");
         let SessionRef { worker, conn, handle } = request.session;
         self.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
-    }
-
-    pub(super) fn refuse_play(&mut self, request: &PlayRequest, why: NoSubscription) {
-        if let NoSubscription::Denied(denial) = &why {
-            let reason = denial.reason();
-            tracing::info!(key = %request.key, peer = %request.peer, reason, "viewer refused");
-        }
-        self.play_verdict(request, Err(why));
     }
 
     pub(super) fn play_verdict(&mut self, request: &PlayRequest, verdict: Result<(), NoSubscription>) {

@@ -130,7 +130,7 @@ pub(in crate::control) enum Answer {
     Deleted,
     /// What was made: the id of an endpoint, or a publish key.
     Made(String),
-    /// The id of a source that runs by then.
+    /// The record of a source that runs by then, and the result of the reference behind it.
     Started,
     /// A source that could not be started; its record is gone again.
     NotStarted(String),

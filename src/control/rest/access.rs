@@ -55,7 +55,7 @@ impl Control {
             return self.answer_server(now, origin, client, caller, found, request);
         }
         let Some(client) = client.filter(|client| self.may_see_dashboard(*client)) else {
-            Self::note_refused(client, request);
+            self.note_refused(None, client, request);
             return refused("Not allowed IP");
         };
         let caller = match self.caller(now, request) {

@@ -30,9 +30,20 @@ impl Control {
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
-    /// Logs what an operator can do about a request that is of nobody's address and was refused for that.
-    pub(super) fn note_refused(client: Option<IpAddr>, request: &Request) {
-        if client == Some(NOBODYS) {
+    /// Logs what an operator can do about a request that was refused for its address, once for each address: of an application,
+    /// or of the server.
+    pub(super) fn note_refused(
+        &mut self,
+        app: Option<&AppSettings>,
+        client: Option<IpAddr>,
+        request: &Request,
+    ) {
+        let Some(client) = client else {
+            let path = &request.path;
+            tracing::warn!(?path, "API refused: a trusted proxy says in X-Forwarded-For what cannot be read");
+            return;
+        };
+        if client == NOBODYS {
             let host = request.header("host").unwrap_or_default();
             tracing::warn!(
                 path = ?request.path,
@@ -40,6 +51,27 @@ impl Control {
                 "refused: it came from this machine through a proxy that server.trusted_proxies does not name, \
                  or for a host that is not server.name"
             );
+            return;
+        }
+        if !self.outbound.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
+            return;
+        }
+        let is_set = self.config.server.doors.dashboard_explicit || self.has_users();
+        match app {
+            Some(app) => tracing::warn!(
+                application = &*app.name,
+                %client,
+                "API refused to an address that remoteAllowedCIDR of the application does not contain; said once"
+            ),
+            None if is_set => tracing::warn!(
+                %client,
+                "API of the server refused to an address that server.allowed_dashboard_CIDR does not contain; said once"
+            ),
+            None => tracing::warn!(
+                %client,
+                "API of the server refused: before there is a user it answers this machine alone, unless \
+                 server.allowed_dashboard_CIDR says otherwise; said once"
+            ),
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
         "processCpuPercent": host.process_cpu_percent,
         "workersBusyPermille": busy.collect::<Vec<_>>(),
         "memory": { "total": host.memory_total, "available": host.memory_available, "process": host.process_memory },
-        "disk": { "total": host.disk_total, "free": host.disk_free },
+        "disk": { "total": host.disk.total, "free": host.disk.free },
         "ports": ports,
     }});
     let app = |name: &Arc<str>| {

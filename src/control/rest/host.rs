@@ -68,10 +68,10 @@ fn system_memory(control: &Control, _: Now) -> Value {
 fn file_system(control: &Control, _: Now) -> Value {
     let host = &control.figures.host;
     json!({
-        "usableSpace": host.disk_usable,
-        "totalSpace": host.disk_total,
-        "freeSpace": host.disk_free,
-        "inUseSpace": host.disk_total.saturating_sub(host.disk_free),
+        "usableSpace": host.disk.usable,
+        "totalSpace": host.disk.total,
+        "freeSpace": host.disk.free,
+        "inUseSpace": host.disk.total.saturating_sub(host.disk.free),
     })
 }
 
@@ -174,6 +174,52 @@ pub(super) fn server_time(control: &mut Control, now: Now, _: &RootCall<'_>) -> 
 pub(super) fn clients(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     let stats = control.stats();
     let answer = json!({ "totalConnectionSize": stats.viewers, "totalLiveStreamSize": stats.live });
+    Reply::Now(object(200, &answer))
+}
+
+/// A rate in Mb/s, to three decimals.
+fn mbps(bps: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "thousandths of a megabit are far below 2^53")]
+    let thousandths = (bps / 1000) as f64;
+    thousandths / 1000.0
+}
+
+/// `GET /system-resources/history`.
+pub(super) fn history(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let minutes = &control.figures.history.server;
+    let answer = json!({
+        "cpu": minutes.column(|sample| sample.cpu_percent),
+        "mem": minutes.column(|sample| sample.memory_percent),
+        "disk": minutes.column(|sample| sample.disk_percent),
+        "heap": minutes.column(|sample| sample.process_percent),
+        // Records are read from memory.
+        "db": minutes.column(|_| 0),
+        "live": minutes.column(|sample| sample.live),
+        "netOut": minutes.column(|sample| mbps(sample.network.sent_bps)),
+        "netIn": minutes.column(|sample| mbps(sample.network.received_bps)),
+    });
+    Reply::Now(object(200, &answer))
+}
+
+/// `GET /network-status`.
+pub(super) fn network(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let network = control.figures.host.network;
+    let answer = json!({
+        "outboundMbps": mbps(network.sent_bps),
+        "inboundMbps": mbps(network.received_bps),
+        "uplinkMbps": network.uplink_mbps,
+    });
+    Reply::Now(object(200, &answer))
+}
+
+/// `GET /applications/{app}/metrics-history`.
+pub(super) fn app_history(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let [app, ..] = call.params;
+    let minutes = control.figures.history.apps.get(app);
+    let answer = json!({
+        "viewers": minutes.map(|minutes| minutes.column(|sample| sample.viewers)).unwrap_or_default(),
+        "streams": minutes.map(|minutes| minutes.column(|sample| sample.streams)).unwrap_or_default(),
+    });
     Reply::Now(object(200, &answer))
 }
 

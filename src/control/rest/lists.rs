@@ -5,6 +5,7 @@ use super::scan::{Order, Scan, Wanted};
 use crate::control::answer::{SimpleStat, Viewers, json};
 use crate::control::broadcast::status;
 use crate::control::connections::Asked;
+use crate::control::history::Minutes;
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::protocol;
@@ -84,6 +85,28 @@ pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Repl
         },
     );
     Reply::Now(json(200, &viewers))
+}
+
+/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream by the minute. Nothing is encoded here, so that no frame waits
+/// for an encoder or is dropped by one.
+pub(super) fn metrics_history(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    if control.records.get(&key).is_none() {
+        return Reply::Now(Response::error(404, "Not Found"));
+    }
+    let none = Minutes::default();
+    let live = control.registry.find(&key).and_then(|stream| control.registry.get(&stream));
+    let minutes = live.map_or(&none, |live| &live.received.minutes);
+    let answer = serde_json::json!({
+        "bitrate": minutes.column(|sample| sample.bitrate),
+        "viewers": minutes.column(|sample| sample.viewers),
+        "speed": minutes.column(|sample| sample.speed),
+        "encoderQueueSize": minutes.column(|_| 0),
+        "droppedPackets": minutes.column(|sample| sample.dropped),
+        "droppedFrames": minutes.column(|_| 0),
+        "packetLostRatio": minutes.column(|sample| sample.lost_ratio),
+    });
+    Reply::Now(json(200, &answer))
 }
 
 /// `GET /broadcasts/{id}/srt-stats` (ours), and the like of other protocols: a list, empty while the stream is not live.

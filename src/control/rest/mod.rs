@@ -191,7 +191,7 @@ impl Control {
 
     /// The filters before every operation, whatever its path or method.
     fn refuse(
-        &self,
+        &mut self,
         now: Now,
         app: &AppSettings,
         peer: Option<SocketAddr>,
@@ -209,7 +209,7 @@ impl Control {
                 None => Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
             };
             if !client.is_some_and(|client| app.remote_allowed_cidr.contains(client)) {
-                Self::note_refused(client, request);
+                self.note_refused(Some(app), client, request);
                 return Some(Response::error(403, "Not allowed IP"));
             }
         }

@@ -11,8 +11,16 @@ use super::schemas;
 use crate::control::Control;
 
 /// The document; it is the same as long as the program runs.
-static DOCUMENT: LazyLock<Bytes> =
-    LazyLock::new(|| serde_json::to_vec(&document()).unwrap_or_default().into());
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
+    let whole = document(|_| true, |route| format!("{}{}", route.base.prefix(), route.path));
+    serde_json::to_vec(&whole).unwrap_or_default().into()
+});
+
+/// That of an application, without its name.
+static APP_DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
+    let of_app = document(|route| route.base == Base::App, |route| route.path.to_owned());
+    serde_json::to_vec(&of_app).unwrap_or_default().into()
+});
 
 /// Parameters of paths that are numbers.
 const NUMBERS: [&str; 4] = ["offset", "size", "charSize", "ms"];
@@ -25,13 +33,27 @@ impl Control {
     }
 }
 
-fn document() -> Value {
+impl Control {
+    /// The document of one application, whose name is that of the server in it.
+    #[allow(clippy::unused_self, reason = "handlers stand below the table that the document is made from")]
+    pub(super) fn app_openapi(&self, app: &str) -> Bytes {
+        let server = json!([{ "url": format!("/{app}/rest/v2") }]);
+        let mut text = APP_DOCUMENT.to_vec();
+        if text.pop() == Some(b'}') {
+            text.extend_from_slice(format!(r#","servers":{server}}}"#).as_bytes());
+        }
+        text.into()
+    }
+}
+
+/// The document of some routes, each under a path.
+fn document(is_in: impl Fn(&Route) -> bool, path_of: impl Fn(&Route) -> String) -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for route in routes() {
-        let path = format!("{}{}", route.base.prefix(), route.path);
-        let entry = paths.entry(path).or_insert_with(|| json!({}));
+    for route in routes().filter(|route| is_in(route)) {
+        let path = path_of(route);
+        let entry = paths.entry(path.clone()).or_insert_with(|| json!({}));
         if let Some(operations) = entry.as_object_mut() {
-            operations.insert(route.method.as_str().to_ascii_lowercase(), operation(route));
+            operations.insert(route.method.as_str().to_ascii_lowercase(), operation(route, &path));
         }
     }
     json!({
@@ -52,12 +74,12 @@ fn document() -> Value {
     })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &Route, path: &str) -> Value {
     let mut operation = json!({
         "tags": [route.tag],
         "summary": route.summary,
         "operationId": operation_id(route),
-        "parameters": parameters(route),
+        "parameters": parameters(route, path),
         "responses": responses(route),
         "x-policy": format!("{:?}", route.policy),
     });
@@ -90,8 +112,7 @@ fn operation_id(route: &Route) -> String {
     format!("{}_{base}_{words}", route.method.as_str().to_ascii_lowercase())
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
-    let path = format!("{}{}", route.base.prefix(), route.path);
+fn parameters(route: &Route, path: &str) -> Vec<Value> {
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = if NUMBERS.contains(&name) { "integer" } else { "string" };
         json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
@@ -152,6 +173,17 @@ mod tests {
             let name = part.split('"').next().unwrap();
             assert!(document["components"]["schemas"][name].is_object(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_document_of_an_application_has_its_operations_below_its_address() {
+        let whole: Value = serde_json::from_slice(&APP_DOCUMENT).unwrap();
+        let paths = whole["paths"].as_object().unwrap();
+        let of_app: Vec<&Route> = routes().filter(|route| route.base == Base::App).collect();
+        assert!(of_app.iter().all(|route| paths.contains_key(route.path)));
+        assert!(paths.keys().all(|path| of_app.iter().any(|route| route.path == path)));
+        let create = &whole["paths"]["/broadcasts/{id}"]["get"]["parameters"];
+        assert_eq!(create.as_array().unwrap().len(), 1, "no name of an application");
     }
 
     #[test]

@@ -16,8 +16,14 @@ pub(super) fn openapi(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
     Reply::Now(Response::json(200, control.openapi()))
 }
 
+/// `GET /openapi.json` of an application.
+pub(super) fn app_openapi(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    Reply::Now(Response::json(200, control.app_openapi(&call.app.name)))
+}
+
+/// The edition is the one whose operations are here: panels grey them out for the other.
 pub(super) const VERSION: Version =
-    Version { name: build::VERSION, kind: "Community Edition", build: build::NUMBER };
+    Version { name: build::VERSION, kind: "Enterprise Edition", build: build::NUMBER };
 
 /// `GET /version`.
 pub(super) fn version(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {

@@ -58,6 +58,33 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("Applications", &[("applications", "[string]")]),
+    ("AppHistory", &[("viewers", "[integer]"), ("streams", "[integer]")]),
+    (
+        "StreamHistory",
+        &[
+            ("bitrate", "[integer]"),
+            ("viewers", "[integer]"),
+            ("speed", "[number]"),
+            ("encoderQueueSize", "[integer]"),
+            ("droppedPackets", "[integer]"),
+            ("droppedFrames", "[integer]"),
+            ("packetLostRatio", "[number]"),
+        ],
+    ),
+    (
+        "ServerHistory",
+        &[
+            ("cpu", "[integer]"),
+            ("mem", "[integer]"),
+            ("disk", "[integer]"),
+            ("heap", "[integer]"),
+            ("db", "[integer]"),
+            ("live", "[integer]"),
+            ("netOut", "[number]"),
+            ("netIn", "[number]"),
+        ],
+    ),
+    ("NetworkStatus", &[("outboundMbps", "number"), ("inboundMbps", "number"), ("uplinkMbps", "integer")]),
     (
         "ApplicationInfo",
         &[

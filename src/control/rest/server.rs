@@ -192,7 +192,12 @@ pub(super) fn back_up(control: &mut Control, now: Now, call: &RootCall<'_>) -> R
     Reply::Now(backups::busy())
 }
 
-/// `GET /enterprise-edition` and `GET /cluster-mode-status`.
+/// `GET /enterprise-edition`: panels grey out what the open edition of the reference lacks, and this server has.
+pub(super) fn yes(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    done(Outcome::success())
+}
+
+/// `GET /cluster-mode-status`.
 pub(super) fn no(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     done(Outcome::failure(""))
 }

@@ -123,7 +123,7 @@ pub(super) fn initial(control: &mut Control, now: Now, call: &RootCall<'_>) -> R
     // The reference's number, success included.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
-        Control::note_refused(Some(call.client), call.request);
+        control.note_refused(None, Some(call.client), call.request);
         return Reply::Now(Response::error(403, "Not allowed IP"));
     }
     let body = body_of!(call).unwrap_or_default();

@@ -223,7 +223,11 @@ fn checks_that_refuse() {
     let mut rig = Rig::with(&[], &[("publishTokenControlEnabled", "true")]);
     assert_eq!(refusal(&mut rig, |_| ()), Refusal::Denied(Denial::Token));
     let mut rig = Rig::new();
-    rig.control.handle_host(HostFigures { memory_percent: 90, ..HostFigures::default() }, Vec::new());
+    rig.control.handle_host(
+        rig.now,
+        HostFigures { memory_percent: 90, ..HostFigures::default() },
+        Vec::new(),
+    );
     assert_eq!(refusal(&mut rig, |_| ()), Refusal::Resources);
 }
 

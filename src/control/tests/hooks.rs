@@ -402,7 +402,11 @@ fn a_drain_tells_of_the_end_and_waits_a_little_for_the_receivers() {
 fn a_server_that_is_short_of_resources_tells_once() {
     let mut rig = Rig::with(&[("server.statusWebHookURL", "http://ops.example/status")], &[]);
     let report = |rig: &mut Rig, memory: u8| {
-        rig.control.handle_host(HostFigures { memory_percent: memory, ..HostFigures::default() }, Vec::new());
+        rig.control.handle_host(
+            rig.now,
+            HostFigures { memory_percent: memory, ..HostFigures::default() },
+            Vec::new(),
+        );
         rig.mail(ToControl::Report(WorkerId(0), Report::default()));
     };
     for memory in [50, 90, 91] {

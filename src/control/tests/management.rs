@@ -1,6 +1,7 @@
 //! Users, sessions, tokens and who may what, in virtual time. Passwords are hashed by a stand-in.
 
 mod doors;
+mod history;
 mod lost;
 mod masking;
 mod panel;
@@ -671,8 +672,11 @@ fn r_37_odd_cookies_are_nobody() {
 #[test]
 fn system_resources_have_every_member_in_order() {
     let (mut rig, admin) = Rig::administered();
-    rig.control
-        .handle_host(HostFigures { memory_total: 8, processors: 2, ..HostFigures::default() }, Vec::new());
+    rig.control.handle_host(
+        rig.now,
+        HostFigures { memory_total: 8, processors: 2, ..HostFigures::default() },
+        Vec::new(),
+    );
     let response = rig.ask_as(&admin, Method::Get, "/rest/v2/system-resources", "");
     let answer: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
     let names: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();

@@ -31,8 +31,9 @@ fn lost(reason: &str) -> PullState {
 impl Rig {
     /// Creates a source, started.
     fn source(&mut self, id: &str, url: &str) {
-        let answer = self.post(&format!("{BROADCASTS}/create?autoStart=true"), &body(id, url));
-        assert_eq!(answer, ok(id));
+        let (status, answer) = self.post(&format!("{BROADCASTS}/create?autoStart=true"), &body(id, url));
+        let is_record = answer.starts_with(&format!(r#"{{"streamId":"{id}","status":""#));
+        assert!(status == 200 && is_record && answer.ends_with(&ok(id).1[1..]), "{answer}");
     }
 
     /// The only order of a pull since the last look.
@@ -382,6 +383,20 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     rig.take();
     assert_eq!(rig.put("s", r#"{"streamUrl":"udp://h:1"}"#), (200, PLAIN.into()));
     assert!(rig.pulls().is_empty());
+}
+
+#[test]
+fn a_create_that_starts_answers_the_record_and_the_result_behind_it() {
+    let mut rig = Rig::new();
+    let (_, answer) = rig.post(&format!("{BROADCASTS}/create?autoStart=true"), &body("s", URL));
+    let answer: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&answer).unwrap();
+    let record = rig.record("s");
+    let (mut names, own) = (answer.keys(), record.as_object().unwrap());
+    let first: Vec<_> = names.by_ref().take(own.len()).collect();
+    assert_eq!(first, own.keys().collect::<Vec<_>>(), "the members of the record, in their order");
+    assert_eq!(names.collect::<Vec<_>>(), ["success", "message", "dataId", "errorId"]);
+    assert_eq!((&answer["streamId"], &answer["streamUrl"]), (&"s".into(), &URL.into()));
+    assert_eq!((&answer["success"], &answer["dataId"]), (&true.into(), &"s".into()));
 }
 
 #[test]

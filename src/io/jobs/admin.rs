@@ -70,9 +70,10 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
     })
 }
 
-/// Has the home know its applications. Without that a lost settings file cannot be told from one that was never made.
+/// Has the home know its applications, also those whose settings cannot be used. Without that a lost settings file cannot be told
+/// from one that was never made.
 pub(in crate::io) fn remember(options: &Options, config: &Config) {
-    let apps = config.apps.iter().map(|app| &*app.name);
+    let apps = config.apps.iter().map(|app| &*app.name).chain(config.lost.iter().map(|app| &*app.name));
     if let Err(error) = config::remember(options, apps) {
         tracing::warn!(%error, "the list of applications is not kept: one that loses its settings starts with defaults");
     }

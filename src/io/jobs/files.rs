@@ -29,10 +29,26 @@ const SLICES: usize = 256;
 
 /// Opens the file of these names below the root.
 pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile, FileError> {
-    // A pipe without a writer would hold the thread for ever.
     let led = lead(&paths.root, segments, open_folder)
         .or_else(|error| lead_linked(paths, segments).unwrap_or(Err(error)));
+    open_led(led)
+}
+
+/// Opens the answer to a challenge where ACME clients put it below what they take for the root of the server's files.
+pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFile, FileError> {
+    let root = paths.challenges.as_ref().ok_or(FileError::NotFound)?;
+    let segments = [".well-known", "acme-challenge", token].map(str::to_owned);
+    // A folder is no page here.
+    open_led(lead(root, &segments, open_folder)).map_err(|error| match error {
+        FileError::Directory => FileError::NotFound,
+        error @ (FileError::NotFound | FileError::Failed) => error,
+    })
+}
+
+/// Opens what a folder has under a name.
+fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError> {
     let found = led.and_then(|(folder, name)| {
+        // A pipe without a writer would hold the thread for ever.
         let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
         let file = File::from(file);
         Ok((file.metadata()?, file))

@@ -22,6 +22,8 @@ pub(in crate::io) struct FilePaths {
     pub(in crate::io) certificate: CertificateFiles,
     /// The folder that paths of files begin at.
     pub(in crate::io) root: PathBuf,
+    /// The folder that an ACME client takes for the root of the server's files.
+    pub(in crate::io) challenges: Option<PathBuf>,
     /// Folders below which there may be folders that are imported.
     pub(in crate::io) import_folders: Vec<PathBuf>,
 }
@@ -32,7 +34,7 @@ impl FilePaths {
     pub(super) fn of(root: PathBuf) -> Self {
         let none = PathBuf::new;
         let certificate = CertificateFiles { certificate: none(), chain: none(), key: none() };
-        Self { options: Options::default(), certificate, root, import_folders: Vec::new() }
+        Self { options: Options::default(), certificate, root, challenges: None, import_folders: Vec::new() }
     }
 }
 
@@ -69,6 +71,7 @@ impl Runner {
             Work::Password(work) => Outcome::Password(passwords::run(&work)),
             Work::Admin(work) => Outcome::Admin(admin::run(&self.paths, work)),
             Work::FileOpen { path } => Outcome::Opened(files::open(&self.paths, &path)),
+            Work::ChallengeOpen { token } => Outcome::Opened(files::open_challenge(&self.paths, &token)),
             Work::FileRead { file, offset, length } => {
                 Outcome::Block(file.read_block(offset, length.min(READ_BYTES_MAX)))
             }

@@ -23,6 +23,7 @@ use super::rendition::{Made, Names, Rendition};
 use super::settings::HlsSettings;
 use super::window::Start;
 use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
+use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::mail::Progress;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -46,7 +47,7 @@ pub(super) const MANIFEST: &str = ".mpd";
 pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
-    stream_of,
+    stream_of: |_, name| stream_of(name),
     file_of,
     begins_with_stream: HlsSettings::is_copied,
     part_of: |_| None,
@@ -86,8 +87,9 @@ fn take_named(renditions: &mut Vec<Rendition>, base: &str) -> Option<Rendition> 
     Some(renditions.remove(at))
 }
 
-/// The stream of a playlist in the folder, or of a manifest.
-fn apart_stream(name: &str) -> Option<&str> {
+/// The stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
+/// never there, and would wait for them.
+fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
     let id = folder
         .strip_prefix(FOLDER)
@@ -95,7 +97,22 @@ fn apart_stream(name: &str) -> Option<&str> {
         .filter(|_| file.ends_with(ENDING));
     let id = id.or_else(|| Some(folder).filter(|_| file.ends_with(MANIFEST)))?;
     let rest = file.strip_prefix(id)?;
-    (!id.is_empty() && !id.contains('/') && (rest.starts_with(MARK) || rest == MANIFEST)).then_some(id)
+    let settings = HlsSettings::of(app);
+    let is_made = match rest {
+        MASTER => settings.enabled && settings.low_latency,
+        MANIFEST => settings.dash,
+        _ => is_of_track(rest),
+    };
+    (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
+}
+
+/// Whether a name goes on behind the stream's id as that of a track's playlist does: `__video.m3u8`, `__video2.m3u8`, `__audio.m3u8`.
+fn is_of_track(rest: &str) -> bool {
+    let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
+    track.is_some_and(|track| {
+        let number = track.strip_prefix("video");
+        track == "audio" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 /// The playlist that announces a part, and how far it has to be for the part to be there.

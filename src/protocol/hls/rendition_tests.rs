@@ -358,3 +358,27 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
         assert!(rig.last.is_some_and(|last| last.ended && last.low_latency.is_none()), "seed {seed}");
     }
 }
+
+#[test]
+fn only_what_is_made_is_waited_for() {
+    use crate::protocol::sinks::maker_of;
+    let app = |set: &[(&str, &str)]| AppSettings::of(schema(), "live", set).unwrap();
+    let low = app(&[("hlsEnableLowLatency", "true")]);
+    let dash = app(&[("dashMuxingEnabled", "true")]);
+    for (name, of_low, of_dash) in [
+        ("ll-hls/a/a__master.m3u8", true, false),
+        ("ll-hls/a/a__master_adaptive.m3u8", false, false),
+        ("ll-hls/a/a_adaptive.m3u8", false, false),
+        ("ll-hls/a/a__video.m3u8", true, true),
+        ("ll-hls/a/a__video12.m3u8", true, true),
+        ("ll-hls/a/a__videox.m3u8", false, false),
+        ("ll-hls/a/a__audio.m3u8", true, true),
+        ("ll-hls/a/a__audio.mpd", false, false),
+        ("a/a.mpd", false, true),
+        ("a/a_adaptive.mpd", false, false),
+        ("ll-hls/a/b__master.m3u8", false, false),
+    ] {
+        assert_eq!(maker_of(&low, name).map(|(_, id)| id), of_low.then_some("a"), "{name}");
+        assert_eq!(maker_of(&dash, name).map(|(_, id)| id), of_dash.then_some("a"), "{name}");
+    }
+}

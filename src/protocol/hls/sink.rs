@@ -28,7 +28,7 @@ use crate::types::{Handle, Now};
 pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
-    stream_of,
+    stream_of: |_, name| stream_of(name),
     file_of,
     begins_with_stream: HlsSettings::is_copied,
     part_of: |_| None,

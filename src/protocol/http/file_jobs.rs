@@ -15,6 +15,11 @@ pub(super) enum FileAsk {
         /// Names below `webapps`. Each is the name of one folder or file, and no link is followed.
         segments: Vec<String>,
     },
+    /// Open the answer to the challenge of a certificate authority with this token.
+    Challenge {
+        /// The token.
+        token: String,
+    },
     /// Read a block of it.
     Read {
         /// The file.
@@ -29,7 +34,7 @@ pub(super) enum FileAsk {
 /// The answer to a [`FileAsk`].
 #[derive(Debug, Clone)]
 pub(super) enum FileReply {
-    /// The result of [`FileAsk::Open`].
+    /// The result of [`FileAsk::Open`] or [`FileAsk::Challenge`].
     Opened(Result<OpenedFile, FileError>),
     /// The result of [`FileAsk::Read`].
     Block(Bytes),
@@ -45,6 +50,7 @@ impl From<FileAsk> for Job {
             FileAsk::Open { segments } => {
                 Self { id: OPEN, app: None, work: Work::FileOpen { path: segments } }
             }
+            FileAsk::Challenge { token } => Self { id: OPEN, app: None, work: Work::ChallengeOpen { token } },
             FileAsk::Read { file, offset, length } => {
                 Self { id: READ, app: None, work: Work::FileRead { file, offset, length } }
             }

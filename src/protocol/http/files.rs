@@ -26,6 +26,8 @@ const MEMORY_BLOCK_BYTES: usize = 1024 * 1024;
 const ROOT: &str = "root";
 /// The folder of recordings: its files are served, a list of them is not.
 const STREAMS: &str = "streams";
+/// Bytes of a challenge's token.
+const TOKEN_BYTES_MAX: usize = 256;
 /// The page of a folder.
 const INDEX: &str = "index.html";
 
@@ -92,6 +94,12 @@ impl FilePath {
     }
 }
 
+/// Whether a name can be the token of a challenge: letters, digits, `-` and `_` (RFC 8555 §8.3).
+pub(super) fn is_challenge(name: &str) -> bool {
+    (1..=TOKEN_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 /// Settings, what starts with a dot, and what an archive keeps to itself. File systems without case exist.
 fn is_hidden(segment: &str) -> bool {
     segment.starts_with('.')
@@ -147,6 +155,12 @@ impl Transfer {
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
         let stage = Stage::Opening { again: None };
         (Self { request: Box::new(request), file_path, fields, stage }, ask)
+    }
+
+    /// The answer to the challenge of a certificate authority, once [`FileAsk::Challenge`] is answered.
+    pub(super) fn of_challenge(request: Request, token: String, fields: Vec<(&'static str, String)>) -> Self {
+        let file_path = FilePath { segments: vec![token], is_stream: false };
+        Self::begin(request, file_path, fields).0
     }
 
     /// The same, which asks about its viewer once there is a file.

@@ -23,13 +23,14 @@ use crypto::{Random, Seed};
 use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
-use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, RefusedRequest, Reply, Session, Verb};
 use crate::auth::proxy::client_address;
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
 use crate::mail::{StreamEnd, UploadNews};
 use crate::types::{Handle, Now, StreamKey};
 use feed::Feed;
+use file_jobs::FileAsk;
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
@@ -263,6 +264,23 @@ impl HttpSession {
             Err(Nowhere::Forbidden) => Response::error(403, "Forbidden"),
         };
         self.respond(ctx.now, fields, refusal);
+    }
+
+    /// The answer to a challenge of a certificate authority, which an ACME client on this machine has put into a folder.
+    fn challenge(&mut self, ctx: &Context<'_>, asked: Asked) {
+        let token = asked.name("token").to_owned();
+        let Asked { request, fields, .. } = asked;
+        if !files::is_challenge(&token) {
+            return self.respond(ctx.now, fields, Response::error(404, "Not Found"));
+        }
+        let transfer = Transfer::of_challenge(request, token.clone(), fields);
+        self.events.push_back(Event::Job(FileAsk::Challenge { token }.into()));
+        self.stage = Stage::File(Box::new(transfer));
+    }
+
+    /// Has the log tell of a request for a stream that was refused here.
+    pub(in crate::protocol) fn note_refusal(&mut self, verb: Verb, key: &StreamKey, reason: String) {
+        self.events.push_back(RefusedRequest::event(verb, key, reason));
     }
 
     /// A number that nobody else has.

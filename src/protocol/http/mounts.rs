@@ -77,6 +77,8 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
         cors: Cors::ANYONE,
         handler: signalling::open,
     },
+    // What a certificate authority asks for (RFC 8555 §8.3).
+    read("/.well-known/acme-challenge/{token}", HttpSession::challenge),
     // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
     read("/{app}/{id}.flv", HttpSession::live),
     // A blob that is published under that name, a file below webapps, or a built-in page.

@@ -24,6 +24,7 @@ const VIEWER_POLICY: &str = policy!("style-src 'self' 'unsafe-inline'; img-src '
 
 const HTML: &str = "text/html;charset=utf-8";
 const SCRIPT: &str = "text/javascript;charset=utf-8";
+const IMAGE: &str = "image/svg+xml";
 const STYLE: &str = "text/css;charset=utf-8";
 
 /// A page.
@@ -54,6 +55,8 @@ impl Page {
 }
 
 const PAGES: &[Page] = &[
+    // Browsers ask for that name of every site, and take the type that the answer says.
+    Page::of_root("favicon.ico", IMAGE, include_str!("pages/favicon.svg")),
     Page::of_root("index.html", HTML, include_str!("../../../panel/index.html")),
     Page::of_root("panel.css", STYLE, include_str!("../../../panel/panel.css")),
     Page::of_root("panel.js", SCRIPT, include_str!("../../../panel/panel.js")),
@@ -196,7 +199,8 @@ mod tests {
                 assert!(found(&path).is_some() || path == "root/openapi.json", "{}: {name}", page.name);
             }
         }
-        for page in pages_of("") {
+        // The namespace of an image looks like an address.
+        for page in pages_of("").filter(|page| page.content_type != IMAGE) {
             // Addresses that are shown, and examples of them, are those of no page.
             let names = page.body.match_indices("://").map(|(at, _)| &page.body[at.saturating_sub(5)..at]);
             let mut loaded = names.filter(|scheme| scheme.ends_with("http") || scheme.ends_with("ws"));

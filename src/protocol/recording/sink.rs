@@ -64,7 +64,7 @@ const fn kind(
     SinkKind {
         name,
         is_enabled: |_| true,
-        stream_of: |_| None,
+        stream_of: |_, _| None,
         file_of: |_, _| None,
         begins_with_stream: |_, _| false,
         part_of: |_| None,

@@ -1,11 +1,10 @@
-//! Refusals: their codes and texts for the peer, and their reasons for the log.
+//! Refusals: their codes and texts for the peer.
 
-use std::net::SocketAddr;
-
-use rtmp::{Rejection, Verb};
+use rtmp::Rejection;
 
 use crate::auth::access::Denial;
 use crate::mail::{NoSubscription, Refusal};
+use crate::protocol::Verb;
 use crate::protocol::flv_mapping::{OtherTrack, OtherTracks};
 
 /// The server ends a publish; encoders that heed `level:"error"` stop at once.
@@ -62,48 +61,12 @@ fn printable(text: &str) -> String {
     text.chars().take(128).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Logs a refusal.
-pub(super) fn log_refusal(verb: Verb, key: &str, peer: SocketAddr, reason: &str) {
+/// The kind of a refused request, as the worker has it.
+pub(super) const fn verb_of(verb: rtmp::Verb) -> Verb {
     match verb {
-        Verb::Connect => tracing::info!(%key, %peer, reason, "RTMP peer refused"),
-        Verb::Publish => tracing::info!(%key, %peer, reason, "publisher refused"),
-        Verb::Play => tracing::info!(%key, %peer, reason, "viewer refused"),
-    }
-}
-
-/// The reason of a refused publish, where control has not logged it: it logs whatever it is asked about.
-pub(super) const fn unlogged_refusal(refusal: &Refusal) -> Option<&'static str> {
-    match refusal {
-        Refusal::Resources => Some("resources are short"),
-        Refusal::NoApplication
-        | Refusal::InUse
-        | Refusal::NotAllowed(_)
-        | Refusal::Denied(_)
-        | Refusal::Loop
-        | Refusal::Draining => None,
-    }
-}
-
-/// The reason of a refused play, where control has not logged it: it logs what its checks deny.
-pub(super) const fn unlogged_no_subscription(why: &NoSubscription) -> Option<&'static str> {
-    match why {
-        NoSubscription::NotFound => Some("no such stream is live"),
-        NoSubscription::Disabled => Some("RTMP playback is disabled"),
-        NoSubscription::Unavailable => Some("the server goes down, or has too many formats of the stream"),
-        NoSubscription::Denied(Denial::Unsupported) => Some(Denial::Unsupported.reason()),
-        NoSubscription::Denied(
-            Denial::Token
-            | Denial::Jwt
-            | Denial::Hash
-            | Denial::PublishKey
-            | Denial::TimeCode
-            | Denial::LongName
-            | Denial::Blocked(_)
-            | Denial::Connections
-            | Denial::Viewers
-            | Denial::Hook
-            | Denial::HookSilent,
-        ) => None,
+        rtmp::Verb::Connect => Verb::Connect,
+        rtmp::Verb::Publish => Verb::Publish,
+        rtmp::Verb::Play => Verb::Play,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The session of an RTMP peer, publisher or player.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -7,20 +8,17 @@ use std::time::Instant;
 
 use crypto::Seed;
 use media::{TrackKind, Tracks};
-use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Server, Verb};
+use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Server};
 use wire::SendQueue;
 
-use super::refusals::{
-    ended, log_others, log_refusal, no_subscription_status, refusal_status, rejection,
-    unlogged_no_subscription, unlogged_refusal,
-};
+use super::refusals::{ended, log_others, no_subscription_status, refusal_status, rejection, verb_of};
 use crate::hub::Selection;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::flv_mapping::{Depackager, Outcome};
 use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
-    About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session,
-    asked_selection,
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, RefusedRequest, Reply,
+    Session, Verb, asked_selection,
 };
 use crate::types::{Handle, Now, StreamKey};
 
@@ -92,7 +90,9 @@ impl RtmpSession {
                 rtmp::Event::Connect(request) => self.connect(ctx, request),
                 rtmp::Event::Publish(request) => self.publish(ctx, request),
                 rtmp::Event::Play(request) => self.play(ctx, request),
-                rtmp::Event::Refused { verb, key, reason } => log_refusal(verb, &key, self.peer, reason),
+                rtmp::Event::Refused { verb, key, reason } => {
+                    self.events.push_back(RefusedRequest::event(verb_of(verb), key, reason));
+                }
                 rtmp::Event::Media(message) => self.media(ctx, &message),
                 rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
@@ -116,13 +116,13 @@ impl RtmpSession {
         self.key.clone_from(&request.app);
         if ctx.draining {
             let description = "The server is going down.";
-            self.log_refusal(Verb::Connect, "the server goes down");
+            self.refused(Verb::Connect, "the server goes down");
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.AppShutdown", description);
         } else if ctx.apps.contains_key(request.app.as_str()) {
             self.machine.accept_connect(ctx.now.mono);
         } else {
             let description = format!("No scope '{}' on this server.", request.app);
-            self.log_refusal(Verb::Connect, "no such application");
+            self.refused(Verb::Connect, "no such application");
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.InvalidApp", &description);
         }
     }
@@ -131,7 +131,11 @@ impl RtmpSession {
         let message_stream = request.message_stream;
         let key = StreamKey::new(&request.target.app, &request.target.stream);
         if !matches!(self.role, Role::None) {
-            log_refusal(Verb::Publish, &key.to_string(), self.peer, "the connection has a stream already");
+            self.events.push_back(RefusedRequest::event(
+                Verb::Publish,
+                key,
+                "the connection has a stream already",
+            ));
             let rejection =
                 rejection("NetStream.Publish.BadName", "This connection has a stream already.", false);
             self.machine.reject_publish(ctx.now.mono, message_stream, rejection);
@@ -154,7 +158,11 @@ impl RtmpSession {
         let message_stream = request.message_stream;
         let key = StreamKey::new(&request.target.app, &request.target.stream);
         if !matches!(self.role, Role::None) {
-            log_refusal(Verb::Play, &key.to_string(), self.peer, "the connection has a stream already");
+            self.events.push_back(RefusedRequest::event(
+                Verb::Play,
+                key,
+                "the connection has a stream already",
+            ));
             let rejection = rejection("NetStream.Failed", "This connection has a stream already.", false);
             self.machine.reject_play(ctx.now.mono, message_stream, rejection);
             return;
@@ -232,14 +240,14 @@ impl RtmpSession {
 
     /// Ends a publish that was granted before it showed what it sends.
     fn refuse_codec(&mut self, ctx: &Context<'_>, message_stream: u32, what: String) {
-        self.log_refusal(Verb::Publish, &what);
+        self.refused(Verb::Publish, what.clone());
         let rejection = rejection("NetStream.Failed", what, true);
         self.machine.end_publish(ctx.now.mono, message_stream, rejection);
         self.publish_ended(true);
     }
 
-    fn log_refusal(&self, verb: Verb, reason: &str) {
-        log_refusal(verb, &self.key, self.peer, reason);
+    fn refused(&mut self, verb: Verb, reason: impl Into<Cow<'static, str>>) {
+        self.events.push_back(RefusedRequest::event(verb, &self.key, reason));
     }
 
     fn dropped(&mut self) {
@@ -278,9 +286,6 @@ impl RtmpSession {
             }
             Err(refusal) => {
                 self.role = Role::None;
-                if let Some(reason) = unlogged_refusal(&refusal) {
-                    self.log_refusal(Verb::Publish, reason);
-                }
                 self.machine.reject_publish(ctx.now.mono, message_stream, refusal_status(&refusal));
             }
         }
@@ -303,9 +308,6 @@ impl RtmpSession {
             }
             Err(why) => {
                 self.role = Role::None;
-                if let Some(reason) = unlogged_no_subscription(&why) {
-                    self.log_refusal(Verb::Play, reason);
-                }
                 self.machine.reject_play(ctx.now.mono, message_stream, no_subscription_status(why));
             }
         }

@@ -25,8 +25,8 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::row::Security;
 use crate::protocol::rtp_mapping::Source;
 use crate::protocol::{
-    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
-    Reply, Session, Shared, To, UnitSink, asked_selection,
+    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk,
+    RefusedRequest, Remote, Reply, Session, Shared, To, UnitSink, Verb, asked_selection,
 };
 use crate::types::{Handle, Now};
 
@@ -35,6 +35,9 @@ static CONFIG: LazyLock<Arc<::rtsp::Config>> = LazyLock::new(|| Arc::new(::rtsp:
 
 /// How long a viewer waits for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The reason of a refusal: no stream is called so.
+const NO_STREAM: &str = "the path is not that of a stream, /APPLICATION/ID";
 
 /// The role of the peer.
 #[derive(Debug)]
@@ -106,6 +109,7 @@ impl RtspSession {
     fn announce(&mut self, ctx: &Context<'_>, request: &AnnounceRequest) {
         let StreamRequest { target, user_agent, .. } = &request.stream;
         let Some(key) = key_of(target) else {
+            self.refused(Verb::Publish, &target.path, NO_STREAM);
             return self.machine.reject(ctx.now.mono, Status::BAD_REQUEST);
         };
         if !matches!(self.role, Role::None) {
@@ -115,6 +119,7 @@ impl RtspSession {
         let sources: Vec<_> =
             sections.iter().map(|section| Source::of(&section.rtp_formats().next()?)).collect();
         if sources.iter().all(Option::is_none) {
+            self.refused(Verb::Publish, &key, "none of its codecs is carried");
             return self.machine.reject(ctx.now.mono, Status::UNSUPPORTED_MEDIA_TYPE);
         }
         self.role = Role::AskedPublish(sources);
@@ -129,8 +134,13 @@ impl RtspSession {
         self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
     }
 
+    fn refused(&mut self, verb: Verb, key: impl ToString, reason: &'static str) {
+        self.events.push_back(RefusedRequest::event(verb, key, reason));
+    }
+
     fn describe(&mut self, ctx: &Context<'_>, request: &StreamRequest) {
         let Some(key) = key_of(&request.target) else {
+            self.refused(Verb::Play, &request.target.path, NO_STREAM);
             return self.machine.reject(ctx.now.mono, Status::NOT_FOUND);
         };
         if let Role::Viewer(viewer) = &mut self.role {

@@ -28,6 +28,7 @@ mod url;
 
 use super::FormatKind;
 use super::ts::TsPackage;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -203,6 +204,18 @@ const fn refusal_code(refusal: &Refusal) -> RejectReason {
         Refusal::Denied(denial) => denial_code(denial),
         Refusal::Resources => RejectReason::OVERLOAD,
         Refusal::Draining => RejectReason::DOWN,
+    }
+}
+
+/// What is wrong with a call that is refused before its stream is asked for, for the log.
+fn refusal_words(code: RejectReason) -> Cow<'static, str> {
+    match code {
+        RejectReason::NOTFOUND => "no such application".into(),
+        RejectReason::BADSECRET => "the passphrase is wrong".into(),
+        RejectReason::UNSECURE => "one side has a passphrase, and the other has none".into(),
+        RejectReason::BAD_REQUEST => "the stream id is missing, or cannot be read".into(),
+        RejectReason::BAD_MODE => "the mode of the stream id is neither publish nor request".into(),
+        other => other.to_string().into(),
     }
 }
 

@@ -21,8 +21,8 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote, Reply,
-    Session, Shared, TailSink, To, UnitSink, asked_selection,
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, RefusedRequest,
+    Remote, Reply, Session, Shared, TailSink, To, UnitSink, Verb, asked_selection,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
@@ -70,6 +70,7 @@ impl SrtSession {
         (seed, derivations): (&Seed, Arc<Derivations>),
     ) -> Self {
         let asked = request_of(ctx, incoming.stream_id(), peer);
+        let shown = incoming.stream_id().map(shown).unwrap_or_default();
         let [_, major, minor, patch] = incoming.peer_version().to_be_bytes();
         let user_agent = format!("SRT {major}.{minor}.{patch}");
         let mut session = Self {
@@ -83,7 +84,15 @@ impl SrtSession {
             goodbye_at: None,
             closed: false,
         };
+        let (verb, key) = asked.as_ref().map_or_else(
+            |_| (Verb::Connect, shown),
+            |asked| {
+                let verb = if asked.mode == Mode::Publish { Verb::Publish } else { Verb::Play };
+                (verb, StreamKey::new(&asked.app, &asked.id).to_string())
+            },
+        );
         if let Err(reason) = asked.and_then(|asked| session.ask(ctx, asked, user_agent)) {
+            session.events.push_back(RefusedRequest::event(verb, key, super::refusal_words(reason)));
             session.connection.reject(ctx.now.mono, reason);
         }
         session
@@ -409,6 +418,11 @@ fn log_others(stats: &ts::Stats) {
         let (others, gaps) = (&stats.demux.others, stats.demux.gaps);
         tracing::info!(?others, stats.bad, gaps, "parts of the transport stream were not carried");
     }
+}
+
+/// The beginning of a stream id that cannot be read, up to the first character that may begin a credential.
+fn shown(stream_id: &str) -> String {
+    stream_id.chars().take_while(|c| !",?=".contains(*c)).collect()
 }
 
 /// The request of a stream id. Without one: a publish to the application that is set for such callers, under the

@@ -32,8 +32,8 @@ use super::way::{Ways, path_of};
 use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::{
-    About, Claim, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
-    Reply, Session, Shared, To, UnitSink,
+    About, Claim, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk,
+    RefusedRequest, Remote, Reply, Session, Shared, To, UnitSink, Verb,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, SessionRef, StreamKey};
@@ -71,6 +71,7 @@ pub(super) struct RtcSession {
     role: Role,
     asker: SessionRef,
     key: StreamKey,
+    publishes: bool,
     secret: u64,
     events: VecDeque<Event>,
     /// It must have been described by then.
@@ -99,6 +100,7 @@ impl RtcSession {
             role: Role::None,
             asker,
             key: ask.key.clone(),
+            publishes: ask.publishes,
             secret: ask.secret,
             events: VecDeque::new(),
             describe_by: ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3)),
@@ -423,14 +425,22 @@ impl RtcSession {
 
     fn refuse(&mut self, why: Refused) {
         let reason = match &why {
-            Refused::Publish(refusal) => format!("refused: {refusal:?}"),
-            Refused::Play(why) => format!("refused: {why:?}"),
-            Refused::NoTracks => "the stream has no tracks".to_owned(),
-            Refused::Description(error) => format!("descriptions do not fit: {error}"),
+            // The worker, which has brought it, has logged it.
+            Refused::Publish(refusal) => refusal.reason().to_owned(),
+            Refused::Play(why) => why.reason().to_owned(),
+            Refused::NoTracks => self.refused("the stream has no tracks yet".to_owned()),
+            Refused::Description(error) => self.refused(format!("the descriptions do not fit: {error}")),
             Refused::Closed => "closed".to_owned(),
         };
         self.tell(FromSession::Refused(why));
         self.over(&reason, Departure::Clean);
+    }
+
+    /// Tells the log of a refusal that is not the worker's; gives its reason.
+    fn refused(&mut self, reason: String) -> String {
+        let verb = if self.publishes { Verb::Publish } else { Verb::Play };
+        self.events.push_back(RefusedRequest::event(verb, &self.key, reason.clone()));
+        reason
     }
 
     /// Ends what the peer does, and says so to it.

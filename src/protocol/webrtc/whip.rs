@@ -16,7 +16,7 @@ use crate::auth::access::{Params, is_stream_id};
 use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, http_date};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
-use crate::protocol::{Context, Event, Reply};
+use crate::protocol::{Context, Event, Reply, Verb};
 use crate::types::{ConnId, Handle, SessionRef, StreamKey, WorkerId};
 
 /// The media types of descriptions and of their fragments (RFC 8840 §9).
@@ -82,6 +82,8 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         Ok(_) => None,
     };
     let (Ok(offer), None) = (offer, &refusal) else {
+        let verb = if publishes { Verb::Publish } else { Verb::Play };
+        session.note_refusal(verb, &key, refusal.clone().unwrap_or_default());
         return session.respond(ctx.now, asked.fields, Response::error(400, &refusal.unwrap_or_default()));
     };
     let (base, secret) = (base_of(session, request), session.draw());

@@ -235,6 +235,14 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     app(
         Get,
+        "/broadcasts/{id}/metrics-history",
+        lists::metrics_history,
+        "StreamHistory",
+        BROADCASTS,
+        "Figures of a live stream by the minute, for an hour",
+    ),
+    app(
+        Get,
         "/broadcasts/{id}/srt-stats",
         lists::connection_statistics,
         "[SrtStatistics]",
@@ -481,5 +489,13 @@ pub(super) const ROUTES: &[Route] = &[
         "Notify subscribers",
     ),
     app(Post, "/push-notification/topics/{topic}", features::push_to_topic, "Result", PUSH, "Notify a topic"),
+    app(
+        Get,
+        "/openapi.json",
+        root::app_openapi,
+        "application/json",
+        SERVER,
+        "The operations of the application",
+    ),
     app(Get, "/version", root::app_version, "Version", SERVER, "The server's version"),
 ];

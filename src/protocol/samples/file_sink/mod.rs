@@ -28,7 +28,7 @@ pub(crate) const HEAD_BYTES: usize = 22;
 pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: "file",
     is_enabled: |_| true,
-    stream_of: |_| None,
+    stream_of: |_, _| None,
     file_of: |_, _| None,
     begins_with_stream: |_, _| false,
     part_of: |_| None,

@@ -1,0 +1,135 @@
+//! Remarks on settings that are no errors: one line each for what is probably a mistake, one line in all for keys of other servers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::properties::printable;
+
+/// Unknown keys of all files that are lines of their own. More are keys of another server, and one line.
+const LINES_MAX: usize = 8;
+/// Keys of a file that the one line names.
+const NAMED_MAX: usize = 5;
+
+/// A key of a file that nobody here knows.
+#[derive(Debug)]
+struct Unknown {
+    path: PathBuf,
+    line: usize,
+    key: String,
+    /// The known key that it resembles, and whether the file has that one, too.
+    near: Option<(&'static str, bool)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Remarks {
+    lines: Vec<String>,
+    unknown: Vec<Unknown>,
+}
+
+impl Remarks {
+    /// Adds a line.
+    pub(super) fn push(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    /// Notes a key that is in a file twice.
+    pub(super) fn doubled(&mut self, path: &Path, line: usize, key: &str, first: usize) {
+        let (path, key) = (path.display(), printable(key));
+        self.push(format!("{path}, line {line}: {key} was given in line {first} already; this value counts"));
+    }
+
+    /// Notes a key that is not known, and the known one that it resembles, with whether the file has that one, too.
+    pub(super) fn unknown(
+        &mut self,
+        path: &Path,
+        line: usize,
+        key: &str,
+        near: Option<(&'static str, bool)>,
+    ) {
+        self.unknown.push(Unknown { path: path.to_owned(), line, key: printable(key), near });
+    }
+
+    /// All of them, each in a line.
+    pub(super) fn each(self) -> Vec<String> {
+        let Self { mut lines, unknown } = self;
+        lines.extend(unknown.iter().map(Unknown::line));
+        lines
+    }
+
+    /// The same with one line for the keys of another server.
+    pub(super) fn summed_up(self) -> Vec<String> {
+        if self.unknown.len() <= LINES_MAX {
+            return self.each();
+        }
+        let Self { mut lines, unknown } = self;
+        let count = unknown.len();
+        // Of these the operator hears by name: they protect nothing as they are written. A key that stands beside the one that it
+        // resembles (`rtmpt.port`) is another one.
+        let is_meant = |one: &Unknown| one.near.is_some_and(|(_, is_there)| !is_there);
+        let (meant, foreign): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_meant);
+        lines.extend(meant.iter().take(LINES_MAX).map(Unknown::line));
+        let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+        for Unknown { path, key, .. } in foreign {
+            files.entry(path).or_default().push(key);
+        }
+        let files: Vec<String> = files.iter().map(|(path, keys)| sum_of(path, keys)).collect();
+        lines.push(format!(
+            "{count} keys of the settings files are unknown here, kept and without effect; check-config has a line for each: {}",
+            files.join("; ")
+        ));
+        lines
+    }
+}
+
+impl Unknown {
+    fn line(&self) -> String {
+        let Self { path, line, key, near } = self;
+        let meant = near.map(|(near, _)| format!("; did you mean {near}?")).unwrap_or_default();
+        format!("{}, line {line}: unknown key {key}{meant}", path.display())
+    }
+}
+
+fn sum_of(path: &Path, keys: &[String]) -> String {
+    let named = keys.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = if keys.len() > NAMED_MAX { ", ..." } else { "" };
+    format!("{} {} ({named}{more})", path.display(), keys.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_01_few_unknown_keys_are_lines_and_many_are_one() {
+        let remarks = |count: usize| {
+            let mut remarks = Remarks::default();
+            remarks.doubled(Path::new("a"), 3, "k", 1);
+            for line in 1..=count {
+                let near = [2, 3].contains(&line).then_some(("meant", line == 3));
+                remarks.unknown(
+                    Path::new(if line % 2 == 0 { "a" } else { "b" }),
+                    line,
+                    &format!("k{line}"),
+                    near,
+                );
+            }
+            remarks
+        };
+        let doubled = "a, line 3: k was given in line 1 already; this value counts";
+        assert_eq!(
+            remarks(2).summed_up(),
+            [doubled, "b, line 1: unknown key k1", "a, line 2: unknown key k2; did you mean meant?"]
+        );
+        assert_eq!((remarks(8).summed_up().len(), remarks(90).each().len()), (9, 91));
+        let many = remarks(90).summed_up();
+        assert_eq!(many[..2], [doubled, "a, line 2: unknown key k2; did you mean meant?"]);
+        assert_eq!(
+            many[2..],
+            [
+                "90 keys of the settings files are unknown here, kept and without effect; check-config has a line for each: \
+              a 44 (k4, k6, k8, k10, k12, ...); b 45 (k1, k3, k5, k7, k9, ...)"
+            ]
+        );
+    }
+}

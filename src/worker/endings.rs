@@ -1,0 +1,109 @@
+//! Refusals and ends of sessions, and their lines in the log: each names the stream, the protocol, the peer and the reason.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use super::Worker;
+use super::conn::{Conn, Purpose};
+use crate::mail::{NoSubscription, Refusal};
+use crate::protocol::{RefusedRequest, Verb};
+use crate::types::{ConnId, StreamKey};
+
+impl Worker {
+    /// Notes why the server ends, or has ended, what a session does: the session itself knows that it was told to.
+    pub(super) fn blame(&mut self, id: ConnId, cause: impl Into<Cow<'static, str>>) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.figures.cause = Some(cause.into());
+        }
+    }
+
+    /// A session was granted something: what it was refused before is past.
+    pub(super) fn forgive(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.figures.cause = None;
+        }
+    }
+
+    /// A publisher is refused by control, or has no room here.
+    pub(super) fn publish_refused(&mut self, id: ConnId, refusal: &Refusal) {
+        let key = self.conns.get(id).and_then(|conn| conn.figures.key.as_ref()).map(ToString::to_string);
+        self.refused(id, Verb::Publish, None, &key.unwrap_or_default(), refusal.reason().into());
+    }
+
+    /// A viewer is refused by control, or here.
+    pub(super) fn play_refused(&mut self, id: ConnId, key: &StreamKey, why: &NoSubscription) {
+        self.refused(id, Verb::Play, None, &key.to_string(), why.reason().into());
+    }
+
+    /// A viewer by separate requests is refused by control.
+    pub(super) fn pass_refused(
+        &mut self,
+        id: ConnId,
+        protocol: &'static str,
+        key: &StreamKey,
+        why: &NoSubscription,
+    ) {
+        self.refused(id, Verb::Play, Some(protocol), &key.to_string(), why.reason().into());
+    }
+
+    /// A session has refused a request by itself.
+    pub(super) fn request_refused(&mut self, id: ConnId, request: RefusedRequest) {
+        let RefusedRequest { verb, key, reason } = request;
+        self.refused(id, verb, None, &key, reason);
+    }
+
+    /// `protocol` is what the peer has asked for, where the session speaks another one.
+    fn refused(
+        &mut self,
+        id: ConnId,
+        verb: Verb,
+        protocol: Option<&'static str>,
+        key: &str,
+        reason: Cow<'static, str>,
+    ) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let protocol = protocol.unwrap_or_else(|| conn.session.about().protocol);
+        let (peer, reason) = (conn.client(), &*reason);
+        // A push, a pull or a recording that comes to nothing is told by control.
+        if matches!(conn.purpose, Purpose::Peer) {
+            match verb {
+                Verb::Connect => tracing::info!(%key, protocol, %peer, reason, "peer refused"),
+                Verb::Publish => tracing::info!(%key, protocol, %peer, reason, "publisher refused"),
+                Verb::Play => tracing::info!(%key, protocol, %peer, reason, "viewer refused"),
+            }
+        }
+        conn.figures.cause = Some(format!("refused: {reason}").into());
+    }
+}
+
+/// Logs one line per session: at info for media, at debug for the API, of which there may be thousands a second.
+pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
+    let figures = &conn.figures;
+    let protocol = figures.protocol;
+    let reason = figures.cause.as_deref().unwrap_or(reason);
+    // A session within the server has none.
+    let peer = Some(conn.client()).filter(|peer| !peer.ip().is_unspecified());
+    let peer = peer.map(tracing::field::display);
+    let seconds = now.saturating_duration_since(figures.began).as_secs();
+    let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
+    let (jumps, skipped) = (figures.jumps, figures.skipped);
+    let key = figures.key.as_ref().map(tracing::field::display);
+    // An attempt that came to no stream: control says so, and sums up.
+    let is_attempt = matches!(conn.purpose, Purpose::Push { .. } | Purpose::Pull { .. }) && key.is_none();
+    if figures.is_media && !is_attempt {
+        tracing::info!(
+            protocol,
+            key,
+            peer,
+            reason,
+            seconds,
+            bytes_in,
+            bytes_out,
+            jumps,
+            skipped,
+            "session ended"
+        );
+    } else {
+        tracing::debug!(protocol, peer, reason, seconds, bytes_in, bytes_out, "session ended");
+    }
+}

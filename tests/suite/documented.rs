@@ -1,0 +1,139 @@
+//! What README.md and the pages of docs/ tell a reader to type is there: calls of the API, commands, pages that they lead to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millstream::cli;
+use millstream::control::{Base, routes};
+use millstream::http::Method;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// The address that examples have.
+const SERVER: &str = "http://localhost:5080";
+
+/// The pages: README.md, those beside it, and those of docs/.
+fn pages() -> Vec<(PathBuf, String)> {
+    let of = |folder: &str| {
+        let entries = fs::read_dir(Path::new(ROOT).join(folder)).unwrap();
+        entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "md"))
+    };
+    of(".").chain(of("docs")).map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Lines of examples, which are indented by four, with those that continue them, without the prompt.
+fn commands(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut continued = false;
+    for line in text.lines() {
+        let Some(example) = line.strip_prefix("    ") else {
+            continued = false;
+            continue;
+        };
+        let example = example.trim_start();
+        let example = example.strip_prefix("$ ").unwrap_or(example);
+        match found.last_mut().filter(|_| continued) {
+            Some(last) => last.push_str(example),
+            None => found.push(example.to_owned()),
+        }
+        continued = example.ends_with('\\');
+        if continued {
+            found.last_mut().unwrap().pop();
+        }
+    }
+    found
+}
+
+/// The methods and paths of the calls of `curl` to the server of the examples.
+fn calls(command: &str) -> Option<(Method, String)> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let url = command.split(SERVER).nth(1)?.split(['\'', '"', ' ', '?', '`']).next()?;
+    let after =
+        |flag: &str| words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1).copied());
+    let method = match after("-X") {
+        Some("POST") => Method::Post,
+        Some("PUT") => Method::Put,
+        Some("DELETE") => Method::Delete,
+        Some(other) => panic!("{other}: {command}"),
+        None if words.iter().any(|word| ["-d", "-F", "--data"].contains(word)) => Method::Post,
+        None => Method::Get,
+    };
+    Some((method, url.to_owned()))
+}
+
+/// Whether a pattern such as `/broadcasts/{id}` fits a path.
+fn fits(pattern: &str, path: &str) -> bool {
+    let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
+    pattern.len() == path.len()
+        && pattern.iter().zip(&path).all(|(part, is)| part == is || part.starts_with('{'))
+}
+
+/// Whether the API has it. What panels listen to (server-sent events) has a mount of its own.
+fn is_route(method: Method, path: &str) -> bool {
+    let has = |base: Base| {
+        routes().filter(move |route| route.base == base && route.method == method).map(move |route| {
+            let prefix = base.prefix();
+            format!("{prefix}{}", route.path)
+        })
+    };
+    let mut all = has(Base::Root).chain(has(Base::Server)).chain(has(Base::App));
+    path.starts_with("/rest/v2/live/") || all.any(|pattern| fits(&pattern, path))
+}
+
+#[test]
+fn calls_of_the_documentation_are_routes() {
+    let mut seen = 0;
+    for (page, text) in pages() {
+        for command in commands(&text).iter().filter(|command| command.contains("curl ")) {
+            let Some((method, path)) = calls(command) else { continue };
+            seen += 1;
+            let is_there = path == "/metrics" || is_route(method, &path);
+            assert!(is_there, "{}: {method} {path} is no route", page.display());
+        }
+    }
+    assert!(seen >= 15, "only {seen} calls were found: the examples are written in another way");
+    assert!(!is_route(Method::Get, "/live/rest/v2/liveness") && is_route(Method::Get, "/rest/v2/liveness"));
+}
+
+/// Commands of the program in the pages, with capitals for what the reader fills in.
+#[test]
+fn commands_of_the_documentation_are_understood() {
+    let mut seen = 0;
+    for (page, text) in pages() {
+        for command in commands(&text) {
+            let command = command.split('#').next().unwrap().trim();
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let Some((program, arguments)) = words.split_first() else { continue };
+            let is_ours = program.rsplit('/').next() == Some("millstream");
+            // Patterns such as `[--home DIR]` and shell constructs are no commands.
+            if !is_ours || command.contains(['[', '|', '>', '"', '\'']) || command.contains("...") {
+                continue;
+            }
+            seen += 1;
+            let arguments = arguments.iter().map(|word| (*word).into());
+            let parsed = cli::parse(arguments, Vec::new(), 1);
+            assert!(parsed.is_ok(), "{}: {command}: {:?}", page.display(), parsed.err());
+        }
+    }
+    assert!(seen >= 6, "only {seen} commands were found");
+}
+
+#[test]
+fn links_of_the_documentation_lead_to_files() {
+    for (page, text) in pages() {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://") && !link.contains(' ')) {
+            assert!(page.parent().unwrap().join(link).exists(), "{}: {link}", page.display());
+        }
+    }
+    // Each page is in the index.
+    let index = fs::read_to_string(Path::new(ROOT).join("docs/README.md")).unwrap();
+    for (page, _) in pages().iter().filter(|(page, _)| page.parent().unwrap().ends_with("docs")) {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        assert!(
+            name == "README.md" || index.contains(&format!("({name})")),
+            "{name} is not in docs/README.md"
+        );
+    }
+}
