@@ -11,6 +11,9 @@ use crate::auth::access::Secret;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
+/// Names in `server.name`.
+const NAMES_MAX: usize = 64;
+
 /// `limits.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -89,8 +92,8 @@ pub struct ServerSettings {
     pub host: Option<IpAddr>,
     /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
-    /// `server.name`; empty: not set.
-    pub name: String,
+    /// `server.name`: the first is told to others, all are this server.
+    pub names: Vec<String>,
     /// `http.port`; 0: any free one.
     pub http_port: u16,
     /// `https.port`, unless `https.enabled` is off; 0: any free one.
@@ -142,17 +145,13 @@ impl ServerSettings {
             "" => cores.max(1),
             _ => values.number("server.workers", 1, 1024)?,
         };
-        let name = values.text("server.name");
-        if name.len() > 253 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b)) {
-            return Err(values.bad("server.name", "must be a host name"));
-        }
         if folders(&values).any(|folder| folder.iter().any(|part| part == "..")) {
             return Err(values.bad("vod.import_folders", "must be paths of folders, without .."));
         }
         Ok(Self {
             host: values.host("server.host")?,
             http_host: values.host("http.host")?,
-            name: name.to_owned(),
+            names: names(&values)?,
             http_port: values.port("http.port")?,
             https_port: values.boolean("https.enabled")?.then_some(values.port("https.port")?),
             protocols: values.extensions()?,
@@ -182,6 +181,12 @@ impl ServerSettings {
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values: backups(&values).map(|_| values)?,
         })
+    }
+
+    /// The name that others are told; empty without one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
     }
 
     /// `store.backup_hours` and `store.backups_kept`.
@@ -242,6 +247,19 @@ fn backups(values: &Values) -> Result<BackupSettings, Error> {
 fn folders(values: &Values) -> impl Iterator<Item = PathBuf> {
     let named = values.text("vod.import_folders").split(',').map(str::trim);
     named.filter(|name| !name.is_empty()).map(PathBuf::from)
+}
+
+fn names(values: &Values) -> Result<Vec<String>, Error> {
+    let names = values.text("server.name").split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    let is_name = |name: &String| {
+        name.len() <= 253 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
+    };
+    if names.len() <= NAMES_MAX && names.iter().all(is_name) {
+        Ok(names)
+    } else {
+        Err(values.bad("server.name", "must be host names with commas between"))
+    }
 }
 
 fn origins(values: &Values) -> Result<Vec<String>, Error> {
@@ -308,6 +326,16 @@ mod tests {
         assert_eq!((server.limits.broadcasts, server.limits.endpoints), (100_000, 16));
         assert_eq!((server.http_host, server.log.level), (None, "info"));
         assert!(server.trusted_proxies.is_empty());
+    }
+
+    #[test]
+    fn the_server_may_have_several_names() {
+        let names = |text| ServerSettings::with(&[("server.name", text)]).unwrap().names;
+        assert_eq!(names(""), [""; 0]);
+        assert_eq!(names("a.example"), ["a.example"]);
+        assert_eq!(names("a.example, b.example,[fd00::1],"), ["a.example", "b.example", "[fd00::1]"]);
+        assert_eq!(ServerSettings::with(&[("server.name", "a,b")]).unwrap().name(), "a");
+        assert!(ServerSettings::with(&[("server.name", &"a,".repeat(65))]).is_err());
     }
 
     #[test]

@@ -446,10 +446,10 @@ impl Control {
 
     /// The URL that an encoder publishes this stream to.
     fn publish_url(&self, key: &StreamKey) -> String {
-        let name = &self.config.server.name;
-        let host = if name.is_empty() { &self.config.host_address } else { name };
+        let name = self.config.server.name();
+        let host = if name.is_empty() { self.config.host_address.as_str() } else { name };
         let host =
-            if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
+            if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
         protocol::publish_url(&host, &self.config.addresses, key)
     }
 

@@ -19,6 +19,8 @@ const DEVELOPMENT: &str = "http://localhost:4200";
 /// Which origins are allowed, and what they may do.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
+    /// The names of this server, whose pages are its own.
+    pub names: &'a [String],
     /// The origins of the pages.
     pub origins: Origins<'a>,
     /// The value of `Access-Control-Allow-Methods`.
@@ -57,7 +59,7 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     if !is_origin(origin) || request.headers.count("origin") > 1 {
         return refused();
     }
-    if is_own(origin, request.header("host").unwrap_or_default()) {
+    if is_own_origin(request, origin, policy.names) {
         return Verdict::Fields(Vec::new());
     }
     let is_in = |named: &[String]| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
@@ -194,34 +196,59 @@ pub fn is_passed_on(request: &Request) -> bool {
     FORWARDING.iter().any(|name| request.header(name).is_some())
 }
 
-/// Whether no page of another asks. Browsers say where a request comes from: by `Origin`, newer ones by `Sec-Fetch-Site`. A
-/// client that says neither is no browser. `named`: origins whose pages count as our own.
+/// Whether no page of another site asks. A client that says neither `Origin` nor `Sec-Fetch-Site` is no browser. `names` are
+/// those of this server; pages of the `named` origins count as its own.
 #[must_use]
-pub fn is_own_page(request: &Request, named: &[String]) -> bool {
+pub fn is_own_page(request: &Request, names: &[String], named: &[String]) -> bool {
     let is_named = |origin: &str| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
     match request.header("origin") {
-        Some(origin) => is_own(origin, request.header("host").unwrap_or_default()) || is_named(origin),
-        None => match request.header("sec-fetch-site") {
-            Some(site) => site == "same-origin" || site == "none",
-            None => true,
-        },
+        Some(origin) => is_own_origin(request, origin, names) || is_named(origin),
+        None => site_of(request).unwrap_or(true),
     }
 }
 
-/// Whether a request is for this machine by its `Host`: an address, `localhost`, or the name of the server. Any other name
-/// may have been made to lead here.
-#[must_use]
-pub fn is_for_this_machine(request: &Request, server_name: &str) -> bool {
-    request.header("host").is_none_or(|host| is_local(host, server_name))
+/// Whether the page of an origin is this server's. The browser's own word comes first (`Sec-Fetch-Site`, which no page can
+/// write): the host that it asked may have been replaced by a proxy.
+fn is_own_origin(request: &Request, origin: &str, names: &[String]) -> bool {
+    site_of(request).unwrap_or_else(|| {
+        is_own(origin, request.header("host").unwrap_or_default()) || is_of_names(origin, names)
+    })
 }
 
-fn is_local(host: &str, server_name: &str) -> bool {
+/// The browser's word on whether the page is of the same origin as what it asks for (Fetch Metadata §2.2).
+fn site_of(request: &Request) -> Option<bool> {
+    request.header("sec-fetch-site").map(|site| site == "same-origin" || site == "none")
+}
+
+/// Whether a page is of a host with one of these names, at any port.
+fn is_of_names(origin: &str, names: &[String]) -> bool {
+    let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    authority.is_some_and(|authority| is_name(split_port(authority).0, names))
+}
+
+fn is_name(host: &str, names: &[String]) -> bool {
+    names.iter().any(|name| bare(name).eq_ignore_ascii_case(bare(host)))
+}
+
+/// An IPv6 address without its brackets; any other host as it is.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Whether a request is for this machine by its `Host`: an address, `localhost`, or a name of the server. Any other name
+/// may have been made to lead here.
+#[must_use]
+pub fn is_for_this_machine(request: &Request, names: &[String]) -> bool {
+    request.header("host").is_none_or(|host| is_local(host, names))
+}
+
+fn is_local(host: &str, names: &[String]) -> bool {
     let (name, _) = split_port(host.trim());
     let v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     name.parse::<Ipv4Addr>().is_ok()
         || v6.is_some_and(|v6| v6.parse::<Ipv6Addr>().is_ok())
         || name.eq_ignore_ascii_case("localhost")
-        || (!server_name.is_empty() && name.eq_ignore_ascii_case(server_name))
+        || is_name(name, names)
 }
 
 #[cfg(test)]
@@ -248,7 +275,7 @@ mod tests {
     }
 
     fn answer(method: Method, fields: &[(&str, &str)]) -> Response {
-        match check(&request(method, fields), Cors::ANYONE.policy(&[], false)) {
+        match check(&request(method, fields), Cors::ANYONE.policy(&[], &[], false)) {
             Verdict::Answer(response) => *response,
             Verdict::Fields(fields) => {
                 let mut response = Response::empty(0);
@@ -337,7 +364,7 @@ mod tests {
     fn where_the_address_is_the_only_check_pages_of_others_read_only() {
         let ask = |method, fields: &[(&str, &str)], named: &[String], needs_token| match check(
             &request(method, fields),
-            Cors::TOKENS.policy(named, needs_token),
+            Cors::TOKENS.policy(&[], named, needs_token),
         ) {
             Verdict::Answer(response) => response.status,
             Verdict::Fields(fields) => {
@@ -366,7 +393,7 @@ mod tests {
         let named = [ORIGIN.1.to_owned()];
         let ask = |origin, named: &[String]| match check(
             &request(Method::Get, &[("Origin", origin)]),
-            Cors::NAMED.policy(named, false),
+            Cors::NAMED.policy(&[], named, false),
         ) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(_) => panic!(),
@@ -377,16 +404,47 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_own_by_the_word_of_the_browser_or_by_the_names_of_the_server() {
+        let names = ["media.example".to_owned(), "second.example".to_owned(), "fd00::1".to_owned()];
+        let is_own = |origin: &str, host: &str, site: Option<&str>| {
+            let mut request = request(Method::Post, &[("Origin", origin)]);
+            request.headers.set("Host", host);
+            if let Some(site) = site {
+                request.headers.push("Sec-Fetch-Site", site);
+            }
+            is_own_page(&request, &names, &[])
+        };
+        for (origin, host, site, want) in [
+            ("https://media.example", "127.0.0.1:5080", None, true),
+            ("https://media.example:8443", "media.example", None, true),
+            ("http://SECOND.example", "media.example", None, true),
+            ("http://[fd00::1]:81", "x", None, true),
+            ("https://third.example", "127.0.0.1:5080", Some("same-origin"), true),
+            ("https://third.example", "third.example", None, true),
+            ("https://third.example", "127.0.0.1:5080", None, false),
+            ("https://media.example.evil.example", "127.0.0.1:5080", None, false),
+            ("ftp://media.example", "127.0.0.1:5080", None, false),
+            ("null", "127.0.0.1:5080", None, false),
+            // A neighbour at another port, and whoever has the name in the eyes of the server only.
+            ("https://media.example:9999", "media.example", Some("same-site"), false),
+            ("https://media.example", "media.example", Some("cross-site"), false),
+        ] {
+            assert_eq!(is_own(origin, host, site), want, "{origin} {host} {site:?}");
+        }
+    }
+
+    #[test]
     fn hosts_of_this_machine() {
+        let names = ["other.example".to_owned(), "Media.Example".to_owned()];
         for host in
             ["127.0.0.1", "127.0.0.1:5080", "[::1]:5080", "LOCALHOST:80", "media.example:5080", "10.0.0.7"]
         {
-            assert!(is_local(host, "Media.Example"), "{host}");
+            assert!(is_local(host, &names), "{host}");
         }
         for host in
             ["evil.example", "localhost.evil.example:5080", "127.0.0.1.evil.example", "[evil]", "", "::1"]
         {
-            assert!(!is_local(host, "media.example") && !is_local(host, ""), "{host}");
+            assert!(!is_local(host, &names) && !is_local(host, &[]), "{host}");
         }
     }
 }

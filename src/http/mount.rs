@@ -88,16 +88,21 @@ impl Cors {
     /// Pages of any origin that have a token.
     pub const TOKENS: Self = Self { pages: Pages::Tokens, ..Self::ANYONE };
 
-    /// The policy, with the origins that are named and whether requests need a token.
+    /// The policy, with the names of the server, the origins that are named and whether requests need a token.
     #[must_use]
-    pub const fn policy(self, origins: &[String], needs_token: bool) -> cors::Policy<'_> {
+    pub const fn policy<'a>(
+        self,
+        names: &'a [String],
+        origins: &'a [String],
+        needs_token: bool,
+    ) -> cors::Policy<'a> {
         let origins = match self.pages {
             Pages::Any => cors::Origins::Anyone,
             Pages::Tokens if needs_token => cors::Origins::Anyone,
             Pages::Tokens => cors::Origins::Readers(origins),
             Pages::Named => cors::Origins::Named(origins),
         };
-        cors::Policy { origins, methods: self.methods, fields: self.fields, exposed: self.exposed }
+        cors::Policy { names, origins, methods: self.methods, fields: self.fields, exposed: self.exposed }
     }
 }
 

@@ -385,9 +385,12 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
 fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), CertificateError> {
     let [certificate, chain, key] = config.certificate_files();
     let files = CertificateFiles { certificate, chain, key };
-    let names = [config.server.name.clone(), "localhost".to_owned()]
-        .into_iter()
-        .filter(|name| !name.is_empty())
+    let names = config
+        .server
+        .names
+        .iter()
+        .cloned()
+        .chain(["localhost".to_owned()])
         .chain(own_addresses().into_iter().map(|address| address.to_string()));
     let names: Vec<String> = names.collect();
     let loaded = files.make_missing(names.clone()).and_then(|made| {

@@ -47,7 +47,7 @@ use crate::types::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// `server.name`.
-    pub name: String,
+    pub names: Vec<String>,
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
     /// `server.trusted_proxies`: who may say whose request it passes on.
@@ -61,7 +61,7 @@ impl SessionSettings {
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
         Self {
-            name: server.name.clone(),
+            names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
             protocols: server.protocols.clone(),

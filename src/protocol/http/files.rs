@@ -349,14 +349,15 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2). The path begins with one slash:
-/// it cannot be read as another host. The query goes along as it came: a player's page is told its stream there.
+/// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2): relative, since a proxy may have put
+/// the server into a folder. The query goes along as it came: a player's page is told its stream there.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
-        &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-    let path = percent_encoding::utf8_percent_encode(&request.path, PLAIN);
+        &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    let (_, name) = request.path.rsplit_once('/').unwrap_or_default();
+    let name = percent_encoding::utf8_percent_encode(name, PLAIN);
     let query = request.target.find('?').and_then(|at| request.target.get(at..)).unwrap_or_default();
-    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{path}/{query}"))
+    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{name}/{query}"))
 }
 
 /// Playlists are asked for again, segments live for 10 s. Everything else is asked about.
@@ -434,10 +435,11 @@ mod tests {
     #[test]
     fn a_redirect_stays_on_this_host_and_keeps_the_query() {
         for (target, path, want) in [
-            ("/li%20ve%c3%a9", "/li ve\u{e9}", "/li%20ve%C3%A9/"),
-            ("/live?id=a%2Fb&x=?", "/live", "/live/?id=a%2Fb&x=?"),
-            ("http://h//live?id=1", "/live", "/live/?id=1"),
-            ("/live?", "/live", "/live/?"),
+            ("/li%20ve%c3%a9", "/li ve\u{e9}", "li%20ve%C3%A9/"),
+            ("/live?id=a%2Fb&x=?", "/live", "live/?id=a%2Fb&x=?"),
+            ("http://h//live?id=1", "/live", "live/?id=1"),
+            ("/live?", "/live", "live/?"),
+            ("/live/a:b", "/live/a:b", "a%3Ab/"),
         ] {
             assert_eq!(redirect(&request(target, path)).headers.get("location"), Some(want), "{target}");
         }

@@ -67,8 +67,10 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     api("/{any}/rest/{*}", Cors::TOKENS),
     // WebRTC: an endpoint of each stream, and the URLs of sessions.
     whip("/{any}/whip/{id}", whip::ENDPOINT, whip::OFFERS, whip::publish),
+    whip("/{any}/whip/{id}/", whip::ENDPOINT, whip::OFFERS, whip::publish),
     whip("/{any}/whip/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
     whip("/{any}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
+    whip("/{any}/whep/{id}/", whip::ENDPOINT, whip::OFFERS, whip::play),
     whip("/{any}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
     Mount {
         path: "/{app}/websocket",

@@ -158,7 +158,8 @@ impl HttpSession {
         let is_playlist = blob.content_type.starts_with("application/");
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();
-            let field = format!("{COOKIE}={cookie}; Path=/{app}; HttpOnly; SameSite=Lax");
+            let field =
+                format!("{COOKIE}={cookie}; Path={}/{app}; HttpOnly; SameSite=Lax", self.passed.prefix);
             fields.push(("Set-Cookie", field));
         }
         let (transfer, status) =
@@ -187,7 +188,7 @@ impl HttpSession {
     }
 
     fn viewer(&mut self, request: &Request, app: Option<&AppSettings>) -> Viewer {
-        let without = unnamed(request, self.client, app);
+        let without = unnamed(request, self.passed.client, app);
         match cookie_of(request) {
             Some(cookie) => Viewer { name: format!("c:{cookie}"), without: Some(without), cookie: None },
             None => {
