@@ -3,13 +3,15 @@
 
 mod connections;
 mod exposition;
+mod format;
 mod histogram;
 mod host;
 
 use std::time::{Duration, Instant};
 
 pub use connections::{Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values};
-pub use exposition::{CONTENT_TYPE, Page, render};
+pub use exposition::{Page, render};
+pub use format::Format;
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::HostFigures;
 
