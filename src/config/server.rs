@@ -265,7 +265,8 @@ fn names(values: &Values) -> Result<Vec<String>, Error> {
 fn origins(values: &Values) -> Result<Vec<String>, Error> {
     let named = values.text("server.cors_origins").split(',').map(str::trim).filter(|name| !name.is_empty());
     let named: Vec<String> = named.map(str::to_owned).collect();
-    if named.iter().all(|name| name != "null" && crate::http::cors::is_origin(name)) {
+    let is_nobodys = |name: &str| name == "null" || name.starts_with("file:");
+    if named.iter().all(|name| !is_nobodys(name) && crate::http::cors::is_origin(name)) {
         Ok(named)
     } else {
         Err(values.bad("server.cors_origins", "must be origins like https://panel.example:8443"))
@@ -381,6 +382,7 @@ mod tests {
             ("vod.import_folders", "/media,x/../y"),
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
+            ("server.cors_origins", "file://"),
             ("logLevel", "LOUD"),
             ("logFormat", "xml"),
             ("limits.broadcasts", "x"),

@@ -11,6 +11,10 @@ const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Fields that it may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
+/// In place of a list of them: a page may send any field. Those that proxies write are theirs alone.
+pub const ANY_FIELD: &str = "*";
+/// Schemes of app shells and files: their pages share one origin, whoever wrote them.
+const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
 /// The lifetime of a preflight, in seconds.
 const MAX_AGE: &str = "1800";
 /// The panel under development: it gets credentials.
@@ -68,7 +72,12 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
         Origins::Readers(named) if !is_in(named) => READ_METHODS,
         Origins::Anyone | Origins::Named(_) | Origins::Readers(_) => policy.methods,
     };
-    let mut fields = origin_fields(request, origin, matches!(policy.origins, Origins::Named(_)));
+    let is_named = match policy.origins {
+        Origins::Named(named) | Origins::Readers(named) => is_in(named),
+        Origins::Anyone => false,
+    };
+    let is_echoed = matches!(policy.origins, Origins::Named(_));
+    let mut fields = origin_fields(request, origin, is_echoed, is_opaque(origin) && !is_named);
     let is_allowed = |method: &str| methods.split(',').any(|known| known == method);
     match request.header("access-control-request-method") {
         Some(method) if request.method == Method::Options => {
@@ -105,29 +114,44 @@ fn preflight(
     (methods, allowed): (&str, &str),
     fields: &[(&'static str, String)],
 ) -> Verdict {
-    let asked = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
-    let known = |field: &str| allowed.split(',').any(|known| known.eq_ignore_ascii_case(field));
-    let all_known = asked.map(str::trim).filter(|field| !field.is_empty()).all(known);
-    if !is_allowed || !all_known {
+    let asked = || {
+        let all = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
+        all.map(str::trim).filter(|field| !field.is_empty())
+    };
+    let known = |field: &str| match allowed {
+        ANY_FIELD => is_token(field) && !is_of_proxies(field),
+        listed => listed.split(',').any(|known| known.eq_ignore_ascii_case(field)),
+    };
+    if !is_allowed || !asked().all(known) {
         return refused();
     }
     let mut answer = Response::empty(200);
     add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
     answer.headers.push("Access-Control-Allow-Methods", methods);
-    answer.headers.push("Access-Control-Allow-Headers", allowed);
+    // A star would not be for `Authorization`, nor for requests with credentials.
+    let listed =
+        if allowed == ANY_FIELD { asked().collect::<Vec<_>>().join(",") } else { allowed.to_owned() };
+    if !listed.is_empty() {
+        answer.headers.push("Access-Control-Allow-Headers", listed);
+    }
     Verdict::Answer(Box::new(answer))
 }
 
-fn origin_fields(request: &Request, origin: &str, named: bool) -> Vec<(&'static str, String)> {
+fn origin_fields(
+    request: &Request,
+    origin: &str,
+    named: bool,
+    is_opaque: bool,
+) -> Vec<(&'static str, String)> {
     let is_secret = |field: &str| {
         field.eq_ignore_ascii_case("authorization") || field.eq_ignore_ascii_case("proxyauthorization")
     };
     let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let carries = request.headers.iter().any(|(name, _)| is_secret(name));
-    // An opaque origin is any sandboxed page's: never with credentials.
+    // An opaque origin is that of any sandboxed page: never with credentials.
     let credentials =
-        origin != "null" && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
+        !is_opaque && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
     if credentials {
         vec![
             ("Access-Control-Allow-Origin", origin.to_owned()),
@@ -143,7 +167,17 @@ fn refused() -> Verdict {
     Verdict::Answer(Box::new(Response::text(403, "")))
 }
 
-/// `null`, or scheme, host and perhaps a port (RFC 6454 §7). No path, no escapes, nothing that is not printed.
+/// Whether an origin tells nothing of who wrote the page.
+#[must_use]
+pub fn is_opaque(origin: &str) -> bool {
+    origin == "null" || origin.split_once("://").is_some_and(|(scheme, _)| is_shell(scheme))
+}
+
+fn is_shell(scheme: &str) -> bool {
+    SHELLS.iter().any(|shell| shell.eq_ignore_ascii_case(scheme))
+}
+
+/// `null`, or scheme, host and perhaps a port (RFC 6454 §7); pages of files have no host. No path, no escapes, nothing that is not printed.
 #[must_use]
 pub fn is_origin(origin: &str) -> bool {
     if origin == "null" {
@@ -152,6 +186,9 @@ pub fn is_origin(origin: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    if authority.is_empty() {
+        return is_shell(scheme);
+    }
     let (host, port) = split_port(authority);
     let host_fits = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(v6) => !v6.is_empty() && v6.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
@@ -189,6 +226,17 @@ pub fn split_port(authority: &str) -> (&str, Option<&str>) {
 
 /// Fields by which proxies tell that they pass a request on.
 const FORWARDING: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
+
+/// Whether a field is one that proxies write, and servers may believe.
+fn is_of_proxies(field: &str) -> bool {
+    let begins = |begin: &str| field.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
+    FORWARDING.iter().any(|name| field.eq_ignore_ascii_case(name)) || begins("x-forwarded-")
+}
+
+/// A name of a field (RFC 9110 §5.6.2).
+fn is_token(field: &str) -> bool {
+    field.bytes().all(super::grammar::is_token)
+}
 
 /// Whether a proxy says that it passes a request on.
 #[must_use]
@@ -334,6 +382,59 @@ mod tests {
         for (method, fields) in [("PATCH", ""), ("put", ""), ("", ""), ("GET", "X-Other")] {
             assert_eq!(ask(method, fields).status, 403, "{method} {fields}");
         }
+    }
+
+    #[test]
+    fn public_media_takes_any_field_but_those_of_proxies() {
+        let ask = |fields| {
+            let wanted = [
+                ORIGIN,
+                ("Access-Control-Request-Method", "GET"),
+                ("Access-Control-Request-Headers", fields),
+            ];
+            match check(&request(Method::Options, &wanted), Cors::MEDIA.policy(&[], &[], false)) {
+                Verdict::Answer(response) => *response,
+                Verdict::Fields(_) => panic!(),
+            }
+        };
+        for fields in [
+            "range",
+            "cmcd-request,cmcd-session,cmcd-object,cmcd-status",
+            "traceparent, tracestate",
+            "if-none-match",
+            "X-Playback-Session-Id",
+        ] {
+            let answer = ask(fields);
+            assert_eq!(answer.headers.get("access-control-allow-headers"), Some(&*fields.replace(' ', "")));
+            assert_eq!((answer.status, answer.headers.get("access-control-allow-origin")), (200, Some("*")));
+        }
+        let secret = ask("authorization,x-any");
+        assert_eq!(secret.headers.get("access-control-allow-headers"), Some("authorization,x-any"));
+        assert_eq!(secret.headers.get("access-control-allow-origin"), Some(ORIGIN.1));
+        assert_eq!(ask("").headers.get("access-control-allow-headers"), None);
+        for fields in
+            ["X-Forwarded-For", "range,forwarded", "x-forwarded-host", "via", "x-real-ip", "a b", "a:b"]
+        {
+            assert_eq!(ask(fields).status, 403, "{fields}");
+        }
+    }
+
+    #[test]
+    fn origins_of_app_shells_and_files_are_opaque() {
+        for origin in ["null", "file://", "capacitor://localhost", "ionic://localhost", "tauri://localhost"] {
+            for secret in [("X", "x"), ("Authorization", "x")] {
+                let response = answer(Method::Get, &[("Origin", origin), secret]);
+                assert_eq!(response.headers.get("access-control-allow-origin"), Some("*"), "{origin}");
+                assert_eq!(response.headers.get("access-control-allow-credentials"), None, "{origin}");
+            }
+        }
+        // An operator may name an app's.
+        let named = ["capacitor://localhost".to_owned()];
+        let asked = request(Method::Get, &[("Origin", &named[0])]);
+        let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &named, false)) else { panic!() };
+        assert_eq!(fields[0], ("Access-Control-Allow-Origin", named[0].clone()));
+        let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &[], false)) else { panic!() };
+        assert_eq!(fields, []);
     }
 
     #[test]

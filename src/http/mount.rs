@@ -62,7 +62,7 @@ pub struct Cors {
     pub pages: Pages,
     /// The methods that they may use, as `Access-Control-Allow-Methods` lists them.
     pub methods: &'static str,
-    /// The fields that their requests may have, as `Access-Control-Allow-Headers` lists them.
+    /// The fields that their requests may have, as `Access-Control-Allow-Headers` lists them, or [`cors::ANY_FIELD`].
     pub fields: &'static str,
     /// The fields of answers that they may read, as `Access-Control-Expose-Headers` lists them.
     pub exposed: Option<&'static str>,
@@ -83,6 +83,8 @@ impl Cors {
     /// Pages of any origin.
     pub const ANYONE: Self =
         Self { pages: Pages::Any, methods: cors::METHODS, fields: cors::FIELDS, exposed: None };
+    /// Pages of any origin, with any field: players add their own.
+    pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, ..Self::ANYONE };
     /// Pages of the origins that the operator names.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
     /// Pages of any origin that have a token.

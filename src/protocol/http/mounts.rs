@@ -102,5 +102,5 @@ const fn whip(path: &'static str, methods: Methods, body: BodyKind, handler: Han
 }
 
 const fn read(path: &'static str, handler: Handler) -> Mount<Handler> {
-    Mount { path, methods: READ, body: BodyKind::Any, cors: Cors::ANYONE, handler }
+    Mount { path, methods: READ, body: BodyKind::Any, cors: Cors::MEDIA, handler }
 }

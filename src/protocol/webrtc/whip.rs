@@ -14,7 +14,7 @@ use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::port::CONNECT_TIMEOUT;
 use super::settings::RtcAppSettings;
 use crate::auth::access::{Params, is_stream_id};
-use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, http_date};
+use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, cors, http_date};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
 use crate::protocol::{Context, Event, Reply};
@@ -43,7 +43,7 @@ pub(in crate::protocol) const SESSION: Methods =
 pub(in crate::protocol) const CORS: Cors = Cors {
     pages: Pages::Any,
     methods: "GET,POST,HEAD,OPTIONS,PATCH,DELETE",
-    fields: "accept,origin,content-type,authorization,if-match",
+    fields: cors::ANY_FIELD,
     exposed: Some("Location,ETag,Link,Accept-Patch"),
 };
 
