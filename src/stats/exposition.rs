@@ -463,6 +463,7 @@ mod tests {
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
         // The labels of a histogram without `le`, with bound and count of its last bucket.
         let mut buckets: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         let text = match format {
             Format::OpenMetrics => page.strip_suffix("# EOF\n").expect("an end"),
             Format::Text => page,
@@ -504,14 +505,15 @@ mod tests {
                         assert!(bound < le && count <= value, "{line}");
                     }
                 }
-                "_count" => {
-                    let (bound, count) = buckets[&format!("{}{{{labels}", family.0)];
-                    assert!(bound.is_infinite() && (count - value).abs() < 0.5, "{line}");
-                }
+                "_count" => drop(counts.insert(format!("{}{{{labels}", family.0), value)),
                 _ => {}
             }
         }
-        assert!(buckets.len() > 4 && samples.len() > 100);
+        for (histogram, count) in &counts {
+            let (bound, last) = buckets[histogram];
+            assert!(bound.is_infinite() && (last - count).abs() < 0.5, "{histogram}");
+        }
+        assert!(counts.len() > 2 && counts.len() == buckets.len() && samples.len() > 100);
     }
 
     #[test]
