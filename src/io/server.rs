@@ -188,6 +188,7 @@ impl Server {
                 ),
                 ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
                 blob_files: BlobFiles::new(open_files),
+                proxied: config.server.proxied_listeners().map(str::to_owned).collect(),
                 transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
             },
             seed,

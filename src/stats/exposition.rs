@@ -545,7 +545,9 @@ mod tests {
         }
         let jobs =
             vec![JobCounts { class: "resolve", waiting: 2, refused: 5, cpu: Duration::from_millis(1250) }];
-        let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures.clone(), figures] };
+        // A connection is of one worker.
+        let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
+        let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures, second] };
         let text = render(page);
         parse(Format::OpenMetrics, &text);
         parse(Format::Text, &Format::Text.of_open_metrics(text.clone()));

@@ -81,11 +81,13 @@ pub enum Refused {
     Authenticated,
     /// Unauthenticated, and closed in favour of a newcomer.
     GaveWay,
+    /// No header of a trusted proxy in front, where there has to be one.
+    Preface,
 }
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connections,
         Self::Unauthenticated,
         Self::Address,
@@ -93,6 +95,7 @@ impl Refused {
         Self::Handshakes,
         Self::Authenticated,
         Self::GaveWay,
+        Self::Preface,
     ];
 
     /// The name in metrics.
@@ -106,6 +109,7 @@ impl Refused {
             Self::Handshakes => "handshakes",
             Self::Authenticated => "authenticated",
             Self::GaveWay => "gave_way",
+            Self::Preface => "proxy_header",
         }
     }
 }
