@@ -120,6 +120,7 @@ impl Shell {
             driver.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }
         let mut worker = Worker::new(id, clock::now(), parts.seed, &parts.common)
+            .of_workers(u16::try_from(loads.len()).unwrap_or(u16::MAX))
             .with_ring_memory(budgets.ring_memory)
             .with_transcoders(budgets.transcoders)
             .with_blob_memory(Box::new(budgets.blob_files.clone()));

@@ -16,6 +16,7 @@ mod push;
 mod recording;
 mod report;
 mod upload;
+mod watched;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progress};
 pub use details::StreamDetails;
@@ -28,6 +29,7 @@ pub use push::{PushOrder, PushState, via_entry};
 pub use recording::{RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use upload::{UploadGrant, UploadNews};
+pub use watched::WatchedMail;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -214,6 +216,17 @@ pub enum ToWorker {
         conn: ConnId,
         /// The answer.
         done: JobDone,
+    },
+    /// A viewer that watches by separate requests has asked; this worker is the one that counts it.
+    Watched(Box<WatchedMail>),
+    /// A viewer that this worker counts has another name now.
+    WatchedNoMore {
+        /// The stream.
+        stream: StreamId,
+        /// The protocol, as viewers are counted.
+        protocol: &'static str,
+        /// What it was known by.
+        viewer: String,
     },
     /// An application is there, or its settings changed.
     App(Arc<AppSettings>),
