@@ -183,7 +183,7 @@ impl Transfer {
         request: Request,
         file_path: FilePath,
         fields: Vec<(&'static str, String)>,
-        (blob, own): (&Blob, Option<Tailored>),
+        (blob, own, caching): (&Blob, Option<Tailored>, &str),
     ) -> (Self, u16) {
         let shared = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
         let length = own.as_ref().map_or(shared, Tailored::length);
@@ -195,7 +195,7 @@ impl Transfer {
         };
         let Selection { head, part } = resource.select(&request);
         let mut transfer = Self { request: Box::new(request), file_path, fields, stage: Stage::Over };
-        let mut head = head.header("Cache-Control", blob.cache_control);
+        let mut head = head.header("Cache-Control", caching);
         let Some(part) = part else {
             let status = transfer.respond(now, connection, head);
             return (transfer, status);
@@ -323,7 +323,7 @@ impl Transfer {
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
             (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request),
-            (FileError::NotFound, None) | (FileError::Directory, _) => Response::error(404, "Not Found"),
+            (FileError::NotFound, None) | (FileError::Directory, _) => not_found(),
             (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
         };
         self.respond(now, connection, response);
@@ -336,6 +336,11 @@ impl Transfer {
         self.stage = Stage::Over;
         status
     }
+}
+
+/// What is not there may be there soon: caches would take a refusal without an age for as long as they like.
+pub(super) fn not_found() -> Response {
+    Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
 }
 
 /// The part of a block that is sent, when so many bytes are to be skipped and so many are left.

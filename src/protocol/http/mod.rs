@@ -11,6 +11,7 @@ mod live;
 mod mounts;
 mod pages;
 mod polled;
+pub(in crate::protocol) mod settings;
 mod signalling;
 mod upload;
 
@@ -63,6 +64,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
         },
     ],
+    section: &settings::SECTION,
     ..Protocol::NONE
 };
 
