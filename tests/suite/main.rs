@@ -43,6 +43,7 @@ mod packaging;
 mod panel;
 mod playback;
 mod process;
+mod proxies;
 mod publish_play;
 mod publishers;
 mod recording;
