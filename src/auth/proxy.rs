@@ -1,4 +1,4 @@
-//! What proxies tell of a request that they pass on: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`, and
+//! The fields in which proxies describe a request that they pass on: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`, and
 //! `Forwarded` (RFC 7239); docs/robustness.md R-20.
 //!
 //! They count only when the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most address that is

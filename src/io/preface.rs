@@ -4,7 +4,7 @@
 //! 1. A connection from an address that is no trusted proxy is refused at once.
 //! 2. The header is looked at in the kernel's buffer and taken out when it is whole, so that nothing behind it is touched: TLS
 //!    may begin there.
-//! 3. What is malformed, or not whole in time, is refused: the connection is closed, with one line of the log.
+//! 3. A header that is malformed, or not whole in time, is refused: the connection is closed, with one line of the log.
 
 mod header;
 
@@ -133,7 +133,7 @@ impl Prefaces {
         (ready, std::mem::take(&mut self.refused))
     }
 
-    /// When the oldest has waited long enough.
+    /// The time at which the oldest has waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.order.front().map(|(until, _, _)| *until)
     }

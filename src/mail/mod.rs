@@ -225,7 +225,7 @@ pub enum ToWorker {
         stream: StreamId,
         /// The protocol, as viewers are counted.
         protocol: &'static str,
-        /// What it was known by.
+        /// The former name.
         viewer: String,
     },
     /// An application is there, or its settings changed.

@@ -30,7 +30,7 @@ pub struct PlayRequest {
 pub struct PolledRequest {
     /// The identity of the viewer.
     pub who: String,
-    /// What it was known by before.
+    /// The name that it had before.
     pub former: Option<String>,
     /// The name below the application's `streams`.
     pub file: String,

@@ -13,7 +13,7 @@ pub struct WatchedMail {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// What it was known by before it had this one.
+    /// The name that it had before this one.
     pub former: Option<String>,
     /// The address of its client.
     pub address: IpAddr,

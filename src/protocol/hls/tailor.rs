@@ -91,7 +91,7 @@ fn is_too_long(requested: &Requested<'_>) -> bool {
     (path.ends_with(MANIFEST) || path.ends_with(ENDING)) && echo(requested).len() > ECHO_BYTES_MAX
 }
 
-/// What goes on, as a query without its question mark: the credentials that the application checks, and the viewer's name.
+/// The query behind each URI, without its question mark: the credentials that the application checks, and the viewer's name.
 fn echo(requested: &Requested<'_>) -> String {
     let shown = Credentials::of(requested.query).counting(&requested.app.security.play);
     let viewer = PolledSettings::of(requested.app).viewer_of(requested.query);

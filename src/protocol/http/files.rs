@@ -338,7 +338,7 @@ impl Transfer {
     }
 }
 
-/// What is not there may be there soon: caches would take a refusal without an age for as long as they like.
+/// A refusal with a short age: caches would keep one without an age for as long as they like, and the file may come soon.
 pub(super) fn not_found() -> Response {
     Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
 }

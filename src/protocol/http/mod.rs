@@ -105,7 +105,7 @@ enum Stage {
 pub struct HttpSession {
     connection: http::Connection,
     peer: IpAddr,
-    /// What proxies told of the request; the worker was told of its client.
+    /// The request as its client sent it, by the word of proxies. The worker was told of this client.
     passed: Passed,
     mounts: Mounts<Handler>,
     stage: Stage,
