@@ -247,9 +247,8 @@ fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings
 /// The session that a player tells with each request: `sid` of CMCD (CTA-5004 §3), or Apple's field.
 fn session_of(request: &Request) -> &str {
     let of_list = |list: &'_ str| -> Option<(usize, usize)> {
-        let at = list.match_indices("sid=\"").map(|(at, _)| at);
-        let start =
-            at.filter(|at| *at == 0 || list.as_bytes().get(at.saturating_sub(1)) == Some(&b',')).next()?;
+        let mut at = list.match_indices("sid=\"").map(|(at, _)| at);
+        let start = at.find(|at| *at == 0 || list.as_bytes().get(at.saturating_sub(1)) == Some(&b','))?;
         let start = start.saturating_add(5);
         let length = list.get(start..)?.find('"')?;
         Some((start, start.saturating_add(length)))
