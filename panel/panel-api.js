@@ -1,7 +1,9 @@
 // The REST API as the panel calls it. A session that is over is asked for again, and the call repeated; a server that does not
 // answer is waited for.
 
-const BASE = "/rest/v2";
+/** The folder of the panel, which a proxy may have put anywhere. */
+export const HERE = new URL(".", import.meta.url).href;
+const BASE = `${HERE}rest/v2`;
 const RETRY_MS = 2000;
 
 /** What the panel is told of its connection. */

@@ -1,8 +1,8 @@
 // The broadcasts of an application: found, made, started, stopped, deleted; a page of them at a time.
 
-import { broadcasts, callApp, doApp } from "/panel-api.js";
-import { Badge, Confirm, Dialog, Field, attempt, bits, html, isLive, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "/panel-kit.js";
-import { strings } from "/panel-strings.js";
+import { broadcasts, callApp, doApp } from "./panel-api.js";
+import { Badge, Confirm, Dialog, Field, attempt, bits, html, isLive, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "./panel-kit.js";
+import { strings } from "./panel-strings.js";
 
 const SIZE = 50;
 const SOURCES = ["streamSource", "ipCamera", "VoD", "playlist"];

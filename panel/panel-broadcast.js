@@ -1,9 +1,9 @@
 // One broadcast: what it looks like, where it comes from and goes to, who may see it.
 
-import { Refusal, call, callApp, doApp } from "/panel-api.js";
-import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "/panel-kit.js";
-import { Recording } from "/panel-recordings.js";
-import { strings } from "/panel-strings.js";
+import { HERE, Refusal, call, callApp, doApp } from "./panel-api.js";
+import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "./panel-kit.js";
+import { Recording } from "./panel-recordings.js";
+import { strings } from "./panel-strings.js";
 
 const TOKENS_SHOWN = 50;
 const SUBSCRIBERS_SHOWN = 250;
@@ -15,7 +15,7 @@ const pathOf = (id) => `/broadcasts/${encodeURIComponent(id)}`;
 function addresses(app, id, ports) {
   const host = location.hostname;
   const at = (scheme, port, usual) => `${scheme}://${host}${port === usual ? "" : `:${port}`}`;
-  const here = `${location.origin}/${app}`;
+  const here = `${HERE}${app}`;
   const name = encodeURIComponent(id);
   return {
     publish: [
@@ -41,7 +41,7 @@ function addresses(app, id, ports) {
 function Addresses({ title, list }) {
   const [shown, setShown] = useState(null);
   const show = async (name, url) => {
-    const { default: QrDialog } = await import("/panel-qr.js");
+    const { default: QrDialog } = await import("./panel-qr.js");
     setShown({ QrDialog, name, url });
   };
   const isPage = (name) => name === strings.browser;
@@ -64,7 +64,7 @@ function Preview({ app, one }) {
   const live = one.status === "broadcasting";
   return html`<section class="card preview"><h2>${strings.preview}</h2>
     ${live && plays
-      ? html`<iframe title=${strings.preview} allow="autoplay" src=${`/${encodeURIComponent(app)}/play.html?id=${encodeURIComponent(one.streamId)}&mute=true&autoplay=true`}></iframe>
+      ? html`<iframe title=${strings.preview} allow="autoplay" src=${`${HERE}${encodeURIComponent(app)}/play.html?id=${encodeURIComponent(one.streamId)}&mute=true&autoplay=true`}></iframe>
           <button type="button" onClick=${() => setPlays(false)}>${strings.stopPreview}</button>`
       : html`<div class="dark">${live
           ? html`<button type="button" class="main" onClick=${() => setPlays(true)}>${strings.startPreview}</button>`

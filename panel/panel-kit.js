@@ -1,8 +1,8 @@
 // Pieces that several pages are made of.
 
-import { watch } from "/panel-api.js";
-import { html, useEffect, useRef, useState } from "/preact.js";
-import { strings } from "/panel-strings.js";
+import { watch } from "./panel-api.js";
+import { html, useEffect, useRef, useState } from "./preact.js";
+import { strings } from "./panel-strings.js";
 
 export { html, useEffect, useRef, useState };
 

@@ -1,8 +1,8 @@
 // The end of the log, as it grows.
 
-import { call } from "/panel-api.js";
-import { html, useEffect, usePolled, useRef, useState } from "/panel-kit.js";
-import { strings } from "/panel-strings.js";
+import { call } from "./panel-api.js";
+import { html, useEffect, usePolled, useRef, useState } from "./panel-kit.js";
+import { strings } from "./panel-strings.js";
 
 const EVERY_MS = 2000;
 const CHARACTERS = 100_000;

@@ -1,9 +1,9 @@
 // Who is it? The first user, somebody who comes, or somebody whose session is over.
 
-import { call, doCall } from "/panel-api.js";
-import { Dialog, Field, html, useState, valuesOf } from "/panel-kit.js";
-import { md5 } from "/panel-md5.js";
-import { strings } from "/panel-strings.js";
+import { call, doCall } from "./panel-api.js";
+import { Dialog, Field, html, useState, valuesOf } from "./panel-kit.js";
+import { md5 } from "./panel-md5.js";
+import { strings } from "./panel-strings.js";
 
 async function logIn(email, password) {
   const answer = await call("POST", "/users/authenticate", { email, password: md5(password) }, { open: true });

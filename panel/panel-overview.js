@@ -1,8 +1,8 @@
 // The machine, and what the applications have live.
 
-import { call, doCall } from "/panel-api.js";
-import { Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "/panel-kit.js";
-import { strings } from "/panel-strings.js";
+import { call, doCall } from "./panel-api.js";
+import { Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
+import { strings } from "./panel-strings.js";
 
 function Figure({ title, value, note, trail, top }) {
   return html`<section class="figure">

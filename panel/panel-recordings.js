@@ -1,14 +1,14 @@
 // The recordings of an application: found, played, fetched, uploaded, deleted; a page of them at a time.
 
-import { callApp, doApp, uploadFile, vods } from "/panel-api.js";
-import { Confirm, Copy, Dialog, attempt, bytes, html, moment, span, toast, useEffect, usePolled, useRef, useState } from "/panel-kit.js";
-import { strings } from "/panel-strings.js";
+import { HERE, callApp, doApp, uploadFile, vods } from "./panel-api.js";
+import { Confirm, Copy, Dialog, attempt, bytes, html, moment, span, toast, useEffect, usePolled, useRef, useState } from "./panel-kit.js";
+import { strings } from "./panel-strings.js";
 
 const SIZE = 50;
 /** What a server takes, by the ending of its name. */
 const ENDINGS = [".mp4", ".webm", ".mov", ".avi", ".mp3", ".wmv"];
 
-const fileOf = (app, one) => `/${encodeURIComponent(app)}/${one.filePath.split("/").map(encodeURIComponent).join("/")}`;
+const fileOf = (app, one) => `${HERE}${encodeURIComponent(app)}/${one.filePath.split("/").map(encodeURIComponent).join("/")}`;
 
 function Player({ app, one, onClose }) {
   const [fails, setFails] = useState(false);
@@ -59,7 +59,7 @@ function Row({ app, one, selected, onSelect, onPlay, onRemove }) {
     <td class="number" data-label=${strings.size}>${bytes(one.fileSize)}</td>
     <td class="end"><span class="nowrap">
       <a class="button small" href=${file} download=${one.vodName} aria-label=${strings.downloadOne(one.vodName)}>${strings.download}</a>${" "}
-      <${Copy} text=${location.origin + file} label=${one.vodName} />${" "}
+      <${Copy} text=${file} label=${one.vodName} />${" "}
       <button type="button" class="small" aria-label=${strings.removeOne(one.vodName)} onClick=${onRemove}>${strings.remove}</button>
     </span></td>
   </tr>`;

@@ -1,8 +1,8 @@
 // The settings of an application, or of the server: found by name or meaning; what was changed is shown until it is saved.
 
-import { call, doCall } from "/panel-api.js";
-import { attempt, html, useEffect, useState } from "/panel-kit.js";
-import { strings } from "/panel-strings.js";
+import { call, doCall } from "./panel-api.js";
+import { attempt, html, useEffect, useState } from "./panel-kit.js";
+import { strings } from "./panel-strings.js";
 
 /** The value of a field, of the type that the setting has. */
 function typed(text, old) {

@@ -1,9 +1,9 @@
 // Who may log in, and do what.
 
-import { call, doCall } from "/panel-api.js";
-import { Confirm, Dialog, Field, attempt, html, useEffect, usePolled, useState, valuesOf } from "/panel-kit.js";
-import { md5 } from "/panel-md5.js";
-import { strings } from "/panel-strings.js";
+import { call, doCall } from "./panel-api.js";
+import { Confirm, Dialog, Field, attempt, html, useEffect, usePolled, useState, valuesOf } from "./panel-kit.js";
+import { md5 } from "./panel-md5.js";
+import { strings } from "./panel-strings.js";
 
 const EVERYWHERE = "system";
 

@@ -1,21 +1,21 @@
 // The panel: who is there, where he is, and the page of that. Addresses are `#/page/…`.
 
-import { render } from "/preact.js";
-import { call, isFirstLogin, isLoggedIn, onConnection, setLogin } from "/panel-api.js";
-import { Toasts, html, useEffect, useRef, useState } from "/panel-kit.js";
-import { FirstUser, Login, LoginDialog } from "/panel-login.js";
-import { strings } from "/panel-strings.js";
+import { render } from "./preact.js";
+import { call, isFirstLogin, isLoggedIn, onConnection, setLogin } from "./panel-api.js";
+import { Toasts, html, useEffect, useRef, useState } from "./panel-kit.js";
+import { FirstUser, Login, LoginDialog } from "./panel-login.js";
+import { strings } from "./panel-strings.js";
 
 /** Pages are loaded when they are gone to. */
 const PAGES = {
-  overview: () => import("/panel-overview.js"),
-  app: () => import("/panel-app.js"),
-  broadcast: () => import("/panel-broadcast.js"),
-  recordings: () => import("/panel-recordings.js"),
-  settings: () => import("/panel-settings.js"),
-  server: () => import("/panel-settings.js"),
-  users: () => import("/panel-users.js"),
-  log: () => import("/panel-log.js"),
+  overview: () => import("./panel-overview.js"),
+  app: () => import("./panel-app.js"),
+  broadcast: () => import("./panel-broadcast.js"),
+  recordings: () => import("./panel-recordings.js"),
+  settings: () => import("./panel-settings.js"),
+  server: () => import("./panel-settings.js"),
+  users: () => import("./panel-users.js"),
+  log: () => import("./panel-log.js"),
 };
 
 const place = () => location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
@@ -87,7 +87,7 @@ function Shell({ onLogout }) {
       <${Link} to="server" here=${at === "server"}>${strings.serverSettings}<//>
       <${Link} to="users" here=${at === "users"}>${strings.users}<//>
       <${Link} to="log" here=${at === "log"}>${strings.log}<//>
-      <a href="/reference.html">${strings.api}</a>
+      <a href="reference.html">${strings.api}</a>
       <div class="foot">
         <label>${strings.theme}
           <select value=${theme} onChange=${(event) => setTheme(event.target.value)}>

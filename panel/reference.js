@@ -1,11 +1,14 @@
 // The viewer of /openapi.json. What is tried goes out with the panel's login.
 
-import "/rapidoc.js";
+import "./rapidoc.js";
 
 /** `/{app}/rest/v2/…`: an operation of an application. */
 const OF_APP = /^\/([A-Za-z0-9]+)(\/rest\/v2\/.*)$/;
 /** The scheme of the document whose cookie the browser sends by itself. */
 const LOGIN = "session";
+
+/** The folder of this page, which a proxy may have put anywhere. */
+const HERE = new URL(".", import.meta.url).href;
 
 const ATTRIBUTES = {
   // Without room for a list beside it, the page is the list.
@@ -52,7 +55,9 @@ viewer.addEventListener("before-try", ({ detail: { request } }) => {
     // Through the panel's address, where the login counts; an application's own asks for the caller's address or a token.
     const [, app, path] = operation;
     const query = url.search.replace("?", "&");
-    request.url = `/rest/v2/request?_path=${encodeURIComponent(app + decodeURIComponent(path))}${query}`;
+    request.url = `${HERE}rest/v2/request?_path=${encodeURIComponent(app + decodeURIComponent(path))}${query}`;
+  } else {
+    request.url = `${HERE}${url.pathname.slice(1)}${url.search}`;
   }
   // A write that comes by cookie says that it is no form of another page.
   const isForm = request.body instanceof FormData;
@@ -61,14 +66,14 @@ viewer.addEventListener("before-try", ({ detail: { request } }) => {
 
 /** The document as it is shown: the login is the panel's, so nobody is asked for keys. */
 async function read() {
-  const answer = await fetch("/openapi.json");
+  const answer = await fetch(`${HERE}openapi.json`);
   if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
   const api = await answer.json();
   for (const operation of Object.values(api.paths).flatMap(Object.values)) {
     if (operation.security) operation.security = [{ [LOGIN]: [] }];
   }
   api.components.securitySchemes = { [LOGIN]: api.components.securitySchemes[LOGIN] };
-  api.info.description = "What is tried here is done, by whoever is logged in to the panel. The document: [openapi.json](/openapi.json).";
+  api.info.description = "What is tried here is done, by whoever is logged in to the panel. The document: [openapi.json](openapi.json).";
   return api;
 }
 

@@ -21,6 +21,7 @@ need gnutls-serv gnutls-bin
 need stdbuf coreutils
 need ffmpeg ffmpeg
 need nginx nginx
+need haproxy haproxy
 need strace strace
 need ip iproute2
 need prlimit util-linux

@@ -38,7 +38,11 @@ pub(super) const APP: [&[Key]; 2] = [APP_FIRST, APP_LAST];
 
 const SERVER_FIRST: &[Key] = &[
     key("server.host", "", "Address of all listeners; empty: every address, IPv4 and IPv6"),
-    key("server.name", "", "Public host name, used in rtmpURL; empty: the host address"),
+    key(
+        "server.name",
+        "",
+        "Public host names with commas between; the first is used in rtmpURL; empty: the host address",
+    ),
     key("server.workers", "", "Worker threads; empty: one per core"),
     key("http.host", "", "Address of the HTTP listener; empty: server.host"),
     key("http.port", "5080", "HTTP port; 0: any free one"),
@@ -73,7 +77,16 @@ const SERVER_LAST: &[Key] = &[
     key("server.min_free_ram", "10", "Kept for older files; not used"),
     key("server.cpu_measurement_period_ms", "1000", "Kept for older files; not used"),
     key("server.cpu_measurement_window_size", "5", "Kept for older files; not used"),
-    key("server.trusted_proxies", "", "Address rules of proxies whose X-Forwarded-For counts; empty: none"),
+    key(
+        "server.trusted_proxies",
+        "",
+        "Address rules of proxies whose X-Forwarded-* and Forwarded count; empty: none",
+    ),
+    key(
+        "server.proxy_protocol",
+        "",
+        "Listeners (http,https,rtmp,rtmps,rtsp,rtsps,webrtc-tcp, or all) that take connections with a PROXY header of trusted proxies alone",
+    ),
     key("server.cors_origins", "", "Origins that may use the management API from a browser"),
     explicit(
         "server.allowed_dashboard_CIDR",

@@ -11,6 +11,11 @@ use crate::auth::access::Secret;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
+/// The names of the TCP listeners.
+pub(crate) const LISTENERS: &[&str] = &["rtmp", "rtmps", "rtsp", "rtsps", "webrtc-tcp", "http", "https"];
+/// Names in `server.name`.
+const NAMES_MAX: usize = 64;
+
 /// `limits.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -89,8 +94,8 @@ pub struct ServerSettings {
     pub host: Option<IpAddr>,
     /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
-    /// `server.name`; empty: not set.
-    pub name: String,
+    /// `server.name`: the first is told to others, all are this server.
+    pub names: Vec<String>,
     /// `http.port`; 0: any free one.
     pub http_port: u16,
     /// `https.port`, unless `https.enabled` is off; 0: any free one.
@@ -142,9 +147,10 @@ impl ServerSettings {
             "" => cores.max(1),
             _ => values.number("server.workers", 1, 1024)?,
         };
-        let name = values.text("server.name");
-        if name.len() > 253 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b)) {
-            return Err(values.bad("server.name", "must be a host name"));
+        if proxied(&values).any(|name| !LISTENERS.contains(&name)) {
+            return Err(
+                values.bad("server.proxy_protocol", format!("must be of {}, or all", LISTENERS.join(", ")))
+            );
         }
         if folders(&values).any(|folder| folder.iter().any(|part| part == "..")) {
             return Err(values.bad("vod.import_folders", "must be paths of folders, without .."));
@@ -155,7 +161,7 @@ impl ServerSettings {
         Ok(Self {
             host: values.host("server.host")?,
             http_host: values.host("http.host")?,
-            name: name.to_owned(),
+            names: names(&values)?,
             http_port: values.port("http.port")?,
             https_port: values.boolean("https.enabled")?.then_some(values.port("https.port")?),
             protocols: values.extensions()?,
@@ -187,6 +193,12 @@ impl ServerSettings {
         })
     }
 
+    /// The name that others are told; empty without one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
     /// `store.backup_hours` and `store.backups_kept`.
     #[must_use]
     pub fn backups(&self) -> BackupSettings {
@@ -197,6 +209,11 @@ impl ServerSettings {
     #[must_use]
     pub fn acme_folder(&self) -> Option<PathBuf> {
         Some(self.values.text("http.acme_folder")).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+    }
+
+    /// `server.proxy_protocol`: the names of listeners whose connections begin with a PROXY header.
+    pub fn proxied_listeners(&self) -> impl Iterator<Item = &str> {
+        proxied(&self.values)
     }
 
     /// `vod.import_folders`: below which folders are imported; relative to the home unless they are absolute.
@@ -253,10 +270,31 @@ fn folders(values: &Values) -> impl Iterator<Item = PathBuf> {
     named.filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
+/// `all` stands for every listener.
+fn proxied(values: &Values) -> impl Iterator<Item = &str> {
+    let named = values.text("server.proxy_protocol").split(',').map(str::trim);
+    let all = if values.text("server.proxy_protocol").trim() == "all" { LISTENERS } else { &[] };
+    named.filter(|name| !name.is_empty() && *name != "all").chain(all.iter().copied())
+}
+
+fn names(values: &Values) -> Result<Vec<String>, Error> {
+    let names = values.text("server.name").split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    let is_name = |name: &String| {
+        name.len() <= 253 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
+    };
+    if names.len() <= NAMES_MAX && names.iter().all(is_name) {
+        Ok(names)
+    } else {
+        Err(values.bad("server.name", "must be host names with commas between"))
+    }
+}
+
 fn origins(values: &Values) -> Result<Vec<String>, Error> {
     let named = values.text("server.cors_origins").split(',').map(str::trim).filter(|name| !name.is_empty());
     let named: Vec<String> = named.map(str::to_owned).collect();
-    if named.iter().all(|name| name != "null" && crate::http::cors::is_origin(name)) {
+    let is_nobodys = |name: &str| name == "null" || name.starts_with("file:");
+    if named.iter().all(|name| !is_nobodys(name) && crate::http::cors::is_origin(name)) {
         Ok(named)
     } else {
         Err(values.bad("server.cors_origins", "must be origins like https://panel.example:8443"))
@@ -320,6 +358,16 @@ mod tests {
     }
 
     #[test]
+    fn the_server_may_have_several_names() {
+        let names = |text| ServerSettings::with(&[("server.name", text)]).unwrap().names;
+        assert_eq!(names(""), [""; 0]);
+        assert_eq!(names("a.example"), ["a.example"]);
+        assert_eq!(names("a.example, b.example,[fd00::1],"), ["a.example", "b.example", "[fd00::1]"]);
+        assert_eq!(ServerSettings::with(&[("server.name", "a,b")]).unwrap().name(), "a");
+        assert!(ServerSettings::with(&[("server.name", &"a,".repeat(65))]).is_err());
+    }
+
+    #[test]
     fn one_host_for_all_and_each_its_own() {
         let host = |settings: &[_]| ServerSettings::with(settings).unwrap().http_host;
         assert_eq!(host(&[("server.host", "127.0.0.1")]), Some("127.0.0.1".parse().unwrap()));
@@ -362,6 +410,8 @@ mod tests {
             ("vod.import_folders", "/media,x/../y"),
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
+            ("server.cors_origins", "file://"),
+            ("server.proxy_protocol", "http,srt"),
             ("logLevel", "LOUD"),
             ("logFormat", "xml"),
             ("limits.broadcasts", "x"),

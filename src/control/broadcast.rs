@@ -10,6 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::from_json::{EncoderSettings, FromJson, HlsParameters, PlayListItem, loose};
+use super::json_text::readable;
 pub use crate::auth::access::is_stream_id;
 use crate::types::Now;
 
@@ -328,13 +329,14 @@ pub fn checked(body: Body) -> Result<Body, BodyError> {
 /// # Errors
 /// Not JSON, or not what is expected.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyError> {
+    let bytes = readable(bytes);
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
         None => return Ok(None),
         // An array would be read as members in order.
         Some(b'{' | b'n') => {}
         Some(_) => return Err(BodyError::Json("expected an object".to_owned())),
     }
-    serde_json::from_slice(bytes).map(Some).map_err(|e| BodyError::Json(e.to_string()))
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| BodyError::Json(e.to_string()))
 }
 
 impl Broadcast {

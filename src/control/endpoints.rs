@@ -314,9 +314,9 @@ impl Control {
             Ok(address) => self.config.outbound.is_own(address) || address.is_unspecified(),
             Err(_) => {
                 let host = host.trim_end_matches('.');
-                [self.config.server.name.as_str(), self.config.host_address.as_str(), "localhost"]
-                    .iter()
-                    .any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
+                let names = self.config.server.names.iter().map(String::as_str);
+                let mut own = names.chain([self.config.host_address.as_str(), "localhost"]);
+                own.any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
             }
         }
     }

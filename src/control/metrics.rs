@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::Control;
 use super::answer::Reply;
 use super::mask::Requester;
-use crate::http::Response;
+use crate::http::{Request, Response};
 use crate::mail::ToWorker;
-use crate::stats::{self, Page, WorkerFigures};
+use crate::stats::{self, Format, Page, WorkerFigures};
 use crate::types::WorkerId;
 
 /// Scrapes that wait at a time.
@@ -17,20 +17,21 @@ const WAITING_MAX: usize = 64;
 /// A scrape that runs.
 #[derive(Debug, Default)]
 pub(super) struct Scrape {
-    waiting: Vec<Requester>,
+    waiting: Vec<(Requester, Format)>,
     told: BTreeMap<WorkerId, WorkerFigures>,
 }
 
 impl Control {
     /// A request for the page.
-    pub(super) fn metrics(&mut self, requester: Requester) -> Reply {
+    pub(super) fn metrics(&mut self, requester: Requester, request: &Request) -> Reply {
         if self.figures.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));
         }
         if self.figures.scrape.waiting.is_empty() {
             self.post_all(&ToWorker::Measure { per_stream: self.config.server.metrics_per_stream });
         }
-        self.figures.scrape.waiting.push(requester);
+        let format = Format::of_accept(request.headers.all("accept"));
+        self.figures.scrape.waiting.push((requester, format));
         Reply::Later
     }
 
@@ -43,10 +44,12 @@ impl Control {
         let Scrape { waiting, told } = std::mem::take(&mut self.figures.scrape);
         let (control, jobs) = (self.stats(), self.figures.jobs.clone());
         let page = stats::render(Page { control, jobs, workers: told.into_values().collect() });
-        let response =
-            Response::with_body(200, stats::CONTENT_TYPE, page).header("Cache-Control", "no-store");
-        for requester in waiting {
-            self.answer(requester, response.clone());
+        for (requester, format) in waiting {
+            let response =
+                Response::with_body(200, format.content_type(), format.of_open_metrics(page.clone()))
+                    .header("Cache-Control", "no-store")
+                    .header("Vary", "Accept");
+            self.answer(requester, response);
         }
     }
 }

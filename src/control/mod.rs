@@ -23,6 +23,7 @@ mod held;
 pub mod history;
 mod hooks;
 mod jobs;
+mod json_text;
 mod live;
 mod management;
 mod mask;
@@ -448,10 +449,15 @@ impl Control {
 
     /// The URL that an encoder publishes this stream to.
     fn publish_url(&self, key: &StreamKey) -> String {
-        let name = &self.config.server.name;
-        let host = if name.is_empty() { &self.config.host_address } else { name };
-        let host =
-            if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
+        let name = self.config.server.name();
+        // A listener of one address is found there alone.
+        let bound = protocol::publish_address(&self.config.addresses).filter(|ip| !ip.is_unspecified());
+        let host = match bound {
+            Some(address) if name.is_empty() => address.to_string(),
+            Some(_) | None if name.is_empty() => self.config.host_address.clone(),
+            Some(_) | None => name.to_owned(),
+        };
+        let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
         protocol::publish_url(&host, &self.config.addresses, key)
     }
 

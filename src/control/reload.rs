@@ -92,8 +92,14 @@ impl Control {
 
 /// Whether a key of the server is read at the start only: sockets, threads, and what shares counters with them.
 fn is_of_the_start(key: &str) -> bool {
-    const KEYS: [&str; 5] =
-        ["server.workers", "server.srt_port", "logFormat", "vod.import_folders", "http.acme_folder"];
+    const KEYS: [&str; 6] = [
+        "server.workers",
+        "server.srt_port",
+        "server.proxy_protocol",
+        "logFormat",
+        "vod.import_folders",
+        "http.acme_folder",
+    ];
     let is_socket = [".host", ".port", ".enabled"].iter().any(|end| key.ends_with(end));
     let is_certificate = key.starts_with("http.ssl_certificate");
     let is_of_connections = ["limits.connections", "limits.unauthenticated", "limits.new_", "limits.exempt_"]

@@ -11,6 +11,10 @@ const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Fields that it may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
+/// In place of a list of them: a page may send any field. Those that proxies write are theirs alone.
+pub const ANY_FIELD: &str = "*";
+/// Schemes of app shells and files: their pages share one origin, whoever wrote them.
+const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
 /// The lifetime of a preflight, in seconds.
 const MAX_AGE: &str = "1800";
 /// The panel under development: it gets credentials.
@@ -19,6 +23,8 @@ const DEVELOPMENT: &str = "http://localhost:4200";
 /// Which origins are allowed, and what they may do.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
+    /// The names of this server, whose pages are its own.
+    pub names: &'a [String],
     /// The origins of the pages.
     pub origins: Origins<'a>,
     /// The value of `Access-Control-Allow-Methods`.
@@ -57,7 +63,7 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     if !is_origin(origin) || request.headers.count("origin") > 1 {
         return refused();
     }
-    if is_own(origin, request.header("host").unwrap_or_default()) {
+    if is_own_origin(request, origin, policy.names) {
         return Verdict::Fields(Vec::new());
     }
     let is_in = |named: &[String]| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
@@ -66,7 +72,12 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
         Origins::Readers(named) if !is_in(named) => READ_METHODS,
         Origins::Anyone | Origins::Named(_) | Origins::Readers(_) => policy.methods,
     };
-    let mut fields = origin_fields(request, origin, matches!(policy.origins, Origins::Named(_)));
+    let is_named = match policy.origins {
+        Origins::Named(named) | Origins::Readers(named) => is_in(named),
+        Origins::Anyone => false,
+    };
+    let is_echoed = matches!(policy.origins, Origins::Named(_));
+    let mut fields = origin_fields(request, origin, is_echoed, is_opaque(origin) && !is_named);
     let is_allowed = |method: &str| methods.split(',').any(|known| known == method);
     match request.header("access-control-request-method") {
         Some(method) if request.method == Method::Options => {
@@ -103,29 +114,44 @@ fn preflight(
     (methods, allowed): (&str, &str),
     fields: &[(&'static str, String)],
 ) -> Verdict {
-    let asked = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
-    let known = |field: &str| allowed.split(',').any(|known| known.eq_ignore_ascii_case(field));
-    let all_known = asked.map(str::trim).filter(|field| !field.is_empty()).all(known);
-    if !is_allowed || !all_known {
+    let asked = || {
+        let all = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
+        all.map(str::trim).filter(|field| !field.is_empty())
+    };
+    let known = |field: &str| match allowed {
+        ANY_FIELD => is_token(field) && !is_of_proxies(field),
+        listed => listed.split(',').any(|known| known.eq_ignore_ascii_case(field)),
+    };
+    if !is_allowed || !asked().all(known) {
         return refused();
     }
     let mut answer = Response::empty(200);
     add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
     answer.headers.push("Access-Control-Allow-Methods", methods);
-    answer.headers.push("Access-Control-Allow-Headers", allowed);
+    // A star would not be for `Authorization`, nor for requests with credentials.
+    let listed =
+        if allowed == ANY_FIELD { asked().collect::<Vec<_>>().join(",") } else { allowed.to_owned() };
+    if !listed.is_empty() {
+        answer.headers.push("Access-Control-Allow-Headers", listed);
+    }
     Verdict::Answer(Box::new(answer))
 }
 
-fn origin_fields(request: &Request, origin: &str, named: bool) -> Vec<(&'static str, String)> {
+fn origin_fields(
+    request: &Request,
+    origin: &str,
+    named: bool,
+    is_opaque: bool,
+) -> Vec<(&'static str, String)> {
     let is_secret = |field: &str| {
         field.eq_ignore_ascii_case("authorization") || field.eq_ignore_ascii_case("proxyauthorization")
     };
     let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let carries = request.headers.iter().any(|(name, _)| is_secret(name));
-    // An opaque origin is any sandboxed page's: never with credentials.
+    // An opaque origin is that of any sandboxed page: never with credentials.
     let credentials =
-        origin != "null" && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
+        !is_opaque && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
     if credentials {
         vec![
             ("Access-Control-Allow-Origin", origin.to_owned()),
@@ -141,7 +167,17 @@ fn refused() -> Verdict {
     Verdict::Answer(Box::new(Response::text(403, "")))
 }
 
-/// `null`, or scheme, host and perhaps a port (RFC 6454 §7). No path, no escapes, nothing that is not printed.
+/// Whether an origin tells nothing of who wrote the page.
+#[must_use]
+pub fn is_opaque(origin: &str) -> bool {
+    origin == "null" || origin.split_once("://").is_some_and(|(scheme, _)| is_shell(scheme))
+}
+
+fn is_shell(scheme: &str) -> bool {
+    SHELLS.iter().any(|shell| shell.eq_ignore_ascii_case(scheme))
+}
+
+/// `null`, or scheme, host and perhaps a port (RFC 6454 §7); pages of files have no host. No path, no escapes, nothing that is not printed.
 #[must_use]
 pub fn is_origin(origin: &str) -> bool {
     if origin == "null" {
@@ -150,6 +186,9 @@ pub fn is_origin(origin: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    if authority.is_empty() {
+        return is_shell(scheme);
+    }
     let (host, port) = split_port(authority);
     let host_fits = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(v6) => !v6.is_empty() && v6.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
@@ -188,40 +227,76 @@ pub fn split_port(authority: &str) -> (&str, Option<&str>) {
 /// Fields by which proxies tell that they pass a request on.
 const FORWARDING: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
 
+/// Whether a field is one that proxies write, and servers may believe.
+fn is_of_proxies(field: &str) -> bool {
+    let begins = |begin: &str| field.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
+    FORWARDING.iter().any(|name| field.eq_ignore_ascii_case(name)) || begins("x-forwarded-")
+}
+
+/// A name of a field (RFC 9110 §5.6.2).
+fn is_token(field: &str) -> bool {
+    field.bytes().all(super::grammar::is_token)
+}
+
 /// Whether a proxy says that it passes a request on.
 #[must_use]
 pub fn is_passed_on(request: &Request) -> bool {
     FORWARDING.iter().any(|name| request.header(name).is_some())
 }
 
-/// Whether no page of another asks. Browsers say where a request comes from: by `Origin`, newer ones by `Sec-Fetch-Site`. A
-/// client that says neither is no browser. `named`: origins whose pages count as our own.
+/// Whether no page of another site asks. A client that says neither `Origin` nor `Sec-Fetch-Site` is no browser. `names` are
+/// those of this server; pages of the `named` origins count as its own.
 #[must_use]
-pub fn is_own_page(request: &Request, named: &[String]) -> bool {
+pub fn is_own_page(request: &Request, names: &[String], named: &[String]) -> bool {
     let is_named = |origin: &str| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
     match request.header("origin") {
-        Some(origin) => is_own(origin, request.header("host").unwrap_or_default()) || is_named(origin),
-        None => match request.header("sec-fetch-site") {
-            Some(site) => site == "same-origin" || site == "none",
-            None => true,
-        },
+        Some(origin) => is_own_origin(request, origin, names) || is_named(origin),
+        None => site_of(request).unwrap_or(true),
     }
 }
 
-/// Whether a request is for this machine by its `Host`: an address, `localhost`, or the name of the server. Any other name
-/// may have been made to lead here.
-#[must_use]
-pub fn is_for_this_machine(request: &Request, server_name: &str) -> bool {
-    request.header("host").is_none_or(|host| is_local(host, server_name))
+/// Whether the page of an origin is this server's. The browser's own word comes first (`Sec-Fetch-Site`, which no page can
+/// write): the host that it asked may have been replaced by a proxy.
+fn is_own_origin(request: &Request, origin: &str, names: &[String]) -> bool {
+    site_of(request).unwrap_or_else(|| {
+        is_own(origin, request.header("host").unwrap_or_default()) || is_of_names(origin, names)
+    })
 }
 
-fn is_local(host: &str, server_name: &str) -> bool {
+/// The browser's word on whether the page is of the same origin as what it asks for (Fetch Metadata §2.2).
+fn site_of(request: &Request) -> Option<bool> {
+    request.header("sec-fetch-site").map(|site| site == "same-origin" || site == "none")
+}
+
+/// Whether a page is of a host with one of these names, at any port.
+fn is_of_names(origin: &str, names: &[String]) -> bool {
+    let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    authority.is_some_and(|authority| is_name(split_port(authority).0, names))
+}
+
+fn is_name(host: &str, names: &[String]) -> bool {
+    names.iter().any(|name| bare(name).eq_ignore_ascii_case(bare(host)))
+}
+
+/// An IPv6 address without its brackets; any other host as it is.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Whether a request is for this machine by its `Host`: an address, `localhost`, or a name of the server. Any other name
+/// may have been made to lead here.
+#[must_use]
+pub fn is_for_this_machine(request: &Request, names: &[String]) -> bool {
+    request.header("host").is_none_or(|host| is_local(host, names))
+}
+
+fn is_local(host: &str, names: &[String]) -> bool {
     let (name, _) = split_port(host.trim());
     let v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     name.parse::<Ipv4Addr>().is_ok()
         || v6.is_some_and(|v6| v6.parse::<Ipv6Addr>().is_ok())
         || name.eq_ignore_ascii_case("localhost")
-        || (!server_name.is_empty() && name.eq_ignore_ascii_case(server_name))
+        || is_name(name, names)
 }
 
 #[cfg(test)]
@@ -248,7 +323,7 @@ mod tests {
     }
 
     fn answer(method: Method, fields: &[(&str, &str)]) -> Response {
-        match check(&request(method, fields), Cors::ANYONE.policy(&[], false)) {
+        match check(&request(method, fields), Cors::ANYONE.policy(&[], &[], false)) {
             Verdict::Answer(response) => *response,
             Verdict::Fields(fields) => {
                 let mut response = Response::empty(0);
@@ -310,6 +385,59 @@ mod tests {
     }
 
     #[test]
+    fn public_media_takes_any_field_but_those_of_proxies() {
+        let ask = |fields| {
+            let wanted = [
+                ORIGIN,
+                ("Access-Control-Request-Method", "GET"),
+                ("Access-Control-Request-Headers", fields),
+            ];
+            match check(&request(Method::Options, &wanted), Cors::MEDIA.policy(&[], &[], false)) {
+                Verdict::Answer(response) => *response,
+                Verdict::Fields(_) => panic!(),
+            }
+        };
+        for fields in [
+            "range",
+            "cmcd-request,cmcd-session,cmcd-object,cmcd-status",
+            "traceparent, tracestate",
+            "if-none-match",
+            "X-Playback-Session-Id",
+        ] {
+            let answer = ask(fields);
+            assert_eq!(answer.headers.get("access-control-allow-headers"), Some(&*fields.replace(' ', "")));
+            assert_eq!((answer.status, answer.headers.get("access-control-allow-origin")), (200, Some("*")));
+        }
+        let secret = ask("authorization,x-any");
+        assert_eq!(secret.headers.get("access-control-allow-headers"), Some("authorization,x-any"));
+        assert_eq!(secret.headers.get("access-control-allow-origin"), Some(ORIGIN.1));
+        assert_eq!(ask("").headers.get("access-control-allow-headers"), None);
+        for fields in
+            ["X-Forwarded-For", "range,forwarded", "x-forwarded-host", "via", "x-real-ip", "a b", "a:b"]
+        {
+            assert_eq!(ask(fields).status, 403, "{fields}");
+        }
+    }
+
+    #[test]
+    fn origins_of_app_shells_and_files_are_opaque() {
+        for origin in ["null", "file://", "capacitor://localhost", "ionic://localhost", "tauri://localhost"] {
+            for secret in [("X", "x"), ("Authorization", "x")] {
+                let response = answer(Method::Get, &[("Origin", origin), secret]);
+                assert_eq!(response.headers.get("access-control-allow-origin"), Some("*"), "{origin}");
+                assert_eq!(response.headers.get("access-control-allow-credentials"), None, "{origin}");
+            }
+        }
+        // An operator may name an app's.
+        let named = ["capacitor://localhost".to_owned()];
+        let asked = request(Method::Get, &[("Origin", &named[0])]);
+        let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &named, false)) else { panic!() };
+        assert_eq!(fields[0], ("Access-Control-Allow-Origin", named[0].clone()));
+        let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &[], false)) else { panic!() };
+        assert_eq!(fields, []);
+    }
+
+    #[test]
     fn malformed_origins_are_refused() {
         for origin in [
             "",
@@ -337,7 +465,7 @@ mod tests {
     fn where_the_address_is_the_only_check_pages_of_others_read_only() {
         let ask = |method, fields: &[(&str, &str)], named: &[String], needs_token| match check(
             &request(method, fields),
-            Cors::TOKENS.policy(named, needs_token),
+            Cors::TOKENS.policy(&[], named, needs_token),
         ) {
             Verdict::Answer(response) => response.status,
             Verdict::Fields(fields) => {
@@ -366,7 +494,7 @@ mod tests {
         let named = [ORIGIN.1.to_owned()];
         let ask = |origin, named: &[String]| match check(
             &request(Method::Get, &[("Origin", origin)]),
-            Cors::NAMED.policy(named, false),
+            Cors::NAMED.policy(&[], named, false),
         ) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(_) => panic!(),
@@ -377,16 +505,47 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_own_by_the_word_of_the_browser_or_by_the_names_of_the_server() {
+        let names = ["media.example".to_owned(), "second.example".to_owned(), "fd00::1".to_owned()];
+        let is_own = |origin: &str, host: &str, site: Option<&str>| {
+            let mut request = request(Method::Post, &[("Origin", origin)]);
+            request.headers.set("Host", host);
+            if let Some(site) = site {
+                request.headers.push("Sec-Fetch-Site", site);
+            }
+            is_own_page(&request, &names, &[])
+        };
+        for (origin, host, site, want) in [
+            ("https://media.example", "127.0.0.1:5080", None, true),
+            ("https://media.example:8443", "media.example", None, true),
+            ("http://SECOND.example", "media.example", None, true),
+            ("http://[fd00::1]:81", "x", None, true),
+            ("https://third.example", "127.0.0.1:5080", Some("same-origin"), true),
+            ("https://third.example", "third.example", None, true),
+            ("https://third.example", "127.0.0.1:5080", None, false),
+            ("https://media.example.evil.example", "127.0.0.1:5080", None, false),
+            ("ftp://media.example", "127.0.0.1:5080", None, false),
+            ("null", "127.0.0.1:5080", None, false),
+            // A neighbour at another port, and whoever has the name in the eyes of the server only.
+            ("https://media.example:9999", "media.example", Some("same-site"), false),
+            ("https://media.example", "media.example", Some("cross-site"), false),
+        ] {
+            assert_eq!(is_own(origin, host, site), want, "{origin} {host} {site:?}");
+        }
+    }
+
+    #[test]
     fn hosts_of_this_machine() {
+        let names = ["other.example".to_owned(), "Media.Example".to_owned()];
         for host in
             ["127.0.0.1", "127.0.0.1:5080", "[::1]:5080", "LOCALHOST:80", "media.example:5080", "10.0.0.7"]
         {
-            assert!(is_local(host, "Media.Example"), "{host}");
+            assert!(is_local(host, &names), "{host}");
         }
         for host in
             ["evil.example", "localhost.evil.example:5080", "127.0.0.1.evil.example", "[evil]", "", "::1"]
         {
-            assert!(!is_local(host, "media.example") && !is_local(host, ""), "{host}");
+            assert!(!is_local(host, &names) && !is_local(host, &[]), "{host}");
         }
     }
 }

@@ -62,7 +62,7 @@ pub struct Cors {
     pub pages: Pages,
     /// The methods that they may use, as `Access-Control-Allow-Methods` lists them.
     pub methods: &'static str,
-    /// The fields that their requests may have, as `Access-Control-Allow-Headers` lists them.
+    /// The fields that their requests may have, as `Access-Control-Allow-Headers` lists them, or [`cors::ANY_FIELD`].
     pub fields: &'static str,
     /// The fields of answers that they may read, as `Access-Control-Expose-Headers` lists them.
     pub exposed: Option<&'static str>,
@@ -83,21 +83,28 @@ impl Cors {
     /// Pages of any origin.
     pub const ANYONE: Self =
         Self { pages: Pages::Any, methods: cors::METHODS, fields: cors::FIELDS, exposed: None };
+    /// Pages of any origin, with any field: players add their own.
+    pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, ..Self::ANYONE };
     /// Pages of the origins that the operator names.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
     /// Pages of any origin that have a token.
     pub const TOKENS: Self = Self { pages: Pages::Tokens, ..Self::ANYONE };
 
-    /// The policy, with the origins that are named and whether requests need a token.
+    /// The policy, with the names of the server, the origins that are named and whether requests need a token.
     #[must_use]
-    pub const fn policy(self, origins: &[String], needs_token: bool) -> cors::Policy<'_> {
+    pub const fn policy<'a>(
+        self,
+        names: &'a [String],
+        origins: &'a [String],
+        needs_token: bool,
+    ) -> cors::Policy<'a> {
         let origins = match self.pages {
             Pages::Any => cors::Origins::Anyone,
             Pages::Tokens if needs_token => cors::Origins::Anyone,
             Pages::Tokens => cors::Origins::Readers(origins),
             Pages::Named => cors::Origins::Named(origins),
         };
-        cors::Policy { origins, methods: self.methods, fields: self.fields, exposed: self.exposed }
+        cors::Policy { names, origins, methods: self.methods, fields: self.fields, exposed: self.exposed }
     }
 }
 

@@ -224,7 +224,7 @@ mod tests {
 
     fn blob(stream: StreamId, name: &str, version: u64, len: usize) -> Arc<Blob> {
         let (app, name, bytes) = ("live".into(), name.into(), Bytes::from(vec![0; len]));
-        let (content_type, cache_control, viewers) = ("video/mp2t", "no-cache", None);
+        let (content_type, viewers) = ("video/mp2t", None);
         let (progress, forgets) = (Progress::default(), Vec::new());
         Arc::new(Blob {
             stream,
@@ -232,7 +232,6 @@ mod tests {
             name,
             version,
             content_type,
-            cache_control,
             viewers,
             progress,
             forgets,

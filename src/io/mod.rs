@@ -17,6 +17,7 @@ mod log_fields;
 mod log_limit;
 mod log_line;
 mod mailbox;
+mod preface;
 mod server;
 mod shell;
 pub mod store_tools;

@@ -189,6 +189,7 @@ impl Server {
                 ),
                 ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
                 blob_files: BlobFiles::new(open_files),
+                proxied: config.server.proxied_listeners().map(str::to_owned).collect(),
                 transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
             },
             seed,
@@ -386,9 +387,12 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
 fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), CertificateError> {
     let [certificate, chain, key] = config.certificate_files();
     let files = CertificateFiles { certificate, chain, key };
-    let names = [config.server.name.clone(), "localhost".to_owned()]
-        .into_iter()
-        .filter(|name| !name.is_empty())
+    let names = config
+        .server
+        .names
+        .iter()
+        .cloned()
+        .chain(["localhost".to_owned()])
         .chain(own_addresses().into_iter().map(|address| address.to_string()));
     let names: Vec<String> = names.collect();
     let loaded = files.make_missing(names.clone()).and_then(|made| {

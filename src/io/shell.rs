@@ -20,10 +20,12 @@ use super::control_thread::ControlSender;
 use super::driver::{Bounds, Driver};
 use super::jobs::Jobs;
 use super::mailbox::{Handover, Mail, MailSender, Mailbox};
+use super::preface::{self, Accepted, Prefaces};
 use super::tls::{Configs, Transport};
 use super::udp::UdpSocket;
 use crate::hub::RingMemory;
 use crate::protocol::{Listener, Port, Security};
+use crate::stats::Refused;
 use crate::types::{Now, WorkerId};
 use crate::worker::{TranscoderBudget, Worker};
 use machine::{Colleagues, WorkerMachine};
@@ -32,6 +34,8 @@ use machine::{Colleagues, WorkerMachine};
 const WAKE: Token = Token(usize::MAX);
 /// Listeners count down from here.
 const LISTENERS: usize = usize::MAX - 1;
+/// Connections whose proxy has not said whom it connects for count down from here.
+const PREFACES: usize = LISTENERS - (1 << 16);
 /// What a turn of a worker does at most.
 const BOUNDS: Bounds = Bounds {
     read: 64 * 1024,
@@ -84,6 +88,8 @@ pub(super) struct Budgets {
     pub(super) transcoders: Arc<TranscoderBudget>,
     /// Files for large blobs.
     pub(super) blob_files: BlobFiles,
+    /// The names of listeners whose connections begin with a PROXY header.
+    pub(super) proxied: Arc<[String]>,
 }
 
 /// How many connections each worker has.
@@ -97,6 +103,8 @@ pub(super) struct Shell {
     mailbox: Mailbox,
     listeners: Vec<(&'static Listener, TcpListener)>,
     budget: Arc<Budget>,
+    proxied: Arc<[String]>,
+    prefaces: Prefaces,
     loads: Loads,
     accepting: bool,
     accept_paused_until: Option<Instant>,
@@ -112,6 +120,7 @@ impl Shell {
             driver.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }
         let mut worker = Worker::new(id, clock::now(), parts.seed, &parts.common)
+            .of_workers(u16::try_from(loads.len()).unwrap_or(u16::MAX))
             .with_ring_memory(budgets.ring_memory)
             .with_transcoders(budgets.transcoders)
             .with_blob_memory(Box::new(budgets.blob_files.clone()));
@@ -129,6 +138,8 @@ impl Shell {
             mailbox,
             listeners,
             budget: budgets.connections,
+            proxied: budgets.proxied,
+            prefaces: Prefaces::new(PREFACES),
             loads,
             accepting: true,
             accept_paused_until: None,
@@ -152,9 +163,12 @@ impl Shell {
             self.mailbox.awake();
             let now = clock::now();
             self.mail(now);
-            let pending_accept = &mut self.pending_accept;
-            self.driver.take_events(now, &mut self.machine, |token| *pending_accept |= token != WAKE);
+            let (pending_accept, prefaces) = (&mut self.pending_accept, &mut self.prefaces);
+            self.driver.take_events(now, &mut self.machine, |token| {
+                *pending_accept |= token != WAKE && !prefaces.take_event(token);
+            });
             self.accept_pending(now);
+            self.take_prefaces(now);
             self.driver.read_ready(now, &mut self.machine);
             self.read_ports(now);
             self.driver.finish(now, &mut self.machine);
@@ -167,7 +181,7 @@ impl Shell {
         if self.driver.has_work(&self.machine) || !self.mailbox.may_sleep() {
             return Some(Duration::ZERO);
         }
-        let others = [self.accept_paused_until, self.muted_until()];
+        let others = [self.accept_paused_until, self.muted_until(), self.prefaces.poll_timeout()];
         self.driver.patience(&self.machine, others.into_iter().flatten())
     }
 
@@ -242,8 +256,40 @@ impl Shell {
                 return;
             }
         };
+        if !self.proxied.iter().any(|name| name == listener.name) {
+            return self.admitted(now, Handover { stream, peer, listener, permit });
+        }
+        if !self.machine.worker.server().trusted_proxies.contains(peer.ip()) {
+            preface::note_refused(listener, peer, "the peer is not in server.trusted_proxies");
+            return self.machine.worker.note_refused(Refused::Preface);
+        }
+        let accepted = Accepted { stream, peer, listener, permit };
+        if let Err(error) = self.prefaces.add(now.mono, self.driver.registry(), accepted) {
+            tracing::debug!(%error, "accept failed");
+        }
+    }
+
+    /// Admits the clients whose proxies have named them.
+    fn take_prefaces(&mut self, now: Now) {
+        let (ready, refused) = self.prefaces.turn(now.mono, self.driver.registry());
+        (0..refused).for_each(|_| self.machine.worker.note_refused(Refused::Preface));
+        for (Accepted { stream, listener, permit, .. }, client) in ready {
+            drop(permit);
+            let peer = SocketAddr::new(client.ip().to_canonical(), client.port());
+            match self.budget.admit(peer, listener.publishers, now.mono) {
+                Ok(permit) => self.admitted(now, Handover { stream, peer, listener, permit }),
+                Err(why) => {
+                    tracing::debug!(%peer, ?why, "connection refused");
+                    self.machine.worker.note_refused(why);
+                }
+            }
+        }
+    }
+
+    /// Gives a connection to the worker that is to have it.
+    fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
-        let handover = Handover { stream, peer, listener, permit };
+        let listener = handover.listener;
         // What comes beside a port is for the sessions of this worker.
         let target = if listener.beside.is_none() { self.less_loaded() } else { None };
         match target

@@ -39,8 +39,6 @@ pub struct Blob {
     pub version: u64,
     /// The media type.
     pub content_type: &'static str,
-    /// The value of `Cache-Control` (RFC 9111 §5.2).
-    pub cache_control: &'static str,
     /// The protocol that its readers are counted under as viewers; `None`: they are not.
     pub viewers: Option<&'static str>,
     /// How far it has come, of what grows.
@@ -104,14 +102,13 @@ mod tests {
         let blob = |len| {
             let (app, name) = ("live".into(), "x.ts".into());
             let bytes = Bytes::from(vec![0; len]);
-            let (content_type, cache_control) = ("video/mp2t", "no-cache");
+            let content_type = "video/mp2t";
             Arc::new(Blob {
                 stream: StreamId(1),
                 app,
                 name,
                 version: 0,
                 content_type,
-                cache_control,
                 viewers: None,
                 progress: Progress::default(),
                 forgets: Vec::new(),

@@ -16,6 +16,7 @@ mod push;
 mod recording;
 mod report;
 mod upload;
+mod watched;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progress};
 pub use details::StreamDetails;
@@ -28,6 +29,7 @@ pub use push::{PushOrder, PushState, via_entry};
 pub use recording::{RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use upload::{UploadGrant, UploadNews};
+pub use watched::WatchedMail;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ use crate::types::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// `server.name`.
-    pub name: String,
+    pub names: Vec<String>,
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
     /// `server.trusted_proxies`: who may say whose request it passes on.
@@ -61,7 +63,7 @@ impl SessionSettings {
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
         Self {
-            name: server.name.clone(),
+            names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
             protocols: server.protocols.clone(),
@@ -214,6 +216,17 @@ pub enum ToWorker {
         conn: ConnId,
         /// The answer.
         done: JobDone,
+    },
+    /// A viewer that watches by separate requests has asked; this worker is the one that counts it.
+    Watched(Box<WatchedMail>),
+    /// A viewer that this worker counts has another name now.
+    WatchedNoMore {
+        /// The stream.
+        stream: StreamId,
+        /// The protocol, as viewers are counted.
+        protocol: &'static str,
+        /// The former name.
+        viewer: String,
     },
     /// An application is there, or its settings changed.
     App(Arc<AppSettings>),

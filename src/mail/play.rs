@@ -30,6 +30,8 @@ pub struct PlayRequest {
 pub struct PolledRequest {
     /// The identity of the viewer.
     pub who: String,
+    /// The name that it had before.
+    pub former: Option<String>,
     /// The name below the application's `streams`.
     pub file: String,
     /// Whether there is something to send. Before, nobody else is asked about the viewer, and no token is used up.

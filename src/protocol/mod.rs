@@ -55,7 +55,7 @@ pub use http::VOD;
 pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;
 pub use recording::Container;
-pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
+pub use registry::{catalogues, listener_names, publish_address, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
     About, BLOB_WAIT, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, Paced, PassAsk, PathEvent,

@@ -1,5 +1,6 @@
 //! The list of protocols: one row each, declared in the protocol's own folder.
 
+use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
@@ -93,6 +94,12 @@ pub fn schema() -> &'static Schema {
 #[must_use]
 pub fn publish_url(host: &str, addresses: &Addresses, key: &StreamKey) -> String {
     publish().map_or_else(String::new, |publish| (publish.url)(host, addresses.port(publish.listener), key))
+}
+
+/// The address that encoders connect to: that of all interfaces, unless the listener has one of its own.
+#[must_use]
+pub fn publish_address(addresses: &Addresses) -> Option<IpAddr> {
+    addresses.get(publish()?.listener).map(|address| address.ip())
 }
 
 /// The port of that address.

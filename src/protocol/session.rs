@@ -98,6 +98,8 @@ pub struct PassAsk {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
+    /// The name that it had before this one.
+    pub former: Option<String>,
     /// The name below the application's `streams`.
     pub file: String,
     /// Whether there is something to send.

@@ -11,9 +11,6 @@ use prometheus_client::registry::Registry;
 use super::{Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, JobCounts, WorkerFigures};
 use crate::types::build;
 
-/// The media type of the page.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Labels as they stand in the text.
 type Labels<'a> = [(&'static str, &'a str)];
 
@@ -452,11 +449,72 @@ fn worker(index: usize) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
     use std::time::{Duration, Instant};
 
-    use super::super::{Role, StreamFigures, Totals, Traffic};
+    use super::super::{Format, Role, StreamFigures, Totals, Traffic};
     use super::*;
     use crate::types::{Ingest, StreamKey};
+
+    /// A reader of both formats that is as strict as their definitions: families stand together under their type, samples have
+    /// the endings of their type, nothing comes twice, and buckets rise up to `+Inf`, which has the count.
+    fn parse(format: Format, page: &str) {
+        let mut family = (String::new(), String::new());
+        let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
+        // The labels of a histogram without `le`, with bound and count of its last bucket.
+        let mut buckets: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        let mut counts = BTreeMap::new();
+        let text = match format {
+            Format::OpenMetrics => page.strip_suffix("# EOF\n").expect("an end"),
+            Format::Text => page,
+        };
+        assert!(text.ends_with('\n') && !text.contains("# EOF"));
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                family = (name.to_owned(), kind.to_owned());
+                assert!(families.insert(name.to_owned()), "twice: {line}");
+                continue;
+            }
+            if line.starts_with("# HELP ") || line.starts_with("# UNIT ") {
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            assert!(value.is_finite() && samples.insert(series.to_owned()), "{line}");
+            let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+            let ending =
+                name.strip_prefix(family.0.as_str()).unwrap_or_else(|| panic!("{line} in {family:?}"));
+            let endings: &[&str] = match (format, family.1.as_str()) {
+                (Format::OpenMetrics, "counter") => &["_total"],
+                (Format::OpenMetrics, "info") => &["_info"],
+                (_, "histogram") => &["_bucket", "_sum", "_count"],
+                (_, "gauge") | (Format::Text, "counter") => &[""],
+                _ => panic!("{family:?}"),
+            };
+            assert!(endings.contains(&ending), "{line} in {family:?}");
+            match ending {
+                "_bucket" => {
+                    let (before, rest) = labels.split_once("le=\"").unwrap();
+                    let (le, behind) = rest.split_once('"').unwrap();
+                    let le = if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap() };
+                    assert!(le < 1e300 || le.is_infinite(), "{line}");
+                    let behind = behind.strip_prefix(',').unwrap_or(behind);
+                    let key = format!("{}{{{before}{behind}", family.0);
+                    if let Some((bound, count)) = buckets.insert(key, (le, value)) {
+                        assert!(bound < le && count <= value, "{line}");
+                    }
+                }
+                "_count" => drop(counts.insert(format!("{}{{{labels}", family.0), value)),
+                _ => {}
+            }
+        }
+        for (histogram, count) in &counts {
+            let (bound, last) = buckets[histogram];
+            assert!(bound.is_infinite() && (last - count).abs() < 0.5, "{histogram}");
+        }
+        assert!(counts.len() > 2 && counts.len() == buckets.len() && samples.len() > 100);
+    }
 
     #[test]
     fn the_page_has_every_documented_name_and_no_other() {
@@ -487,8 +545,12 @@ mod tests {
         }
         let jobs =
             vec![JobCounts { class: "resolve", waiting: 2, refused: 5, cpu: Duration::from_millis(1250) }];
-        let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures.clone(), figures] };
+        // A connection is of one worker.
+        let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
+        let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures, second] };
         let text = render(page);
+        parse(Format::OpenMetrics, &text);
+        parse(Format::Text, &Format::Text.of_open_metrics(text.clone()));
         assert!(text.contains("millstream_worker_busy_seconds_total{worker=\"1\"} 1.5\n"), "{text}");
         assert!(text.contains("millstream_sessions{worker=\"0\",protocol=\"rtmp\"} 3\n"));
         let bucket = "millstream_forwarding_seconds_bucket{le=\"0.00015\",ingest=\"rtmp\",egress=\"rtmp\",kind=\"video\"} 2\n";
@@ -496,12 +558,12 @@ mod tests {
         assert!(text.contains("millstream_jobs_refused_total{class=\"resolve\"} 5"), "{text}");
         assert!(text.contains("stream=\"s\\\"1\"") && text.ends_with("# EOF\n"));
 
-        let documented: std::collections::BTreeSet<&str> = include_str!("../../docs/metrics.md")
+        let documented: BTreeSet<&str> = include_str!("../../docs/metrics.md")
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
             .map(|name| name.strip_suffix("_total").unwrap_or(name))
             .collect();
-        let shown: std::collections::BTreeSet<&str> =
+        let shown: BTreeSet<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         assert_eq!(documented, shown);
     }

@@ -52,10 +52,10 @@ impl Histogram {
         Duration::from_nanos(self.sum_ns)
     }
 
-    /// Upper bound in seconds and count of each bucket (not cumulated); the last bound is the largest number.
+    /// Upper bound in seconds and count of each bucket (not cumulated); the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS_US.iter().map(|&us| Duration::from_micros(us).as_secs_f64());
-        bounds.chain([f64::MAX]).zip(self.counts)
+        bounds.chain([f64::INFINITY]).zip(self.counts)
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
         h.merge(&more);
         let buckets: Vec<_> = h.buckets().collect();
         assert_eq!((buckets[0], buckets[1].1), ((0.000_01, 3), 1));
-        assert_eq!((buckets[24].1, buckets[25]), (1, (f64::MAX, 1)));
+        assert_eq!((buckets[24].1, buckets[25]), (1, (f64::INFINITY, 1)));
         assert_eq!((h.count(), h.sum()), (6, Duration::from_micros(10_000_032)));
     }
 }

@@ -3,13 +3,15 @@
 
 mod connections;
 mod exposition;
+mod format;
 mod histogram;
 mod host;
 
 use std::time::{Duration, Instant};
 
 pub use connections::{Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values};
-pub use exposition::{CONTENT_TYPE, Page, render};
+pub use exposition::{Page, render};
+pub use format::Format;
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::{DiskFigures, HostFigures, NetworkFigures};
 
@@ -79,11 +81,13 @@ pub enum Refused {
     Authenticated,
     /// Unauthenticated, and closed in favour of a newcomer.
     GaveWay,
+    /// No header of a trusted proxy in front, where there has to be one.
+    Preface,
 }
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connections,
         Self::Unauthenticated,
         Self::Address,
@@ -91,6 +95,7 @@ impl Refused {
         Self::Handshakes,
         Self::Authenticated,
         Self::GaveWay,
+        Self::Preface,
     ];
 
     /// The name in metrics.
@@ -104,6 +109,7 @@ impl Refused {
             Self::Handshakes => "handshakes",
             Self::Authenticated => "authenticated",
             Self::GaveWay => "gave_way",
+            Self::Preface => "proxy_header",
         }
     }
 }

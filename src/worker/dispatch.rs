@@ -150,7 +150,7 @@ impl Worker {
             }
             Event::AwaitBlob(wanted) => self.await_blob(id, &wanted),
             Event::Watched(watched) => {
-                self.renew_lease(id, &watched);
+                self.renew_lease(id, watched);
                 self.note_authenticated(id);
             }
             Event::Push(state) => self.push_news(id, state),

@@ -201,6 +201,12 @@ impl Worker {
         Some(id)
     }
 
+    /// The settings of the server that sessions use.
+    #[must_use]
+    pub fn server(&self) -> &SessionSettings {
+        &self.server
+    }
+
     /// Bytes of a peer. Ask [`Worker::wants_bytes`] before each.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.now = now;

@@ -106,6 +106,7 @@ impl Worker {
         let Some(conn) = self.conns.get(id) else { return };
         let peer = conn.client();
         let who = identity(&shown, &ask.viewer);
+        let former = ask.former.filter(|_| who == ask.viewer);
         let holder = (key.clone(), ask.protocol, who.clone(), network(peer.ip()));
         if self.polled.passes.is_known(self.now.mono, &holder) {
             return self.answer_pass(id, Ok(()));
@@ -119,7 +120,7 @@ impl Worker {
             peer,
             params: ask.params,
             origin: ask.origin,
-            polled: Some(PolledRequest { who, file: ask.file, found: ask.found }),
+            polled: Some(PolledRequest { who, former, file: ask.file, found: ask.found }),
         };
         self.tell(ToControl::Play(Box::new(request)));
     }

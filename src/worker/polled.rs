@@ -2,6 +2,7 @@
 //! the viewers that request them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,9 @@ use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Blobs, Published};
-use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, SinkNews, ToControl, ToWorker};
+use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, SinkNews, ToControl, ToWorker, WatchedMail};
 use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched, sinks};
-use crate::types::{ConnId, Now, StreamId, StreamKey};
+use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// How long the blobs of a stream stay when it is over: its viewers are that far behind.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
@@ -28,6 +29,8 @@ pub(super) struct Polled {
     memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
+    /// The workers of the server, between which viewers are divided.
+    workers: Workers,
     pub(super) passes: Passes,
     /// Streams that are over and have blobs, and when those go.
     ended: VecDeque<(Instant, StreamId)>,
@@ -44,6 +47,16 @@ pub(super) struct Polled {
     making: BTreeSet<(StreamId, &'static str)>,
     /// The deadline that is armed.
     armed: Option<Instant>,
+}
+
+/// The number of workers, of which there is one at least.
+#[derive(Debug, Clone, Copy)]
+struct Workers(NonZeroU16);
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self(NonZeroU16::MIN)
+    }
 }
 
 impl Polled {
@@ -87,6 +100,13 @@ impl Worker {
     #[must_use]
     pub fn with_blob_memory(mut self, memory: Box<dyn BlobMemory>) -> Self {
         self.polled.memory = Some(memory);
+        self
+    }
+
+    /// One of so many workers, which count viewers of separate requests together.
+    #[must_use]
+    pub fn of_workers(mut self, workers: u16) -> Self {
+        self.polled.workers = NonZeroU16::new(workers).map_or_else(Workers::default, Workers);
         self
     }
 
@@ -210,21 +230,59 @@ impl Worker {
 
     // ---- viewers
 
-    /// A request has shown that somebody watches.
-    pub(super) fn renew_lease(&mut self, id: ConnId, watched: &Watched) {
+    /// A request has shown that somebody watches. A viewer's requests may come to any worker, so that one of them counts it,
+    /// which follows from its name.
+    pub(super) fn renew_lease(&mut self, id: ConnId, watched: Watched) {
         let Some(conn) = self.conns.get(id) else { return };
-        let Some(key) = self.live.streams.get(&watched.stream).map(|stream| &stream.key) else { return };
-        let peer = conn.client();
-        let address = peer.ip();
-        let (stream, protocol) = (watched.stream, watched.protocol);
-        let leases = &mut self.polled.leases;
-        let renewed = leases.renew(self.now.mono, (stream, protocol, &watched.viewer), address, LEASE);
-        match (renewed, watched.former.as_deref()) {
-            (Renewed::New, Some(former)) => leases.end_viewer((stream, protocol, former)),
-            (Renewed::New, None) => tracing::info!(%key, protocol, %peer, "viewer started"),
-            (Renewed::Again | Renewed::Full, _) => {}
+        let Watched { stream, protocol, viewer, former } = watched;
+        let mail = WatchedMail { stream, protocol, viewer, former, peer: conn.client() };
+        let owner = self.owner_of(stream, protocol, &mail.viewer);
+        if owner == self.id {
+            self.take_watched(mail);
+        } else {
+            self.agenda.outputs.push_back(Output::Worker(owner, ToWorker::Watched(Box::new(mail))));
+        }
+    }
+
+    /// A viewer that is counted here has asked.
+    pub(super) fn take_watched(&mut self, mail: WatchedMail) {
+        let WatchedMail { stream, protocol, viewer, former, peer } = mail;
+        let Some(key) = self.live.streams.get(&stream).map(|stream| &stream.key) else { return };
+        let renewed = self.polled.leases.renew(self.now.mono, (stream, protocol, &viewer), peer.ip(), LEASE);
+        if renewed == Renewed::New && former.is_none() {
+            tracing::info!(%key, protocol, %peer, "viewer started");
+        }
+        if let Some(former) = former.filter(|_| renewed == Renewed::New) {
+            match self.owner_of(stream, protocol, &former) {
+                owner if owner == self.id => self.watched_no_more(stream, protocol, &former),
+                owner => {
+                    let mail = ToWorker::WatchedNoMore { stream, protocol, viewer: former };
+                    self.agenda.outputs.push_back(Output::Worker(owner, mail));
+                }
+            }
         }
         self.arm_polled();
+    }
+
+    /// A viewer that is counted here has another name now.
+    pub(super) fn watched_no_more(&mut self, stream: StreamId, protocol: &'static str, viewer: &str) {
+        self.polled.leases.end_viewer((stream, protocol, viewer));
+    }
+
+    /// The worker that counts a viewer.
+    fn owner_of(&self, stream: StreamId, protocol: &str, viewer: &str) -> WorkerId {
+        let workers = u64::from(self.polled.workers.0.get());
+        if workers == 1 {
+            return self.id;
+        }
+        let number = stream.0.to_le_bytes();
+        let bytes = number.iter().chain(protocol.as_bytes()).chain(viewer.as_bytes());
+        // FNV-1a, and a round that spreads what the last bytes have changed (that of MurmurHash3).
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd) >> 33;
+        WorkerId(u16::try_from(hash.checked_rem(workers).unwrap_or(0)).unwrap_or(0))
     }
 
     pub(super) fn polled_timeout(&mut self, at: Instant) {

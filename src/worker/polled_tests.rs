@@ -103,8 +103,7 @@ impl Pair {
         progress: Progress,
     ) -> Published {
         let (app, name) = ("live".into(), name.into());
-        let (content_type, cache_control, viewers) =
-            ("application/vnd.apple.mpegurl", "no-cache", Some("hls"));
+        let (content_type, viewers) = ("application/vnd.apple.mpegurl", Some("hls"));
         let forgets = Vec::new();
         let blob = Blob {
             stream,
@@ -112,7 +111,6 @@ impl Pair {
             name,
             version,
             content_type,
-            cache_control,
             viewers,
             progress,
             forgets,
@@ -127,6 +125,22 @@ impl Pair {
             }
         }
         published
+    }
+
+    /// A blob of another type than that of playlists.
+    fn publish_typed(&mut self, name: &str, content_type: &'static str) {
+        let (stream, app, name) = (STREAM, "live".into(), name.into());
+        let (viewers, progress, bytes) = (Some("hls"), Progress::default(), Bytes::from_static(b"media"));
+        let (version, forgets, calendar) = (1, Vec::new(), None);
+        let blob =
+            Blob { stream, app, name, version, content_type, viewers, progress, forgets, calendar, bytes };
+        let [first, second] = &mut self.workers;
+        first.publish_blob(self.now, blob);
+        while let Some(output) = first.poll_output() {
+            if let Output::Others(mail) = output {
+                second.handle_mail(self.now, mail);
+            }
+        }
     }
 
     /// What a client of the second worker is answered; and whether a file was wanted for it.
@@ -447,7 +461,7 @@ fn a_delta_is_given_to_who_asks_for_it() {
 
 #[test]
 fn a_cookie_tells_viewers_of_one_address_apart() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::with(&[("hls.identifyViewers", "cookie")]);
     pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
     let get = |pair: &mut Pair, headers: &'static str| {
         pair.headers = headers;
@@ -605,4 +619,156 @@ fn r_54_a_subscriber_that_was_blocked_is_asked_about_at_once() {
     let ended = ToWorker::PassesEnded { app: "live".into(), subscriber: "alice".to_owned() };
     pair.workers[1].handle_mail(pair.now, ended);
     assert!(ask(&mut pair, "alice") && !ask(&mut pair, "bobby"));
+}
+
+#[test]
+fn without_a_cookie_viewers_are_told_apart_by_what_their_players_say() {
+    let mut pair = Pair::new();
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    let mut count = |target: &str, headers: &'static str| {
+        pair.headers = headers;
+        let answer = String::from_utf8(pair.get(target, [192, 0, 2, 1]).0).unwrap();
+        assert!(!answer.contains("Set-Cookie"), "{answer}");
+        pair.leased().first().map_or(0, |(_, _, count)| *count)
+    };
+    let plain = "/live/streams/cam.m3u8";
+    for (target, headers, want) in [
+        (plain, "User-Agent: a\r\n", 1),
+        (plain, "User-Agent: a\r\nCookie: viewer=0123456789abcdef0123456789abcdef\r\n", 1),
+        (plain, "User-Agent: a\r\nCMCD-Session: cid=\"x\",sid=\"1\",v=1\r\n", 2),
+        ("/live/streams/cam.m3u8?CMCD=bl%3D1%2Csid%3D%221%22", "User-Agent: a\r\n", 2),
+        (plain, "User-Agent: a\r\nCMCD-Session: sid=\"2\"\r\n", 3),
+        (plain, "User-Agent: a\r\nCMCD-Session: nosid=\"2\"\r\n", 3),
+        (plain, "User-Agent: a\r\nX-Playback-Session-Id: A\r\n", 4),
+        (plain, "User-Agent: b\r\n", 5),
+        ("/live/streams/cam.m3u8?viewer=x", "User-Agent: a\r\n", 5),
+    ] {
+        assert_eq!(count(target, headers), want, "{target} {headers}");
+    }
+}
+
+#[test]
+fn a_parameter_tells_viewers_apart_and_is_repeated_where_the_application_says_so() {
+    let mut pair = Pair::with(&[("hls.identifyViewers", "query")]);
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n#EXTINF:2,\n1.ts\n"));
+    for (target, want) in [("?viewer=x", 1), ("?viewer=y", 2), ("?viewer=x", 2)] {
+        let answer = pair.get(&format!("/live/streams/cam.m3u8{target}"), [192, 0, 2, 1]).0;
+        let want_line = format!("1.ts{target}\n");
+        assert!(body(&answer).ends_with(want_line.as_bytes()), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(pair.leased(), [(STREAM, "hls", want)]);
+    }
+}
+
+#[test]
+fn caches_are_told_how_long_what_they_are_sent_is_good() {
+    let more = [("hls.segmentCacheControl", "max-age=60"), ("playTokenControlEnabled", "true")];
+    for (settings, plain, reload, segment) in [
+        (&more[..0], "no-cache", "max-age=12", "max-age=10"),
+        (&more[..1], "no-cache", "max-age=12", "max-age=60"),
+        (
+            &[("hls.reloadCacheControl", "max-age=3"), ("hls.playlistCacheControl", "max-age=1")],
+            "max-age=1",
+            "max-age=3",
+            "max-age=10",
+        ),
+        (&[("hls.identifyViewers", "cookie")], "no-cache", "no-cache", "max-age=10"),
+    ] {
+        let mut pair = Pair::with(settings);
+        pair.playlist(1, 7, 0);
+        pair.publish_typed("1.ts", "video/mp2t");
+        let mut told = |target: &str| {
+            let answer =
+                String::from_utf8(pair.get(&format!("/live/streams/{target}"), [192, 0, 2, 1]).0).unwrap();
+            answer.split("Cache-Control: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned()
+        };
+        let asked = format!("{PLAYLIST}?_HLS_msn=6");
+        assert_eq!([told(PLAYLIST), told(&asked), told("1.ts")], [plain, reload, segment], "{settings:?}");
+    }
+}
+
+/// Workers that divide the viewers of a stream between them, and hand on what one has for another.
+struct Many(Now, Vec<Worker>);
+
+impl Many {
+    fn new(count: u16) -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let settings = std::sync::Arc::new(AppSettings::defaults("live").unwrap());
+        let workers = (0..count).map(|index| {
+            let worker = Worker::new(WorkerId(index), now, Seed::from_number(1), &Seed::from_number(9));
+            let mut worker = worker.of_workers(count);
+            worker.handle_mail(now, ToWorker::App(std::sync::Arc::clone(&settings)));
+            let mail = ToWorker::StreamUp {
+                stream: STREAM,
+                key: StreamKey::new("live", "cam"),
+                source: WorkerId(0),
+                ingest: Ingest::PULL,
+                details: StreamDetails::default(),
+                settings: std::sync::Arc::clone(&settings),
+            };
+            worker.handle_mail(now, mail);
+            worker
+        });
+        Self(now, workers.collect())
+    }
+
+    fn ask(&mut self, worker: usize, viewer: &str, former: Option<&str>) {
+        let asked = &mut self.1[worker];
+        let id = asked.accept(self.0, Listener::named("http").unwrap(), ([192, 0, 2, 1], 4000).into());
+        let (viewer, former) = (viewer.to_owned(), former.map(str::to_owned));
+        asked.renew_lease(
+            id.unwrap(),
+            crate::protocol::Watched { stream: STREAM, protocol: "hls", viewer, former },
+        );
+        let mut mails = Vec::new();
+        loop {
+            for worker in &mut self.1 {
+                while let Some(output) = worker.poll_output() {
+                    if let Output::Worker(to, mail) = output {
+                        mails.push((to, mail));
+                    }
+                }
+            }
+            if mails.is_empty() {
+                return;
+            }
+            for (to, mail) in mails.drain(..) {
+                self.1[usize::from(to.0)].handle_mail(self.0, mail);
+            }
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.1.iter().flat_map(|worker| worker.polled.leases.counts()).map(|(_, _, count)| count).sum()
+    }
+}
+
+#[test]
+fn a_viewer_is_counted_once_whichever_workers_it_asks() {
+    for seed in 0..20 {
+        let mut random = Seed::from_number(seed).random();
+        let mut below = move |limit: u64| random.u64() % limit;
+        let mut many = Many::new(u16::try_from(1 + below(8)).unwrap());
+        let workers = u64::try_from(many.1.len()).unwrap();
+        let mut known = BTreeSet::new();
+        for _ in 0..300 {
+            let (worker, viewer) = (usize::try_from(below(workers)).unwrap(), below(40));
+            many.ask(worker, &format!("a:{viewer}"), None);
+            known.insert(format!("a:{viewer}"));
+            assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
+        }
+        // The same, with the cookies that they have by now.
+        for viewer in 0..40 {
+            let (name, former) = (format!("c:{viewer}"), format!("a:{viewer}"));
+            many.ask(usize::try_from(below(workers)).unwrap(), &name, Some(&former));
+            known.remove(&former);
+            known.insert(name);
+            assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
+        }
+        // Nobody holds all of them.
+        let most = many.1.iter().map(|worker| worker.polled.leases.len()).max().unwrap();
+        assert!(workers < 3 || most < known.len(), "seed {seed}");
+        many.0.mono += Duration::from_secs(11);
+        many.1.iter_mut().for_each(|worker| worker.handle_timeout(many.0));
+        assert_eq!(many.count(), 0, "seed {seed}");
+    }
 }

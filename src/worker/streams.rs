@@ -104,6 +104,10 @@ impl Worker {
         self.now = now;
         match mail {
             ToWorker::Server(settings) => self.server = settings,
+            ToWorker::Watched(mail) => self.take_watched(*mail),
+            ToWorker::WatchedNoMore { stream, protocol, viewer } => {
+                self.watched_no_more(stream, protocol, &viewer);
+            }
             ToWorker::App(settings) => {
                 self.apps.insert(Arc::clone(&settings.name), settings);
             }

@@ -45,6 +45,7 @@ mod packaging;
 mod panel;
 mod playback;
 mod process;
+mod proxies;
 mod publish_play;
 mod publishers;
 mod recording;

@@ -23,9 +23,14 @@ fn the_page_counts_what_every_worker_has_done() {
     wait_for("the video", secs(20), || players.iter().all(|player| player.units() > 100));
     let reply = server.api().get("/metrics");
     assert_eq!(reply.status, 200);
-    assert!(reply.head.contains("application/openmetrics-text"), "{}", reply.head);
+    assert!(reply.head.contains("text/plain; version=0.0.4"), "{}", reply.head);
     let page = &reply.body;
-    assert!(page.ends_with("# EOF\n"));
+    assert!(page.contains("le=\"+Inf\"") && !page.contains("# EOF"));
+    let accept =
+        [("Accept", "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3")];
+    let reply = server.api().call_with("GET", "/metrics", &accept, None);
+    assert!(reply.head.contains("application/openmetrics-text; version=1.0.0"), "{}", reply.head);
+    assert!(reply.head.contains("Vary: Accept") && reply.body.ends_with("# EOF\n"));
     // The report that viewers come with is up to a second old; the rest is of now.
     wait_for("the viewers", secs(5), || {
         metric(&server.api().get("/metrics").body, "millstream_viewers", &[]) == 8.0

@@ -260,10 +260,9 @@ fn a_session_has_a_url_that_every_worker_knows() {
     );
     assert_eq!(reply.status, 201, "{}", reply.body);
     let (location, tag) = (header(&reply, "Location"), header(&reply, "ETag"));
-    let base = format!("http://{}/live/whip/u/", server.http);
-    assert!(location.starts_with(&base) && !location.contains('?'), "{location}");
+    assert!(location.starts_with("u/") && !location.contains('?'), "{location}");
     assert!(tag.starts_with('"') && tag.ends_with('"') && tag.len() > 4, "{tag}");
-    let path = location.strip_prefix(&format!("http://{}", server.http)).unwrap().to_owned();
+    let path = format!("/live/whip/{location}");
     let patch = |fields: &[(&str, &str)], body: &str| {
         let all: Vec<_> = std::iter::once(FRAGMENT).chain(fields.iter().copied()).collect();
         server.api().call_with("PATCH", &path, &all, Some(body))

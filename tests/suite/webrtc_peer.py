@@ -13,6 +13,7 @@ import asyncio
 import json
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 import aioice.ice
@@ -32,7 +33,7 @@ async def exchange(pc, url):
     response = await asyncio.to_thread(urllib.request.urlopen, request, None, PATIENCE)
     answer = (await asyncio.to_thread(response.read)).decode()
     await pc.setRemoteDescription(RTCSessionDescription(answer, "answer"))
-    return response.headers["Location"]
+    return urllib.parse.urljoin(url, response.headers["Location"])
 
 
 async def delete(resource):

@@ -105,6 +105,28 @@ impl Passes {
         true
     }
 
+    /// A viewer that has shown a cookie keeps the pass that it was given before it had one, unless it has one by that name.
+    pub(super) fn rename(
+        &mut self,
+        now: Instant,
+        (key, egress): (&StreamKey, &'static str),
+        (former, who): (&str, &str),
+        address: IpAddr,
+    ) {
+        self.end_old(now);
+        let holder = |name: &str| (key.clone(), egress, name.to_owned());
+        let has_own = self.passes.contains_key(&holder(who));
+        let Some(pass) = self.passes.get(&holder(former)).filter(|pass| pass.address == network(address))
+        else {
+            return;
+        };
+        if !has_own {
+            let subscriber = pass.subscriber.clone();
+            self.end(&holder(former));
+            self.give(now, (key, egress, who), address, subscriber.as_deref());
+        }
+    }
+
     /// Gives a pass. False when there are too many.
     pub(super) fn give(
         &mut self,
@@ -292,6 +314,23 @@ mod tests {
         }
         let sizes = passes.viewers[&(key, "hls")].networks.values().map(BTreeSet::len);
         assert!(sizes.clone().all(|size| (3..=5).contains(&size)), "{:?}", sizes.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn who_shows_its_cookie_takes_its_own_place() {
+        let (mut passes, key, now) = (Passes::default(), StreamKey::new("live", "s"), Instant::now());
+        assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));
+        passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1 << 8));
+        assert!(!passes.renew(now, &key, "hls", "c:1", address(1)), "of another network");
+        passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
+        assert!(passes.renew(now, &key, "hls", "c:1", address(1)));
+        assert_eq!(passes.count(&key, "hls"), 1);
+        // A neighbour with the same player takes the place that nobody has by now, not that of the first.
+        passes.rename(now, (&key, "hls"), ("a:1", "c:2"), address(1));
+        assert!(!passes.renew(now, &key, "hls", "c:2", address(1)));
+        assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));
+        passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
+        assert_eq!(passes.count(&key, "hls"), 2, "it has one already");
     }
 
     #[test]

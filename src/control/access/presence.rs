@@ -184,7 +184,11 @@ impl Control {
         if record.is_some_and(|record| record.is_blocked(Direction::Play, now)) {
             return false;
         }
-        self.access.passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
+        let (passes, of) = (&mut self.access.passes, (&request.key, request.egress));
+        if let Some(former) = &polled.former {
+            passes.rename(now.mono, of, (former, &polled.who), request.peer.ip());
+        }
+        passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
     /// Such a viewer is let in. False when there is no room for it.

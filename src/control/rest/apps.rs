@@ -254,6 +254,8 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(error) => return bad_request(&error.to_string()),
     };
     let Some(body) = body.flatten() else { return done(Outcome::failure("")) };
+    let known: Vec<&str> = protocol::schema().members().map(|member| member.name).collect();
+    let foreign = foreign_members(&body, |name| known.contains(&name));
     let edit = match edit_of(&app, body, now) {
         Ok(edit) => edit,
         Err(Unfit::Malformed(text)) => return bad_request(&text),
@@ -263,11 +265,30 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
     control.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
         Ok(settings) => {
             control.install_app(now, settings);
-            Outcome::success().response(200)
+            Outcome::success().message(Some(&foreign)).response(200)
         }
         Err(error) => failed(&error),
     });
     Reply::Later
+}
+
+/// Names of foreign members in an answer, and characters of each.
+const FOREIGN_MAX: usize = 20;
+const FOREIGN_CHARS_MAX: usize = 64;
+
+/// The words on members of a body that are no settings; nothing when there are none.
+pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str) -> bool) -> String {
+    let foreign = body.keys().filter(|name| !is_known(name));
+    let names: Vec<String> = foreign.map(|name| name.chars().take(FOREIGN_CHARS_MAX).collect()).collect();
+    match names.get(..FOREIGN_MAX) {
+        None if names.is_empty() => String::new(),
+        None => format!("not known, and ignored: {}", names.join(", ")),
+        Some(first) => format!(
+            "not known, and ignored: {} and {} more",
+            first.join(", "),
+            names.len().saturating_sub(first.len())
+        ),
+    }
 }
 
 /// Members that the server writes itself, and those that are never lost by leaving them out.
@@ -403,5 +424,24 @@ impl Control {
         self.access.presences.forget_events(name);
         self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_are_no_settings_are_named() {
+        let told = |count: usize| {
+            let members = (0..count).map(|n| (format!("other{n:02}"), Value::Null));
+            let body: Map<String, Value> = members.chain([("known".to_owned(), Value::Null)]).collect();
+            foreign_members(&body, |name| name == "known")
+        };
+        assert_eq!(told(0), "");
+        assert_eq!(told(2), "not known, and ignored: other00, other01");
+        assert!(told(25).ends_with("other19 and 5 more"), "{}", told(25));
+        let long = Map::from_iter([("x".repeat(1000), Value::Null)]);
+        assert!(foreign_members(&long, |_| false).len() < 100);
     }
 }

@@ -7,6 +7,7 @@ use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body, status};
+use crate::control::json_text::readable;
 use crate::control::playlists::is_playlist;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::sources::is_source;
@@ -229,7 +230,7 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
 
 /// `DELETE /broadcasts/bulk` of the servers before 3.0: the same with an array of ids as its body.
 pub(super) fn delete_bulk(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    match serde_json::from_slice::<Vec<String>>(&call.request.body) {
+    match serde_json::from_slice::<Vec<String>>(&readable(&call.request.body)) {
         Ok(ids) if ids.is_empty() => now(Outcome::failure("")),
         Ok(ids) => delete_all(control, at, call, ids.iter().map(String::as_str)),
         Err(error) => bad_request(&error.to_string()),

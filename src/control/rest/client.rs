@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::auth::proxy::client_address;
+use crate::auth::proxy;
 use crate::config::AppSettings;
 use crate::control::Control;
 use crate::http::{Request, cors};
@@ -17,16 +17,15 @@ const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 impl Control {
     /// The address behind trusted proxies; `None` when they say what cannot be read.
     pub(super) fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
-        let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
         let server = &self.config.server;
-        let client =
-            client_address(peer.ip(), forwarded.into_iter(), &server.trusted_proxies)?.to_canonical();
+        let values = |name: &'static str| request.headers.all(name).collect();
+        let client = proxy::read(peer.ip(), values, &server.trusted_proxies)?.client.to_canonical();
         if !client.is_loopback() {
             return Some(client);
         }
         // A trusted proxy that says whose request it is says so of others, too.
         let passed_on = client == peer.ip().to_canonical() && cors::is_passed_on(request);
-        let foreign = !cors::is_for_this_machine(request, server.values.text("server.name"));
+        let foreign = !cors::is_for_this_machine(request, &server.names);
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
@@ -87,6 +86,6 @@ impl Control {
 
     /// Whether no page of another asks.
     pub(super) fn is_own_page(&self, request: &Request) -> bool {
-        cors::is_own_page(request, &self.config.server.cors_origins)
+        cors::is_own_page(request, &self.config.server.names, &self.config.server.cors_origins)
     }
 }

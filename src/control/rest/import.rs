@@ -8,6 +8,7 @@ use super::broadcasts::BULK_MAX;
 use super::call::{Call, Reply, bad_request};
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, checked, is_stream_id};
+use crate::control::json_text::readable;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::types::StreamKey;
@@ -55,7 +56,8 @@ pub(super) fn create_list(control: &mut Control, at: Now, call: &Call<'_>) -> Re
 /// The broadcasts of a body. An element that is no object is refused with the whole: it would be read as members in
 /// order.
 fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
-    let values: Vec<Value> = serde_json::from_slice(bytes).map_err(|e| BodyError::Json(e.to_string()))?;
+    let values: Vec<Value> =
+        serde_json::from_slice(&readable(bytes)).map_err(|e| BodyError::Json(e.to_string()))?;
     let body = |value: Value| {
         if !value.is_object() {
             return Err(BodyError::Json("expected an object".to_owned()));

@@ -8,7 +8,7 @@ use crate::types::build;
 
 /// `GET /metrics`.
 pub(super) fn metrics(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    control.metrics(call.origin.requester)
+    control.metrics(call.origin.requester, call.request)
 }
 
 /// `GET /openapi.json`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::apps::foreign_members;
 use super::call::{Reply, RootCall, bad_request};
 use super::form::Form;
 use crate::config::Edit;
@@ -35,6 +36,12 @@ fn done(outcome: Outcome<'_>) -> Reply {
 
 /// `GET /server-settings`. The secret of the tokens is not shown to anybody: nothing can be done with it here.
 pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let answer = shown(control, call);
+    Reply::Now(object(200, &answer))
+}
+
+/// The settings as an object.
+fn shown(control: &Control, call: &RootCall<'_>) -> Value {
     let server = &control.config.server;
     let values = &server.values;
     let text = |key: &str| values.text(key).to_owned();
@@ -43,7 +50,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     let may_know = control.administers(&call.caller, SYSTEM);
     let reader = call.origin.requester.seeing(may_know);
     let hook = "server.statusWebHookURL";
-    let answer = json!({
+    json!({
         "allowedDashboardCIDR": text("server.allowed_dashboard_CIDR"),
         "hostAddress": control.config.host_address,
         "serverName": text("server.name"),
@@ -72,8 +79,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,
         "webRTCLogLevel": "LS_WARNING",
-    });
-    Reply::Now(object(200, &answer))
+    })
 }
 
 /// `POST /server-settings`: four members count.
@@ -83,6 +89,8 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         Err(error) => return bad_request(&error.to_string()),
     };
     let Some(body) = body.flatten() else { return done(Outcome::failure("")) };
+    let known = shown(control, call);
+    let foreign = foreign_members(&body, |name| known.get(name).is_some());
     let given = |name: &str| match body.get(name) {
         Some(Value::String(text)) => Ok(Some(text.as_str())),
         None | Some(Value::Null) => Ok(None),
@@ -111,17 +119,15 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    control.answer_admin(
-        call.origin.requester,
-        AdminWork::EditServer(edit),
-        |control, _, result| match result.server() {
+    control.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, _, result| {
+        match result.server() {
             Ok(server) => {
                 control.install_server(Arc::new(server));
-                Outcome::success().response(200)
+                Outcome::success().message(Some(&foreign)).response(200)
             }
             Err(text) => Outcome::failure(&text).response(200),
-        },
-    );
+        }
+    });
     Reply::Later
 }
 

@@ -34,6 +34,33 @@ fn the_rtmp_url_carries_an_unusual_port() {
 }
 
 #[test]
+fn the_rtmp_url_names_the_address_of_a_listener_that_has_one() {
+    for (bound, name, want) in [
+        ("127.0.0.1:1935", "", "rtmp://127.0.0.1/live/s"),
+        ("[::1]:1936", "", "rtmp://[::1]:1936/live/s"),
+        ("[::]:1935", "", "rtmp://192.0.2.1/live/s"),
+        ("127.0.0.1:1935", "media.example,other.example", "rtmp://media.example/live/s"),
+    ] {
+        let mut config = config(&[("server.name", name)], &[]);
+        config.addresses = Addresses::default();
+        config.addresses.insert("rtmp", bound.parse().unwrap());
+        let mut rig = Rig::start(config, Memory::new());
+        rig.create("s");
+        assert_eq!(rig.record("s")["rtmpURL"], want, "{bound} {name}");
+    }
+}
+
+#[test]
+fn bodies_are_taken_as_jackson_takes_them() {
+    let mut rig = Rig::new();
+    let bom = "\u{feff}{\"streamId\":\"s\",\"name\":\"a\\ud83db\"}";
+    assert_eq!(rig.post(&at("/create"), bom).0, 200);
+    assert_eq!(rig.record("s")["name"], "a\u{fffd}b");
+    assert_eq!(rig.call(Method::Put, &at("/s"), r#"{"name":"\ud83d\ude00"}"#).0, 200);
+    assert_eq!(rig.record("s")["name"], "\u{1f600}");
+}
+
+#[test]
 fn create_checks_in_the_reference_s_order() {
     let mut rig = Rig::new();
     rig.create("s");

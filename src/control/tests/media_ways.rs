@@ -53,7 +53,12 @@ impl Rig {
     /// Request of a viewer of the stream, or of a file of its name.
     fn way(&mut self, way: Way, name: &str, shown: &[(String, String)]) -> PlayRequest {
         let file = way.file.map(str::to_owned);
-        let polled = file.map(|file| PolledRequest { who: format!("{shown:?}"), file, found: way.found });
+        let polled = file.map(|file| PolledRequest {
+            who: format!("{shown:?}"),
+            former: None,
+            file,
+            found: way.found,
+        });
         PlayRequest {
             session: self.session(1),
             key: StreamKey::new("live", name),

@@ -90,12 +90,12 @@ impl Publishing {
         self.version = self.version.wrapping_add(1);
         // A delta update has the parameter behind its name.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
-        let (content_type, cache_control, viewers) = match path.rsplit_once('.').map(|(_, ending)| ending) {
-            Some("m3u8") => (PLAYLIST_TYPE, "no-cache", NAME),
-            Some("mpd") => (MANIFEST_TYPE, "no-cache", DASH),
-            Some("ts") => (TS_TYPE, "max-age=10", NAME),
-            Some("m4s") => (SEGMENT_TYPE, "max-age=10", NAME),
-            _ => (MP4_TYPE, "max-age=10", NAME),
+        let (content_type, viewers) = match path.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("m3u8") => (PLAYLIST_TYPE, NAME),
+            Some("mpd") => (MANIFEST_TYPE, DASH),
+            Some("ts") => (TS_TYPE, NAME),
+            Some("m4s") => (SEGMENT_TYPE, NAME),
+            _ => (MP4_TYPE, NAME),
         };
         let blob = Box::new(Blob {
             stream: self.stream,
@@ -103,7 +103,6 @@ impl Publishing {
             name: name.into(),
             version: self.version,
             content_type,
-            cache_control,
             viewers: Some(viewers),
             progress,
             forgets: std::mem::take(&mut self.gone),

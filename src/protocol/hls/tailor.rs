@@ -19,6 +19,7 @@ use super::{DASH, DELTA, ENDING, manifest};
 use crate::auth::access::Credentials;
 use crate::config::AppSettings;
 use crate::mail::Progress;
+use crate::protocol::http::settings::{PolledSettings, VIEWER};
 use crate::protocol::sinks::{Params, Query, Requested};
 use crate::protocol::tailored::Tailored;
 
@@ -90,10 +91,16 @@ fn is_too_long(requested: &Requested<'_>) -> bool {
     (path.ends_with(MANIFEST) || path.ends_with(ENDING)) && echo(requested).len() > ECHO_BYTES_MAX
 }
 
-/// The credentials that go on, as a query without its question mark: those that the application checks.
+/// The query behind each URI, without its question mark: the credentials that the application checks, and the viewer's name.
 fn echo(requested: &Requested<'_>) -> String {
     let shown = Credentials::of(requested.query).counting(&requested.app.security.play);
-    let pairs = [("subscriberCode", shown.code), ("subscriberId", shown.subscriber), ("token", shown.token)];
+    let viewer = PolledSettings::of(requested.app).viewer_of(requested.query);
+    let pairs = [
+        ("subscriberCode", shown.code),
+        ("subscriberId", shown.subscriber),
+        ("token", shown.token),
+        (VIEWER, viewer),
+    ];
     let mut text = String::new();
     for (name, value) in pairs {
         if let Some(value) = value {

@@ -197,7 +197,7 @@ impl Transfer {
         request: Request,
         file_path: FilePath,
         fields: Vec<(&'static str, String)>,
-        (blob, own): (&Blob, Option<Tailored>),
+        (blob, own, caching): (&Blob, Option<Tailored>, &str),
     ) -> (Self, u16) {
         let shared = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
         let length = own.as_ref().map_or(shared, Tailored::length);
@@ -209,7 +209,7 @@ impl Transfer {
         };
         let Selection { head, part } = resource.select(&request);
         let mut transfer = Self { request: Box::new(request), file_path, fields, stage: Stage::Over };
-        let mut head = head.header("Cache-Control", blob.cache_control);
+        let mut head = head.header("Cache-Control", caching);
         let Some(part) = part else {
             let status = transfer.respond(now, connection, head);
             return (transfer, status);
@@ -337,7 +337,7 @@ impl Transfer {
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
             (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request),
-            (FileError::NotFound, None) | (FileError::Directory, _) => Response::error(404, "Not Found"),
+            (FileError::NotFound, None) | (FileError::Directory, _) => not_found(),
             (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
         };
         self.respond(now, connection, response);
@@ -352,6 +352,11 @@ impl Transfer {
     }
 }
 
+/// A refusal with a short age: caches would keep one without an age for as long as they like, and the file may come soon.
+pub(super) fn not_found() -> Response {
+    Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
+}
+
 /// The part of a block that is sent, when so many bytes are to be skipped and so many are left.
 fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     let length = |block: &Bytes| u64::try_from(block.len()).unwrap_or(u64::MAX);
@@ -363,14 +368,15 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2). The path begins with one slash:
-/// it cannot be read as another host. The query goes along as it came: a player's page is told its stream there.
+/// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2): relative, since a proxy may have put
+/// the server into a folder. The query goes along as it came: a player's page is told its stream there.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
-        &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-    let path = percent_encoding::utf8_percent_encode(&request.path, PLAIN);
+        &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    let (_, name) = request.path.rsplit_once('/').unwrap_or_default();
+    let name = percent_encoding::utf8_percent_encode(name, PLAIN);
     let query = request.target.find('?').and_then(|at| request.target.get(at..)).unwrap_or_default();
-    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{path}/{query}"))
+    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{name}/{query}"))
 }
 
 /// Playlists are asked for again, segments live for 10 s. Everything else is asked about.
@@ -448,10 +454,11 @@ mod tests {
     #[test]
     fn a_redirect_stays_on_this_host_and_keeps_the_query() {
         for (target, path, want) in [
-            ("/li%20ve%c3%a9", "/li ve\u{e9}", "/li%20ve%C3%A9/"),
-            ("/live?id=a%2Fb&x=?", "/live", "/live/?id=a%2Fb&x=?"),
-            ("http://h//live?id=1", "/live", "/live/?id=1"),
-            ("/live?", "/live", "/live/?"),
+            ("/li%20ve%c3%a9", "/li ve\u{e9}", "li%20ve%C3%A9/"),
+            ("/live?id=a%2Fb&x=?", "/live", "live/?id=a%2Fb&x=?"),
+            ("http://h//live?id=1", "/live", "live/?id=1"),
+            ("/live?", "/live", "live/?"),
+            ("/live/a:b", "/live/a:b", "a%3Ab/"),
         ] {
             assert_eq!(redirect(&request(target, path)).headers.get("location"), Some(want), "{target}");
         }

@@ -11,6 +11,7 @@ mod live;
 mod mounts;
 mod pages;
 mod polled;
+pub(in crate::protocol) mod settings;
 mod signalling;
 mod upload;
 
@@ -24,7 +25,7 @@ use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
 use super::{About, ByteStream, Context, Event, PathEvent, PathId, RefusedRequest, Reply, Session, Verb};
-use crate::auth::proxy::client_address;
+use crate::auth::proxy::{self, Passed};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
 use crate::mail::{StreamEnd, UploadNews};
@@ -64,6 +65,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
         },
     ],
+    section: &settings::SECTION,
     ..Protocol::NONE
 };
 
@@ -104,8 +106,8 @@ enum Stage {
 pub struct HttpSession {
     connection: http::Connection,
     peer: IpAddr,
-    /// The client that the worker was told of.
-    client: IpAddr,
+    /// The request as its client sent it, by the word of proxies. The worker was told of this client.
+    passed: Passed,
     mounts: Mounts<Handler>,
     stage: Stage,
     events: VecDeque<Event>,
@@ -136,7 +138,7 @@ impl HttpSession {
         Self {
             connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)).with_bodies(mounts),
             peer,
-            client: peer,
+            passed: Passed::direct(peer),
             mounts: *mounts,
             stage: Stage::Idle,
             events: VecDeque::new(),
@@ -163,22 +165,27 @@ impl HttpSession {
     }
 
     /// Gives a request to the handler of its row.
-    fn route(&mut self, ctx: &Context<'_>, request: Request) {
+    fn route(&mut self, ctx: &Context<'_>, mut request: Request) {
         let Some((mount, captures)) = self.mounts.find(&request.path, |name| ctx.apps.contains_key(name))
         else {
             return self.respond(ctx.now, Vec::new(), Response::error(404, "Not Found"));
         };
-        let Some(client) = self.client_of(ctx, &request) else {
+        let values = |name: &'static str| request.headers.all(name).collect();
+        let Some(mut passed) = proxy::read(self.peer, values, &ctx.server.trusted_proxies) else {
             return self.respond(ctx.now, Vec::new(), Response::error(403, "Forbidden"));
         };
-        if client != std::mem::replace(&mut self.client, client) {
-            self.events.push_back(Event::Client(client));
+        if let Some(host) = passed.host.take() {
+            request.headers.set("Host", host);
         }
+        if passed.client != self.passed.client {
+            self.events.push_back(Event::Client(passed.client));
+        }
+        self.passed = passed;
         let first = request.path.split('/').nth(1).unwrap_or_default();
         let app = ctx.apps.get(first);
         let needs_token = app.is_some_and(|app| app.security.rest_jwt.is_some());
-        let mut fields = match cors::check(&request, mount.cors.policy(&ctx.server.cors_origins, needs_token))
-        {
+        let policy = mount.cors.policy(&ctx.server.names, &ctx.server.cors_origins, needs_token);
+        let mut fields = match cors::check(&request, policy) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(response) => return self.respond(ctx.now, Vec::new(), *response),
         };
@@ -193,17 +200,11 @@ impl HttpSession {
         }
     }
 
-    /// Whose request it is; `None` when a trusted proxy says what cannot be read.
-    fn client_of(&self, ctx: &Context<'_>, request: &Request) -> Option<IpAddr> {
-        let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
-        client_address(self.peer, forwarded.into_iter(), &ctx.server.trusted_proxies)
-    }
-
     /// Handler: control answers.
     fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked.of_api();
         self.stage = Stage::Control(fields);
-        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
+        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.is_secure() });
     }
 
     /// Handler: control answers, or lets the body come, which is a file.
@@ -214,7 +215,7 @@ impl HttpSession {
         };
         let Asked { request, fields, .. } = asked.of_api();
         self.stage = Stage::Upload(Box::new(Upload::new(fields, form)));
-        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
+        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.is_secure() });
     }
 
     /// Handler: control answers, once or for as long as there are events.
@@ -223,7 +224,7 @@ impl HttpSession {
             return self.control(ctx, asked);
         }
         let Asked { request, fields, .. } = asked.of_api();
-        let (feed, question) = Feed::begin(request, fields, self.secure);
+        let (feed, question) = Feed::begin(request, fields, self.is_secure());
         self.stage = Stage::Feed(Box::new(feed));
         self.events.push_back(question);
     }
@@ -291,17 +292,20 @@ impl HttpSession {
     /// Whether a page of another asks, or a proxy that nobody has named, or for a name that is not this machine's: then the
     /// address of this machine says nothing of who asks.
     pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
-        let is_proxied = self.client == self.peer && cors::is_passed_on(request);
+        let is_proxied = self.passed.client == self.peer && cors::is_passed_on(request);
         is_proxied
-            || !cors::is_own_page(request, &ctx.server.cors_origins)
-            || !cors::is_for_this_machine(request, &ctx.server.name)
+            || !cors::is_own_page(request, &ctx.server.names, &ctx.server.cors_origins)
+            || !cors::is_for_this_machine(request, &ctx.server.names)
     }
 
     /// Whether the client came over TLS: to this server, or to a proxy that is trusted.
-    pub(in crate::protocol) fn is_secure(&self, request: &Request) -> bool {
-        let proxied = self.client != self.peer;
-        self.secure
-            || (proxied && request.header("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https"))
+    fn is_secure(&self) -> bool {
+        self.passed.secure.unwrap_or(self.secure)
+    }
+
+    /// The folder that a trusted proxy took off the path of the request.
+    pub(in crate::protocol) fn prefix(&self) -> &str {
+        &self.passed.prefix
     }
 
     /// Has a conversation answer the request.

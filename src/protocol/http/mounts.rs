@@ -67,8 +67,10 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     api("/{any}/rest/{*}", Cors::TOKENS),
     // WebRTC: an endpoint of each stream, and the URLs of sessions.
     whip("/{any}/whip/{id}", whip::ENDPOINT, whip::OFFERS, whip::publish),
+    whip("/{any}/whip/{id}/", whip::ENDPOINT, whip::OFFERS, whip::publish),
     whip("/{any}/whip/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
     whip("/{any}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
+    whip("/{any}/whep/{id}/", whip::ENDPOINT, whip::OFFERS, whip::play),
     whip("/{any}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
     Mount {
         path: "/{app}/websocket",
@@ -102,5 +104,5 @@ const fn whip(path: &'static str, methods: Methods, body: BodyKind, handler: Han
 }
 
 const fn read(path: &'static str, handler: Handler) -> Mount<Handler> {
-    Mount { path, methods: READ, body: BodyKind::Any, cors: Cors::ANYONE, handler }
+    Mount { path, methods: READ, body: BodyKind::Any, cors: Cors::MEDIA, handler }
 }

@@ -7,12 +7,13 @@
 //!    may not be there yet. The request waits ([`Event::AwaitBlob`]), once.
 //! 3. It is answered with the blob, or with the file of that name.
 //!
-//! A viewer is told apart by a cookie, which its first playlist brings; without one by its credentials, or by its address and
-//! user agent.
+//! A viewer is told apart by its credentials; else as the application has it (`hls.identifyViewers`): by the session that its
+//! player tells, with its address and user agent, by a parameter, or by a cookie, which its first playlist brings.
 
 use std::sync::Arc;
 
-use super::files::{FilePath, Transfer};
+use super::files::{FilePath, Transfer, not_found};
+use super::settings::{Identify, PolledSettings};
 use super::{Fields, HttpSession, Stage, is_success};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
@@ -156,13 +157,24 @@ impl HttpSession {
         let requested = |app| Requested { app, name: &blob.name, query: &request.query };
         let own = app.and_then(|app| sinks::tailored(&requested(app), &blob.bytes, date_ms));
         let is_playlist = blob.content_type.starts_with("application/");
+        let caching = app.map_or("no-cache", |app| {
+            let settings = PolledSettings::of(app);
+            let is_for_all = own.is_none() && viewer.cookie.is_none() && !app.security.play.any();
+            match (is_playlist, wanted) {
+                (true, Some(_)) if is_for_all => &settings.reloads,
+                (true, _) => &settings.playlists,
+                (false, _) => &settings.segments,
+            }
+        });
+        let caching = caching.to_owned();
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();
-            let field = format!("{COOKIE}={cookie}; Path=/{app}; HttpOnly; SameSite=Lax");
+            let field =
+                format!("{COOKIE}={cookie}; Path={}/{app}; HttpOnly; SameSite=Lax", self.passed.prefix);
             fields.push(("Set-Cookie", field));
         }
         let (transfer, status) =
-            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, (blob, own));
+            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, (blob, own, &caching));
         let watched = (is_watched && is_success(status)).then_some(Watched {
             stream,
             protocol,
@@ -187,12 +199,13 @@ impl HttpSession {
     }
 
     fn viewer(&mut self, request: &Request, app: Option<&AppSettings>) -> Viewer {
-        let without = unnamed(request, self.client, app);
-        match cookie_of(request) {
+        let without = unnamed(request, self.passed.client, app);
+        let by_cookie = app.is_some_and(|app| PolledSettings::of(app).identify == Identify::Cookie);
+        match cookie_of(request).filter(|_| by_cookie) {
             Some(cookie) => Viewer { name: format!("c:{cookie}"), without: Some(without), cookie: None },
             None => {
-                let cookie = format!("{:016x}{:016x}", self.draw(), self.draw());
-                Viewer { name: without, without: None, cookie: Some(cookie) }
+                let cookie = by_cookie.then(|| format!("{:016x}{:016x}", self.draw(), self.draw()));
+                Viewer { name: without, without: None, cookie }
             }
         }
     }
@@ -205,6 +218,7 @@ impl Polled {
             key: self.file.key(ctx.apps),
             protocol: self.protocol,
             viewer: self.viewer.name.clone(),
+            former: self.viewer.without.clone(),
             file: self.file.name_below().unwrap_or_default(),
             found: self.entry == Entry::AskedAgain,
             params: self.request.query.clone(),
@@ -220,10 +234,28 @@ fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings
     if let Some(shown) = shown.subscriber.or(shown.token) {
         return format!("t:{shown}");
     }
+    if let Some(named) = app.and_then(|app| PolledSettings::of(app).viewer_of(&request.query)) {
+        return format!("q:{named}");
+    }
     let agent = request.header("user-agent").unwrap_or_default();
-    let hash = crypto::sha256(&[agent.as_bytes()]);
+    let session = session_of(request);
+    let hash = crypto::sha256(&[agent.as_bytes(), b"\0", session.as_bytes()]);
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("a:{client}:{hash}")
+}
+
+/// The session that a player tells with each request: `sid` of CMCD (CTA-5004 §3), or Apple's field.
+fn session_of(request: &Request) -> &str {
+    let of_list = |list: &'_ str| -> Option<(usize, usize)> {
+        let mut at = list.match_indices("sid=\"").map(|(at, _)| at);
+        let start = at.find(|at| *at == 0 || list.as_bytes().get(at.saturating_sub(1)) == Some(&b','))?;
+        let start = start.saturating_add(5);
+        let length = list.get(start..)?.find('"')?;
+        Some((start, start.saturating_add(length)))
+    };
+    let cmcd = request.header("cmcd-session").or_else(|| request.query_value("CMCD"));
+    let sid = cmcd.and_then(|list| of_list(list).and_then(|(from, to)| list.get(from..to)));
+    sid.or_else(|| request.header("x-playback-session-id")).unwrap_or_default()
 }
 
 fn cookie_of(request: &Request) -> Option<&str> {
@@ -235,7 +267,7 @@ fn cookie_of(request: &Request) -> Option<&str> {
 /// Status and text of a refusal.
 fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
-        NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "Not Found"),
+        NoSubscription::NotFound | NoSubscription::Disabled => not_found(),
         NoSubscription::Denied(Denial::Blocked(_)) => Response::error(401, "Subscriber is blocked"),
         NoSubscription::Denied(denial) => Response::error(403, &denial.text(stream)),
         NoSubscription::Unavailable => {

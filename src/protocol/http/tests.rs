@@ -60,6 +60,20 @@ impl Rig {
     }
 }
 
+#[test]
+fn r_20_what_a_trusted_proxy_says_of_scheme_and_host_goes_to_control() {
+    let mut rig = Rig::new();
+    let request = b"GET /rest/v2/version HTTP/1.1\r\nHost: up:5080\r\nX-Forwarded-Proto: https\r\n\
+                    X-Forwarded-Host: media.example\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+    for (trusted, want) in [("", (false, "up:5080")), ("10.0.0.0/8", (true, "media.example"))] {
+        rig.server.trusted_proxies = crate::auth::cidr::parse(trusted).unwrap();
+        let events = rig.act(|session, ctx| session.handle_bytes(ctx, request));
+        let Some(Event::Rest { request, secure }) = events.last() else { panic!("{events:?}") };
+        assert_eq!((*secure, request.header("host").unwrap()), want, "{trusted}");
+        rig.act(|session, ctx| session.handle_reply(ctx, Reply::Rest(Response::empty(200))));
+    }
+}
+
 /// The worker's verdict on the subscription of that number.
 fn verdict(number: u16, verdict: Result<&Tracks, NoSubscription>) -> Reply<'_> {
     Reply::Subscribe { subscription: Handle(number), verdict }

@@ -1,7 +1,8 @@
 //! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep-03): an offer by POST, the answer with a URL of its own, by which the
 //! session is ended (DELETE), told candidates, or given another ICE (PATCH).
 //!
-//! The URL ends in the session's name: its worker, and 32 hexadecimal digits with its place there and a secret. So a request
+//! The URL is relative to that of the request (RFC 9725 §4.2), since a proxy may have another scheme, host, port or folder.
+//! It ends in the session's name: its worker, and 32 hexadecimal digits with its place there and a secret. So a request
 //! that comes to another worker finds it by one message, and who does not know the secret finds nothing.
 
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::port::CONNECT_TIMEOUT;
 use super::settings::RtcAppSettings;
 use crate::auth::access::{Params, is_stream_id};
-use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, http_date};
+use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, cors, http_date};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
 use crate::protocol::{Context, Event, Reply, Verb};
@@ -42,7 +43,7 @@ pub(in crate::protocol) const SESSION: Methods =
 pub(in crate::protocol) const CORS: Cors = Cors {
     pages: Pages::Any,
     methods: "GET,POST,HEAD,OPTIONS,PATCH,DELETE",
-    fields: "accept,origin,content-type,authorization,if-match",
+    fields: cors::ANY_FIELD,
     exposed: Some("Location,ETag,Link,Accept-Patch"),
 };
 
@@ -86,7 +87,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         session.note_refusal(verb, &key, refusal.clone().unwrap_or_default());
         return session.respond(ctx.now, asked.fields, Response::error(400, &refusal.unwrap_or_default()));
     };
-    let (base, secret) = (base_of(session, request), session.draw());
+    let (base, secret) = (base_of(request, session.prefix()), session.draw());
     let ask = Ask {
         publishes,
         params: params_of(request),
@@ -130,15 +131,20 @@ fn params_of(request: &Request) -> Params {
     params
 }
 
-/// The absolute URL of a request without its query: a session's is below.
-fn base_of(session: &HttpSession, request: &Request) -> String {
-    let host = request.header("host").unwrap_or_default();
+/// The beginning of a session's URL, in front of its name.
+///
+/// OBS takes any `Location` that does not begin with `http` for a path of its own and sets it by libcurl's `CURLUPART_PATH`
+/// (`WHIPOutput::Connect`), so that a relative reference would lose the application. It gets the whole path.
+fn base_of(request: &Request, prefix: &str) -> String {
+    let is_obs = request.header("user-agent").is_some_and(|agent| agent.contains("OBS-Studio"));
     let path = request.path.trim_end_matches('/');
-    if host.is_empty() {
-        return path.to_owned();
+    if is_obs {
+        return format!("{prefix}{path}/");
     }
-    let scheme = if session.is_secure(request) { "https" } else { "http" };
-    format!("{scheme}://{host}{path}")
+    match path.rsplit_once('/') {
+        Some((_, id)) if !request.path.ends_with('/') => format!("{id}/"),
+        Some(_) | None => String::new(),
+    }
 }
 
 // ---- requests that a session answers
@@ -288,7 +294,7 @@ impl Conversation for Waiting {
 /// A description of ours with the URL of its session: 201 with an answer, 406 with an offer (WHEP §4.3).
 fn created((status, kind): (u16, &str), described: &Described, base: &str, name: String) -> Response {
     Response::with_body(status, kind, described.sdp.clone())
-        .header("Location", format!("{base}/{name}"))
+        .header("Location", format!("{base}{name}"))
         .header("ETag", format!("\"{}\"", described.tag))
         .header("Accept-Patch", FRAGMENT)
 }
@@ -410,7 +416,57 @@ pub(in crate::protocol) fn session(http: &mut HttpSession, ctx: &Context<'_>, as
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::http::{Headers, Version};
+
+    /// `Location` as OBS resolves it (obs-studio, plugins/obs-webrtc/whip-output.cpp): a text that does not begin with `http`
+    /// becomes the path of the URL, with a slash in front as libcurl adds it, and the query goes.
+    fn as_obs(endpoint: &str, location: &str) -> String {
+        if location.starts_with("http") {
+            return location.to_owned();
+        }
+        let mut url = url::Url::parse(endpoint).unwrap();
+        url.set_path(location);
+        url.set_query(None);
+        url.to_string()
+    }
+
+    /// As RFC 3986 §5 has it: GStreamer's signallers (`Url::join`), ffmpeg (`ff_make_absolute_url`) and browsers.
+    fn as_others(endpoint: &str, location: &str) -> String {
+        url::Url::parse(endpoint).unwrap().join(location).unwrap().to_string()
+    }
+
+    fn location(endpoint: &str, folder: &str, agent: &str, told: bool) -> String {
+        let url = url::Url::parse(endpoint).unwrap();
+        let path = url.path().strip_prefix(folder).unwrap().to_owned();
+        let mut headers = Headers::new();
+        headers.push("User-Agent", agent);
+        let (method, version, target) = (Method::Post, Version::Http11, String::new());
+        let (query, body) = (Vec::new(), Bytes::new());
+        let request = Request { method, version, target, path, query, headers, body };
+        base_of(&request, if told { folder } else { "" }) + "NAME"
+    }
+
+    #[test]
+    fn every_client_finds_its_session_below_the_url_that_it_asked() {
+        const OBS: &str = "Mozilla/5.0 (OBS-Studio/30.2.0; Linux x86_64; en-US)";
+        for (origin, folder) in
+            [("http://h:5080", ""), ("https://media.example", ""), ("https://media.example:8443", "/h/i")]
+        {
+            for (tail, query) in
+                [("live/whip/cam", ""), ("live/whep/cam/", ""), ("live/whip/http.cam", "?a=b/c")]
+            {
+                let endpoint = format!("{origin}{folder}/{tail}{query}");
+                let want = format!("{origin}{folder}/{}/NAME", tail.trim_end_matches('/'));
+                let told = location(&endpoint, folder, "GStreamer", false);
+                assert_eq!(as_others(&endpoint, &told), want, "{told}");
+                let told = location(&endpoint, folder, OBS, true);
+                assert_eq!(as_obs(&endpoint, &told), want, "{told}");
+            }
+        }
+    }
 
     #[test]
     fn a_name_is_read_as_it_was_written_and_nothing_else_is() {

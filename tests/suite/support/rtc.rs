@@ -273,10 +273,10 @@ impl RtcClient {
         }
     }
 
-    /// The path of the session's URL.
+    /// The path of the session's URL, which is relative to that of its endpoint.
     pub fn path_of_session(&self) -> String {
-        let (_, path) = self.location.split_once("/live/").unwrap();
-        format!("/live/{path}")
+        let folder = if self.studio.is_some() { "whip" } else { "whep" };
+        format!("/live/{folder}/{}", self.location)
     }
 
     /// Closes the peer, as a page does that is left.

@@ -94,6 +94,28 @@ fn what_a_proxy_or_a_page_brings_from_this_machine_is_not_local() {
 }
 
 #[test]
+fn the_panel_writes_behind_a_proxy_that_ends_tls_and_pages_of_others_do_not() {
+    let mut rig = Rig::with(&[("server.name", "other.example,media.example")], &[]);
+    rig.initial("admin@a");
+    let admin = rig.login(&Client::default(), "admin@a", MD5).1;
+    let write = "/rest/v2/request?_path=live/rest/v2/broadcasts/create";
+    for (origin, host, site, status) in [
+        ("https://media.example", "media.example", None, 200),
+        ("https://media.example:8443", "media.example", None, 200),
+        ("https://media.example", "127.0.0.1:5080", None, 200),
+        ("https://unnamed.example", "127.0.0.1:5080", Some("same-origin"), 200),
+        ("https://unnamed.example", "127.0.0.1:5080", None, 403),
+        ("https://media.example:9999", "media.example", Some("same-site"), 403),
+        ("https://evil.example", "media.example", Some("cross-site"), 403),
+        ("null", "media.example", None, 403),
+    ] {
+        let client = admin.with("Origin", origin).with("Host", host);
+        let client = site.map_or_else(|| client.clone(), |site| client.with("Sec-Fetch-Site", site));
+        assert_eq!(rig.ask_as(&client, Method::Post, write, "{}").status, status, "{origin} {host} {site:?}");
+    }
+}
+
+#[test]
 fn pages_of_others_get_no_credential_for_their_readers_address() {
     let mut rig = Rig::new();
     rig.create("s");

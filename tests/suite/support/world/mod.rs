@@ -633,7 +633,8 @@ impl World {
 
 fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
     let worker = |index| {
-        let mut worker = Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), seed);
+        let worker = Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), seed);
+        let mut worker = worker.of_workers(count);
         let Place { port, address } = Place::webrtc(usize::from(index));
         worker.port_bound(port, address, &[address.ip()]);
         worker

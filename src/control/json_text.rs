@@ -1,0 +1,85 @@
+//! JSON of bodies as Jackson takes it where serde_json does not: a byte order mark in front, and escapes of one half of a
+//! surrogate pair (RFC 8259 §8.1, §8.2). What cannot be written as UTF-8 becomes a replacement character.
+
+use std::borrow::Cow;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+/// The digits of U+FFFD.
+const REPLACEMENT: &[u8] = b"fffd";
+
+/// The text as serde_json takes it. Text that it takes already is not copied.
+pub(super) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
+    let mut out: Option<Vec<u8>> = None;
+    let mut at: usize = 0;
+    // A backslash stands in strings only, and what follows it belongs to it.
+    while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
+        let escape = at.saturating_add(found);
+        at = match unit(bytes, escape) {
+            Some(0xd800..=0xdbff) if is_low(bytes, escape.saturating_add(6)) => escape.saturating_add(12),
+            Some(0xd800..=0xdfff) => {
+                let digits = escape.saturating_add(2)..escape.saturating_add(6);
+                let own = out.get_or_insert_with(|| bytes.to_vec());
+                if let Some(place) = own.get_mut(digits) {
+                    place.copy_from_slice(REPLACEMENT);
+                }
+                escape.saturating_add(6)
+            }
+            Some(_) | None => escape.saturating_add(2),
+        };
+    }
+    out.map_or(Cow::Borrowed(bytes), Cow::Owned)
+}
+
+/// The UTF-16 unit that an escape stands for.
+fn unit(bytes: &[u8], escape: usize) -> Option<u16> {
+    let digits = bytes.get(escape..escape.checked_add(6)?)?.strip_prefix(b"\\u")?;
+    let digits =
+        std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+fn is_low(bytes: &[u8], escape: usize) -> bool {
+    matches!(unit(bytes, escape), Some(0xdc00..=0xdfff))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(body: &str) -> Option<String> {
+        serde_json::from_slice(&readable(body.as_bytes())).ok()
+    }
+
+    #[test]
+    fn what_jackson_takes_is_taken() {
+        for (body, want) in [
+            ("\u{feff}\"a\"", "a"),
+            (r#""\ud83d\ude00""#, "\u{1f600}"),
+            (r#""\ud83d""#, "\u{fffd}"),
+            (r#""x\uDE00y""#, "x\u{fffd}y"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+            (r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}"),
+            (r#""\\ud83d""#, r"\ud83d"),
+            (r#""\\\ud83d""#, "\\\u{fffd}"),
+            (r#""\"\u00e9""#, "\"é"),
+        ] {
+            assert_eq!(text(body).as_deref(), Some(want), "{body}");
+        }
+        for bad in [r#""\ud8""#, r#""\udzzz""#, r#""\ud83d"#, "\u{feff}\u{feff}\"a\"", r#""\"#] {
+            assert_eq!(text(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        /// Whatever serde_json takes means the same, and nothing else becomes longer or does harm.
+        #[test]
+        fn good_text_is_left_alone(body in "\\PC*", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let json = serde_json::to_string(&body).unwrap();
+            prop_assert!(matches!(readable(json.as_bytes()), Cow::Borrowed(same) if same == json.as_bytes()));
+            prop_assert!(readable(&bytes).len() <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Settings of an application: how viewers are told apart that watch by one request after the other, and what caches are told.
+
+use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
+
+const APP: &[Key] = &[
+    key(
+        "hls.identifyViewers",
+        "none",
+        "Viewers of HLS and DASH are told apart by cookie, query (parameter viewer), or none: address, user agent, session of CMCD",
+    ),
+    key("hls.playlistCacheControl", "no-cache", "Cache-Control of playlists and manifests"),
+    key(
+        "hls.reloadCacheControl",
+        "max-age=12",
+        "Cache-Control of playlists as far as their request asks, which is the same for all; not where viewers are checked",
+    ),
+    key("hls.segmentCacheControl", "max-age=10", "Cache-Control of segments and parts"),
+];
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    app: APP,
+    read_app: |values| Ok(Extensions::of(PolledSettings::read(values)?)),
+    ..Section::NONE
+};
+
+/// How viewers are told apart, besides by the credentials that they show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::protocol) enum Identify {
+    /// By a cookie that their first playlist brings.
+    Cookie,
+    /// By the parameter [`VIEWER`] of the request, which playlists repeat.
+    Query,
+    /// By the address, the user agent, and the session that players tell.
+    Plain,
+}
+
+/// The parameter of [`Identify::Query`].
+pub(in crate::protocol) const VIEWER: &str = "viewer";
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::protocol) struct PolledSettings {
+    /// `hls.identifyViewers`.
+    pub(in crate::protocol) identify: Identify,
+    /// `hls.playlistCacheControl`.
+    pub(super) playlists: String,
+    /// `hls.reloadCacheControl`.
+    pub(super) reloads: String,
+    /// `hls.segmentCacheControl`.
+    pub(super) segments: String,
+}
+
+static DEFAULTS: std::sync::LazyLock<PolledSettings> = std::sync::LazyLock::new(|| PolledSettings {
+    identify: Identify::Plain,
+    playlists: "no-cache".to_owned(),
+    reloads: "max-age=12".to_owned(),
+    segments: "max-age=10".to_owned(),
+});
+
+impl PolledSettings {
+    pub(in crate::protocol) fn of(app: &AppSettings) -> &Self {
+        app.protocols.get().unwrap_or(&DEFAULTS)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        let identify = match values.text("hls.identifyViewers").trim() {
+            "cookie" => Identify::Cookie,
+            "query" => Identify::Query,
+            "none" | "" => Identify::Plain,
+            _ => return Err(values.bad("hls.identifyViewers", "must be cookie, query or none")),
+        };
+        let caching = |key| {
+            let text = values.text(key).trim();
+            let is_value = text.len() <= 256 && text.bytes().all(|b| (0x20..0x7f).contains(&b));
+            if is_value {
+                Ok(text.to_owned())
+            } else {
+                Err(values.bad(key, "must be a value of Cache-Control"))
+            }
+        };
+        Ok(Self {
+            identify,
+            playlists: caching("hls.playlistCacheControl")?,
+            reloads: caching("hls.reloadCacheControl")?,
+            segments: caching("hls.segmentCacheControl")?,
+        })
+    }
+
+    /// The value of the parameter that tells a viewer apart, where that counts.
+    pub(in crate::protocol) fn viewer_of<'q>(&self, query: &'q [(String, String)]) -> Option<&'q str> {
+        let value = query.iter().find(|(name, _)| name == VIEWER).map(|(_, value)| value.as_str());
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let fits = |value: &&str| (1..=64).contains(&value.len()) && value.chars().all(is_name);
+        value.filter(fits).filter(|_| self.identify == Identify::Query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    #[test]
+    fn what_nobody_has_set_is_what_the_keys_default_to() {
+        let app = AppSettings::of(schema(), "a", &[]).unwrap();
+        assert_eq!(app.protocols.get::<PolledSettings>(), Some(&*DEFAULTS));
+        for (key, value) in [
+            ("hls.identifyViewers", "ip"),
+            ("hls.playlistCacheControl", "a\r\nb"),
+            ("hls.segmentCacheControl", "é"),
+        ] {
+            let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
+            assert!(error.to_string().contains(key), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_tells_viewers_apart_only_where_the_application_says_so() {
+        let query = |value: &str| vec![(VIEWER.to_owned(), value.to_owned())];
+        let of = |settings: &[(&str, &str)], value: &str| {
+            let app = AppSettings::of(schema(), "a", settings).unwrap();
+            PolledSettings::of(&app).viewer_of(&query(value)).map(str::to_owned)
+        };
+        let on = [("hls.identifyViewers", "query")];
+        assert_eq!(of(&on, "a-1").as_deref(), Some("a-1"));
+        assert_eq!(
+            (of(&[], "a-1"), of(&on, ""), of(&on, "a&b"), of(&on, &"x".repeat(65))),
+            (None, None, None, None)
+        );
+    }
+}
