@@ -42,8 +42,8 @@ pub struct Params {
     /// The form for one viewer of a blob, at this date by the blob's calendar, in milliseconds. `None`: the blob. Asked for
     /// requests without parameters, too.
     pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
-    /// Whether the parameters are longer than what the form for one viewer may repeat.
-    pub is_too_long: fn(&Requested<'_>) -> bool,
+    /// The status and the text with which the parameters are refused: they make no sense, or are too long to be repeated.
+    pub refuse: fn(&Requested<'_>) -> Option<(u16, &'static str)>,
 }
 
 /// A blob that is requested.
@@ -64,7 +64,7 @@ impl Params {
         in_place: |_, _| None,
         viewers: |_, _, _| None,
         tailor: |_, _, _| None,
-        is_too_long: |_| false,
+        refuse: |_| None,
     };
 }
 
@@ -172,10 +172,10 @@ pub fn tailored(requested: &Requested<'_>, blob: &Bytes, date_ms: u64) -> Option
     enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(requested, blob, date_ms))
 }
 
-/// Whether the parameters of a request are longer than what the form of the blob for one viewer may repeat.
+/// The status and the text with which a request is refused for its parameters.
 #[must_use]
-pub fn is_too_long(requested: &Requested<'_>) -> bool {
-    params(requested.app, requested.query).any(|params| (params.is_too_long)(requested))
+pub fn refusal(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
+    params(requested.app, requested.query).find_map(|params| (params.refuse)(requested))
 }
 
 /// The kind of sink with this name.

@@ -388,10 +388,19 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
     let target = |query: &str| format!("/live/streams/{PLAYLIST}?{query}");
     let from = [192, 0, 2, 1];
     pair.playlist(1, 7, 2);
-    for there in
-        ["_HLS_msn=6", "_HLS_msn=7&_HLS_part=1", "_HLS_msn=3&_HLS_part=99", "_HLS_part=9", "_HLS_msn=x"]
-    {
+    for there in ["_HLS_msn=6", "_HLS_msn=7&_HLS_part=1", "_HLS_msn=3&_HLS_part=99", "_HLS_other=x"] {
         assert_eq!(body(&pair.get(&target(there), from).0), b"#EXTM3U 7.2", "{there}");
+    }
+    for wrong in [
+        "_HLS_part=9",
+        "_HLS_msn=x",
+        "_HLS_msn=",
+        "_HLS_msn=-1",
+        "_HLS_msn=+7",
+        "_HLS_msn=99999999999999999999",
+        "_HLS_msn=7&_HLS_part=x",
+    ] {
+        assert!(pair.get(&target(wrong), from).0.starts_with(b"HTTP/1.1 400 "), "{wrong}");
     }
     let part = pair.ask(&target("_HLS_msn=7&_HLS_part=2"), from);
     let segment = pair.ask(&target("_HLS_msn=7"), from);

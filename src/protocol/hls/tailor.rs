@@ -24,10 +24,14 @@ use crate::protocol::sinks::{Params, Query, Requested};
 use crate::protocol::tailored::Tailored;
 
 /// See [`crate::protocol::sinks`].
-pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor, is_too_long };
+pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor, refuse };
 
 /// Bytes of the credentials that are repeated behind each URI.
 const ECHO_BYTES_MAX: usize = 1024;
+/// The texts of refusals.
+const TOO_LONG: &str =
+    "The credentials of a viewer are longer than 1 KiB, and are repeated behind each URI of a playlist";
+const BAD_DIRECTIVES: &str = "_HLS_msn and _HLS_part are numbers, and a part is of a segment";
 /// Characters that do not stand for themselves in a query (RFC 3986 §2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Lines of a live playlist that a recording has not.
@@ -86,9 +90,22 @@ fn path_of(name: &str) -> &str {
     name.split_once('?').map_or(name, |(path, _)| path)
 }
 
-fn is_too_long(requested: &Requested<'_>) -> bool {
+fn refuse(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
     let path = path_of(requested.name);
-    (path.ends_with(MANIFEST) || path.ends_with(ENDING)) && echo(requested).len() > ECHO_BYTES_MAX
+    if path.ends_with(ENDING) && !are_directives(requested.query) {
+        return Some((400, BAD_DIRECTIVES));
+    }
+    let is_repeated = path.ends_with(MANIFEST) || path.ends_with(ENDING);
+    (is_repeated && echo(requested).len() > ECHO_BYTES_MAX).then_some((414, TOO_LONG))
+}
+
+/// Whether a request says in a form that can be read how far a playlist is to be; a part is of a segment (RFC 8216bis §6.2.5.2).
+fn are_directives(query: &Query) -> bool {
+    let is_number = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok()
+    };
+    let (segment, part) = (value(query, "_HLS_msn"), value(query, "_HLS_part"));
+    segment.is_none_or(is_number) && part.is_none_or(|part| segment.is_some() && is_number(part))
 }
 
 /// The query behind each URI, without its question mark: the credentials that the application checks, and the viewer's name.
@@ -264,7 +281,7 @@ mod tests {
         ] {
             let query = query(&[("token", &token)]);
             assert_eq!(
-                is_too_long(&Requested { app, name, query: &query }),
+                refuse(&Requested { app, name, query: &query }).is_some(),
                 refused,
                 "{name} {}",
                 token.len()

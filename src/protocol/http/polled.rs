@@ -32,10 +32,6 @@ const COOKIE_CHARS: usize = 32;
 /// A playlist that is further ahead than this is not waited for (RFC 8216bis §6.2.5.2).
 const SEGMENTS_AHEAD_MAX: u64 = 2;
 
-/// The refusal of credentials that would make a playlist many times as long as it is.
-const TOO_LONG: &str =
-    "The credentials of a viewer are longer than 1 KiB, and are repeated behind each URI of a playlist";
-
 /// A request on its way.
 #[derive(Debug)]
 pub(super) struct Polled {
@@ -76,8 +72,8 @@ struct Viewer {
 impl HttpSession {
     /// A request below `streams`.
     pub(super) fn polled(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
-        if file.is_too_long(ctx.apps, &request) {
-            return self.respond(ctx.now, fields, Response::error(414, TOO_LONG));
+        if let Some((status, text)) = file.refusal(ctx.apps, &request) {
+            return self.respond(ctx.now, fields, Response::error(status, text));
         }
         let viewer = self.viewer(&request, file.app(ctx.apps));
         let blob = file.blob(ctx.blobs);
@@ -302,10 +298,10 @@ impl FilePath {
         apps.get(self.segments.first()?.as_str()).map(|app| &**app)
     }
 
-    /// Whether the credentials of a request are too long to be repeated in what it asks for.
-    fn is_too_long(&self, apps: &Apps, request: &Request) -> bool {
-        let (Some(app), Some(name)) = (self.app(apps), self.name_below()) else { return false };
-        sinks::is_too_long(&Requested { app, name: &name, query: &request.query })
+    /// The status and the text with which a request is refused for its parameters.
+    fn refusal(&self, apps: &Apps, request: &Request) -> Option<(u16, &'static str)> {
+        let (app, name) = (self.app(apps)?, self.name_below()?);
+        sinks::refusal(&Requested { app, name: &name, query: &request.query })
     }
 
     /// The protocol of what a sink is to make, or has made.
