@@ -78,6 +78,7 @@ impl AppSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(name: &str, epoch: u64, values: Values) -> Result<Self, Error> {
+        values.check_protections()?;
         let millis = |key, max| values.number(key, 0u64, max).map(Duration::from_millis);
         let limit = values.number("ingestingStreamLimit", -1i64, 1_000_000)?;
         let viewers = values.number("webRTCViewerLimit", -1i64, 1_000_000)?;
@@ -168,6 +169,10 @@ mod tests {
         let with = |key, value| AppSettings::with("a", &[(key, value)]).unwrap().security;
         assert!(with("webhookAuthenticateURL", "http://h/").publish.any());
         assert!(with("playTokenControlEnabled", "true").play.any());
+        assert_eq!(with("timeTokenPeriod", "30").secrets.time_code_period, 30);
+        let secret = "0123456789abcdef0123456789abcdef";
+        let signed = AppSettings::with("a", &[("webhookSecret", secret)]).unwrap().hooks;
+        assert_eq!(signed.secret.reveal(), secret);
         let plain = AppSettings::defaults("a").unwrap().security;
         assert!(!plain.publish.any() && !plain.play.any() && plain.rest_jwt.is_none());
     }

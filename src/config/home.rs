@@ -68,7 +68,8 @@ pub struct Config {
     pub server: Arc<ServerSettings>,
     /// The applications, in order of their names.
     pub apps: Vec<Arc<AppSettings>>,
-    /// Applications that are not started because their settings are lost, in order of their names.
+    /// Applications that are not started because their settings are lost or ask for a protection that is missing here, in order of
+    /// their names.
     pub lost: Vec<LostApp>,
     /// Whether a server has had a store in this home.
     pub used: bool,
@@ -76,12 +77,13 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// An application whose settings are lost. It is not started, since its defaults would open what they closed.
+/// An application whose settings are lost, or ask for a protection that is missing here. It is not started, since that would
+/// leave open what its settings close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostApp {
     /// The application's name.
     pub name: Arc<str>,
-    /// The file, its damage and the remedy, in one line.
+    /// The file, its damage and the remedy, or the key and what is missing, in one line.
     pub reason: String,
 }
 
@@ -114,7 +116,7 @@ impl Config {
             let there = if known.apps.contains(&name) { must_exist(&file) } else { Ok(()) };
             match there.and_then(|()| overlays.app(options, &name, &mut warnings)) {
                 Ok(app) => apps.push(Arc::new(app)),
-                Err(error @ Error::Lost { .. }) => {
+                Err(error @ (Error::Lost { .. } | Error::Unprotected { .. })) => {
                     lost.push(LostApp { name: name.into(), reason: error.to_string() });
                 }
                 Err(error) => return Err(error),

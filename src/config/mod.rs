@@ -9,12 +9,15 @@ mod keys;
 mod known;
 mod members;
 mod order;
+mod page;
 pub mod properties;
 mod recording;
 mod schema;
 mod security;
 mod server;
 mod suggestion;
+#[cfg(test)]
+mod tests;
 mod values;
 mod vod;
 
@@ -22,8 +25,8 @@ pub use app::{AppLimits, AppSettings};
 pub use home::{
     APPS_MAX, Config, Edit, LostApp, Options, create_app, delete_app, edit_app, edit_server, is_app_name,
 };
-pub use keys::Key;
-pub(crate) use keys::{explicit, key, secret};
+pub use keys::{Effect, Key};
+pub(crate) use keys::{explicit, foreign, key, secret};
 pub use known::remember;
 pub use members::{Member, Shape};
 pub use properties::Property;
@@ -57,6 +60,16 @@ pub enum Error {
         key: String,
         /// The reason.
         reason: String,
+    },
+    /// A value asks for a protection that this server does not have.
+    #[error("{key} (from {origin}): {reason}")]
+    Unprotected {
+        /// As of [`Self::Value`].
+        origin: String,
+        /// The key.
+        key: &'static str,
+        /// The reason.
+        reason: &'static str,
     },
     /// An argument of `--set` is not `KEY=VALUE`.
     #[error("--set {argument}: {reason}")]

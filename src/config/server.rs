@@ -137,6 +137,7 @@ impl ServerSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
+        values.check_protections()?;
         values.port("server.origin_port")?;
         let workers = match values.text("server.workers") {
             "" => cores.max(1),
@@ -315,6 +316,23 @@ mod tests {
         let host = |settings: &[_]| ServerSettings::with(settings).unwrap().http_host;
         assert_eq!(host(&[("server.host", "127.0.0.1")]), Some("127.0.0.1".parse().unwrap()));
         assert_eq!(host(&[("server.host", "127.0.0.1"), ("http.host", "::")]), Some("::".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_set_is_read() {
+        let with = |key, value| ServerSettings::with(&[(key, value)]).unwrap();
+        assert_eq!(with("https.enabled", "false").https_port, None);
+        assert_eq!(with("https.port", "0").https_port, Some(0));
+        assert_eq!(with("http.ssl_certificate_file", "a.pem").certificate_file, PathBuf::from("a.pem"));
+        let chain = with("http.ssl_certificate_chain_file", "b.pem").certificate_chain_file;
+        assert_eq!(chain, PathBuf::from("b.pem"));
+        assert_eq!(
+            with("http.ssl_certificate_key_file", "c.pem").certificate_key_file,
+            PathBuf::from("c.pem")
+        );
+        assert_eq!(with("limits.ring_memory", "3").limits.ring_memory, 3 << 20);
+        assert!(with("outbound.preset", "public").outbound.public_only);
+        assert!(with("server.trusted_proxies", "10.0.0.0/8").trusted_proxies.contains([10, 0, 0, 1].into()));
     }
 
     #[test]

@@ -132,6 +132,11 @@ mod tests {
         assert_eq!((aws.permission.as_str(), aws.storage_class.as_str()), ("public-read", "STANDARD"));
         let own = with(&[("s3Endpoint", "http://10.0.0.1:9000")]).unwrap().unwrap();
         assert_eq!((own.endpoint.as_str(), own.path_style), ("http://10.0.0.1:9000/", true));
+        let own = with(&[("s3PathStyleAccessEnabled", "true"), ("s3StreamsFolderPath", "/a/")]);
+        let own = own.unwrap().unwrap();
+        assert_eq!((own.path_style, own.folder.as_str()), (true, "a"));
+        let own = with(&[("s3StorageClass", "glacier"), ("s3CacheControl", "no-store")]).unwrap().unwrap();
+        assert_eq!((own.storage_class.as_str(), own.cache_control.as_str()), ("GLACIER", "no-store"));
         assert_eq!(with(&[("uploadExtensionsToS3", "6")]).unwrap(), None, "files are none of it");
         assert!(!format!("{own:?}").contains("secret of"));
         for (key, value) in [

@@ -59,21 +59,21 @@ impl Control {
         }
     }
 
-    /// Settings that were there and are no more are not taken for defaults: an application that runs keeps those it has, and one that
-    /// does not run is not started.
+    /// Settings that were there and are no more are not taken for defaults, nor those that ask for a protection that is missing
+    /// here: an application that runs keeps those it has, and one that does not run is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
             if self.apps.contains_key(name) {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "settings of the application are lost; those in use stay"
+                    "settings of the application cannot be used; those in use stay"
                 );
             } else {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "the application is not started: its settings are lost"
+                    "the application is not started: its settings cannot be used"
                 );
             }
         }

@@ -218,6 +218,8 @@ mod tests {
         let mut load = Load::new(1);
         load.memory_percent = 76;
         assert!(load.is_high(now, &server));
+        let limit = ServerSettings::with(&[("server.memory_limit_percentage", "76")]).unwrap();
+        assert!(!load.is_high(now, &limit));
     }
 
     #[test]

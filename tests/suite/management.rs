@@ -322,6 +322,8 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("enableTimeTokenForPlay" | "enableTimeTokenForPublish" | "jwtControlEnabled", _) => json!(false),
             ("jwtSecretKey" | "jwtStreamSecretKey" | "webhookSecret", _) => json!(SECRET),
             ("jwksURL", _) => json!(""),
+            // Other values are refused.
+            ("hlsEncryptionKeyInfoFile" | "participantVisibilityMatrix", value) => value.clone(),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
             ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),
             ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),

@@ -217,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_of_an_application_is_read() {
+        let with = |key, value| {
+            let app = AppSettings::of(schema(), "a", &[(key, value)]).unwrap();
+            HlsSettings::of(&app).clone()
+        };
+        assert_eq!(with("hls.part_ms", "500").part_ms, 500);
+        assert_eq!(with("dashTargetLatency", "1.5").dash_latency_ms, 1500);
+        assert_eq!(with("hlsSegmentFileSuffixFormat", "%05d").suffix.of(7), "00007");
+    }
+
+    #[test]
     fn a_suffix_has_one_number() {
         let written = |text, number| Suffix::read(text).map(|suffix| suffix.of(number));
         assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));

@@ -198,5 +198,6 @@ mod tests {
     fn an_application_may_have_none() {
         let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
         assert!(is_enabled(&app(&[])) && !is_enabled(&app(&[("webRTCEnabled", "false")])));
+        assert!(!RtcAppSettings::of(&app(&[("h264Enabled", "false")])).h264);
     }
 }

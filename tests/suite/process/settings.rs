@@ -91,7 +91,8 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
         wait_for("the error", secs(10), || errors(&log()) > 0);
         let text = log();
         assert!(
-            errors(&text) == 1 && text.contains("the application is not started: its settings are lost"),
+            errors(&text) == 1
+                && text.contains("the application is not started: its settings cannot be used"),
             "{text}"
         );
         // The file is there again: SIGHUP starts the application. It is lost again: what is in use stays.
@@ -100,7 +101,7 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
         wait_for("the application", secs(10), || create("live") == 200);
         fs::write(&app_file, "").unwrap();
         server.signal("HUP");
-        wait_for("the error", secs(10), || log().contains("are lost; those in use stay"));
+        wait_for("the error", secs(10), || log().contains("cannot be used; those in use stay"));
         wait_for("the end of the job", secs(10), || log().matches("settings loaded").count() == 2);
         assert_eq!(errors(&log()), 2);
         assert!(create("live") != 404);
