@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
         Ok(Command::Serve(options)) => serve(&options),
         Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
-        Ok(Command::Settings) => print(&millstream::protocol::schema().page()),
+        Ok(Command::Settings) => print(&protocol::schema().page()),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Store { options, task }) => run_store(&options, &task),
         Ok(Command::Bench(task)) => run_bench(*task),

@@ -219,7 +219,11 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "turnServerCredential",
         "src/protocol/webrtc/signalling/tests.rs::r_51_credentials_of_a_relay_are_for_who_was_let_in",
     ),
-    ("h264Enabled", "src/protocol/webrtc/settings.rs::an_application_may_have_none"),
+    ("h264Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
+    ("h265Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
+    ("vp8Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
+    ("av1Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
+    ("webRTCTcpCandidatesEnabled", "src/protocol/webrtc/port.rs::an_application_may_have_no_media_over_tcp"),
     (
         "startStreamFetcherAutomatically",
         "src/control/tests/sources.rs::sources_start_with_the_server_and_begin_anew_after_their_period",

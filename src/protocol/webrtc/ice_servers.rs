@@ -38,11 +38,13 @@ fn quoted(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::webrtc::codecs::Codecs;
 
     fn of(uri: &str, user: &str, credential: &str) -> RtcAppSettings {
         RtcAppSettings {
             enabled: true,
-            h264: true,
+            codecs: Codecs::ALL,
+            tcp: true,
             stun: uri.to_owned(),
             turn_user: user.to_owned(),
             turn_credential: credential.to_owned(),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rtp::extension::PlayoutDelay;
 
-use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+use super::codecs::Codecs;
+use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
@@ -115,8 +116,10 @@ pub(super) fn listen_tcp(server: &ServerSettings) -> Option<Bind> {
 pub(super) struct RtcAppSettings {
     /// `webRTCEnabled`.
     pub(super) enabled: bool,
-    /// `h264Enabled`: preferred when a publisher offers it.
-    pub(super) h264: bool,
+    /// The codecs of video.
+    pub(super) codecs: Codecs,
+    /// `webRTCTcpCandidatesEnabled`, when the operator has set it: whether media may come over TCP where `webrtc.tcp` is on.
+    pub(super) tcp: bool,
     /// `stunServerURI`, for pages that ask.
     pub(super) stun: String,
     /// `turnServerUsername`.
@@ -127,7 +130,8 @@ pub(super) struct RtcAppSettings {
 
 static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
     enabled: true,
-    h264: true,
+    codecs: Codecs::ALL,
+    tcp: true,
     stun: String::new(),
     turn_user: String::new(),
     turn_credential: String::new(),
@@ -139,9 +143,11 @@ impl RtcAppSettings {
     }
 
     fn read(values: &Values) -> Result<Self, Error> {
+        let tcp = "webRTCTcpCandidatesEnabled";
         Ok(Self {
             enabled: values.boolean("webRTCEnabled")?,
-            h264: values.boolean("h264Enabled")?,
+            codecs: Codecs::read(values)?,
+            tcp: values.boolean(tcp)? || values.origin(tcp) == Origin::Default,
             stun: values.text("stunServerURI").trim().to_owned(),
             turn_user: values.text("turnServerUsername").to_owned(),
             turn_credential: values.text("turnServerCredential").to_owned(),
@@ -198,6 +204,5 @@ mod tests {
     fn an_application_may_have_none() {
         let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
         assert!(is_enabled(&app(&[])) && !is_enabled(&app(&[("webRTCEnabled", "false")])));
-        assert!(!RtcAppSettings::of(&app(&[("h264Enabled", "false")])).h264);
     }
 }
