@@ -115,7 +115,11 @@ impl Config {
             let file = app_file(&options.home, &name);
             let there = if known.apps.contains(&name) { must_exist(&file) } else { Ok(()) };
             match there.and_then(|()| overlays.app(options, &name, &mut warnings)) {
-                Ok(app) => apps.push(Arc::new(app)),
+                Ok(app) => {
+                    warnings
+                        .extend(app.notices().iter().map(|notice| format!("application {name}: {notice}")));
+                    apps.push(Arc::new(app));
+                }
                 Err(error @ (Error::Lost { .. } | Error::Unprotected { .. })) => {
                     lost.push(LostApp { name: name.into(), reason: error.to_string() });
                 }

@@ -8,6 +8,7 @@ mod home;
 mod keys;
 mod known;
 mod members;
+mod notices;
 mod order;
 mod page;
 pub mod properties;
@@ -21,7 +22,7 @@ mod tests;
 mod values;
 mod vod;
 
-pub use app::{AppLimits, AppSettings};
+pub use app::{AcceptLimits, AppLimits, AppSettings};
 pub use home::{
     APPS_MAX, Config, Edit, LostApp, Options, create_app, delete_app, edit_app, edit_server, is_app_name,
 };
@@ -35,7 +36,7 @@ pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
-pub use vod::{S3Settings, VodSettings};
+pub use vod::{Forwarding, S3Settings, VodSettings};
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -42,6 +42,8 @@ pub struct SecuritySettings {
     pub content_security_policy: Option<String>,
     /// `writeSubscriberEventsToDatastore`: remember who came and went.
     pub subscriber_events: bool,
+    /// `writeStatsToDatastore`: records have the counts of viewers.
+    pub viewer_counts: bool,
 }
 
 /// Reads the hooks.
@@ -111,6 +113,7 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         rest_jwt: rest_jwt(values)?,
         content_security_policy: policy(values)?,
         subscriber_events: values.boolean("writeSubscriberEventsToDatastore")?,
+        viewer_counts: values.boolean("writeStatsToDatastore")?,
     })
 }
 

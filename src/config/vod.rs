@@ -18,6 +18,54 @@ pub struct VodSettings {
     pub upload_bytes_max: u64,
     /// Files are moved to object storage; `None`: they stay.
     pub s3: Option<Arc<S3Settings>>,
+    /// Files that are not here are looked for elsewhere.
+    pub forwarding: Option<Arc<Forwarding>>,
+}
+
+/// Where players are sent for files that are not here, for example after they were moved to a storage with a network of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarding {
+    /// `httpForwardingExtension`, without dots.
+    extensions: Vec<String>,
+    /// `httpForwardingBaseURL`, without a slash at its end.
+    base: String,
+}
+
+impl Forwarding {
+    /// `None` unless both keys are set, as in the reference.
+    fn read(values: &Values) -> Result<Option<Arc<Self>>, Error> {
+        let base = values.text("httpForwardingBaseURL").trim();
+        let named = values.text("httpForwardingExtension").split(',');
+        let extensions = named.map(|name| name.trim().trim_start_matches('.').to_owned());
+        let extensions: Vec<String> = extensions.filter(|name| !name.is_empty()).collect();
+        if base.is_empty() {
+            return Ok(None);
+        }
+        let is_usable = |url: &Url| {
+            matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
+        };
+        let url = Url::parse(base).ok().filter(is_usable);
+        let url = url.ok_or_else(|| {
+            values.bad("httpForwardingBaseURL", "must be an http or https URL without a query")
+        })?;
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        Ok((!extensions.is_empty()).then(|| Arc::new(Self { extensions, base })))
+    }
+
+    /// The address of a file, named by its path below the application (`streams/a.mp4`).
+    #[must_use]
+    pub fn location(&self, path: &str) -> Option<String> {
+        const PLAIN: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+            .remove(b'/')
+            .remove(b'-')
+            .remove(b'_')
+            .remove(b'.')
+            .remove(b'~');
+        let (_, extension) = path.rsplit_once('.')?;
+        let is_named = self.extensions.iter().any(|named| named.eq_ignore_ascii_case(extension));
+        let path = percent_encoding::utf8_percent_encode(path, PLAIN);
+        is_named.then(|| format!("{}/{path}", self.base))
+    }
 }
 
 /// An S3-compatible object storage.
@@ -54,7 +102,7 @@ pub(super) fn vod(values: &Values) -> Result<VodSettings, Error> {
     let what = values.number("uploadExtensionsToS3", i32::MIN, i32::MAX)?;
     let is_wanted = values.boolean("s3RecordingEnabled")? && what & FILES != 0;
     let s3 = if is_wanted { Some(Arc::new(s3(values)?)) } else { None };
-    Ok(VodSettings { upload_bytes_max, s3 })
+    Ok(VodSettings { upload_bytes_max, s3, forwarding: Forwarding::read(values)? })
 }
 
 fn s3(values: &Values) -> Result<S3Settings, Error> {
@@ -122,6 +170,27 @@ mod tests {
         ("s3SecretKey", "a secret of somebody"),
         ("s3BucketName", "films"),
     ];
+
+    #[test]
+    fn files_of_some_extensions_are_elsewhere() {
+        let of = |extension, base| {
+            let keys = [("httpForwardingExtension", extension), ("httpForwardingBaseURL", base)];
+            AppSettings::with("a", &keys).map(|app| app.vod.forwarding)
+        };
+        let cdn = of("mp4, .WEBM", "https://cdn.example/x/").unwrap().unwrap();
+        let found = |path| cdn.location(path);
+        assert_eq!(found("streams/a b.mp4").as_deref(), Some("https://cdn.example/x/streams/a%20b.mp4"));
+        assert_eq!(found("streams/a.webm").as_deref(), Some("https://cdn.example/x/streams/a.webm"));
+        assert_eq!(
+            (found("streams/a.m3u8"), found("streams/xmp4"), found("streams/mp4")),
+            (None, None, None)
+        );
+        assert_eq!(of("", "https://cdn.example").unwrap(), None);
+        assert_eq!(of("mp4", "").unwrap(), None);
+        for bad in ["cdn.example", "ftp://cdn.example", "https://cdn.example/?a=b", "javascript:x"] {
+            assert!(of("mp4", bad).unwrap_err().to_string().starts_with("httpForwardingBaseURL"), "{bad}");
+        }
+    }
 
     #[test]
     fn where_files_are_moved_to() {

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use media::Position;
 
+use super::acceptance::Measured;
 use crate::auth::access::Params;
 use crate::auth::network;
 use crate::config::AppSettings;
@@ -67,6 +68,8 @@ pub(super) struct Received {
     pub(super) bytes_before: u64,
     /// The last report about the present one.
     pub(super) figures: Option<SourceFigures>,
+    /// The beginning of the measurement of its rates.
+    pub(super) measured: Option<Measured>,
 }
 
 /// How a publisher came.

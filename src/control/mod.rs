@@ -8,6 +8,7 @@
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves, checks the address, and times the
 //!    attempts that they order from the workers, for ever.
 
+mod acceptance;
 mod access;
 mod admission;
 mod answer;

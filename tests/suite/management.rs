@@ -322,6 +322,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("enableTimeTokenForPlay" | "enableTimeTokenForPublish" | "jwtControlEnabled", _) => json!(false),
             ("jwtSecretKey" | "jwtStreamSecretKey" | "webhookSecret", _) => json!(SECRET),
             ("jwksURL", _) => json!(""),
+            ("fileNameFormat", _) => json!("%r{take}"),
             // Other values are refused.
             ("hlsEncryptionKeyInfoFile" | "participantVisibilityMatrix", value) => value.clone(),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
@@ -329,7 +330,9 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),
             ("audio.silence", _) => json!("all"),
             ("rtspPullTransportType", _) => json!("1"),
-            ("hlsTime" | "hlsListSize", _) => json!("9"),
+            ("hlsTime" | "hlsListSize" | "dashSegDuration" | "dashWindowSize" | "dashExtraWindowSize", _) => {
+                json!("9")
+            }
             ("hlsSegmentFileSuffixFormat", _) => json!("-%04d"),
             ("hlsSegmentType", _) => json!("fmp4"),
             ("targetLatency", _) => json!("4.5"),

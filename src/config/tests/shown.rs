@@ -322,4 +322,23 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("hls.part_ms", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),
     ("dashMuxingEnabled", "tests/suite/hls.rs::fragmented_mp4_is_played_to_its_end_in_each_of_its_forms"),
     ("dashTargetLatency", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),
+    (
+        "maxResolutionAccept",
+        "src/control/tests/admission.rs::a_stream_above_the_limits_of_its_application_is_ended",
+    ),
+    ("maxFpsAccept", "src/control/tests/admission.rs::a_stream_above_the_limits_of_its_application_is_ended"),
+    (
+        "maxBitrateAccept",
+        "src/control/tests/admission.rs::a_stream_above_the_limits_of_its_application_is_ended",
+    ),
+    ("httpForwardingExtension", "src/config/vod.rs::files_of_some_extensions_are_elsewhere"),
+    ("httpForwardingBaseURL", "src/config/vod.rs::files_of_some_extensions_are_elsewhere"),
+    (
+        "writeStatsToDatastore",
+        "src/control/tests/admission.rs::records_have_no_counts_of_viewers_where_they_are_not_wanted",
+    ),
+    ("fileNameFormat", "src/control/tests/recordings.rs::names_have_the_date_and_folders_the_stream"),
+    ("dashSegDuration", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    ("dashWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    ("dashExtraWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
 ];

@@ -379,6 +379,9 @@ impl Control {
         let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
         tracing::info!(app = %settings.name, epoch, "application settings in use");
+        for notice in settings.notices() {
+            tracing::warn!(app = %settings.name, "{notice}");
+        }
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
         self.app_changed(now, &name);

@@ -171,11 +171,14 @@ impl CmafSink {
             Layout::Together => Publishing::copied(now, order, &format!("{folder}{id}{ENDING}")),
             Layout::Apart => Publishing::new(now, order),
         };
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let is_dash_alone = layout == Layout::Apart && !(settings.enabled && settings.low_latency);
+        let settings = if is_dash_alone { settings.of_dash_alone() } else { settings };
         Self {
             layout,
             id,
             folder,
-            settings: HlsSettings::of_stream(&order.settings, &order.details),
+            settings,
             publishing,
             renditions: Vec::new(),
             ended: Vec::new(),

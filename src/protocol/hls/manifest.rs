@@ -79,11 +79,14 @@ pub(super) fn manifest(
     let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
     let span = lead.spans().back()?;
     let scale = u64::from(lead.tracks.first()?.timescale.ticks());
+    let listed = settings.dash_own.window.unwrap_or(usize::MAX);
     let window_ms: u64 = lead
         .window()
         .playlist()
         .segments
         .iter()
+        .rev()
+        .take(listed)
         .map(|segment| u64::try_from(segment.duration.as_millis()).unwrap_or(0))
         .sum();
     let mut out = String::from(
@@ -167,7 +170,9 @@ fn longest_ms(rendition: &Rendition) -> u64 {
 
 fn adaptation_set(out: &mut String, id: usize, rendition: &Rendition, settings: &HlsSettings) {
     let (Some(track), Some(map)) = (rendition.tracks.first(), rendition.map()) else { return };
-    let spans: Vec<&Span> = current(rendition);
+    let mut spans: Vec<&Span> = current(rendition);
+    let listed = settings.dash_own.window.unwrap_or(usize::MAX);
+    drop(spans.drain(..spans.len().saturating_sub(listed)));
     let Some(first) = spans.first() else { return };
     let is_video = track.kind() == TrackKind::Video;
     let _ = writeln!(
