@@ -23,6 +23,7 @@ mod from_json;
 mod held;
 pub mod hooks;
 mod jobs;
+mod key_sets;
 mod live;
 mod management;
 mod mask;
@@ -227,6 +228,7 @@ impl Control {
         control.boot_recordings(now);
         control.boot_objects(now);
         control.boot_backups(now);
+        control.follow_key_sets(now);
         Ok(control)
     }
 
@@ -343,6 +345,7 @@ impl Control {
         self.fire_held(now);
         self.fire_purges(now);
         self.fire_backups(now);
+        self.fire_key_sets(now);
         self.fire_repeats(now);
         self.fire_recordings(now);
         self.fire_objects(now);
@@ -402,6 +405,7 @@ impl Control {
             self.management.deadline(),
             self.walks.app_changes.deadline(),
             self.walks.backups.deadline(),
+            self.access.key_sets.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
         ];

@@ -33,6 +33,7 @@ impl Control {
         }
         self.install_server(Arc::clone(&config.server));
         self.boot_backups(now);
+        self.follow_key_sets(now);
         self.settings_lost(&config.lost);
         let mut changed = 0_usize;
         for app in &config.apps {

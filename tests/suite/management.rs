@@ -139,7 +139,7 @@ fn r_06_a_weak_secret_stops_the_start() {
     for (settings, key) in [
         (&["server.jwtServerSecretKey=canary-canary-canary-canary-031"][..], "server.jwtServerSecretKey"),
         (&[], "server.jwtServerSecretKey"),
-        (&["server.jwksURL=https://example.org/keys"], "server.jwksURL"),
+        (&["server.jwksURL=file:///etc/keys"], "server.jwksURL"),
     ] {
         let mut command =
             Server::command(&home.path().join("home"), &["server.jwtServerControlEnabled=true"]);

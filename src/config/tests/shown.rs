@@ -31,7 +31,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ),
     ("server.jwtServerControlEnabled", "tests/suite/management.rs::the_seed_s_tour_with_a_signed_token"),
     ("server.jwtServerSecretKey", "tests/suite/management.rs::the_seed_s_tour_with_a_signed_token"),
-    ("server.jwksURL", "tests/suite/management.rs::r_06_a_weak_secret_stops_the_start"),
+    ("server.jwksURL", "src/control/tests/key_sets.rs::r_01_the_api_takes_tokens_of_its_set_and_no_others"),
     ("server.statusWebHookURL", "src/control/tests/hooks.rs::a_server_that_is_short_of_resources_tells_once"),
     (
         "vod.import_folders",
@@ -104,7 +104,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "jwtSecretKey",
         "src/control/tests/access.rs::r_01_the_api_of_an_application_needs_its_token_and_its_address",
     ),
-    ("jwksURL", "src/config/app.rs::a_check_that_cannot_be_done_is_refused"),
+    (
+        "jwksURL",
+        "src/control/tests/key_sets.rs::r_06_without_its_set_no_token_is_good_and_with_it_those_of_its_keys_are",
+    ),
     ("acceptOnlyStreamsInDataStore", "src/control/tests/admission.rs::checks_that_refuse"),
     (
         "acceptOnlyRoomsInDataStore",

@@ -384,6 +384,7 @@ impl Control {
         }
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
+        self.follow_key_sets(now);
         self.app_changed(now, &name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {
@@ -404,6 +405,7 @@ impl Control {
         tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.apps.remove(name);
         self.access.presences.forget_events(name);
+        self.follow_key_sets(now);
         self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
     }

@@ -66,6 +66,7 @@ impl Runner {
                 let waited = clock::now().mono.saturating_duration_since(submitted);
                 Outcome::Posted(posts::post(self.agent(), &post, waited))
             }
+            Work::Fetch { url } => Outcome::Fetched(posts::fetch(self.agent(), &url)),
             Work::Password(work) => Outcome::Password(passwords::run(&work)),
             Work::Admin(work) => Outcome::Admin(admin::run(&self.paths, work)),
             Work::FileOpen { path } => Outcome::Opened(files::open(&self.paths, &path)),
