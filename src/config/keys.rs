@@ -301,7 +301,7 @@ const APP_FIRST: &[Key] = &[
     foreign("streamEndedScript", "", "Scripts are never run"),
     foreign("streamIdleTimeoutScript", "", "Scripts are never run"),
     key("s3RecordingEnabled", "false", "Move recordings and uploaded files to S3"),
-    secret("s3AccessKey", "", "S3 access key"),
+    secret("s3AccessKey", "", "S3 access key; empty, with the other: the role of the machine or container"),
     secret("s3SecretKey", "", "S3 secret key"),
     key("s3BucketName", "", "S3 bucket"),
     key("s3RegionName", "", "S3 region; empty: us-east-1"),

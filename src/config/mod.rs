@@ -36,7 +36,7 @@ pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
-pub use vod::{Forwarding, S3Settings, VodSettings};
+pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

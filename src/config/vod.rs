@@ -77,10 +77,8 @@ pub struct S3Settings {
     pub region: String,
     /// `s3BucketName`.
     pub bucket: String,
-    /// `s3AccessKey`.
-    pub access_key: Secret,
-    /// `s3SecretKey`.
-    pub secret_key: Secret,
+    /// `s3AccessKey` and `s3SecretKey`; `None`: the credentials of the role that this machine has.
+    pub keys: Option<S3Keys>,
     /// Whether the bucket stands in the path and not in the host's name: `s3PathStyleAccessEnabled`, and wherever an endpoint is
     /// given.
     pub path_style: bool,
@@ -94,6 +92,15 @@ pub struct S3Settings {
     pub cache_control: String,
     /// `s3.keep_local`: the local file stays when it is uploaded.
     pub keeps_local: bool,
+}
+
+/// Credentials of a storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct S3Keys {
+    /// `s3AccessKey`.
+    pub access: Secret,
+    /// `s3SecretKey`.
+    pub secret: Secret,
 }
 
 /// Reads them.
@@ -112,17 +119,17 @@ fn s3(values: &Values) -> Result<S3Settings, Error> {
     };
     let region = Some(text("s3RegionName")).filter(|region| !region.is_empty()).unwrap_or("us-east-1");
     let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
-    for (key, value) in [
-        ("s3BucketName", text("s3BucketName")),
-        ("s3RegionName", region),
-        ("s3AccessKey", text("s3AccessKey")),
-        ("s3SecretKey", text("s3SecretKey")),
-    ] {
-        let is_secret = key.ends_with("Key");
-        if value.is_empty() || !(is_secret || is_name(value)) {
+    for (key, value) in [("s3BucketName", text("s3BucketName")), ("s3RegionName", region)] {
+        if value.is_empty() || !is_name(value) {
             return Err(values.bad(key, "is needed for s3RecordingEnabled, and is a name"));
         }
     }
+    let keys = match (text("s3AccessKey"), text("s3SecretKey")) {
+        ("", "") => None,
+        ("", _) => return Err(values.bad("s3AccessKey", "is needed with s3SecretKey, or neither")),
+        (_, "") => return Err(values.bad("s3SecretKey", "is needed with s3AccessKey, or neither")),
+        (access, secret) => Some(S3Keys { access: Secret::new(access), secret: Secret::new(secret) }),
+    };
     let given = text("s3Endpoint");
     let address = match given {
         "" => format!("https://s3.{region}.amazonaws.com"),
@@ -149,8 +156,7 @@ fn s3(values: &Values) -> Result<S3Settings, Error> {
         endpoint,
         region: region.to_owned(),
         bucket: text("s3BucketName").to_owned(),
-        access_key: Secret::new(text("s3AccessKey")),
-        secret_key: Secret::new(text("s3SecretKey")),
+        keys,
         path_style: values.boolean("s3PathStyleAccessEnabled")? || !given.is_empty(),
         folder: text("s3StreamsFolderPath").trim_matches('/').to_owned(),
         permission: text("s3Permission").to_ascii_lowercase(),
@@ -201,6 +207,9 @@ mod tests {
         assert_eq!((aws.permission.as_str(), aws.storage_class.as_str()), ("public-read", "STANDARD"));
         let own = with(&[("s3Endpoint", "http://10.0.0.1:9000")]).unwrap().unwrap();
         assert_eq!((own.endpoint.as_str(), own.path_style), ("http://10.0.0.1:9000/", true));
+        assert_eq!(aws.keys.as_ref().map(|keys| keys.access.reveal()), Some("someone"));
+        let role = with(&[("s3AccessKey", ""), ("s3SecretKey", "")]).unwrap().unwrap();
+        assert_eq!(role.keys, None, "those of the machine's role");
         let own = with(&[("s3PathStyleAccessEnabled", "true"), ("s3StreamsFolderPath", "/a/")]);
         let own = own.unwrap().unwrap();
         assert_eq!((own.path_style, own.folder.as_str()), (true, "a"));
@@ -211,6 +220,7 @@ mod tests {
         for (key, value) in [
             ("s3BucketName", ""),
             ("s3SecretKey", ""),
+            ("s3AccessKey", ""),
             ("s3BucketName", "a/b"),
             ("s3Endpoint", "ftp://h"),
             ("s3Endpoint", "http://user@h"),

@@ -15,7 +15,7 @@ use data_encoding::HEXLOWER;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Error};
 
@@ -126,11 +126,20 @@ fn system_lookup(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
 }
 
 fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
+    Agent::with_parts(config(), DefaultConnector::default(), PolicyResolver { policy, lookup })
+}
+
+/// An agent for services of the platform, whose addresses no setting and no client chooses.
+pub(super) fn platform_agent() -> Agent {
+    Agent::with_parts(config(), DefaultConnector::default(), DefaultResolver::default())
+}
+
+fn config() -> Config {
     let tls = TlsConfig::builder()
         .root_certs(roots())
         .unversioned_rustls_crypto_provider(Arc::new(tls::provider()))
         .build();
-    let config = Config::builder()
+    Config::builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -139,8 +148,7 @@ fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
         .max_response_header_size(HEAD_BYTES_MAX)
         .user_agent(concat!("millstream/", env!("CARGO_PKG_VERSION")))
         .tls_config(tls)
-        .build();
-    Agent::with_parts(config, DefaultConnector::default(), PolicyResolver { policy, lookup })
+        .build()
 }
 
 /// The system's certificates, as for outgoing RTMPS.
