@@ -28,6 +28,7 @@ const USES: &[(&str, &str)] = &[
     ("src/control/endpoints.rs", SHOWN),
     ("src/control/folders.rs", SHOWN),
     ("src/control/hooks/events.rs", SHOWN),
+    ("src/control/key_sets.rs", COMPARED),
     ("src/control/mod.rs", SHOWN),
     ("src/control/playlists.rs", COMPARED),
     ("src/control/recordings/files.rs", COMPARED),

@@ -198,7 +198,7 @@ impl Control {
     ) -> Option<Response> {
         // What the server asks itself was let in by a login.
         if let Some(trust) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
-            && !token_of(request).is_some_and(|token| self.verify_token(now, trust, token).is_ok())
+            && token_of(request).is_none_or(|token| self.verify_token(now, trust, token).is_err())
         {
             return Some(Response::error(403, "Invalid App JWT Token"));
         }
