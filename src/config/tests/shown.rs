@@ -341,7 +341,13 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "src/control/tests/admission.rs::records_have_no_counts_of_viewers_where_they_are_not_wanted",
     ),
     ("fileNameFormat", "src/control/tests/recordings.rs::names_have_the_date_and_folders_the_stream"),
-    ("dashSegDuration", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
-    ("dashWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    (
+        "dashSegDuration",
+        "src/protocol/hls/rendition_tests.rs::the_manifest_has_segments_and_a_window_of_its_own",
+    ),
+    (
+        "dashWindowSize",
+        "src/protocol/hls/rendition_tests.rs::the_manifest_has_segments_and_a_window_of_its_own",
+    ),
     ("dashExtraWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
 ];

@@ -172,8 +172,10 @@ impl CmafSink {
             Layout::Apart => Publishing::new(now, order),
         };
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
-        let is_dash_alone = layout == Layout::Apart && !(settings.enabled && settings.low_latency);
-        let settings = if is_dash_alone { settings.of_dash_alone() } else { settings };
+        let settings = match layout {
+            Layout::Together => settings,
+            Layout::Apart => settings.of_single_tracks(),
+        };
         Self {
             layout,
             id,

@@ -9,6 +9,7 @@ use hls::playlist::MediaPlaylist;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 
+use super::manifest::{Moments, manifest};
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
 use crate::config::AppSettings;
@@ -174,6 +175,31 @@ fn every_unit_is_in_a_segment_with_its_time() {
             rig.last.as_ref().unwrap().segments.iter().map(|one| one.duration.as_millis()).collect();
         assert_eq!(durations, [2000; 10]);
     }
+}
+
+#[test]
+fn the_manifest_has_segments_and_a_window_of_its_own() {
+    let manifest_of = |own: &[(&str, &str)]| {
+        let app = AppSettings::of(schema(), "live", own).unwrap();
+        let settings = HlsSettings::of(&app).clone().of_single_tracks();
+        let names = Names { base: "cam".to_owned(), ending: "m4s" };
+        let mut rendition = Rendition::new(names, &settings, false, 0);
+        rendition.set_tracks(vec![video()], 1);
+        for n in 0..1000 {
+            let entry = entry(&video(), n * 40, n % 50 == 0);
+            rendition.unit(&entry, date(&entry));
+        }
+        let moments = Moments { zero_ms: 0, start_ms: 0, now_ms: 40_000 };
+        manifest(&[rendition], &settings, "../", false, moments).unwrap()
+    };
+    let count = |text: &str, what: &str| text.matches(what).count();
+    let plain = manifest_of(&[]);
+    assert_eq!((count(&plain, "<S t="), count(&plain, " d=\"2000\"")), (15, 15), "{plain}");
+    let own = manifest_of(&[("dashSegDuration", "4"), ("dashWindowSize", "3")]);
+    assert_eq!((count(&own, "<S t="), count(&own, " d=\"4000\"")), (3, 3), "{own}");
+    assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
+    // The last of them are the newest.
+    assert!(own.contains("<S t=\"32000\"") && !own.contains("<S t=\"20000\""), "{own}");
 }
 
 #[test]

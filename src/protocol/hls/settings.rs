@@ -138,8 +138,11 @@ impl HlsSettings {
         settings
     }
 
-    /// The settings of segments that nothing but the manifest of DASH names.
-    pub(super) fn of_dash_alone(mut self) -> Self {
+    /// The settings of segments of single tracks: low latency shares them with DASH, otherwise DASH alone has them.
+    pub(super) fn of_single_tracks(mut self) -> Self {
+        if self.enabled && self.low_latency {
+            return self;
+        }
         self.segment_ms = self.dash_own.segment_ms.unwrap_or(self.segment_ms);
         let kept = self.dash_own.window.map(|window| window.saturating_add(self.dash_own.extra));
         self.list_size = kept.unwrap_or(self.list_size);
@@ -271,11 +274,13 @@ mod tests {
     fn dash_has_durations_of_its_own_where_it_is_alone() {
         let with = |settings: &[_]| {
             let app = AppSettings::of(schema(), "a", settings).unwrap();
-            HlsSettings::of(&app).clone().of_dash_alone()
+            HlsSettings::of(&app).clone().of_single_tracks()
         };
         let plain = with(&[("hlsTime", "4"), ("hlsListSize", "8")]);
         assert_eq!((plain.segment_ms, plain.list_size, plain.dash_own.window), (4000, 8, None));
         assert_eq!(with(&[("dashSegDuration", "1.5")]).segment_ms, 1500);
+        let shared = with(&[("dashSegDuration", "1.5"), ("hlsEnableLowLatency", "true")]);
+        assert_eq!(shared.segment_ms, 2000, "low latency shares them");
         let own = with(&[("dashWindowSize", "6"), ("dashExtraWindowSize", "2")]);
         assert_eq!((own.list_size, own.dash_own.window), (8, Some(6)));
     }
