@@ -43,7 +43,6 @@ const USES: &[(&str, &str)] = &[
     ("src/control/rest/features.rs", COMPARED),
     ("src/control/rest/feed.rs", SHOWN),
     ("src/control/rest/host.rs", SHOWN),
-    ("src/control/rest/mod.rs", COMPARED),
     ("src/control/rest/subscribers.rs", COMPARED),
     ("src/control/sources.rs", SHOWN),
     ("src/control/subtracks.rs", SHOWN),
