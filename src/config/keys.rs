@@ -310,7 +310,11 @@ const APP_FIRST: &[Key] = &[
     foreign("s3PreviewsFolderPath", "previews", "No previews are made"),
     key("s3Permission", "public-read", "Permission of objects (x-amz-acl); empty: the bucket's"),
     key("s3StorageClass", "STANDARD", "S3 storage class"),
-    key("uploadExtensionsToS3", "7", "What is uploaded: 1 MP4, 2 HLS, 4 preview"),
+    key(
+        "uploadExtensionsToS3",
+        "7",
+        "Odd: recordings and uploads go to S3; HLS (2) and previews (4) never do",
+    ),
     key("webRTCEnabled", "true", "WebRTC"),
     foreign("webRTCFrameRate", "30", "Video is not transcoded"),
     foreign("webRTCPortRangeMin", "50000", "See webrtc.port"),
@@ -369,7 +373,7 @@ const APP_LAST: &[Key] = &[
     key("maxBitrateAccept", "0", "Most bits a second that a stream may have; it is ended otherwise; 0: any"),
     key("writeStatsToDatastore", "true", "Viewer counts in broadcast records"),
     key("writeSubscriberEventsToDatastore", "false", "Store events of subscribers"),
-    key("id3TagEnabled", "false", "ID3 tags in HLS"),
+    foreign("id3TagEnabled", "false", "No ID3 tags are written into HLS; calls for them fail"),
     key(
         "httpForwardingExtension",
         "",

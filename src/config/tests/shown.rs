@@ -237,7 +237,6 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ),
     ("endpointRepublishLimit", "src/control/tests/pushes.rs::u_01_only_an_explicit_limit_ends_the_attempts"),
     ("writeSubscriberEventsToDatastore", "src/control/tests/access.rs::the_subscriber_rows_of_the_api"),
-    ("id3TagEnabled", "src/control/tests/rooms.rs::the_other_paths_of_servers_before_3_0_are_there"),
     (
         "contentSecurityPolicyHeaderValue",
         "tests/suite/access.rs::the_policy_of_pages_is_that_of_the_application",
