@@ -323,7 +323,7 @@ const APP_FIRST: &[Key] = &[
     key("turnServerUsername", "", "TURN user told to browsers"),
     secret("turnServerCredential", "", "TURN password told to browsers"),
     explicit("webRTCTcpCandidatesEnabled", "false", "ICE candidates over TCP; unset: as webrtc.tcp says"),
-    foreign("webRTCClientStartTimeoutMs", "10000", "A client has 10 s"),
+    key("webRTCClientStartTimeoutMs", "10000", "Milliseconds that a WebRTC client has to connect"),
     foreign("webRTCKeyframeTime", "2000", "Key frames are asked for when somebody needs one"),
     foreign("replaceCandidateAddrWithServerAddr", "false", "See webrtc.candidates"),
     foreign("disableIPv6Candidates", "true", "See webrtc.candidates"),

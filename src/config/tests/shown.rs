@@ -349,4 +349,8 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "src/protocol/hls/rendition_tests.rs::the_manifest_has_segments_and_a_window_of_its_own",
     ),
     ("dashExtraWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    (
+        "webRTCClientStartTimeoutMs",
+        "src/protocol/webrtc/port.rs::an_application_may_give_its_clients_another_time_to_connect",
+    ),
 ];

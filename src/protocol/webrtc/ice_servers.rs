@@ -45,6 +45,7 @@ mod tests {
             enabled: true,
             codecs: Codecs::ALL,
             tcp: true,
+            connect_timeout: std::time::Duration::from_secs(10),
             stun: uri.to_owned(),
             turn_user: user.to_owned(),
             turn_credential: credential.to_owned(),

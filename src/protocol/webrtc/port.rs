@@ -212,12 +212,18 @@ impl SessionsOnRequest for RtcPort {
     }
 }
 
-/// The settings of peers for one application: it may have no media over TCP.
+/// The settings of peers for one application: it may have no media over TCP, and another time to connect.
 fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
-    if !config.tcp || RtcAppSettings::of(app).tcp {
+    let settings = RtcAppSettings::of(app);
+    let tcp = config.tcp && settings.tcp;
+    if tcp == config.tcp && settings.connect_timeout == CONNECT_TIMEOUT {
         return config;
     }
-    Arc::new(Config { tcp: false, ..(*config).clone() })
+    let mut own = Config { tcp, ..(*config).clone() };
+    if let IceMode::Lite { config, .. } = &mut own.ice {
+        *config = Arc::new(ice::LiteConfig { connect_timeout: settings.connect_timeout, ..**config });
+    }
+    Arc::new(own)
 }
 
 /// The addresses that peers are told of: those of the setting, else the one that the port is bound to, else those of the
@@ -283,6 +289,20 @@ mod tests {
             let app = AppSettings::of(schema(), "live", settings).unwrap();
             let config = port.config(server.protocols.get().unwrap()).unwrap();
             assert_eq!(of_app(config, &app).tcp, wanted, "webrtc.tcp={tcp}, {settings:?}");
+        }
+    }
+
+    #[test]
+    fn an_application_may_give_its_clients_another_time_to_connect() {
+        let mut port =
+            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
+        port.bound("192.0.2.1:5".parse().unwrap(), &[]);
+        let server = ServerSettings::of(schema(), &[]).unwrap();
+        for (settings, ms) in [(&[][..], 10_000), (&[("webRTCClientStartTimeoutMs", "3000")], 3000)] {
+            let app = AppSettings::of(schema(), "live", settings).unwrap();
+            let config = port.config(server.protocols.get().unwrap()).unwrap();
+            let IceMode::Lite { config, .. } = &of_app(config, &app).ice else { panic!("not a server's") };
+            assert_eq!(config.connect_timeout, Duration::from_millis(ms));
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rtp::extension::PlayoutDelay;
 
 use super::codecs::Codecs;
+use super::port::CONNECT_TIMEOUT;
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
@@ -120,6 +121,8 @@ pub(super) struct RtcAppSettings {
     pub(super) codecs: Codecs,
     /// `webRTCTcpCandidatesEnabled`, when the operator has set it: whether media may come over TCP where `webrtc.tcp` is on.
     pub(super) tcp: bool,
+    /// `webRTCClientStartTimeoutMs`: the time that a client has to connect.
+    pub(super) connect_timeout: Duration,
     /// `stunServerURI`, for pages that ask.
     pub(super) stun: String,
     /// `turnServerUsername`.
@@ -132,6 +135,7 @@ static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
     enabled: true,
     codecs: Codecs::ALL,
     tcp: true,
+    connect_timeout: CONNECT_TIMEOUT,
     stun: String::new(),
     turn_user: String::new(),
     turn_credential: String::new(),
@@ -147,6 +151,11 @@ impl RtcAppSettings {
         Ok(Self {
             enabled: values.boolean("webRTCEnabled")?,
             codecs: Codecs::read(values)?,
+            connect_timeout: Duration::from_millis(values.number(
+                "webRTCClientStartTimeoutMs",
+                1000u64,
+                120_000,
+            )?),
             tcp: values.boolean(tcp)? || values.origin(tcp) == Origin::Default,
             stun: values.text("stunServerURI").trim().to_owned(),
             turn_user: values.text("turnServerUsername").to_owned(),
