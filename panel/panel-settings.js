@@ -28,6 +28,7 @@ function Setting({ about, value, changed, onChange }) {
   const given = value === undefined ? about.value ?? strings.hidden : value;
   const describes = `${id}-about`;
   const notes = [about.default === "" ? strings.defaultEmpty : strings.defaultIs(about.default)];
+  if (about.effect === "protection") notes.push(strings.protection);
   if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
   else if (about.value !== null && about.value !== about.default) notes.push(strings.otherThanDefault);
   return html`<div class=${changed ? "setting changed" : "setting"}>
@@ -100,14 +101,21 @@ export default function Settings({ args: [app] }) {
   const fits = (one) => [one.key, one.name, one.description].some((text) => text?.toLowerCase().includes(wanted));
   const list = keys.filter(fits);
   const valueOf = ({ name }) => (name === null ? undefined : name in edited ? edited[name] : stored[name]);
+  const foreign = list.filter((about) => about.effect === "foreign");
+  const setting = (about) => html`<${Setting} key=${about.key} about=${about} value=${valueOf(about)}
+    changed=${about.name in edited} onChange=${(value) => change(about.name, value)} />`;
   return html`
     ${app && html`<p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>`}
     <header class="head"><h1>${title}</h1></header>
     ${!app && html`<p class="quiet">${strings.serverSettingsText}</p>`}
     <div class="tools"><input type="search" placeholder=${strings.searchSettings} aria-label=${strings.searchSettings} onInput=${(event) => setSearch(event.target.value.trim())} /></div>
     <form class="settings" onSubmit=${save}>
-      ${list.map((about) => html`<${Setting} key=${about.key} about=${about} value=${valueOf(about)}
-        changed=${about.name in edited} onChange=${(value) => change(about.name, value)} />`)}
+      ${list.filter((about) => about.effect !== "foreign").map(setting)}
+      ${foreign.length > 0 && html`<details class="foreign" open=${wanted !== ""}>
+        <summary>${strings.foreignSettings} (${foreign.length})</summary>
+        <p class="quiet">${strings.foreignSettingsText}</p>
+        ${foreign.map(setting)}
+      </details>`}
       ${list.length === 0 && html`<p class="quiet">${strings.noSettings}</p>`}
       ${count > 0 && html`<div class="savebar" role="status">
         <span>${strings.changed(count)}</span>

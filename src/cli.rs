@@ -14,7 +14,7 @@ use crate::store::Task;
 const HOME: &str = "./millstream-home";
 
 /// The commands.
-const COMMANDS: [&str; 6] = ["serve", "user", "check-config", "store", "bench", "help"];
+const COMMANDS: [&str; 7] = ["serve", "user", "check-config", "settings", "store", "bench", "help"];
 /// Words that differ by more mean something else.
 const SIMILARITY_MIN: f64 = 0.8;
 
@@ -25,6 +25,7 @@ millstream: a live-streaming media server
   millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
   millstream user add EMAIL [--home DIR]
   millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep] [--quiet]
+  millstream settings
   millstream store check|export|salvage [FILE] [--home DIR]
   millstream store backup [FILE] | restore FILE | reindex [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
@@ -35,6 +36,7 @@ millstream: a live-streaming media server
                  from standard input. A running server adds the user itself, else it goes to the store
   check-config   validates the settings, tells all faults at once, and prints the settings in effect, with
                  secrets masked; --quiet prints the faults and remarks alone; --deep also opens and reads the store
+  settings       prints all settings with their defaults and meanings, as docs/settings.md has them
   store          what can be done with the store of a home (docs/store.md): check reads all of it, export prints
                  its records with their secrets, backup copies it, also while the server runs, restore puts a
                  copy in its place, salvage rescues what can be read of a damaged one, reindex lists
@@ -75,6 +77,8 @@ pub enum Command {
         /// Prints no settings.
         quiet: bool,
     },
+    /// Print the reference of all settings.
+    Settings,
     /// Add an administrator.
     AddUser {
         /// The options, which name the home folder.
@@ -143,7 +147,7 @@ pub fn parse(
         }
     }
     match command.as_deref() {
-        None | Some("serve" | "user" | "store") if deep || quiet => {
+        None | Some("serve" | "user" | "store" | "settings") if deep || quiet => {
             Err("--deep and --quiet belong to check-config".to_owned())
         }
         None | Some("serve") => Ok(Command::Serve(options)),
@@ -153,6 +157,7 @@ pub fn parse(
         },
         Some("store") => Ok(Command::Store { options, task: store_task(&words)? }),
         Some("check-config") => Ok(Command::CheckConfig { options, deep, quiet }),
+        Some("settings") => Ok(Command::Settings),
         Some(other) => Err(unknown(other)),
     }
 }

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
         Ok(Command::Serve(options)) => serve(&options),
         Ok(Command::CheckConfig { options, deep, quiet }) => check_config(&options, deep, quiet),
+        Ok(Command::Settings) => print(&protocol::schema().page()),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Store { options, task }) => run_store(&options, &task),
         Ok(Command::Bench(task)) => run_bench(*task),
@@ -62,7 +63,7 @@ fn serve(options: &Options) -> ExitCode {
         tracing::error!(
             app = &*app.name,
             reason = app.reason,
-            "the application is not started: its settings are lost or cannot be used"
+            "the application is not started: its settings cannot be used"
         );
     }
     let (notices, heard) = channel();

@@ -83,11 +83,33 @@ impl Checks {
     }
 }
 
+/// Whatever signed tokens are verified with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// A secret: HS256.
+    Secret(Secret),
+    /// A set of public keys at this address: RS256 and ES256.
+    Keys(HookUrl),
+}
+
+impl Trust {
+    /// The address of the set.
+    #[must_use]
+    pub const fn keys(&self) -> Option<&HookUrl> {
+        match self {
+            Self::Keys(url) => Some(url),
+            Self::Secret(_) => None,
+        }
+    }
+}
+
 /// The secrets of an application's checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     /// `jwtStreamSecretKey`.
     pub jwt: Secret,
+    /// `jwksURL`: tokens may be signed with these keys, too.
+    pub keys: Option<HookUrl>,
     /// `tokenHashSecret`.
     pub hash: Secret,
     /// `timeTokenSecretForPublish`.
@@ -297,7 +319,13 @@ pub fn is_jwt(
     wall_ms: u64,
 ) -> bool {
     let Some(token) = token else { return false };
-    let Ok(claims) = jwt::verify(token, secret.reveal().as_bytes(), wall_ms) else { return false };
+    let claims = jwt::verify(token, secret.reveal().as_bytes(), wall_ms);
+    claims.is_ok_and(|claims| is_for_stream(&claims, stream, direction))
+}
+
+/// Whether the claims of a token that was verified are for this stream and direction.
+#[must_use]
+pub fn is_for_stream(claims: &jwt::Claims, stream: &str, direction: Direction) -> bool {
     let is = |name: &str, wanted: &str| match claims.get(name) {
         Some(Value::String(text)) => Some(text == wanted),
         Some(_) => Some(false),

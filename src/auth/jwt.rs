@@ -1,10 +1,11 @@
-//! JSON Web Tokens (RFC 7519, RFC 7515): HS256 and nothing else, for the management API, the API of applications and
-//! streams alike.
+//! JSON Web Tokens (RFC 7519, RFC 7515): HS256 with a secret, RS256 and ES256 with a set of public keys ([`jwks`](super::jwks)), for the
+//! management API, the API of applications and streams alike.
 //!
-//! Strict on purpose (docs/robustness.md ): one algorithm, so the token cannot choose; canonical base64url without
+//! Strict on purpose (docs/robustness.md ): what it is verified with decides the algorithm, so the token cannot choose; canonical base64url without
 //! padding; no header that would name another key or a rule of its own (`crit`, `jku`, `jwk`, `x5u`, `x5c`). Times count
 //! on the wall clock without leeway, as in the reference. A key of less than 32 bytes verifies nothing.
 
+use super::jwks::{Algorithm, KeySet, Verdict};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crypto::{constant_time_eq, hmac_sha256};
@@ -33,9 +34,15 @@ pub enum JwtError {
     /// Not three parts of base64url, or not the expected JSON.
     #[error("the token is malformed")]
     Malformed,
-    /// The algorithm is not HS256.
-    #[error("the algorithm is not HS256")]
+    /// The algorithm is another than the secret, or the set of keys, is for.
+    #[error("the algorithm is not the expected one")]
     Algorithm,
+    /// It names a key that the set has not.
+    #[error("its key is not in the set")]
+    UnknownKey,
+    /// There is no set of keys: it could not be had, or not for long.
+    #[error("there is no set of keys")]
+    NoKeys,
     /// A critical header field that is not supported.
     #[error("the header has unsupported fields")]
     Header,
@@ -54,6 +61,7 @@ pub enum JwtError {
 #[derive(Deserialize)]
 struct Header {
     alg: String,
+    kid: Option<Value>,
     crit: Option<IgnoredAny>,
     jku: Option<IgnoredAny>,
     jwk: Option<IgnoredAny>,
@@ -76,38 +84,84 @@ impl Header {
 /// # Errors
 /// Why it is refused.
 pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtError> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(JwtError::TooLong);
-    }
-    if secret.len() < SECRET_BYTES_MIN {
+    if token.len() <= TOKEN_BYTES_MAX && secret.len() < SECRET_BYTES_MIN {
         return Err(JwtError::WeakSecret);
     }
-    let mut parts = token.split('.');
-    let (Some(header), Some(payload), Some(signature), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(JwtError::Malformed);
-    };
-    let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Malformed);
-    let known: Header = serde_json::from_slice(&decoded(header)?).map_err(|_| JwtError::Malformed)?;
-    if known.alg != "HS256" {
+    let parts = Parts::of(token)?;
+    if parts.header.alg != "HS256" {
         return Err(JwtError::Algorithm);
     }
-    if known.asks_more() {
-        return Err(JwtError::Header);
-    }
-    let expected = hmac_sha256(secret, &[header.as_bytes(), b".", payload.as_bytes()]);
-    if !constant_time_eq(&expected, &decoded(signature)?) {
+    parts.check_header()?;
+    let expected = hmac_sha256(secret, &[parts.signed.as_bytes()]);
+    if !constant_time_eq(&expected, &parts.signature) {
         return Err(JwtError::Signature);
     }
     // From here on the holder of the secret speaks.
-    let payload = decoded(payload)?;
+    parts.claims(wall_ms)
+}
+
+/// The same with a set of public keys: RS256 and ES256.
+///
+/// # Errors
+/// Why it is refused.
+pub fn verify_by_keys(token: &str, keys: &KeySet, wall_ms: u64) -> Result<Claims, JwtError> {
+    let parts = Parts::of(token)?;
+    let algorithm = Algorithm::named(&parts.header.alg).ok_or(JwtError::Algorithm)?;
+    parts.check_header()?;
+    let id = match &parts.header.kid {
+        Some(Value::String(id)) => Some(id.as_str()),
+        Some(_) => return Err(JwtError::Header),
+        None => None,
+    };
+    match keys.verify(algorithm, id, parts.signed.as_bytes(), &parts.signature) {
+        Verdict::Signed => parts.claims(wall_ms),
+        Verdict::Forged => Err(JwtError::Signature),
+        Verdict::UnknownKey => Err(JwtError::UnknownKey),
+    }
+}
+
+/// A token taken apart. Nothing of it is true yet.
+struct Parts<'a> {
+    header: Header,
+    /// Header and payload, as they are signed.
+    signed: &'a str,
+    payload: &'a str,
+    signature: Vec<u8>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(token: &'a str) -> Result<Self, JwtError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(JwtError::TooLong);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Malformed)?;
+        let (header, payload) = signed.split_once('.').ok_or(JwtError::Malformed)?;
+        let header = serde_json::from_slice(&decoded(header)?).map_err(|_| JwtError::Malformed)?;
+        Ok(Self { header, signed, payload, signature: decoded(signature)? })
+    }
+
+    fn check_header(&self) -> Result<(), JwtError> {
+        if self.header.asks_more() { Err(JwtError::Header) } else { Ok(()) }
+    }
+
+    /// The claims, of a token that is signed.
+    fn claims(&self, wall_ms: u64) -> Result<Claims, JwtError> {
+        let claims = claims_of(&decoded(self.payload)?)?;
+        check_times(&claims, wall_ms)?;
+        Ok(claims)
+    }
+}
+
+fn decoded(part: &str) -> Result<Vec<u8>, JwtError> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Malformed)
+}
+
+fn claims_of(payload: &[u8]) -> Result<Claims, JwtError> {
     let claims: Claims = if payload.is_empty() {
         Claims::new()
     } else {
-        serde_json::from_slice(&payload).map_err(|_| JwtError::Malformed)?
+        serde_json::from_slice(payload).map_err(|_| JwtError::Malformed)?
     };
-    check_times(&claims, wall_ms)?;
     Ok(claims)
 }
 

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod cidr;
+pub mod jwks;
 pub mod jwt;
 pub mod outbound;
 pub mod proxy;

@@ -70,6 +70,19 @@ pub struct AppLimits {
     pub streams: Option<u32>,
     /// `webRTCViewerLimit`: viewers of formats that are counted apart; `None`: no limit.
     pub viewers: Option<u32>,
+    /// What a stream may have.
+    pub accept: AcceptLimits,
+}
+
+/// What a stream of an application may have; `None`: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AcceptLimits {
+    /// `maxResolutionAccept`: the height of its pictures.
+    pub height: Option<u32>,
+    /// `maxFpsAccept`: its pictures a second.
+    pub fps: Option<u32>,
+    /// `maxBitrateAccept`: its bits a second.
+    pub bitrate: Option<u32>,
 }
 
 impl AppSettings {
@@ -78,7 +91,14 @@ impl AppSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(name: &str, epoch: u64, values: Values) -> Result<Self, Error> {
+        values.check_protections()?;
         let millis = |key, max| values.number(key, 0u64, max).map(Duration::from_millis);
+        let accept = |key, max| values.number(key, 0u32, max).map(|most| Some(most).filter(|most| *most > 0));
+        let accept = AcceptLimits {
+            height: accept("maxResolutionAccept", 100_000)?,
+            fps: accept("maxFpsAccept", 100_000)?,
+            bitrate: accept("maxBitrateAccept", 2_000_000_000)?,
+        };
         let limit = values.number("ingestingStreamLimit", -1i64, 1_000_000)?;
         let viewers = values.number("webRTCViewerLimit", -1i64, 1_000_000)?;
         let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
@@ -98,7 +118,11 @@ impl AppSettings {
             allowed_publisher_cidr: values.rules("allowedPublisherCIDR")?,
             ip_filter_enabled: values.boolean("ipFilterEnabled")?,
             remote_allowed_cidr: values.rules("remoteAllowedCIDR")?,
-            limits: AppLimits { streams: u32::try_from(limit).ok(), viewers: u32::try_from(viewers).ok() },
+            limits: AppLimits {
+                streams: u32::try_from(limit).ok(),
+                viewers: u32::try_from(viewers).ok(),
+                accept,
+            },
             recording: recording::recording(&values)?,
             vod: vod::vod(&values)?,
             hooks: security::hooks(&values)?,
@@ -168,6 +192,10 @@ mod tests {
         let with = |key, value| AppSettings::with("a", &[(key, value)]).unwrap().security;
         assert!(with("webhookAuthenticateURL", "http://h/").publish.any());
         assert!(with("playTokenControlEnabled", "true").play.any());
+        assert_eq!(with("timeTokenPeriod", "30").secrets.time_code_period, 30);
+        let secret = "0123456789abcdef0123456789abcdef";
+        let signed = AppSettings::with("a", &[("webhookSecret", secret)]).unwrap().hooks;
+        assert_eq!(signed.secret.reveal(), secret);
         let plain = AppSettings::defaults("a").unwrap().security;
         assert!(!plain.publish.any() && !plain.play.any() && plain.rest_jwt.is_none());
     }

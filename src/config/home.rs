@@ -79,7 +79,8 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// An application whose settings are lost or cannot be used. It is not started, since its defaults would open what they closed.
+/// An application whose settings are lost, cannot be used, or ask for a protection that is missing here. It is not started, since its
+/// defaults would open what they closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostApp {
     /// The application's name.
@@ -134,7 +135,12 @@ impl Config {
             let file = app_file(&options.home, &name);
             let there = if known.apps.contains(&name) { must_exist(&file) } else { Ok(()) };
             match there.and_then(|()| overlays.app(options, &name, remarks)) {
-                Ok(app) => apps.push(Arc::new(app)),
+                Ok(app) => {
+                    app.notices()
+                        .iter()
+                        .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
+                    apps.push(Arc::new(app));
+                }
                 // What the command line does to an application without a file is no fault of this one.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);

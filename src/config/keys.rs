@@ -1,5 +1,20 @@
-//! The known keys with their defaults: the reference's and ours (docs/rest.md). A file with all of them, and those of the
+//! The known keys with their defaults: the reference's and ours (docs/settings.md). A file with all of them, and those of the
 //! protocols, is written at first start.
+
+/// The effect of a key on this server. Each key has exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The server does what the key says.
+    Works,
+    /// Kept and given back, without effect here: a key of the reference.
+    Foreign,
+    /// A protection of the reference that is missing here. A value that asks for it is refused, because whoever set it would
+    /// believe closed or encrypted what is not.
+    Protection {
+        /// The reason for the refusal.
+        reason: &'static str,
+    },
+}
 
 /// A known key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,21 +29,59 @@ pub struct Key {
     pub secret: bool,
     /// Setting it means something even with the default's value; such a key is written commented out.
     pub explicit: bool,
+    /// Its effect.
+    pub effect: Effect,
 }
 
 /// A key.
 pub(crate) const fn key(name: &'static str, default: &'static str, comment: &'static str) -> Key {
-    Key { name, default, comment, secret: false, explicit: false }
+    Key { name, default, comment, secret: false, explicit: false, effect: Effect::Works }
 }
 
 /// A key whose value is never printed.
 pub(crate) const fn secret(name: &'static str, default: &'static str, comment: &'static str) -> Key {
-    Key { name, default, comment, secret: true, explicit: false }
+    Key { secret: true, ..key(name, default, comment) }
 }
 
 /// A key that counts only when it is set.
 pub(crate) const fn explicit(name: &'static str, default: &'static str, comment: &'static str) -> Key {
-    Key { name, default, comment, secret: false, explicit: true }
+    Key { explicit: true, ..key(name, default, comment) }
+}
+
+/// A key of the reference without effect here; the comment says why.
+pub(crate) const fn foreign(name: &'static str, default: &'static str, comment: &'static str) -> Key {
+    Key { effect: Effect::Foreign, ..key(name, default, comment) }
+}
+
+/// The same, of a value that is never printed.
+pub(crate) const fn foreign_secret(name: &'static str, default: &'static str, comment: &'static str) -> Key {
+    Key { secret: true, ..foreign(name, default, comment) }
+}
+
+/// A protection of the reference that is missing here; only its default is accepted.
+const fn protection(
+    name: &'static str,
+    default: &'static str,
+    comment: &'static str,
+    reason: &'static str,
+) -> Key {
+    Key { effect: Effect::Protection { reason }, ..key(name, default, comment) }
+}
+
+impl Key {
+    /// Why a value is refused: it asks for a protection that is missing here.
+    #[must_use]
+    pub fn refusal(&self, value: &str) -> Option<&'static str> {
+        let Effect::Protection { reason } = self.effect else { return None };
+        let value = value.trim();
+        (!value.is_empty() && !is_same(value, self.default)).then_some(reason)
+    }
+}
+
+/// Whether two values are the same text, or the same JSON.
+fn is_same(one: &str, other: &str) -> bool {
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    one == other || json(one).is_some_and(|one| Some(one) == json(other))
 }
 
 /// Keys of `conf/red5.properties`; those of the protocols stand between the two.
@@ -59,11 +112,11 @@ const SERVER_FIRST: &[Key] = &[
         "Chain of that certificate, when it has a file of its own",
     ),
     key("http.ssl_certificate_key_file", "conf/privkey.pem", "Private key of that certificate"),
-    key("http.max_threads", "300", "Kept for older files; not used"),
+    foreign("http.max_threads", "300", "There is one thread for each core"),
 ];
 
 const SERVER_LAST: &[Key] = &[
-    key("server.origin_port", "5000", "Port between nodes"),
+    foreign("server.origin_port", "5000", "There is no cluster"),
     key(
         "server.cpu_limit",
         "95",
@@ -74,9 +127,9 @@ const SERVER_LAST: &[Key] = &[
         "75",
         "Used memory in percent above which publishers are refused; 100: off",
     ),
-    key("server.min_free_ram", "10", "Kept for older files; not used"),
-    key("server.cpu_measurement_period_ms", "1000", "Kept for older files; not used"),
-    key("server.cpu_measurement_window_size", "5", "Kept for older files; not used"),
+    foreign("server.min_free_ram", "10", "See server.memory_limit_percentage"),
+    foreign("server.cpu_measurement_period_ms", "1000", "Load is measured once a second"),
+    foreign("server.cpu_measurement_window_size", "5", "Load is measured once a second"),
     key(
         "server.trusted_proxies",
         "",
@@ -96,9 +149,13 @@ const SERVER_LAST: &[Key] = &[
     key("server.first_user_code", "false", "users/initial asks for the code that the log has at the start"),
     key("server.jwtServerControlEnabled", "false", "Signed tokens for the management API"),
     secret("server.jwtServerSecretKey", "", "Secret of those tokens, at least 32 characters"),
-    key("server.jwksURL", "", "Key set of those tokens"),
-    secret("server.licence_key", "", "Kept for older files; not used"),
-    key("server.heartbeatEnabled", "true", "Kept for older files; not used"),
+    key(
+        "server.jwksURL",
+        "",
+        "URL of the key set (RS256, ES256) of those tokens; empty: server.jwtServerSecretKey",
+    ),
+    foreign_secret("server.licence_key", "", "There are no licences"),
+    foreign("server.heartbeatEnabled", "true", "Nothing is sent home"),
     key("server.statusWebHookURL", "", "Hook for high resource usage"),
     key(
         "http.acme_folder",
@@ -148,15 +205,15 @@ const SERVER_LAST: &[Key] = &[
         "Address rules of /metrics and /openapi.json; others need a login",
     ),
     key("metrics.per_stream", "false", "Figures of each stream in /metrics"),
-    key("useGlobalIp", "false", "Kept for older files; not used"),
-    key("nodeGroup", "default", "Group of nodes"),
+    foreign("useGlobalIp", "false", "See server.name"),
+    foreign("nodeGroup", "default", "There is no cluster"),
     key("logLevel", "INFO", "ERROR, WARN, INFO, DEBUG or TRACE"),
     key("auditLog", "true", "Who did what, from where, in log/audit.log"),
     key("logFormat", "text", "text, or json: one object per line"),
-    key("nativeLogLevel", "ERROR", "Kept for older files; not used"),
-    key("clusterdb.host", "localhost", "Kept for older files; not used"),
-    key("clusterdb.user", "", "Kept for older files; not used"),
-    secret("clusterdb.password", "", "Kept for older files; not used"),
+    foreign("nativeLogLevel", "ERROR", "See logLevel"),
+    foreign("clusterdb.host", "localhost", "There is no cluster"),
+    foreign("clusterdb.user", "", "There is no cluster"),
+    foreign_secret("clusterdb.password", "", "There is no cluster"),
 ];
 
 const APP_FIRST: &[Key] = &[
@@ -170,7 +227,11 @@ const APP_FIRST: &[Key] = &[
     key("ipFilterEnabled", "true", "Apply remoteAllowedCIDR"),
     key("jwtControlEnabled", "false", "Signed tokens for the REST API"),
     secret("jwtSecretKey", "", "Secret of those tokens"),
-    key("jwksURL", "", "Key set of those tokens"),
+    key(
+        "jwksURL",
+        "",
+        "URL of a key set (RS256, ES256): of tokens for the REST API instead of jwtSecretKey, of streams beside jwtStreamSecretKey",
+    ),
     key("acceptOnlyStreamsInDataStore", "false", "Refuse publishers without a broadcast record"),
     key("acceptOnlyRoomsInDataStore", "false", "Refuse rooms without a record"),
     key("allowedPublisherCIDR", "", "Address rules of publishers; empty: everybody"),
@@ -208,24 +269,37 @@ const APP_FIRST: &[Key] = &[
     key("webhookRetryAttemptDelay", "1000", "Milliseconds between them"),
     key("webhookContentType", "application/json", "Content type of hooks"),
     key("webhookStreamStatusUpdatePeriodMs", "-1", "Period of the status hook in milliseconds; -1: off"),
-    key("dataChannelEnabled", "true", "WebRTC data channels"),
-    key("dataChannelPlayerDistribution", "all", "Who gets viewers' messages: none, publisher, all"),
-    key("dataChannelWebHookURL", "", "Hook of data channel messages"),
-    key("hlsflags", "delete_segments+program_date_time", "Flags of the playlist"),
-    key("addDateTimeToHlsFileName", "false", "Date in HLS file names"),
-    key("addOriginalMuxerIntoHLSPlaylist", "true", "Source rendition in the HLS playlist"),
-    key("hlsEncryptionKeyInfoFile", "", "Key file of HLS encryption"),
-    key("dashEnableLowLatency", "true", "Low latency DASH"),
-    key("hlsEnabledViaDash", "false", "HLS playlist over DASH segments"),
-    key("dashSegDuration", "6", "Segment duration in seconds"),
-    key("dashFragmentDuration", "0.5", "Fragment duration in seconds"),
-    key("dashWindowSize", "5", "Segments in the manifest"),
-    key("dashExtraWindowSize", "5", "Segments kept beyond the manifest"),
-    key("deleteDASHFilesOnEnded", "true", "Delete DASH files at the end"),
+    foreign("dataChannelEnabled", "true", "Data channels are not carried"),
+    foreign("dataChannelPlayerDistribution", "all", "Data channels are not carried"),
+    foreign("dataChannelWebHookURL", "", "Data channels are not carried"),
+    foreign(
+        "hlsflags",
+        "delete_segments+program_date_time",
+        "Segments that are over are always deleted, dates are always in playlists",
+    ),
+    foreign("addDateTimeToHlsFileName", "false", "Names of segments have no date"),
+    foreign("addOriginalMuxerIntoHLSPlaylist", "true", "The only rendition is the source"),
+    protection(
+        "hlsEncryptionKeyInfoFile",
+        "",
+        "Key file of HLS encryption",
+        "segments of HLS are not encrypted by this server; leave it empty",
+    ),
+    foreign("dashEnableLowLatency", "true", "The manifest is always of low latency"),
+    foreign("hlsEnabledViaDash", "false", "HLS and DASH always share fragmented segments"),
+    explicit("dashSegDuration", "6", "Seconds of a segment that DASH alone has; unset: as hlsTime"),
+    foreign("dashFragmentDuration", "0.5", "Segments of DASH are sent whole; see hls.part_ms"),
+    explicit("dashWindowSize", "5", "Segments in the manifest; unset: as hlsListSize"),
+    key("dashExtraWindowSize", "5", "Segments that are kept behind those of dashWindowSize"),
+    foreign("deleteDASHFilesOnEnded", "true", "DASH is served from memory"),
     key("mp4MuxingEnabled", "false", "Record to MP4"),
     key("webMMuxingEnabled", "false", "Record to WebM"),
     key("addDateTimeToMp4FileName", "false", "Date in MP4 file names"),
-    key("fileNameFormat", "%r%b", "Format of file names"),
+    key(
+        "fileNameFormat",
+        "%r%b",
+        "Names of recordings: {text} is put behind the id; %r and %b are of renditions, of which there are none",
+    ),
     key("subFolder", "", "Folder below streams"),
     key("recordingSubfolder", "", "Folder of recordings"),
     key("record.max_streams", "0", "Streams that are recorded at a time; 0: no limit"),
@@ -239,147 +313,168 @@ const APP_FIRST: &[Key] = &[
     key("record.max_bytes", "0", "Bytes that all recordings have, the oldest go; 0: no limit"),
     key("upload.max_bytes", "10737418240", "Bytes of one uploaded file; 0: none may be uploaded"),
     key("s3.keep_local", "false", "Files stay here when they are uploaded to S3"),
-    key("muxerFinishScript", "", "Kept for older files; scripts are never run"),
-    key("vodUploadFinishScript", "", "Kept for older files; scripts are never run"),
-    key("streamStartedScript", "", "Kept for older files; scripts are never run"),
-    key("streamEndedScript", "", "Kept for older files; scripts are never run"),
-    key("streamIdleTimeoutScript", "", "Kept for older files; scripts are never run"),
+    foreign("muxerFinishScript", "", "Scripts are never run"),
+    foreign("vodUploadFinishScript", "", "Scripts are never run"),
+    foreign("streamStartedScript", "", "Scripts are never run"),
+    foreign("streamEndedScript", "", "Scripts are never run"),
+    foreign("streamIdleTimeoutScript", "", "Scripts are never run"),
     key("s3RecordingEnabled", "false", "Move recordings and uploaded files to S3"),
-    secret("s3AccessKey", "", "S3 access key"),
+    secret("s3AccessKey", "", "S3 access key; empty, with the other: the role of the machine or container"),
     secret("s3SecretKey", "", "S3 secret key"),
     key("s3BucketName", "", "S3 bucket"),
     key("s3RegionName", "", "S3 region; empty: us-east-1"),
     key("s3Endpoint", "", "URL of another S3-compatible storage, its buckets in the path; empty: Amazon's"),
     key("s3StreamsFolderPath", "streams", "S3 folder of streams"),
-    key("s3PreviewsFolderPath", "previews", "S3 folder of previews"),
+    foreign("s3PreviewsFolderPath", "previews", "No previews are made"),
     key("s3Permission", "public-read", "Permission of objects (x-amz-acl); empty: the bucket's"),
     key("s3StorageClass", "STANDARD", "S3 storage class"),
-    key("uploadExtensionsToS3", "7", "What is uploaded: 1 MP4, 2 HLS, 4 preview"),
+    key(
+        "uploadExtensionsToS3",
+        "7",
+        "Odd: recordings and uploads go to S3; HLS (2) and previews (4) never do",
+    ),
     key("webRTCEnabled", "true", "WebRTC"),
-    key("webRTCFrameRate", "30", "Kept for older files; not used"),
-    key("webRTCPortRangeMin", "50000", "Kept for older files; see webrtc.port"),
-    key("webRTCPortRangeMax", "60000", "Kept for older files; see webrtc.port"),
+    foreign("webRTCFrameRate", "30", "Video is not transcoded"),
+    foreign("webRTCPortRangeMin", "50000", "See webrtc.port"),
+    foreign("webRTCPortRangeMax", "60000", "See webrtc.port"),
     key("stunServerURI", "stun:stun1.l.google.com:19302", "STUN server told to browsers"),
     key("turnServerUsername", "", "TURN user told to browsers"),
     secret("turnServerCredential", "", "TURN password told to browsers"),
-    key("webRTCTcpCandidatesEnabled", "false", "ICE candidates over TCP"),
-    key("webRTCClientStartTimeoutMs", "10000", "Milliseconds a WebRTC client has to start"),
-    key(
-        "webRTCKeyframeTime",
-        "2000",
-        "Kept for older files; key frames are asked for when somebody needs one",
+    explicit("webRTCTcpCandidatesEnabled", "false", "ICE candidates over TCP; unset: as webrtc.tcp says"),
+    key("webRTCClientStartTimeoutMs", "10000", "Milliseconds that a WebRTC client has to connect"),
+    foreign("webRTCKeyframeTime", "2000", "Key frames are asked for when somebody needs one"),
+    foreign("replaceCandidateAddrWithServerAddr", "false", "See webrtc.candidates"),
+    foreign("disableIPv6Candidates", "true", "See webrtc.candidates"),
+    foreign("iceGatheringTimeoutMs", "2000", "Candidates are known at once"),
+    foreign(
+        "dropWebRTCIngestIfNoPacketReceived",
+        "false",
+        "A publisher that sends nothing is always dropped",
     ),
-    key("replaceCandidateAddrWithServerAddr", "false", "Offer the server's name as candidate"),
-    key("disableIPv6Candidates", "true", "No IPv6 candidates"),
-    key("iceGatheringTimeoutMs", "2000", "Milliseconds to gather candidates"),
-    key("dropWebRTCIngestIfNoPacketReceived", "false", "Drop WebRTC publishers that send nothing"),
-    key("h264Enabled", "true", "H.264"),
-    key("vp8Enabled", "false", "VP8"),
-    key("h265Enabled", "false", "H.265"),
-    key("av1Enabled", "false", "AV1"),
-    key("encoderSettingsString", "", "Kept for older files; video is not transcoded"),
-    key("encoderSettings", "", "Kept for older files; video is not transcoded"),
-    key("useOriginalWebRTCEnabled", "false", "Kept for older files; video is not transcoded"),
-    key("gopSize", "0", "Kept for older files; video is not transcoded"),
-    key("encoderName", "", "Kept for older files; video is not transcoded"),
-    key("encoderSelectionPreference", "gpu_and_cpu", "Kept for older files; video is not transcoded"),
-    key("generatePreview", "false", "Kept for older files; not used"),
-    key("createPreviewPeriod", "5000", "Kept for older files; not used"),
-    key("previewHeight", "480", "Kept for older files; not used"),
-    key("previewFormat", "png", "Kept for older files; not used"),
-    key("previewOverwrite", "false", "Kept for older files; not used"),
+    key("h264Enabled", "true", "H.264 over WebRTC; preferred where a publisher offers it"),
+    explicit("vp8Enabled", "false", "VP8 over WebRTC; unset: on"),
+    explicit("h265Enabled", "false", "H.265 over WebRTC; unset: on"),
+    explicit("av1Enabled", "false", "AV1 over WebRTC; unset: on"),
+    foreign("encoderSettingsString", "", "Video is not transcoded"),
+    foreign("encoderSettings", "", "Video is not transcoded"),
+    foreign("useOriginalWebRTCEnabled", "false", "Video is not transcoded"),
+    foreign("gopSize", "0", "Video is not transcoded"),
+    foreign("encoderName", "", "Video is not transcoded"),
+    foreign("encoderSelectionPreference", "gpu_and_cpu", "Video is not transcoded"),
+    foreign("generatePreview", "false", "No previews are made"),
+    foreign("createPreviewPeriod", "5000", "No previews are made"),
+    foreign("previewHeight", "480", "No previews are made"),
+    foreign("previewFormat", "png", "No previews are made"),
+    foreign("previewOverwrite", "false", "No previews are made"),
     key(
         "startStreamFetcherAutomatically",
         "false",
         "Pull all stream sources at start; without it those that ran when the server ended",
     ),
     key("restartStreamFetcherPeriod", "0", "Seconds after which a pull is restarted; 0: never"),
-    key("streamFetcherBufferTime", "0", "Kept for older files; not used"),
+    foreign("streamFetcherBufferTime", "0", "A pull is passed on as it comes"),
     explicit(
         "endpointRepublishLimit",
         "3",
         "Tries after which restreaming gives up; unset or negative: never",
     ),
-    key("endpointHealthCheckPeriodMs", "2000", "Kept for older files; not used"),
+    foreign("endpointHealthCheckPeriodMs", "2000", "A lost endpoint is noticed at once"),
 ];
 
 /// Which roles of a room see which.
 const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
 
 const APP_LAST: &[Key] = &[
-    key("maxAnalyzeDurationMS", "1500", "Kept for older files; not used"),
-    key("maxResolutionAccept", "0", "Highest accepted picture height; 0: any"),
-    key("maxFpsAccept", "0", "Kept for older files; not used"),
-    key("maxBitrateAccept", "0", "Kept for older files; not used"),
+    foreign("maxAnalyzeDurationMS", "1500", "Tracks are known without analysis"),
+    key("maxResolutionAccept", "0", "Highest pictures that a stream may have; it is ended otherwise; 0: any"),
+    key("maxFpsAccept", "0", "Most pictures a second that a stream may have; it is ended otherwise; 0: any"),
+    key("maxBitrateAccept", "0", "Most bits a second that a stream may have; it is ended otherwise; 0: any"),
     key("writeStatsToDatastore", "true", "Viewer counts in broadcast records"),
     key("writeSubscriberEventsToDatastore", "false", "Store events of subscribers"),
-    key("id3TagEnabled", "false", "ID3 tags in HLS"),
-    key("httpForwardingExtension", "", "Extensions forwarded elsewhere"),
-    key("httpForwardingBaseURL", "", "Where they are forwarded to"),
+    foreign("id3TagEnabled", "false", "No ID3 tags are written into HLS; calls for them fail"),
+    key(
+        "httpForwardingExtension",
+        "",
+        "Endings of files, with commas between, that players are sent elsewhere for (302) when they are not here",
+    ),
+    key("httpForwardingBaseURL", "", "Where they are: the path below the application is put behind it"),
     key("contentSecurityPolicyHeaderValue", "", "Content-Security-Policy of the application"),
-    key("maxVideoTrackCount", "-1", "Video tracks of a room; -1: no limit"),
-    key("maxAudioTrackCount", "-1", "Audio tracks of a room; -1: no limit"),
-    key("playWebRTCStreamOnceForEachSession", "true", "Kept for older files; not used"),
-    key("participantVisibilityMatrix", VISIBILITY, "Kept for older files; not used"),
-    key("customSettings", "{}", "Free JSON"),
-    key("encoderParameters", "{}", "Kept for older files; video is not transcoded"),
-    key("appName", "", "Kept for older files; the folder's name counts"),
-    key("updateTime", "0", "Kept for older files; not used"),
-    key("appStatus", "installed", "Kept for older files; not used"),
-    secret("clusterCommunicationKey", "", "Secret between nodes"),
+    foreign("maxVideoTrackCount", "-1", "A room sends every track"),
+    foreign("maxAudioTrackCount", "-1", "A room sends every track"),
+    foreign("playWebRTCStreamOnceForEachSession", "true", "A session may play a stream once"),
+    protection(
+        "participantVisibilityMatrix",
+        VISIBILITY,
+        "Which roles of a room see which",
+        "participants of a room are not hidden from each other by this server; leave it out",
+    ),
+    foreign("customSettings", "{}", "Free JSON for clients, kept and given back"),
+    foreign("encoderParameters", "{}", "Video is not transcoded"),
+    foreign("appName", "", "The folder's name counts"),
+    foreign("updateTime", "0", "Written by the server when settings change"),
+    foreign("appStatus", "installed", "Written by the server"),
+    foreign_secret("clusterCommunicationKey", "", "There is no cluster"),
     secret("subscriberAuthenticationKey", "", "Secret of subscribers' tokens"),
-    key("signalingEnabled", "false", "Kept for older files; not used"),
-    key("signalingAddress", "", "Kept for older files; not used"),
-    key("useTimelineDashMuxing", "false", "Kept for older files; not used"),
-    key("mySqlClientPath", "/usr/local/antmedia/mysql", "Kept for older files; not used"),
-    key("webRTCSdpSemantics", "unifiedPlan", "Kept for older files; not used"),
-    key("portAllocatorFlags", "0", "Kept for older files; not used"),
-    key("encoderThreadCount", "0", "Kept for older files; video is not transcoded"),
-    key("encoderThreadType", "0", "Kept for older files; video is not transcoded"),
-    key("vp8EncoderThreadCount", "1", "Kept for older files; video is not transcoded"),
-    key("previewQuality", "75", "Kept for older files; not used"),
-    key("excessiveBandwidthValue", "300000", "Kept for older files; not used"),
-    key("excessiveBandwidthCallThreshold", "3", "Kept for older files; not used"),
-    key("excessiveBandwithTryCountBeforeSwitchback", "4", "Kept for older files; not used"),
-    key("excessiveBandwidthAlgorithmEnabled", "false", "Kept for older files; not used"),
-    key("packetLossDiffThresholdForSwitchback", "10", "Kept for older files; not used"),
-    key("rttMeasurementDiffThresholdForSwitchback", "20", "Kept for older files; not used"),
-    key("audioBitrateSFU", "96000", "Kept for older files; not used"),
+    foreign("signalingEnabled", "false", "There is no signalling proxy"),
+    foreign("signalingAddress", "", "There is no signalling proxy"),
+    foreign("useTimelineDashMuxing", "false", "Segments are named by number"),
+    foreign("mySqlClientPath", "/usr/local/antmedia/mysql", "No database is used"),
+    foreign("webRTCSdpSemantics", "unifiedPlan", "Always the unified plan"),
+    foreign("portAllocatorFlags", "0", "See webrtc.port"),
+    foreign("encoderThreadCount", "0", "Video is not transcoded"),
+    foreign("encoderThreadType", "0", "Video is not transcoded"),
+    foreign("vp8EncoderThreadCount", "1", "Video is not transcoded"),
+    foreign("previewQuality", "75", "No previews are made"),
+    foreign("excessiveBandwidthValue", "300000", "Pictures are thinned to what the path carries"),
+    foreign("excessiveBandwidthCallThreshold", "3", "Pictures are thinned to what the path carries"),
+    foreign(
+        "excessiveBandwithTryCountBeforeSwitchback",
+        "4",
+        "Pictures are thinned to what the path carries",
+    ),
+    foreign("excessiveBandwidthAlgorithmEnabled", "false", "Pictures are thinned to what the path carries"),
+    foreign("packetLossDiffThresholdForSwitchback", "10", "Pictures are thinned to what the path carries"),
+    foreign(
+        "rttMeasurementDiffThresholdForSwitchback",
+        "20",
+        "Pictures are thinned to what the path carries",
+    ),
+    foreign("audioBitrateSFU", "96000", "See audio.opusBitrate and audio.aacBitrate"),
     key("aacEncodingEnabled", "true", "false: as audio.toAac=false"),
-    key("appInstallationTime", "0", "Kept for older files; not used"),
-    key("pullWarFile", "false", "Kept for older files; not used"),
-    key("warFileOriginServerAddress", "", "Kept for older files; not used"),
-    key("dashHttpStreaming", "true", "Kept for older files; not used"),
-    key("dashHttpEndpoint", "", "Kept for older files; not used"),
-    key("forceDecoding", "false", "Kept for older files; video is not transcoded"),
+    foreign("appInstallationTime", "0", "Written by older servers"),
+    foreign("pullWarFile", "false", "Nothing is deployed"),
+    foreign("warFileOriginServerAddress", "", "Nothing is deployed"),
+    foreign("dashHttpStreaming", "true", "DASH is served from memory"),
+    foreign("dashHttpEndpoint", "", "DASH is not pushed; see hlsHttpEndpoint"),
+    foreign("forceDecoding", "false", "Video is not transcoded"),
     key(
         "s3CacheControl",
         "no-store, no-cache, must-revalidate, max-age=0",
         "Cache-Control of what is uploaded to S3",
     ),
     key("s3PathStyleAccessEnabled", "false", "S3 buckets in the path"),
-    key("s3TransferBufferSizeInBytes", "10000000", "Kept for older files; not used"),
-    key("forceAspectRatioInTranscoding", "false", "Kept for older files; video is not transcoded"),
-    key("originEdgeIdleTimeout", "2", "Kept for older files; not used"),
-    key("statsBasedABREnabled", "true", "Kept for older files; not used"),
-    key("abrDownScalePacketLostRatio", "1.0", "Kept for older files; not used"),
-    key("abrUpScalePacketLostRatio", "0.1", "Kept for older files; not used"),
-    key("abrUpScaleRTTMs", "150", "Kept for older files; not used"),
-    key("abrUpScaleJitterMs", "30", "Kept for older files; not used"),
-    key("sendAudioLevelToViewers", "false", "Kept for older files; not used"),
-    key("audioLevelThreshold", "120", "Kept for older files; not used"),
-    key("hwScalingEnabled", "false", "Kept for older files; video is not transcoded"),
-    key("hwDecoderEnabled", "true", "Kept for older files; video is not transcoded"),
-    secret("firebaseAccountKeyJSON", "", "Kept for older files; no push notifications are sent"),
-    key("apnsServer", "api.sandbox.push.apple.com", "Kept for older files; no push notifications are sent"),
-    key("apnTeamId", "", "Kept for older files; no push notifications are sent"),
-    secret("apnPrivateKey", "", "Kept for older files; no push notifications are sent"),
-    key("apnKeyId", "", "Kept for older files; no push notifications are sent"),
-    key("secureAnalyticEndpoint", "false", "Kept for older files; not used"),
-    key("encodingQueueSize", "150", "Kept for older files; video is not transcoded"),
-    key("db.type", "mapdb", "Kept for older files; the store is one file below data"),
-    key("db.name", "", "Kept for older files; not used"),
-    key("db.host", "", "Kept for older files; not used"),
-    key("db.user", "", "Kept for older files; not used"),
-    secret("db.password", "", "Kept for older files; not used"),
+    foreign("s3TransferBufferSizeInBytes", "10000000", "Uploads are streamed"),
+    foreign("forceAspectRatioInTranscoding", "false", "Video is not transcoded"),
+    foreign("originEdgeIdleTimeout", "2", "There is no cluster"),
+    foreign("statsBasedABREnabled", "true", "Video is not transcoded"),
+    foreign("abrDownScalePacketLostRatio", "1.0", "Video is not transcoded"),
+    foreign("abrUpScalePacketLostRatio", "0.1", "Video is not transcoded"),
+    foreign("abrUpScaleRTTMs", "150", "Video is not transcoded"),
+    foreign("abrUpScaleJitterMs", "30", "Video is not transcoded"),
+    foreign("sendAudioLevelToViewers", "false", "Audio levels are not sent"),
+    foreign("audioLevelThreshold", "120", "Audio levels are not sent"),
+    foreign("hwScalingEnabled", "false", "Video is not transcoded"),
+    foreign("hwDecoderEnabled", "true", "Video is not transcoded"),
+    foreign_secret("firebaseAccountKeyJSON", "", "No push notifications are sent"),
+    foreign("apnsServer", "api.sandbox.push.apple.com", "No push notifications are sent"),
+    foreign("apnTeamId", "", "No push notifications are sent"),
+    foreign_secret("apnPrivateKey", "", "No push notifications are sent"),
+    foreign("apnKeyId", "", "No push notifications are sent"),
+    foreign("secureAnalyticEndpoint", "false", "There is no analytics endpoint"),
+    foreign("encodingQueueSize", "150", "Video is not transcoded"),
+    foreign("db.type", "mapdb", "Records are kept in a file below data"),
+    foreign("db.name", "", "See db.type"),
+    foreign("db.host", "", "See db.type"),
+    foreign("db.user", "", "See db.type"),
+    foreign_secret("db.password", "", "See db.type"),
 ];

@@ -8,7 +8,9 @@ mod home;
 mod keys;
 mod known;
 mod members;
+mod notices;
 mod order;
+mod page;
 pub mod properties;
 mod recording;
 mod remarks;
@@ -16,15 +18,17 @@ mod schema;
 mod security;
 mod server;
 mod suggestion;
+#[cfg(test)]
+mod tests;
 mod values;
 mod vod;
 
-pub use app::{AppLimits, AppSettings};
+pub use app::{AcceptLimits, AppLimits, AppSettings};
 pub use home::{
     APPS_MAX, Config, Edit, LostApp, Options, create_app, delete_app, edit_app, edit_server, is_app_name,
 };
-pub use keys::Key;
-pub(crate) use keys::{explicit, key, secret};
+pub use keys::{Effect, Key};
+pub(crate) use keys::{explicit, foreign, key, secret};
 pub use known::remember;
 pub use members::{Member, Shape};
 pub use properties::Property;
@@ -35,7 +39,7 @@ pub use security::{HookSettings, SecuritySettings};
 pub(crate) use server::LISTENERS;
 pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
-pub use vod::{S3Settings, VodSettings};
+pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +64,16 @@ pub enum Error {
         key: String,
         /// The reason.
         reason: String,
+    },
+    /// A value asks for a protection that this server does not have.
+    #[error("{key} (from {origin}): {reason}")]
+    Unprotected {
+        /// As of [`Self::Value`].
+        origin: String,
+        /// The key.
+        key: &'static str,
+        /// The reason.
+        reason: &'static str,
     },
     /// An argument of `--set` is not `KEY=VALUE`.
     #[error("--set {argument}: {reason}")]

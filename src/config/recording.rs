@@ -14,6 +14,8 @@ pub struct RecordingSettings {
     pub always_webm: bool,
     /// `addDateTimeToMp4FileName`.
     pub dated: bool,
+    /// The text of `fileNameFormat`, which names of files have behind the id; empty: none.
+    pub text: String,
     /// `subFolder`: as [`Self::folder`], where what is live is played from.
     pub shared_folder: String,
     /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the stream.
@@ -30,6 +32,20 @@ pub struct RecordingSettings {
     pub bytes_max: Option<u64>,
 }
 
+/// The text between the braces of `fileNameFormat`. Resolution and bit rate are those of renditions; names of what is sent as
+/// it comes have neither, in the reference, too.
+fn file_text(values: &Values) -> Result<String, Error> {
+    let key = "fileNameFormat";
+    let text = values.text(key).split_once('{').map_or("", |(_, rest)| rest);
+    let text = text.split_once('}').map_or(text, |(text, _)| text).trim();
+    let is_plain = text.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c)) && text.len() <= 60;
+    if is_plain {
+        Ok(text.to_owned())
+    } else {
+        Err(values.bad(key, "must have letters, digits, - _ . in its braces"))
+    }
+}
+
 /// Reads them. 0 is no limit.
 pub(super) fn recording(values: &Values) -> Result<RecordingSettings, Error> {
     let limit = |key, max| values.number(key, 0u64, max).map(|value| Some(value).filter(|value| *value > 0));
@@ -37,6 +53,7 @@ pub(super) fn recording(values: &Values) -> Result<RecordingSettings, Error> {
     Ok(RecordingSettings {
         always: values.boolean("mp4MuxingEnabled")?,
         always_webm: values.boolean("webMMuxingEnabled")?,
+        text: file_text(values)?,
         dated: values.boolean("addDateTimeToMp4FileName")?,
         folder: if own.is_empty() || own == "null" { shared } else { own }.to_owned(),
         shared_folder: shared.to_owned(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Error;
 use super::values::Values;
-use crate::auth::access::{Checks, Secret, Secrets};
+use crate::auth::access::{Checks, Secret, Secrets, Trust};
 use crate::auth::{HookUrl, jwt};
 
 /// The status hook does not come more often than this: figures are no younger.
@@ -36,12 +36,14 @@ pub struct SecuritySettings {
     pub play: Checks,
     /// The secrets of the checks.
     pub secrets: Secrets,
-    /// `jwtSecretKey` when `jwtControlEnabled`: the REST API needs a token.
-    pub rest_jwt: Option<Secret>,
+    /// When `jwtControlEnabled`: the REST API needs a token, of a key of `jwksURL` or, without one, by `jwtSecretKey`.
+    pub rest_jwt: Option<Trust>,
     /// `contentSecurityPolicyHeaderValue`; `None` when empty.
     pub content_security_policy: Option<String>,
     /// `writeSubscriberEventsToDatastore`: remember who came and went.
     pub subscriber_events: bool,
+    /// `writeStatsToDatastore`: records have the counts of viewers.
+    pub viewer_counts: bool,
 }
 
 /// Reads the hooks.
@@ -88,7 +90,8 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         publish_key: false,
         hook: hook(values, "webhookPlayAuthUrl")?,
     };
-    if publish.jwt || play.jwt {
+    let keys = hook(values, "jwksURL")?;
+    if (publish.jwt || play.jwt) && (keys.is_none() || !values.text("jwtStreamSecretKey").is_empty()) {
         long_secret(values, "jwtStreamSecretKey")?;
     }
     if (publish.hash || play.hash) && values.text("tokenHashSecret").is_empty() {
@@ -97,6 +100,7 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
     let secret = |key| Secret::new(values.text(key));
     let secrets = Secrets {
         jwt: secret("jwtStreamSecretKey"),
+        keys: keys.filter(|_| publish.jwt || play.jwt),
         hash: secret("tokenHashSecret"),
         time_code_publish: secret("timeTokenSecretForPublish"),
         time_code_play: secret("timeTokenSecretForPlay"),
@@ -111,17 +115,18 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         rest_jwt: rest_jwt(values)?,
         content_security_policy: policy(values)?,
         subscriber_events: values.boolean("writeSubscriberEventsToDatastore")?,
+        viewer_counts: values.boolean("writeStatsToDatastore")?,
     })
 }
 
-fn rest_jwt(values: &Values) -> Result<Option<Secret>, Error> {
+fn rest_jwt(values: &Values) -> Result<Option<Trust>, Error> {
     if !values.boolean("jwtControlEnabled")? {
         return Ok(None);
     }
-    if !values.text("jwksURL").is_empty() {
-        return Err(values.bad("jwksURL", "key sets are not supported; use jwtSecretKey"));
+    match hook(values, "jwksURL")? {
+        Some(url) => Ok(Some(Trust::Keys(url))),
+        None => long_secret(values, "jwtSecretKey").map(|secret| Some(Trust::Secret(secret))),
     }
-    long_secret(values, "jwtSecretKey").map(Some)
 }
 
 /// A secret that signed tokens can be trusted with (docs/robustness.md R-06).

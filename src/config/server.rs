@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Error;
 use super::values::{Origin, Values};
 use super::{Extensions, Level, Schema};
-use crate::auth::access::Secret;
+use crate::auth::access::Trust;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
@@ -122,8 +122,8 @@ pub struct ServerSettings {
     pub outbound: OutboundRules,
     /// Whose addresses may look at it.
     pub doors: Doors,
-    /// `server.jwtServerSecretKey`, when `server.jwtServerControlEnabled`.
-    pub management_secret: Option<Secret>,
+    /// When `server.jwtServerControlEnabled`: a key of `server.jwksURL` or, without one, `server.jwtServerSecretKey`.
+    pub management_trust: Option<Trust>,
     /// `limits.*`.
     pub limits: Limits,
     /// What is logged, and how.
@@ -142,6 +142,7 @@ impl ServerSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
+        values.check_protections()?;
         values.port("server.origin_port")?;
         let workers = match values.text("server.workers") {
             "" => cores.max(1),
@@ -180,7 +181,7 @@ impl ServerSettings {
                 first_user_code: values.boolean("server.first_user_code")?,
                 metrics: values.rules("metrics.allowed_CIDR")?,
             },
-            management_secret: management_secret(&values)?,
+            management_trust: management_trust(&values)?,
             limits: limits(&values)?,
             log: LogSettings {
                 level: log_level(&values)?,
@@ -317,20 +318,26 @@ fn log_json(values: &Values) -> Result<bool, Error> {
     }
 }
 
-/// Keys of a set (RS256) cannot be used; to ignore the setting would lock its owner out without a word.
-fn management_secret(values: &Values) -> Result<Option<Secret>, Error> {
-    if !values.text("server.jwksURL").is_empty() {
-        let reason = "key sets (RS256) are not supported; leave it empty and set server.jwtServerSecretKey";
-        return Err(values.bad("server.jwksURL", reason));
-    }
+fn management_trust(values: &Values) -> Result<Option<Trust>, Error> {
+    let keys = url(values, "server.jwksURL")?;
     if !values.boolean("server.jwtServerControlEnabled")? {
         return Ok(None);
     }
-    values.secret("server.jwtServerSecretKey", SECRET_BYTES_MIN).map(Some)
+    match keys {
+        Some(url) => Ok(Some(Trust::Keys(url))),
+        None => {
+            let secret = values.secret("server.jwtServerSecretKey", SECRET_BYTES_MIN)?;
+            Ok(Some(Trust::Secret(secret)))
+        }
+    }
 }
 
 fn status_hook(values: &Values) -> Result<Option<HookUrl>, Error> {
-    let key = "server.statusWebHookURL";
+    url(values, "server.statusWebHookURL")
+}
+
+/// The URL of a key, unless it is empty.
+fn url(values: &Values, key: &str) -> Result<Option<HookUrl>, Error> {
     match values.text(key).trim() {
         "" => Ok(None),
         text => HookUrl::parse(text).map(Some).map_err(|error| values.bad(key, error.to_string())),
@@ -375,6 +382,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_is_read() {
+        let with = |key, value| ServerSettings::with(&[(key, value)]).unwrap();
+        assert_eq!(with("https.enabled", "false").https_port, None);
+        assert_eq!(with("https.port", "0").https_port, Some(0));
+        assert_eq!(with("http.ssl_certificate_file", "a.pem").certificate_file, PathBuf::from("a.pem"));
+        let chain = with("http.ssl_certificate_chain_file", "b.pem").certificate_chain_file;
+        assert_eq!(chain, PathBuf::from("b.pem"));
+        assert_eq!(
+            with("http.ssl_certificate_key_file", "c.pem").certificate_key_file,
+            PathBuf::from("c.pem")
+        );
+        assert_eq!(with("limits.ring_memory", "3").limits.ring_memory, 3 << 20);
+        assert!(with("outbound.preset", "public").outbound.public_only);
+        assert!(with("server.trusted_proxies", "10.0.0.0/8").trusted_proxies.contains([10, 0, 0, 1].into()));
+    }
+
+    #[test]
     fn r_06_a_short_secret_and_a_key_set_are_refused_by_name() {
         let on = ("server.jwtServerControlEnabled", "true");
         let with = |secret: &str| ServerSettings::with(&[on, ("server.jwtServerSecretKey", secret)]);
@@ -384,14 +408,18 @@ mod tests {
         }
         let long = "canary-canary-canary-canary-0032";
         let server = with(long).unwrap();
-        assert_eq!(server.management_secret.as_ref().map(Secret::reveal), Some(long));
+        let Some(Trust::Secret(secret)) = &server.management_trust else { panic!("no secret") };
+        assert_eq!(secret.reveal(), long);
         assert!(!format!("{server:?}").contains("canary"));
         // Switched off, the secret may be anything.
         assert!(
-            ServerSettings::with(&[("server.jwtServerSecretKey", "x")]).unwrap().management_secret.is_none()
+            ServerSettings::with(&[("server.jwtServerSecretKey", "x")]).unwrap().management_trust.is_none()
         );
-        let error = ServerSettings::with(&[("server.jwksURL", "https://h/keys")]).unwrap_err().to_string();
-        assert!(error.starts_with("server.jwksURL") && error.contains("RS256"), "{error}");
+        let keys =
+            ServerSettings::with(&[on, ("server.jwksURL", "https://h/keys")]).unwrap().management_trust;
+        assert_eq!(keys.as_ref().and_then(Trust::keys).map(HookUrl::as_str), Some("https://h/keys"));
+        let error = ServerSettings::with(&[("server.jwksURL", "file:///etc/keys")]).unwrap_err().to_string();
+        assert!(error.starts_with("server.jwksURL"), "{error}");
     }
 
     #[test]

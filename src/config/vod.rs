@@ -18,6 +18,54 @@ pub struct VodSettings {
     pub upload_bytes_max: u64,
     /// Files are moved to object storage; `None`: they stay.
     pub s3: Option<Arc<S3Settings>>,
+    /// Files that are not here are looked for elsewhere.
+    pub forwarding: Option<Arc<Forwarding>>,
+}
+
+/// Where players are sent for files that are not here, for example after they were moved to a storage with a network of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarding {
+    /// `httpForwardingExtension`, without dots.
+    extensions: Vec<String>,
+    /// `httpForwardingBaseURL`, without a slash at its end.
+    base: String,
+}
+
+impl Forwarding {
+    /// `None` unless both keys are set, as in the reference.
+    fn read(values: &Values) -> Result<Option<Arc<Self>>, Error> {
+        let base = values.text("httpForwardingBaseURL").trim();
+        let named = values.text("httpForwardingExtension").split(',');
+        let extensions = named.map(|name| name.trim().trim_start_matches('.').to_owned());
+        let extensions: Vec<String> = extensions.filter(|name| !name.is_empty()).collect();
+        if base.is_empty() {
+            return Ok(None);
+        }
+        let is_usable = |url: &Url| {
+            matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
+        };
+        let url = Url::parse(base).ok().filter(is_usable);
+        let url = url.ok_or_else(|| {
+            values.bad("httpForwardingBaseURL", "must be an http or https URL without a query")
+        })?;
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        Ok((!extensions.is_empty()).then(|| Arc::new(Self { extensions, base })))
+    }
+
+    /// The address of a file, named by its path below the application (`streams/a.mp4`).
+    #[must_use]
+    pub fn location(&self, path: &str) -> Option<String> {
+        const PLAIN: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+            .remove(b'/')
+            .remove(b'-')
+            .remove(b'_')
+            .remove(b'.')
+            .remove(b'~');
+        let (_, extension) = path.rsplit_once('.')?;
+        let is_named = self.extensions.iter().any(|named| named.eq_ignore_ascii_case(extension));
+        let path = percent_encoding::utf8_percent_encode(path, PLAIN);
+        is_named.then(|| format!("{}/{path}", self.base))
+    }
 }
 
 /// An S3-compatible object storage.
@@ -29,10 +77,8 @@ pub struct S3Settings {
     pub region: String,
     /// `s3BucketName`.
     pub bucket: String,
-    /// `s3AccessKey`.
-    pub access_key: Secret,
-    /// `s3SecretKey`.
-    pub secret_key: Secret,
+    /// `s3AccessKey` and `s3SecretKey`; `None`: the credentials of the role that this machine has.
+    pub keys: Option<S3Keys>,
     /// Whether the bucket stands in the path and not in the host's name: `s3PathStyleAccessEnabled`, and wherever an endpoint is
     /// given.
     pub path_style: bool,
@@ -48,13 +94,22 @@ pub struct S3Settings {
     pub keeps_local: bool,
 }
 
+/// Credentials of a storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct S3Keys {
+    /// `s3AccessKey`.
+    pub access: Secret,
+    /// `s3SecretKey`.
+    pub secret: Secret,
+}
+
 /// Reads them.
 pub(super) fn vod(values: &Values) -> Result<VodSettings, Error> {
     let upload_bytes_max = values.number("upload.max_bytes", 0u64, 1 << 50)?;
     let what = values.number("uploadExtensionsToS3", i32::MIN, i32::MAX)?;
     let is_wanted = values.boolean("s3RecordingEnabled")? && what & FILES != 0;
     let s3 = if is_wanted { Some(Arc::new(s3(values)?)) } else { None };
-    Ok(VodSettings { upload_bytes_max, s3 })
+    Ok(VodSettings { upload_bytes_max, s3, forwarding: Forwarding::read(values)? })
 }
 
 fn s3(values: &Values) -> Result<S3Settings, Error> {
@@ -64,17 +119,17 @@ fn s3(values: &Values) -> Result<S3Settings, Error> {
     };
     let region = Some(text("s3RegionName")).filter(|region| !region.is_empty()).unwrap_or("us-east-1");
     let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
-    for (key, value) in [
-        ("s3BucketName", text("s3BucketName")),
-        ("s3RegionName", region),
-        ("s3AccessKey", text("s3AccessKey")),
-        ("s3SecretKey", text("s3SecretKey")),
-    ] {
-        let is_secret = key.ends_with("Key");
-        if value.is_empty() || !(is_secret || is_name(value)) {
+    for (key, value) in [("s3BucketName", text("s3BucketName")), ("s3RegionName", region)] {
+        if value.is_empty() || !is_name(value) {
             return Err(values.bad(key, "is needed for s3RecordingEnabled, and is a name"));
         }
     }
+    let keys = match (text("s3AccessKey"), text("s3SecretKey")) {
+        ("", "") => None,
+        ("", _) => return Err(values.bad("s3AccessKey", "is needed with s3SecretKey, or neither")),
+        (_, "") => return Err(values.bad("s3SecretKey", "is needed with s3AccessKey, or neither")),
+        (access, secret) => Some(S3Keys { access: Secret::new(access), secret: Secret::new(secret) }),
+    };
     let given = text("s3Endpoint");
     let address = match given {
         "" => format!("https://s3.{region}.amazonaws.com"),
@@ -101,8 +156,7 @@ fn s3(values: &Values) -> Result<S3Settings, Error> {
         endpoint,
         region: region.to_owned(),
         bucket: text("s3BucketName").to_owned(),
-        access_key: Secret::new(text("s3AccessKey")),
-        secret_key: Secret::new(text("s3SecretKey")),
+        keys,
         path_style: values.boolean("s3PathStyleAccessEnabled")? || !given.is_empty(),
         folder: text("s3StreamsFolderPath").trim_matches('/').to_owned(),
         permission: text("s3Permission").to_ascii_lowercase(),
@@ -124,6 +178,27 @@ mod tests {
     ];
 
     #[test]
+    fn files_of_some_extensions_are_elsewhere() {
+        let of = |extension, base| {
+            let keys = [("httpForwardingExtension", extension), ("httpForwardingBaseURL", base)];
+            AppSettings::with("a", &keys).map(|app| app.vod.forwarding)
+        };
+        let cdn = of("mp4, .WEBM", "https://cdn.example/x/").unwrap().unwrap();
+        let found = |path| cdn.location(path);
+        assert_eq!(found("streams/a b.mp4").as_deref(), Some("https://cdn.example/x/streams/a%20b.mp4"));
+        assert_eq!(found("streams/a.webm").as_deref(), Some("https://cdn.example/x/streams/a.webm"));
+        assert_eq!(
+            (found("streams/a.m3u8"), found("streams/xmp4"), found("streams/mp4")),
+            (None, None, None)
+        );
+        assert_eq!(of("", "https://cdn.example").unwrap(), None);
+        assert_eq!(of("mp4", "").unwrap(), None);
+        for bad in ["cdn.example", "ftp://cdn.example", "https://cdn.example/?a=b", "javascript:x"] {
+            assert!(of("mp4", bad).unwrap_err().to_string().starts_with("httpForwardingBaseURL"), "{bad}");
+        }
+    }
+
+    #[test]
     fn where_files_are_moved_to() {
         let with =
             |more: &[(&str, &str)]| AppSettings::with("a", &[&KEYS[..], more].concat()).map(|app| app.vod.s3);
@@ -132,11 +207,20 @@ mod tests {
         assert_eq!((aws.permission.as_str(), aws.storage_class.as_str()), ("public-read", "STANDARD"));
         let own = with(&[("s3Endpoint", "http://10.0.0.1:9000")]).unwrap().unwrap();
         assert_eq!((own.endpoint.as_str(), own.path_style), ("http://10.0.0.1:9000/", true));
+        assert_eq!(aws.keys.as_ref().map(|keys| keys.access.reveal()), Some("someone"));
+        let role = with(&[("s3AccessKey", ""), ("s3SecretKey", "")]).unwrap().unwrap();
+        assert_eq!(role.keys, None, "those of the machine's role");
+        let own = with(&[("s3PathStyleAccessEnabled", "true"), ("s3StreamsFolderPath", "/a/")]);
+        let own = own.unwrap().unwrap();
+        assert_eq!((own.path_style, own.folder.as_str()), (true, "a"));
+        let own = with(&[("s3StorageClass", "glacier"), ("s3CacheControl", "no-store")]).unwrap().unwrap();
+        assert_eq!((own.storage_class.as_str(), own.cache_control.as_str()), ("GLACIER", "no-store"));
         assert_eq!(with(&[("uploadExtensionsToS3", "6")]).unwrap(), None, "files are none of it");
         assert!(!format!("{own:?}").contains("secret of"));
         for (key, value) in [
             ("s3BucketName", ""),
             ("s3SecretKey", ""),
+            ("s3AccessKey", ""),
             ("s3BucketName", "a/b"),
             ("s3Endpoint", "ftp://h"),
             ("s3Endpoint", "http://user@h"),

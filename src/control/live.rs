@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use media::Position;
 
+use super::acceptance::Measured;
 use super::history::{Minutes, StreamSample};
 use crate::auth::access::Params;
 use crate::auth::network;
@@ -70,6 +71,8 @@ pub(super) struct Received {
     pub(super) figures: Option<SourceFigures>,
     /// The last hour.
     pub(super) minutes: Minutes<StreamSample>,
+    /// The beginning of the measurement of its rates.
+    pub(super) measured: Option<Measured>,
 }
 
 /// How a publisher came.

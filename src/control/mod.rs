@@ -8,6 +8,7 @@
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves, checks the address, and times the
 //!    attempts that they order from the workers, for ever.
 
+mod acceptance;
 mod access;
 mod admission;
 mod answer;
@@ -24,6 +25,7 @@ pub mod history;
 mod hooks;
 mod jobs;
 mod json_text;
+mod key_sets;
 mod live;
 mod management;
 mod mask;
@@ -228,6 +230,7 @@ impl Control {
         control.boot_recordings(now);
         control.boot_objects(now);
         control.boot_backups(now);
+        control.follow_key_sets(now);
         Ok(control)
     }
 
@@ -344,6 +347,7 @@ impl Control {
         self.fire_held(now);
         self.fire_purges(now);
         self.fire_backups(now);
+        self.fire_key_sets(now);
         self.fire_repeats(now);
         self.fire_recordings(now);
         self.fire_objects(now);
@@ -404,6 +408,7 @@ impl Control {
             self.management.deadline(),
             self.walks.app_changes.deadline(),
             self.walks.backups.deadline(),
+            self.access.key_sets.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
         ];

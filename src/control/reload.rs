@@ -33,6 +33,7 @@ impl Control {
         }
         self.install_server(Arc::clone(&config.server));
         self.boot_backups(now);
+        self.follow_key_sets(now);
         self.settings_lost(&config.lost);
         let mut changed = 0_usize;
         for app in &config.apps {
@@ -59,21 +60,21 @@ impl Control {
         }
     }
 
-    /// Settings that were there and are no more, or cannot be used, are not taken for defaults: an application that runs keeps those it has, and one that
-    /// does not run is not started.
+    /// Settings that were there and are no more, cannot be used, or ask for a protection that is missing here, are not taken for
+    /// defaults: an application that runs keeps those it has, and one that does not run is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
             if self.apps.contains_key(name) {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "settings of the application are lost or cannot be used; those in use stay"
+                    "settings of the application cannot be used; those in use stay"
                 );
             } else {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "the application is not started: its settings are lost or cannot be used"
+                    "the application is not started: its settings cannot be used"
                 );
             }
         }

@@ -131,6 +131,7 @@ impl Control {
         self.watch_load(now);
         for figures in &report.sources {
             self.note_source(now, worker, figures);
+            self.check_acceptance(now, figures.stream);
         }
         let mut streams = self.registry.set_viewers(worker, report);
         streams.extend(self.registry.of_worker(worker));
@@ -143,8 +144,9 @@ impl Control {
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
         let Some(live) = self.registry.get(&stream) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };
+        let counts = self.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
-            let viewers: u64 = live.viewers().map(|counts| u64::from(count(counts))).sum();
+            let viewers: u64 = live.viewers().filter(|_| counts).map(|counts| u64::from(count(counts))).sum();
             i32::try_from(viewers).unwrap_or(i32::MAX)
         };
         let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
@@ -226,6 +228,8 @@ mod tests {
         let mut load = Load::new(1);
         load.memory_percent = 76;
         assert!(load.is_high(now, &server));
+        let limit = ServerSettings::with(&[("server.memory_limit_percentage", "76")]).unwrap();
+        assert!(!load.is_high(now, &limit));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod faults;
 mod folders;
 mod hooks;
 mod imports;
+mod key_sets;
 mod lists;
 mod management;
 mod media_ways;
@@ -183,7 +184,11 @@ impl Rig {
             Work::Post(post) => self.hooks.push(Posted { id, post }),
             Work::Password(work) => self.hashes.push((id, work)),
             Work::Admin(_) => self.admin.push(id),
-            Work::FileAppend { .. } | Work::Recording(_) | Work::Object(_) | Work::Import(_) => {
+            Work::FileAppend { .. }
+            | Work::Recording(_)
+            | Work::Object(_)
+            | Work::Import(_)
+            | Work::Fetch { .. } => {
                 self.files.push((id, work));
             }
             other => panic!("control has no use for {other:?}"),

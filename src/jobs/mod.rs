@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::auth::HookUrl;
 pub use admin::{AdminOutcome, AdminWork};
 pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
@@ -84,6 +85,11 @@ pub enum Work {
     },
     /// POST to a receiver.
     Post(Post),
+    /// GET a small document from an operator's server.
+    Fetch {
+        /// Its address.
+        url: HookUrl,
+    },
     /// Hash or verify a password.
     Password(PasswordWork),
     /// Settings, folders of applications, the log, certificates.
@@ -146,6 +152,7 @@ impl Work {
                 Receiver::Hook => Class::Hook,
                 Receiver::Admission => Class::Admission,
             },
+            Self::Fetch { .. } => Class::Admission,
             Self::Password(_) => Class::Password,
             Self::Admin(_) => Class::Admin,
             Self::FileOpen { .. } | Self::ChallengeOpen { .. } | Self::FileRead { .. } => Class::FileRead,
@@ -167,6 +174,7 @@ impl Work {
         match self {
             Self::Resolve { host, .. } => zone(host).to_owned(),
             Self::Post(post) => format!("{}:{}", post.url.host, post.url.port),
+            Self::Fetch { url } => format!("{}:{}", url.host, url.port),
             Self::Relay(work) => of_url(&work.url),
             Self::Object(work) => of_url(&work.storage.endpoint),
             Self::Password(_)
@@ -192,6 +200,7 @@ impl Work {
             Self::Relay(work) => work.data.as_ref().map_or(0, Bytes::len),
             Self::Post(post) => post.body.len(),
             Self::Resolve { .. }
+            | Self::Fetch { .. }
             | Self::Password(_)
             | Self::Admin(_)
             | Self::FileOpen { .. }
@@ -221,6 +230,8 @@ pub enum Outcome {
     Resolved(Result<Vec<SocketAddr>, String>),
     /// [`Work::Post`]: the status of the answer, or the reason why there is none.
     Posted(Result<u16, String>),
+    /// [`Work::Fetch`]: the document, or the reason why there is none.
+    Fetched(Result<Bytes, String>),
     /// [`Work::Password`].
     Password(PasswordOutcome),
     /// [`Work::Admin`].
@@ -266,6 +277,14 @@ impl Outcome {
     /// The reason why there is none.
     pub fn posted(self) -> Result<u16, String> {
         if let Self::Posted(result) = self { result } else { Err(self.reason().to_owned()) }
+    }
+
+    /// A document.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn fetched(self) -> Result<Bytes, String> {
+        if let Self::Fetched(result) = self { result } else { Err(self.reason().to_owned()) }
     }
 
     /// The outcome of an administrative job.
@@ -319,6 +338,7 @@ impl Outcome {
             Self::Failed => "the job failed",
             Self::Resolved(_)
             | Self::Posted(_)
+            | Self::Fetched(_)
             | Self::Password(_)
             | Self::Admin(_)
             | Self::Opened(_)

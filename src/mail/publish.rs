@@ -96,6 +96,8 @@ pub enum StreamEnd {
     GraceOver,
     /// Stopped over the API.
     Stopped,
+    /// Its pictures or its bit rate are above what the application accepts; the reason.
+    Unaccepted(&'static str),
     /// The record was deleted.
     Deleted,
     /// The server is shutting down.
@@ -110,6 +112,7 @@ impl StreamEnd {
             Self::Unpublished => "the publisher ended it",
             Self::GraceOver => "the publisher was lost and did not return",
             Self::Stopped => "stopped on request",
+            Self::Unaccepted(reason) => reason,
             Self::Deleted => "its record was deleted",
             Self::Drain => "the server is shutting down",
         }

@@ -160,6 +160,40 @@ fn signed_tokens_hashes_and_time_codes() {
     publisher.stop();
 }
 
+/// A set with one key on P-256, and a token of a viewer of `s1` until 2100, which OpenSSL signed with it.
+const KEY_SET: &str = r#"{"keys": [{"kty": "EC", "kid": "e1", "crv": "P-256", "alg": "ES256", "x": "ibwvqf-7pgD83IE2kEBabiJuM85jRa5wx_AQhaBao70", "y": "XkDn0HRAA26Vnw-Cb5kZSGswgX9PDncy7YPKAvhmK6Q"}]}"#;
+const OF_KEY_SET: &str = "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6ImUxIn0.eyJzdWIiOiJzMSIsInN0cmVhbUlkIjoiczEiLCJ0eXBlIjoicGxheSIsImV4cCI6NDEwMjQ0NDgwMH0.4dYHb_TmG1KOrthw_rOjlXx5oNidpOxm3DhKc9q3x_WI8cPybs7E90hhDpJAo2FPDNKmcQI-4gvz9dH7a_joRw";
+
+#[test]
+fn r_06_tokens_of_a_key_set_are_good_once_it_was_fetched() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/keys", listener.local_addr().unwrap());
+    let server = Server::start(&[
+        "app.playJwtControlEnabled=true",
+        "app.jwtControlEnabled=true",
+        &format!("app.jwksURL={url}"),
+    ]);
+    let version = || {
+        let field = format!("Authorization: Bearer {OF_KEY_SET}");
+        let request = format!(
+            "GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{field}\r\n\r\n"
+        );
+        let answer = raw_exchange(server.http, request.as_bytes());
+        String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().to_owned()
+    };
+    let page = |token: &str| server.api().get(&format!("/live/streams/s1.mp4?token={token}")).status;
+    // Nobody has answered yet: the set is not there.
+    assert_eq!((version().as_str(), page(OF_KEY_SET)), ("403", 403));
+    let (stream, _) = listener.accept().unwrap();
+    let mut head = [0; 4096];
+    let length = (&stream).read(&mut head).unwrap();
+    assert!(head[..length].starts_with(b"GET /keys HTTP/1.1\r\n"));
+    write!(&stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{KEY_SET}", KEY_SET.len()).unwrap();
+    wait_for("the set", secs(20), || version() == "200");
+    // Let in; there is no such file.
+    assert_eq!((page(OF_KEY_SET), page("x.y.z")), (404, 403));
+}
+
 #[test]
 fn blocked_subscribers_go_and_stay_out() {
     let server = Server::start(&[]);

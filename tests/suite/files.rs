@@ -28,6 +28,28 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
+fn files_that_are_not_here_are_looked_for_elsewhere() {
+    let server = Server::start(&[
+        "app.httpForwardingExtension=mp4,webm",
+        "app.httpForwardingBaseURL=https://cdn.example/x/",
+    ]);
+    let streams = server.home().join("home/webapps/live/streams");
+    fs::write(streams.join("here.mp4"), "here").unwrap();
+    assert_eq!(ask(server.http, "/live/streams/here.mp4", "").2, b"here");
+    let (status, head, _) = ask(server.http, "/live/streams/folder/gone.mp4?token=secret", "");
+    assert_eq!(status, 302);
+    assert!(head.contains("\r\nLocation: https://cdn.example/x/streams/folder/gone.mp4\r\n"), "{head}");
+    assert_eq!(ask(server.http, "/live/streams/gone.txt", "").0, 404);
+    assert_eq!(ask(server.http, "/live/gone.mp4", "").0, 404, "recordings alone");
+    let server = Server::start(&[
+        "app.httpForwardingExtension=mp4",
+        "app.httpForwardingBaseURL=https://cdn.example",
+        "app.playTokenControlEnabled=true",
+    ]);
+    assert_eq!(ask(server.http, "/live/streams/gone.mp4", "").0, 403, "who may not play is not told");
+}
+
+#[test]
 fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
     let mut server = Server::start(&[]);
     let bystander = Bystander::start(&server);

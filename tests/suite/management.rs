@@ -139,7 +139,7 @@ fn r_06_a_weak_secret_stops_the_start() {
     for (settings, key) in [
         (&["server.jwtServerSecretKey=canary-canary-canary-canary-031"][..], "server.jwtServerSecretKey"),
         (&[], "server.jwtServerSecretKey"),
-        (&["server.jwksURL=https://example.org/keys"], "server.jwksURL"),
+        (&["server.jwksURL=file:///etc/keys"], "server.jwksURL"),
     ] {
         let mut command =
             Server::command(&home.path().join("home"), &["server.jwtServerControlEnabled=true"]);
@@ -322,12 +322,18 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("enableTimeTokenForPlay" | "enableTimeTokenForPublish" | "jwtControlEnabled", _) => json!(false),
             ("jwtSecretKey" | "jwtStreamSecretKey" | "webhookSecret", _) => json!(SECRET),
             ("jwksURL", _) => json!(""),
+            ("fileNameFormat", _) => json!("%r{take}"),
+            ("webRTCClientStartTimeoutMs", _) => json!(5000),
+            // Other values are refused.
+            ("hlsEncryptionKeyInfoFile" | "participantVisibilityMatrix", value) => value.clone(),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
             ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),
             ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),
             ("audio.silence", _) => json!("all"),
             ("rtspPullTransportType", _) => json!("1"),
-            ("hlsTime" | "hlsListSize", _) => json!("9"),
+            ("hlsTime" | "hlsListSize" | "dashSegDuration" | "dashWindowSize" | "dashExtraWindowSize", _) => {
+                json!("9")
+            }
             ("hlsSegmentFileSuffixFormat", _) => json!("-%04d"),
             ("hlsSegmentType", _) => json!("fmp4"),
             ("targetLatency", _) => json!("4.5"),

@@ -351,6 +351,11 @@ def task_settings(browser, url):
     first_user(browser, url)
     browser.go(f"{url}#/settings/live")
     browser.text("hlsListSize")
+    # Settings without effect are there, and not open.
+    browser.text("Settings of the reference without effect here")
+    assert not browser.run("document.querySelector('details.foreign').open")
+    assert browser.run("document.querySelector('details.foreign #setting-webRTCFrameRate') !== null")
+    assert browser.run("document.querySelector('details.foreign #setting-hlsListSize') === null")
     browser.run("""(() => {
         const field = document.getElementById("setting-hlsListSize");
         field.value = "7";

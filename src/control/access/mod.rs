@@ -22,9 +22,10 @@ use crypto::constant_time_eq;
 use super::Control;
 use super::admission::Admissions;
 use super::records::auxiliary::Subscriber;
-use crate::auth::access::{Credentials, Denial, Direction, Params, is_hash, is_jwt};
+use crate::auth::access::{Credentials, Denial, Direction, Params, is_for_stream, is_hash, is_jwt};
 use crate::auth::time_code;
-use crate::config::AppSettings;
+use crate::config::{AppSettings, SecuritySettings};
+use crate::control::key_sets::KeySets;
 use crate::types::{Now, StreamKey};
 
 /// Access control: credentials, presence, and failed codes.
@@ -34,6 +35,7 @@ pub(super) struct Access {
     pub(super) presences: Presences,
     pub(super) passes: Passes,
     pub(super) attempts: CodeAttempts,
+    pub(super) key_sets: KeySets,
 }
 
 impl Control {
@@ -82,10 +84,27 @@ impl Control {
         if checks.publish_key && !self.is_publish_key(key, shown.publish_key) {
             return Err(Denial::PublishKey);
         }
-        if checks.jwt && !is_jwt(shown.token, &key.id, direction, &security.secrets.jwt, now.wall_ms) {
+        if checks.jwt && !self.is_stream_token(now, direction, security, key, shown.token) {
             return Err(Denial::Jwt);
         }
         Ok(())
+    }
+
+    /// Whether a token is signed for the stream, by the secret or with a key of the set.
+    fn is_stream_token(
+        &self,
+        now: Now,
+        direction: Direction,
+        security: &SecuritySettings,
+        key: &StreamKey,
+        token: Option<&str>,
+    ) -> bool {
+        if is_jwt(token, &key.id, direction, &security.secrets.jwt, now.wall_ms) {
+            return true;
+        }
+        let (Some(token), Some(url)) = (token, &security.secrets.keys) else { return false };
+        let claims = self.access.key_sets.verify(now, url, token);
+        claims.is_ok_and(|claims| is_for_stream(&claims, &key.id, direction))
     }
 
     /// Whether it is the key of the broadcast. Without a record, or with one that has no key yet, none is.

@@ -85,7 +85,10 @@ impl Control {
         let folder = [key.app.to_string(), STREAMS.to_owned()].into_iter().chain(below).collect();
         let wanted = name.map(stem_of).filter(|name| !name.trim().is_empty());
         let stem = wanted.unwrap_or_else(|| {
-            let id = clean(&key.id);
+            let mut id = clean(&key.id);
+            if !settings.text.is_empty() {
+                id = format!("{id}_{}", settings.text);
+            }
             if settings.dated { format!("{id}-{}", dated(now)) } else { id }
         });
         (folder, stem)

@@ -15,7 +15,6 @@ use super::call::{Caller, Origin, PARAMS_MAX, Reply, RootCall};
 use super::proxy;
 use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_media};
 use super::routes::{Found, find};
-use crate::auth::jwt;
 use crate::control::Control;
 use crate::control::audit::ADDRESS;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
@@ -153,13 +152,13 @@ impl Control {
 
     /// Identifies the caller. The error is an answer.
     fn caller(&mut self, now: Now, request: &Request) -> Result<Caller, Response> {
-        if let Some(secret) = &self.config.server.management_secret {
+        if let Some(trust) = &self.config.server.management_trust {
             if request.headers.count("proxyauthorization") > 1 {
                 return Err(Response::error(400, "More than one ProxyAuthorization"));
             }
             let token = request.header("proxyauthorization").unwrap_or("");
             if !token.trim().is_empty() {
-                return match jwt::verify(token, secret.reveal().as_bytes(), now.wall_ms) {
+                return match self.verify_token(now, trust, token) {
                     Ok(_) => Ok(Caller::Token),
                     Err(error) => {
                         tracing::debug!(%error, "management token refused");

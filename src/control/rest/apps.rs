@@ -400,8 +400,12 @@ impl Control {
         let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
         tracing::info!(app = %settings.name, epoch, "application settings in use");
+        for notice in settings.notices() {
+            tracing::warn!(app = %settings.name, "{notice}");
+        }
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
+        self.follow_key_sets(now);
         self.app_changed(now, &name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {
@@ -422,6 +426,7 @@ impl Control {
         tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.apps.remove(name);
         self.access.presences.forget_events(name);
+        self.follow_key_sets(now);
         self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
     }

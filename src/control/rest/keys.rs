@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::call::{Reply, RootCall};
-use crate::config::{Key, Level, Origin, Values};
+use crate::config::{Effect, Key, Level, Origin, Values};
 use crate::control::answer::json as object;
 use crate::control::management::SYSTEM;
 use crate::control::mask::Requester;
@@ -21,6 +21,15 @@ const fn origin(origin: Origin) -> &'static str {
     }
 }
 
+/// The effect of a key: `works`, `foreign` (none), or `protection` (missing here, refused).
+const fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Works => "works",
+        Effect::Foreign => "foreign",
+        Effect::Protection { .. } => "protection",
+    }
+}
+
 /// `name`: the member of the settings object that the key is.
 fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requester) -> Value {
     let value = (!key.secret).then(|| requester.member(key.name, values.text(key.name)));
@@ -28,6 +37,7 @@ fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requeste
         "key": key.name,
         "name": name,
         "description": key.comment,
+        "effect": effect(key.effect),
         "default": key.default,
         "value": value,
         "origin": origin(values.origin(key.name)),

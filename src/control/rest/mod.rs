@@ -43,7 +43,6 @@ use super::Control;
 use super::audit::ADDRESS;
 use super::mask::Requester;
 use super::records::auxiliary::AuxiliaryWrite;
-use crate::auth::jwt;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
 use crate::mail::ToWorker;
@@ -198,8 +197,8 @@ impl Control {
         request: &Request,
     ) -> Option<Response> {
         // What the server asks itself was let in by a login.
-        if let Some(secret) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
-            && !has_token(request, secret.reveal().as_bytes(), now)
+        if let Some(trust) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
+            && token_of(request).is_none_or(|token| self.verify_token(now, trust, token).is_err())
         {
             return Some(Response::error(403, "Invalid App JWT Token"));
         }
@@ -222,13 +221,11 @@ impl Control {
     }
 }
 
-/// Whether a request carries a valid token of its application, bare or as a bearer's. Two headers are none: proxies
-/// disagree on which of them counts.
-fn has_token(request: &Request, secret: &[u8], now: Now) -> bool {
+/// The token of a request, bare or as a bearer's. Two headers are none: proxies disagree on which of them counts.
+fn token_of(request: &Request) -> Option<&str> {
     let mut given = request.headers.all("authorization");
-    let (Some(value), None) = (given.next(), given.next()) else { return false };
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
     let value = value.trim();
     let bearer = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let token = bearer.map_or(value, |(_, token)| token.trim());
-    jwt::verify(token, secret, now.wall_ms).is_ok()
+    Some(bearer.map_or(value, |(_, token)| token.trim()))
 }

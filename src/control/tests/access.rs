@@ -56,7 +56,7 @@ impl Rig {
         Some(verdict)
     }
 
-    fn play_with(&mut self, id: &str, pairs: &[(&str, &str)]) -> Result<(), NoSubscription> {
+    pub(super) fn play_with(&mut self, id: &str, pairs: &[(&str, &str)]) -> Result<(), NoSubscription> {
         let request = self.play_request(id, pairs);
         self.ask_play(request).expect("a verdict in the same turn")
     }

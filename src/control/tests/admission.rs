@@ -374,6 +374,46 @@ fn a_report_without_viewers_takes_them_away_and_keeps_the_publisher_s_time() {
 }
 
 #[test]
+fn records_have_no_counts_of_viewers_where_they_are_not_wanted() {
+    for (value, count) in [("true", 3), ("false", 0)] {
+        let mut rig = Rig::with(&[], &[("writeStatsToDatastore", value)]);
+        let (_, stream) = rig.publish("s", 0);
+        rig.report(0, stream, 1000, 0, 3);
+        let record = rig.record("s");
+        assert_eq!((&record["rtmpViewerCount"], &record["height"]), (&count.into(), &720.into()), "{value}");
+    }
+}
+
+#[test]
+fn a_stream_above_the_limits_of_its_application_is_ended() {
+    for (key, most, enough) in [
+        ("maxResolutionAccept", "480", "720"),
+        ("maxFpsAccept", "20", "30"),
+        ("maxBitrateAccept", "100000", "240000"),
+    ] {
+        // The figures are 720 lines, 1000 bytes a picture.
+        let seconds_of = |value: &str| {
+            let mut rig = Rig::with(&[], &[(key, value)]);
+            rig.create("s");
+            let (_, stream) = rig.publish("s", 0);
+            let ended = (0..9).find(|second| {
+                rig.report(0, stream, second * 30_000, 0, 0);
+                rig.run_for(secs(1));
+                rig.record("s")["status"] != "broadcasting"
+            });
+            let posted = kinds(&rig.take());
+            let told = posted.iter().filter(|kind| kind.contains("down Unaccepted")).count();
+            assert_eq!(told > 0, ended.is_some(), "{posted:?}");
+            (ended, rig.record("s")["status"].clone())
+        };
+        let first = if key == "maxResolutionAccept" { 0 } else { 5 };
+        assert_eq!(seconds_of(most), (Some(first), "failed".into()), "{key}");
+        assert_eq!(seconds_of("0"), (None, "broadcasting".into()), "{key}");
+        assert_eq!(seconds_of(enough), (None, "broadcasting".into()), "{key}");
+    }
+}
+
+#[test]
 fn draining_closes_everything_and_exits_once() {
     let mut rig = Rig::new();
     rig.create("s");

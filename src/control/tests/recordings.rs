@@ -343,6 +343,9 @@ fn names_have_the_date_and_folders_the_stream() {
         (order.folder, order.stem),
         (path("live/streams/a/s"), "s-2023-11-14_22-13-20.000".to_owned())
     );
+    let mut rig = Rig::with(&[], &[ALWAYS, ("fileNameFormat", "%r%b{take-2}")]);
+    rig.publish("s", 0);
+    assert_eq!(rig.recording().stem, "s_take-2");
     // The name of a call is taken as it is; the folder of recordings counts before that of all files.
     let mut rig = Rig::with(
         &[],

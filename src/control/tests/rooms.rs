@@ -371,7 +371,10 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
         let exp = i64::try_from(START_MS / 1000).unwrap() + holds;
         assert_eq!((&claims["subscriberId"], &claims["exp"]), (&"bob".into(), &exp.into()));
     }
+    let tagged = Rig::with(&[], &[("id3TagEnabled", "true")]).post(&format!("{BASE}/a/id3"), "{}").1;
+    assert!(tagged.contains("Stream is not available"), "{tagged}");
     let mut rig = Rig::new();
+    assert!(rig.post(&format!("{BASE}/a/id3"), "{}").1.contains("ID3 tag is not enabled"));
     let text = "subscriberAuthenticationKey is not set or its length is less than 32";
     assert_eq!(rig.get(&format!("{PUSH}?subscriberId=bob")).1, failure(text));
 }

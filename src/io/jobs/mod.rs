@@ -16,6 +16,7 @@ mod passwords;
 mod posts;
 mod recordings;
 mod relays;
+mod roles;
 mod run;
 
 use std::collections::BTreeMap;
@@ -462,8 +463,7 @@ mod tests {
                     endpoint: url::Url::parse("http://h.example/").unwrap(),
                     region: String::new(),
                     bucket: String::new(),
-                    access_key: Secret::default(),
-                    secret_key: Secret::default(),
+                    keys: None,
                     path_style: true,
                     folder: String::new(),
                     permission: String::new(),

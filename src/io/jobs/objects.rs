@@ -13,6 +13,7 @@ use rusty_s3::{Bucket, Credentials, UrlStyle};
 use ureq::{Agent, SendBody};
 use url::Url;
 
+use super::roles::Roles;
 use super::{FilePaths, files, posts};
 use crate::config::S3Settings;
 use crate::http::media_type;
@@ -36,8 +37,10 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// Fields that the request has as they are signed.
 type Fields = Vec<(&'static str, String)>;
 
-pub(super) fn run(agent: &Agent, paths: &FilePaths, work: &ObjectWork) -> ObjectOutcome {
-    let done = Remote::of(agent, work).and_then(|remote| match &work.action {
+pub(super) fn run(agent: &Agent, paths: &FilePaths, roles: &Roles, work: &ObjectWork) -> ObjectOutcome {
+    let credentials = credentials(&work.storage, roles, &paths.options.environment);
+    let remote = credentials.and_then(|credentials| Remote::of(agent, credentials, work));
+    let done = remote.and_then(|remote| match &work.action {
         ObjectAction::Put { path } => match files::open(paths, path) {
             Ok(opened) => remote.put(&opened.file, opened.length).map(|()| ObjectOutcome::Done),
             Err(FileError::NotFound | FileError::Directory) => Ok(ObjectOutcome::NoFile),
@@ -46,6 +49,22 @@ pub(super) fn run(agent: &Agent, paths: &FilePaths, work: &ObjectWork) -> Object
         ObjectAction::Remove => remote.remove().map(|()| ObjectOutcome::Done),
     });
     done.unwrap_or_else(ObjectOutcome::Failed)
+}
+
+/// The keys of the settings, or those of the role while they are good.
+fn credentials(
+    settings: &S3Settings,
+    roles: &Roles,
+    environment: &[(String, String)],
+) -> Result<Credentials, String> {
+    if let Some(keys) = &settings.keys {
+        return Ok(Credentials::new(keys.access.reveal(), keys.secret.reveal()));
+    }
+    let of_role =
+        roles.credentials(environment).map_err(|reason| format!("no credentials of a role: {reason}"))?;
+    let [key, secret, token] =
+        [&of_role.access_key, &of_role.secret_key, &of_role.token].map(|one| one.reveal());
+    Ok(Credentials::new_with_token(key, secret, token))
 }
 
 /// An object of a storage.
@@ -58,13 +77,12 @@ struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    fn of(agent: &'a Agent, work: &'a ObjectWork) -> Result<Self, String> {
+    fn of(agent: &'a Agent, credentials: Credentials, work: &'a ObjectWork) -> Result<Self, String> {
         let settings = &*work.storage;
         let style = if settings.path_style { UrlStyle::Path } else { UrlStyle::VirtualHost };
         let (name, region) = (settings.bucket.clone(), settings.region.clone());
         let bucket = Bucket::new(settings.endpoint.clone(), style, name, region)
             .map_err(|_| "the bucket has no URL".to_owned())?;
-        let credentials = Credentials::new(settings.access_key.reveal(), settings.secret_key.reveal());
         Ok(Self { agent, bucket, credentials, settings, name: &work.name })
     }
 

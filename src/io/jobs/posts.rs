@@ -9,22 +9,27 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use crypto::hmac_sha256;
 use data_encoding::HEXLOWER;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Error};
 
-use crate::auth::OutboundPolicy;
 use crate::auth::access::Secret;
+use crate::auth::{HookUrl, OutboundPolicy};
 use crate::io::{clock, tls};
 use crate::jobs::Post;
 
 /// Bytes that are read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of a document.
+const DOCUMENT_BYTES_MAX: u64 = 256 << 10;
+/// The timeout of a document.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Addresses that are tried of one name.
@@ -77,6 +82,26 @@ pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u1
     Ok(status)
 }
 
+/// Gets a small document.
+pub(super) fn fetch(agent: &Agent, url: &HookUrl) -> Result<Bytes, String> {
+    let asked = agent.get(url.as_str()).config().timeout_global(Some(FETCH_TIMEOUT)).build();
+    let sent = asked.header("Accept", "application/json").header("Connection", "close").call();
+    let mut response = sent.map_err(|error| reason(&error))?;
+    if response.status() != 200 {
+        return Err(format!("the status is {}", response.status().as_u16()));
+    }
+    let mut document = Vec::new();
+    let body = response.body_mut().as_reader();
+    body.take(DOCUMENT_BYTES_MAX.saturating_add(1))
+        .read_to_end(&mut document)
+        .map_err(|_| "the document did not come whole".to_owned())?;
+    if u64::try_from(document.len()).is_ok_and(|length| length <= DOCUMENT_BYTES_MAX) {
+        Ok(document.into())
+    } else {
+        Err("the document is larger than 256 KiB".to_owned())
+    }
+}
+
 /// The time is part of what is signed, so that a receiver can tell what was sent before (docs/hooks.md).
 fn signature(secret: &Secret, seconds: &str, body: &[u8]) -> String {
     let mac = hmac_sha256(secret.reveal().as_bytes(), &[seconds.as_bytes(), b".", body]);
@@ -101,11 +126,20 @@ fn system_lookup(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
 }
 
 fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
+    Agent::with_parts(config(), DefaultConnector::default(), PolicyResolver { policy, lookup })
+}
+
+/// An agent for services of the platform, whose addresses no setting and no client chooses.
+pub(super) fn platform_agent() -> Agent {
+    Agent::with_parts(config(), DefaultConnector::default(), DefaultResolver::default())
+}
+
+fn config() -> Config {
     let tls = TlsConfig::builder()
         .root_certs(roots())
         .unversioned_rustls_crypto_provider(Arc::new(tls::provider()))
         .build();
-    let config = Config::builder()
+    Config::builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -114,8 +148,7 @@ fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
         .max_response_header_size(HEAD_BYTES_MAX)
         .user_agent(concat!("millstream/", env!("CARGO_PKG_VERSION")))
         .tls_config(tls)
-        .build();
-    Agent::with_parts(config, DefaultConnector::default(), PolicyResolver { policy, lookup })
+        .build()
 }
 
 /// The system's certificates, as for outgoing RTMPS.
@@ -167,7 +200,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::auth::HookUrl;
+    use crate::auth::{HookUrl, cidr};
     use crate::jobs::Receiver;
 
     /// A receiver that gives each connection the same answer and counts them.
@@ -218,6 +251,33 @@ mod tests {
         assert!(send(&agent, &request(&format!("http://{address}/hook"))).is_err());
         let (address, _) = receiver(b"rubbish\r\n\r\n");
         assert!(send(&agent, &request(&format!("http://{address}/hook"))).is_err());
+    }
+
+    #[test]
+    fn a_document_is_whole_small_and_not_elsewhere() {
+        let agent = with_policy(OutboundPolicy::default());
+        let get = |answer| {
+            let (address, _) = receiver(answer);
+            fetch(&agent, &HookUrl::parse(&format!("http://{address}/keys")).unwrap())
+        };
+        assert_eq!(get(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").as_deref(), Ok(&b"{}"[..]));
+        for bad in [
+            &b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\n{}"[..],
+            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+            b"",
+        ] {
+            assert!(get(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+        let mut large = b"HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n".to_vec();
+        large.resize(large.len() + 262_145, b' ');
+        assert!(get(Box::leak(large.into_boxed_slice())).unwrap_err().contains("256 KiB"));
+        let closed =
+            OutboundPolicy { deny: cidr::parse("127.0.0.0/8").unwrap(), ..OutboundPolicy::default() };
+        let (address, count) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let url = HookUrl::parse(&format!("http://{address}/keys")).unwrap();
+        assert!(fetch(&with_policy(closed), &url).is_err());
+        assert_eq!(count.load(Ordering::SeqCst), 0, "what the policy denies is not connected to");
     }
 
     #[test]

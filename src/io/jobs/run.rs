@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ureq::Agent;
 
+use super::roles::Roles;
 use super::{admin, archives, files, imports, names, objects, passwords, posts, recordings, relays};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
@@ -45,11 +46,12 @@ pub(in crate::io) struct Runner {
     policy: posts::Policy,
     /// Made with the first request: the system's certificates are read for it.
     agent: OnceLock<Agent>,
+    roles: Roles,
 }
 
 impl Runner {
     pub(super) fn new(paths: FilePaths, policy: OutboundPolicy) -> Self {
-        Self { paths, policy: posts::policy(policy), agent: OnceLock::new() }
+        Self { paths, policy: posts::policy(policy), agent: OnceLock::new(), roles: Roles::default() }
     }
 
     pub(super) fn policy(&self) -> posts::Policy {
@@ -68,6 +70,7 @@ impl Runner {
                 let waited = clock::now().mono.saturating_duration_since(submitted);
                 Outcome::Posted(posts::post(self.agent(), &post, waited))
             }
+            Work::Fetch { url } => Outcome::Fetched(posts::fetch(self.agent(), &url)),
             Work::Password(work) => Outcome::Password(passwords::run(&work)),
             Work::Admin(work) => Outcome::Admin(admin::run(&self.paths, work)),
             Work::FileOpen { path } => Outcome::Opened(files::open(&self.paths, &path)),
@@ -81,7 +84,9 @@ impl Runner {
             Work::Archive(work) => Outcome::Archived(archives::run(&self.paths.root, &work)),
             Work::Relay(work) => Outcome::Relayed(relays::run(self.agent(), &work)),
             Work::Import(work) => Outcome::Import(imports::run(&self.paths, &work)),
-            Work::Object(work) => Outcome::Object(objects::run(self.agent(), &self.paths, &work)),
+            Work::Object(work) => {
+                Outcome::Object(objects::run(self.agent(), &self.paths, &self.roles, &work))
+            }
             Work::Compute(work) => Outcome::Computed(work.run()),
         }
     }

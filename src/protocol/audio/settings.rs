@@ -137,6 +137,10 @@ mod tests {
         let with = |key, value| AppSettings::of(schema(), "live", &[(key, value)]);
         let all = with("audio.silence", "all").unwrap();
         assert_eq!(AudioSettings::of(&all).silence, Silence::All);
+        let bits = with("audio.opusBitrate", "64000").unwrap();
+        assert_eq!(AudioSettings::of(&bits).opus_bits, 64_000);
+        let bits = with("audio.aacBitrate", "64000").unwrap();
+        assert_eq!(AudioSettings::of(&bits).aac_bits, 64_000);
         for (key, value) in [
             ("audio.silence", "yes"),
             ("audio.opusBitrate", "1000"),

@@ -193,11 +193,16 @@ impl CmafSink {
             Layout::Together => Publishing::copied(now, order, &format!("{folder}{id}{ENDING}")),
             Layout::Apart => Publishing::new(now, order),
         };
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let settings = match layout {
+            Layout::Together => settings,
+            Layout::Apart => settings.of_single_tracks(),
+        };
         Self {
             layout,
             id,
             folder,
-            settings: HlsSettings::of_stream(&order.settings, &order.details),
+            settings,
             publishing,
             renditions: Vec::new(),
             absent: Vec::new(),

@@ -95,11 +95,14 @@ pub(super) fn manifest(
 ) -> Option<String> {
     let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
     let (last, stretch) = (lead.spanned().last()?, stretches.last()?);
+    let listed = settings.dash_own.window.unwrap_or(usize::MAX);
     let window_ms: u64 = lead
         .window()
         .playlist()
         .segments
         .iter()
+        .rev()
+        .take(listed)
         .map(|segment| u64::try_from(segment.duration.as_millis()).unwrap_or(0))
         .sum();
     let mut out = String::from(
@@ -149,8 +152,10 @@ fn period(
         one.middle_ms() >= stretch.begin_ms && next_ms.is_none_or(|next| one.middle_ms() < next)
     };
     let mut is_begun = false;
+    let listed = settings.dash_own.window.unwrap_or(usize::MAX);
     for rendition in renditions {
-        let all: Vec<Spanned<'_>> = rendition.spanned().filter(of_stretch).collect();
+        let beyond = rendition.spanned().count().saturating_sub(listed);
+        let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
         // One that is described otherwise is left over from the stretch before, or ahead of the next.
         let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
         let spans: Vec<Span> =

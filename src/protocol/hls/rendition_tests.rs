@@ -9,6 +9,7 @@ use hls::playlist::MediaPlaylist;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 
+use super::manifest::{Moments, Stretch, manifest};
 use super::rendition::{Names, Rendition};
 use super::settings::HlsSettings;
 use super::window::Start;
@@ -176,6 +177,75 @@ fn every_unit_is_in_a_segment_with_its_time() {
             rig.last.as_ref().unwrap().segments.iter().map(|one| one.duration.as_millis()).collect();
         assert_eq!(durations, [2000; 10]);
     }
+}
+
+const MOMENTS: Moments = Moments { zero_ms: 0, now_ms: 40_000 };
+
+#[test]
+fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
+    let mut rig = Rig::new(video(), &[], false);
+    (0..250).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    let settings = AppSettings::of(schema(), "live", &[]).unwrap();
+    let text = |rig: &Rig, stretches: &[Stretch]| {
+        manifest(&[&rig.rendition], stretches, (HlsSettings::of(&settings), "../", false), MOMENTS).unwrap()
+    };
+    let first = Stretch { id: 1, begin_ms: 0, delay_ms: 0 };
+    let period = |text: &str, n: usize| -> String {
+        text.split("<Period ").nth(n).unwrap().split("</Period>").next().unwrap().to_owned()
+    };
+    let before = period(&text(&rig, &[first]), 1);
+    // Another publisher, a second later.
+    rig.rendition.set_tracks(vec![rig.track.clone()], 2);
+    (275..525).for_each(|n| rig.unit(n * 40, n % 50 == 25));
+    let second = Stretch { id: 2, begin_ms: 11_000, delay_ms: 500 };
+    let both = text(&rig, &[first, second]);
+    assert_eq!(both.matches("<Period ").count(), 2, "{both}");
+    let lines = |period: &str| {
+        period.lines().filter(|line| !line.starts_with("<S t=")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let without_bandwidth = |lines: Vec<String>| {
+        lines.into_iter().filter(|line| !line.starts_with("<Representation")).collect::<Vec<_>>()
+    };
+    assert_eq!(without_bandwidth(lines(&before)), without_bandwidth(lines(&period(&both, 1))));
+    assert!(period(&both, 1).starts_with(&before[..before.rfind("<S t=").unwrap()]), "{both}");
+    let behind = period(&both, 2);
+    assert!(behind.starts_with("id=\"2\" start=\"PT11.500S\">"), "{behind}");
+    assert!(
+        behind.contains("presentationTimeOffset=\"11000\"") && behind.contains("<S t=\"11000\""),
+        "{behind}"
+    );
+    let init = |period: &str| -> String {
+        period.split("initialization=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    assert_ne!(init(&before), init(&behind));
+    // What has left the window is no period.
+    (525..2000).for_each(|n| rig.unit(n * 40, n % 50 == 25));
+    assert_eq!(text(&rig, &[first, second]).matches("<Period ").count(), 1);
+}
+
+#[test]
+fn the_manifest_has_segments_and_a_window_of_its_own() {
+    let manifest_of = |own: &[(&str, &str)]| {
+        let app = AppSettings::of(schema(), "live", own).unwrap();
+        let settings = HlsSettings::of(&app).clone().of_single_tracks();
+        let names = Names { base: "cam".to_owned(), ending: "m4s" };
+        let mut rendition = Rendition::new(names, &settings, false, (START, 0));
+        rendition.set_tracks(vec![video()], 1);
+        for n in 0..1000 {
+            let entry = entry(&video(), n * 40, n % 50 == 0);
+            rendition.unit(&entry, date(&entry));
+        }
+        let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
+        manifest(&[&rendition], &whole, (&settings, "../", false), MOMENTS).unwrap()
+    };
+    let count = |text: &str, what: &str| text.matches(what).count();
+    let plain = manifest_of(&[]);
+    assert_eq!((count(&plain, "<S t="), count(&plain, " d=\"2000\"")), (15, 15), "{plain}");
+    let own = manifest_of(&[("dashSegDuration", "4"), ("dashWindowSize", "3")]);
+    assert_eq!((count(&own, "<S t="), count(&own, " d=\"4000\"")), (3, 3), "{own}");
+    assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
+    // The last of them are the newest.
+    assert!(own.contains("<S t=\"32000\"") && !own.contains("<S t=\"20000\""), "{own}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hls::playlist::Kind;
 use url::Url;
 
-use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
+use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
 use crate::mail::StreamDetails;
 
 const APP: &[Key] = &[
@@ -59,6 +59,36 @@ pub(super) struct HlsSettings {
     pub(super) dash: bool,
     /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
     pub(super) dash_latency_ms: u64,
+    /// What DASH has of its own.
+    pub(super) dash_own: DashSettings,
+}
+
+/// What DASH has of its own, when the operator has set it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct DashSettings {
+    /// `dashSegDuration` in milliseconds: of segments that HLS does not share.
+    segment_ms: Option<i64>,
+    /// `dashWindowSize`: segments in the manifest.
+    pub(super) window: Option<usize>,
+    /// `dashExtraWindowSize`: segments that are kept behind them.
+    extra: usize,
+}
+
+impl DashSettings {
+    fn read(values: &Values) -> Result<Self, Error> {
+        let is_set = |key| values.origin(key) != Origin::Default;
+        let key = "dashSegDuration";
+        let seconds =
+            values.text(key).trim().parse::<f64>().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
+        let seconds = seconds.ok_or_else(|| values.bad(key, "must be seconds, from 0.5 to 60"))?;
+        let ms = i64::try_from(Duration::from_secs_f64(seconds).as_millis()).ok();
+        let window = values.number("dashWindowSize", 3usize, 500)?;
+        Ok(Self {
+            segment_ms: ms.filter(|_| is_set(key)),
+            window: Some(window).filter(|_| is_set("dashWindowSize")),
+            extra: values.number("dashExtraWindowSize", 0usize, 500)?,
+        })
+    }
 }
 
 static DEFAULTS: HlsSettings = HlsSettings {
@@ -74,6 +104,7 @@ static DEFAULTS: HlsSettings = HlsSettings {
     part_ms: 300,
     dash: false,
     dash_latency_ms: 3500,
+    dash_own: DashSettings { segment_ms: None, window: None, extra: 5 },
 };
 
 impl HlsSettings {
@@ -107,6 +138,17 @@ impl HlsSettings {
         settings
     }
 
+    /// The settings of segments of single tracks: low latency shares them with DASH, otherwise DASH alone has them.
+    pub(super) fn of_single_tracks(mut self) -> Self {
+        if self.enabled && self.low_latency {
+            return self;
+        }
+        self.segment_ms = self.dash_own.segment_ms.unwrap_or(self.segment_ms);
+        let kept = self.dash_own.window.map(|window| window.saturating_add(self.dash_own.extra));
+        self.list_size = kept.unwrap_or(self.list_size);
+        self
+    }
+
     fn read(values: &Values) -> Result<Self, Error> {
         let suffix = "hlsSegmentFileSuffixFormat";
         let fragmented = match values.text("hlsSegmentType").trim().to_ascii_lowercase().as_str() {
@@ -134,6 +176,7 @@ impl HlsSettings {
             dash_latency_ms: latency
                 .and_then(|ms| u64::try_from(ms).ok())
                 .ok_or_else(|| values.bad("dashTargetLatency", "must be seconds, from 0.1 to 120"))?,
+            dash_own: DashSettings::read(values)?,
         })
     }
 }
@@ -217,6 +260,32 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_of_an_application_is_read() {
+        let with = |key, value| {
+            let app = AppSettings::of(schema(), "a", &[(key, value)]).unwrap();
+            HlsSettings::of(&app).clone()
+        };
+        assert_eq!(with("hls.part_ms", "500").part_ms, 500);
+        assert_eq!(with("dashTargetLatency", "1.5").dash_latency_ms, 1500);
+        assert_eq!(with("hlsSegmentFileSuffixFormat", "%05d").suffix.of(7), "00007");
+    }
+
+    #[test]
+    fn dash_has_durations_of_its_own_where_it_is_alone() {
+        let with = |settings: &[_]| {
+            let app = AppSettings::of(schema(), "a", settings).unwrap();
+            HlsSettings::of(&app).clone().of_single_tracks()
+        };
+        let plain = with(&[("hlsTime", "4"), ("hlsListSize", "8")]);
+        assert_eq!((plain.segment_ms, plain.list_size, plain.dash_own.window), (4000, 8, None));
+        assert_eq!(with(&[("dashSegDuration", "1.5")]).segment_ms, 1500);
+        let shared = with(&[("dashSegDuration", "1.5"), ("hlsEnableLowLatency", "true")]);
+        assert_eq!(shared.segment_ms, 2000, "low latency shares them");
+        let own = with(&[("dashWindowSize", "6"), ("dashExtraWindowSize", "2")]);
+        assert_eq!((own.list_size, own.dash_own.window), (8, Some(6)));
+    }
+
+    #[test]
     fn a_suffix_has_one_number() {
         let written = |text, number| Suffix::read(text).map(|suffix| suffix.of(number));
         assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));
@@ -245,6 +314,9 @@ mod tests {
             ("hlsHttpEndpoint", "ftp://h/"),
             ("hlsHttpEndpoint", "http://user@h/"),
             ("dashTargetLatency", "-1"),
+            ("dashSegDuration", "0"),
+            ("dashWindowSize", "x"),
+            ("dashExtraWindowSize", "-1"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");

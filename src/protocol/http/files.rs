@@ -84,6 +84,12 @@ impl FilePath {
         blobs.get(app, &name.join("/")).filter(|_| self.is_stream)
     }
 
+    /// The address of the file when it is not here.
+    pub(super) fn elsewhere(&self, apps: &Apps) -> Option<String> {
+        let forwarding = apps.get(self.segments.first()?.as_str())?.vod.forwarding.as_ref()?;
+        forwarding.location(&self.segments.get(1..)?.join("/")).filter(|_| self.is_stream)
+    }
+
     /// The path below the application's `streams`.
     pub(super) fn name_below(&self) -> Option<String> {
         Some(self.segments.get(2..)?.join("/")).filter(|_| self.is_stream)
@@ -140,6 +146,8 @@ pub(super) struct Transfer {
     request: Box<Request>,
     file_path: FilePath,
     fields: Vec<(&'static str, String)>,
+    /// The address that the client is sent to when there is no such file.
+    elsewhere: Option<String>,
     stage: Stage,
 }
 
@@ -154,7 +162,13 @@ impl Transfer {
         request.body = Bytes::new();
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
         let stage = Stage::Opening { again: None };
-        (Self { request: Box::new(request), file_path, fields, stage }, ask)
+        (Self { request: Box::new(request), file_path, fields, elsewhere: None, stage }, ask)
+    }
+
+    /// The same, which sends the client elsewhere when there is no such file.
+    pub(super) fn or_elsewhere(mut self, address: Option<String>) -> Self {
+        self.elsewhere = address;
+        self
     }
 
     /// The answer to the challenge of a certificate authority, once [`FileAsk::Challenge`] is answered.
@@ -208,7 +222,8 @@ impl Transfer {
             content_type: blob.content_type,
         };
         let Selection { head, part } = resource.select(&request);
-        let mut transfer = Self { request: Box::new(request), file_path, fields, stage: Stage::Over };
+        let request = Box::new(request);
+        let mut transfer = Self { request, file_path, fields, elsewhere: None, stage: Stage::Over };
         let mut head = head.header("Cache-Control", caching);
         let Some(part) = part else {
             let status = transfer.respond(now, connection, head);
@@ -337,6 +352,9 @@ impl Transfer {
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
             (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request),
+            (FileError::NotFound, None) if let Some(address) = self.elsewhere.take() => {
+                Response::text(302, Bytes::from_static(b"Found")).header("Location", address)
+            }
             (FileError::NotFound, None) | (FileError::Directory, _) => not_found(),
             (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
         };

@@ -135,9 +135,11 @@ impl Viewer {
     pub(super) fn end(&mut self, now: Now, connection: &mut Connection, end: StreamEnd) {
         let (why, goodbye) = match end {
             StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
-            StreamEnd::Unpublished | StreamEnd::GraceOver | StreamEnd::Stopped | StreamEnd::Deleted => {
-                (NoSubscription::NotFound, code::NORMAL)
-            }
+            StreamEnd::Unpublished
+            | StreamEnd::GraceOver
+            | StreamEnd::Stopped
+            | StreamEnd::Unaccepted(_)
+            | StreamEnd::Deleted => (NoSubscription::NotFound, code::NORMAL),
         };
         match &mut self.stage {
             Stage::Asked | Stage::Waiting { .. } => self.refuse(now, connection, why),

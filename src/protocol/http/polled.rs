@@ -125,7 +125,8 @@ impl HttpSession {
 
     /// Answers with the blob, or the file of the name.
     pub(super) fn give(&mut self, ctx: &Context<'_>, mut polled: Polled) {
-        let is_there = polled.file.blob_for(ctx, &polled.request).is_some();
+        let elsewhere = polled.file.elsewhere(ctx.apps);
+        let is_there = elsewhere.is_some() || polled.file.blob_for(ctx, &polled.request).is_some();
         let again = (polled.entry == Entry::IfThere).then_some(Entry::AskedAgain);
         polled.entry = again.unwrap_or(polled.entry);
         if again.is_some() && is_there {
@@ -135,7 +136,7 @@ impl HttpSession {
         let Polled { request, file, mut fields, viewer, protocol, .. } = polled;
         let Some(blob) = file.blob_for(ctx, &request) else {
             let (transfer, ask) = Transfer::begin(request, file, fields);
-            let transfer = transfer.asking_again(again);
+            let transfer = transfer.asking_again(again).or_elsewhere(elsewhere);
             self.events.push_back(Event::Job(ask.into()));
             self.stage = Stage::File(Box::new(transfer));
             return;

@@ -326,6 +326,7 @@ impl RtmpSession {
             let description = match end {
                 StreamEnd::Drain => "The server is going down.",
                 StreamEnd::Stopped => "The stream was stopped.",
+                StreamEnd::Unaccepted(_) => "The stream is above the limits of the application.",
                 StreamEnd::Deleted => "The stream was deleted.",
                 StreamEnd::Unpublished | StreamEnd::GraceOver => "The stream has ended.",
             };

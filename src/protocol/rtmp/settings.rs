@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, foreign, key};
 use crate::protocol::row::Bind;
 
 const SERVER: &[Key] = &[
@@ -14,9 +14,9 @@ const SERVER: &[Key] = &[
 
 const APP: &[Key] = &[
     key("rtmpPlaybackEnabled", "true", "RTMP playback"),
-    key("rtmpIngestBufferTimeMs", "0", "Kept for older files; not used"),
-    key("heightRtmpForwarding", "360", "Kept for older files; not used"),
-    key("relayRTMPMetaDataToMuxers", "true", "Kept for older files; not used"),
+    foreign("rtmpIngestBufferTimeMs", "0", "Units are passed on as they come"),
+    foreign("heightRtmpForwarding", "360", "Video is not transcoded"),
+    foreign("relayRTMPMetaDataToMuxers", "true", "Metadata is made of the tracks"),
 ];
 
 /// See [`crate::config::Section`].
@@ -108,6 +108,7 @@ mod tests {
             Some(Bind { host: Some("127.0.0.1".parse().unwrap()), port: 1935, key: "rtmp.port" })
         );
         assert_eq!(listen_tls(&settings).map(|bind| bind.port), Some(8443));
+        assert_eq!(listen_tls(&server(&[("rtmps.port", "0")]).unwrap()).map(|bind| bind.port), Some(0));
         assert_eq!(listen_tls(&server(&[("rtmps.enabled", "false")]).unwrap()), None);
     }
 

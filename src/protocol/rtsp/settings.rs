@@ -138,6 +138,9 @@ mod tests {
         assert_eq!(tls_port(&[("rtsps.enabled", "false")]), None);
         let own = listen(&server(&[("server.host", "127.0.0.1"), ("rtsp.port", "0")])).unwrap();
         assert_eq!((own.host, own.port), (Some("127.0.0.1".parse().unwrap()), 0));
+        let own = listen(&server(&[("server.host", "127.0.0.1"), ("rtsp.host", "::1")])).unwrap();
+        assert_eq!(own.host, Some("::1".parse().unwrap()));
+        assert_eq!(tls_port(&[("rtsps.port", "0")]), Some(0));
         for key in ["rtsp.port", "rtsps.port"] {
             let error = ServerSettings::of(schema(), &[(key, "70000")]).unwrap_err().to_string();
             assert!(error.starts_with(key), "{error}");

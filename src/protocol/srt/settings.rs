@@ -169,6 +169,20 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_of_the_server_is_read() {
+        let with = |key, value| {
+            let server = ServerSettings::of(schema(), &[(key, value)]).unwrap();
+            server.protocols.get::<SrtSettings>().unwrap().clone()
+        };
+        assert_eq!(with("srt.host", "::1").host, Some("::1".parse().unwrap()));
+        assert_eq!(with("server.srt_port", "0").port, Some(0));
+        assert_eq!(with("srt.pbkeylen", "32").key_bytes, 32);
+        assert_eq!(with("srt.latency_ms", "200").latency, Duration::from_millis(200));
+        assert_eq!(with("srt.latency_max_ms", "900").latency_max, Duration::from_millis(900));
+        assert_eq!(with("appIngestsSrtStreamsWithoutStreamId", "live").default_app, "live");
+    }
+
+    #[test]
     fn an_application_may_have_a_latency_and_a_passphrase_of_its_own() {
         let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
         // Even when the value is the default's.

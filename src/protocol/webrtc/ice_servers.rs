@@ -38,11 +38,14 @@ fn quoted(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::webrtc::codecs::Codecs;
 
     fn of(uri: &str, user: &str, credential: &str) -> RtcAppSettings {
         RtcAppSettings {
             enabled: true,
-            h264: true,
+            codecs: Codecs::ALL,
+            tcp: true,
+            connect_timeout: std::time::Duration::from_secs(10),
             stun: uri.to_owned(),
             turn_user: user.to_owned(),
             turn_credential: credential.to_owned(),

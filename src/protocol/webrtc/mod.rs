@@ -14,6 +14,7 @@
 //! ([`ingest`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), and which
 //! rendition it is sent ([`layers`]).
 
+mod codecs;
 mod ice_servers;
 mod info;
 mod ingest;

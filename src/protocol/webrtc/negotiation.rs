@@ -9,6 +9,7 @@ use sdp::{
     ProfileLevelId,
 };
 
+use super::codecs::Codecs;
 use super::package::is_carried;
 
 #[cfg(test)]
@@ -27,15 +28,15 @@ const HEVC_MAIN_10: u32 = 2;
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
 
-/// What is taken of a publisher's section: one codec. H.264 where it is offered and `h264` says so, since every protocol
-/// carries it; else the first that is known.
-pub(super) fn take(media: &Media, h264: bool) -> Option<MediaPreference> {
+/// What is taken of a publisher's section: one codec of those that the application has. H.264 where it is offered, since every
+/// protocol carries it; else the first that is known.
+pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
     let offered: Vec<Codec> = media
         .rtp_formats()
         .filter_map(|format| codec_of_description(&format))
-        .filter(|codec| is_carried(*codec))
+        .filter(|codec| is_carried(*codec) && codecs.has(*codec))
         .collect();
-    let preferred = offered.iter().find(|codec| h264 && **codec == Codec::H264);
+    let preferred = offered.iter().find(|codec| **codec == Codec::H264);
     let mut formats = preferred.into_iter().chain(&offered).map(|codec| forms_taken(media, *codec));
     let formats = formats.find(|formats| !media.select(formats).is_empty())?;
     Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
@@ -53,10 +54,10 @@ fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
 
 /// Whether a publisher would send video that is not taken: its offer is refused as a whole, since it would be live without
 /// a picture.
-pub(super) fn leaves_out_video(offer: &Description, h264: bool) -> bool {
+pub(super) fn leaves_out_video(offer: &Description, codecs: Codecs) -> bool {
     let sends = |media: &&Media| !media.is_rejected() && offer.direction(media).sends();
     let mut videos = offer.media.iter().filter(|media| media.kind == MediaKind::Video).filter(sends);
-    videos.any(|media| take(media, h264).is_none())
+    videos.any(|media| take(media, codecs).is_none())
 }
 
 /// The offered forms of a codec as ours, with the parameters that both sides of an answer share; without those that cannot

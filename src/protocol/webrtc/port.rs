@@ -16,9 +16,10 @@ use rtp::NtpAnchor;
 
 use super::messages::{Ask, FromSession, Later, ToSession};
 use super::session::RtcSession;
-use super::settings::{CANDIDATES_MAX, RtcSettings};
+use super::settings::{CANDIDATES_MAX, RtcAppSettings, RtcSettings};
 use super::way::path_of;
 use crate::auth::network;
+use crate::config::AppSettings;
 use crate::mail::Message;
 use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, SessionsOnRequest, Wanted};
 use crate::types::{ConnId, Now, WorkerId};
@@ -156,8 +157,11 @@ impl SessionsOnRequest for RtcPort {
         wanted: Wanted,
         seed: Seed,
     ) -> Option<Box<dyn Session>> {
-        let config = self.config(RtcSettings::of(ctx.server))?;
+        let mut config = self.config(RtcSettings::of(ctx.server))?;
         let ask = wanted.what.downcast::<Ask>().ok()?;
+        if let Some(app) = ctx.apps.get(&ask.key.app) {
+            config = of_app(config, app);
+        }
         if self.waits.len() + self.sessions.len() >= SESSIONS_MAX || !self.begin_wait(conn, wanted.peer.ip())
         {
             tracing::debug!(peer = %wanted.peer, "too many WebRTC sessions");
@@ -208,6 +212,20 @@ impl SessionsOnRequest for RtcPort {
     }
 }
 
+/// The settings of peers for one application: it may have no media over TCP, and another time to connect.
+fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
+    let settings = RtcAppSettings::of(app);
+    let tcp = config.tcp && settings.tcp;
+    if tcp == config.tcp && settings.connect_timeout == CONNECT_TIMEOUT {
+        return config;
+    }
+    let mut own = Config { tcp, ..(*config).clone() };
+    if let IceMode::Lite { config, .. } = &mut own.ice {
+        *config = Arc::new(ice::LiteConfig { connect_timeout: settings.connect_timeout, ..**config });
+    }
+    Arc::new(own)
+}
+
 /// The addresses that peers are told of: those of the setting, else the one that the port is bound to, else those of the
 /// interfaces. Loopback is only for a port that is bound to it, or a machine that has nothing else.
 fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<SocketAddr> {
@@ -235,6 +253,8 @@ fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<So
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServerSettings;
+    use crate::protocol::schema;
 
     fn ips(list: &[&str]) -> Vec<IpAddr> {
         list.iter().map(|ip| ip.parse().unwrap()).collect()
@@ -252,6 +272,38 @@ mod tests {
         assert_eq!(told("127.0.0.1:5", &[]), ["127.0.0.1:5"]);
         assert_eq!(told("[::]:5", &["203.0.113.7"]), ["203.0.113.7:5"]);
         assert_eq!(candidates("0.0.0.0:5".parse().unwrap(), &[], &[]), ["127.0.0.1:5".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_application_may_have_no_media_over_tcp() {
+        let mut port =
+            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
+        port.bound("192.0.2.1:5".parse().unwrap(), &[]);
+        for (tcp, settings, wanted) in [
+            ("true", &[][..], true),
+            ("true", &[("webRTCTcpCandidatesEnabled", "true")], true),
+            ("true", &[("webRTCTcpCandidatesEnabled", "false")], false),
+            ("false", &[("webRTCTcpCandidatesEnabled", "true")], false),
+        ] {
+            let server = ServerSettings::of(schema(), &[("webrtc.tcp", tcp)]).unwrap();
+            let app = AppSettings::of(schema(), "live", settings).unwrap();
+            let config = port.config(server.protocols.get().unwrap()).unwrap();
+            assert_eq!(of_app(config, &app).tcp, wanted, "webrtc.tcp={tcp}, {settings:?}");
+        }
+    }
+
+    #[test]
+    fn an_application_may_give_its_clients_another_time_to_connect() {
+        let mut port =
+            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
+        port.bound("192.0.2.1:5".parse().unwrap(), &[]);
+        let server = ServerSettings::of(schema(), &[]).unwrap();
+        for (settings, ms) in [(&[][..], 10_000), (&[("webRTCClientStartTimeoutMs", "3000")], 3000)] {
+            let app = AppSettings::of(schema(), "live", settings).unwrap();
+            let config = port.config(server.protocols.get().unwrap()).unwrap();
+            let IceMode::Lite { config, .. } = &of_app(config, &app).ice else { panic!("not a server's") };
+            assert_eq!(config.connect_timeout, Duration::from_millis(ms));
+        }
     }
 
     #[test]

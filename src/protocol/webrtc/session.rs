@@ -21,6 +21,7 @@ use rtp::NtpAnchor;
 use sdp::Description;
 use wire::Datagrams;
 
+use super::codecs::Codecs;
 use super::ingest::Ingest;
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::negotiation;
@@ -147,13 +148,18 @@ impl RtcSession {
         ctx: &Context<'_>,
         offer: &Description,
     ) -> Result<Described, ::webrtc::Error> {
-        let h264 = ctx.apps.get(&self.key.app).is_none_or(|app| RtcAppSettings::of(app).h264);
-        if negotiation::leaves_out_video(offer, h264) {
+        let codecs = self.codecs(ctx);
+        if negotiation::leaves_out_video(offer, codecs) {
             return Err(::webrtc::Error::NothingInCommon);
         }
         let answer =
-            self.peer.handle_offer(ctx.now.mono, offer, |_, media| negotiation::take(media, h264))?;
+            self.peer.handle_offer(ctx.now.mono, offer, |_, media| negotiation::take(media, codecs))?;
         Ok(self.describe(&answer, Vec::new()))
+    }
+
+    /// The codecs that the application has.
+    fn codecs(&self, ctx: &Context<'_>) -> Codecs {
+        ctx.apps.get(&self.key.app).map_or(Codecs::ALL, |app| RtcAppSettings::of(app).codecs)
     }
 
     fn describe(&self, description: &Description, names: Vec<(String, String)>) -> Described {
@@ -219,6 +225,7 @@ impl RtcSession {
 
     /// The tracks of the stream are known: answers the client's offer, or makes one.
     fn describe_stream(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
+        let tracks = &self.codecs(ctx).of(tracks);
         let Role::AskedPlay(offer) = &mut self.role else { return };
         let stream: &str = &self.key.id;
         match offer.take() {

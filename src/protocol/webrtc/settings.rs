@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rtp::extension::PlayoutDelay;
 
-use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+use super::codecs::Codecs;
+use super::port::CONNECT_TIMEOUT;
+use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
@@ -115,8 +117,12 @@ pub(super) fn listen_tcp(server: &ServerSettings) -> Option<Bind> {
 pub(super) struct RtcAppSettings {
     /// `webRTCEnabled`.
     pub(super) enabled: bool,
-    /// `h264Enabled`: preferred when a publisher offers it.
-    pub(super) h264: bool,
+    /// The codecs of video.
+    pub(super) codecs: Codecs,
+    /// `webRTCTcpCandidatesEnabled`, when the operator has set it: whether media may come over TCP where `webrtc.tcp` is on.
+    pub(super) tcp: bool,
+    /// `webRTCClientStartTimeoutMs`: the time that a client has to connect.
+    pub(super) connect_timeout: Duration,
     /// `stunServerURI`, for pages that ask.
     pub(super) stun: String,
     /// `turnServerUsername`.
@@ -127,7 +133,9 @@ pub(super) struct RtcAppSettings {
 
 static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
     enabled: true,
-    h264: true,
+    codecs: Codecs::ALL,
+    tcp: true,
+    connect_timeout: CONNECT_TIMEOUT,
     stun: String::new(),
     turn_user: String::new(),
     turn_credential: String::new(),
@@ -139,9 +147,16 @@ impl RtcAppSettings {
     }
 
     fn read(values: &Values) -> Result<Self, Error> {
+        let tcp = "webRTCTcpCandidatesEnabled";
         Ok(Self {
             enabled: values.boolean("webRTCEnabled")?,
-            h264: values.boolean("h264Enabled")?,
+            codecs: Codecs::read(values)?,
+            connect_timeout: Duration::from_millis(values.number(
+                "webRTCClientStartTimeoutMs",
+                1000u64,
+                120_000,
+            )?),
+            tcp: values.boolean(tcp)? || values.origin(tcp) == Origin::Default,
             stun: values.text("stunServerURI").trim().to_owned(),
             turn_user: values.text("turnServerUsername").to_owned(),
             turn_credential: values.text("turnServerCredential").to_owned(),

@@ -12,11 +12,14 @@ use rtp::payload::Frame;
 use rtp::{NtpAnchor, NtpTime};
 use sdp::{Description, Direction, MediaKind};
 
+use super::codecs::Codecs;
 use super::ingest::Ingest;
 use super::messages::{Ask, FromSession, ToSession};
 use super::negotiation::{self, Taken};
 use super::package::RtcPackage;
 use super::session::RtcSession;
+use super::settings::RtcAppSettings;
+use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Entry, Package, Selection};
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::publisher::grant;
@@ -63,11 +66,11 @@ fn offer(codecs: &[Codec], direction: Direction) -> Description {
 }
 
 /// The sections that a publisher of these codecs is answered.
-fn published(codecs: &[Codec], h264: bool) -> Vec<Section> {
+fn published(codecs: &[Codec], has: Codecs) -> Vec<Section> {
     let now = Instant::now();
     let mut server = peer(now, 2, true);
     let offer = offer(codecs, Direction::SendRecv);
-    server.handle_offer(now, &offer, |_, media| negotiation::take(media, h264)).unwrap();
+    server.handle_offer(now, &offer, |_, media| negotiation::take(media, has)).unwrap();
     server.sections().to_vec()
 }
 
@@ -81,15 +84,41 @@ fn profile(section: &Section) -> String {
 
 #[test]
 fn of_a_publisher_h264_is_taken_where_it_is_offered_and_else_the_first() {
-    let encodings = |codecs: &[Codec], h264| {
-        published(codecs, h264).iter().map(|one| encoding(one).to_owned()).collect::<Vec<_>>()
+    let encodings = |codecs: &[Codec], has| {
+        published(codecs, has).iter().map(|one| encoding(one).to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(encodings(&[Codec::Vp8, Codec::H264], true), ["H264", "opus"]);
-    assert_eq!(encodings(&[Codec::Vp8, Codec::H264], false), ["VP8", "opus"]);
-    assert_eq!(encodings(&[Codec::Av1, Codec::Vp9], true), ["AV1", "opus"]);
-    let sections = published(&[Codec::H264], true);
+    assert_eq!(encodings(&[Codec::Vp8, Codec::H264], Codecs::ALL), ["H264", "opus"]);
+    assert_eq!(encodings(&[Codec::Av1, Codec::Vp9], Codecs::ALL), ["AV1", "opus"]);
+    let sections = published(&[Codec::H264], Codecs::ALL);
     assert!(profile(&sections[0]).starts_with("42e0"), "{}", profile(&sections[0]));
     assert!(sections.iter().all(|section| section.direction == Direction::RecvOnly));
+}
+
+/// The codecs of an application with one setting.
+fn with(key: &str, value: &str) -> Codecs {
+    let app = AppSettings::of(crate::protocol::schema(), "live", &[(key, value)]).unwrap();
+    RtcAppSettings::of(&app).codecs
+}
+
+#[test]
+fn a_codec_that_is_switched_off_is_neither_taken_nor_given() {
+    for (key, codec, name) in [
+        ("h264Enabled", Codec::H264, "H264"),
+        ("h265Enabled", Codec::H265, "H265"),
+        ("vp8Enabled", Codec::Vp8, "VP8"),
+        ("av1Enabled", Codec::Av1, "AV1"),
+    ] {
+        let (on, off) = (with(key, "true"), with(key, "false"));
+        let first = |codecs: &[Codec], has| encoding(&published(codecs, has)[0]).to_owned();
+        assert_eq!(first(&[codec, Codec::Vp9], on), name);
+        assert_eq!(first(&[codec, Codec::Vp9], off), "VP9", "{key}");
+        let offer = offer(&[codec], Direction::SendRecv);
+        assert!(!negotiation::leaves_out_video(&offer, on) && negotiation::leaves_out_video(&offer, off));
+    }
+    let stream = tracks(h264(0x42));
+    let kinds = |has: Codecs| has.of(&stream).iter().map(Track::kind).collect::<Vec<_>>();
+    assert_eq!(kinds(with("vp8Enabled", "false")), [TrackKind::Video, TrackKind::Audio]);
+    assert_eq!(kinds(with("h264Enabled", "false")), [TrackKind::Audio], "viewers have the sound");
 }
 
 fn h264(profile: u8) -> CodecConfig {
@@ -182,7 +211,7 @@ fn units(ingest: &mut Ingest) -> Vec<(TrackId, i64, bool)> {
 #[test]
 fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configuration() {
     let start = Instant::now();
-    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], Codecs::ALL));
     let at = |ms| start + Duration::from_millis(ms);
     ingest.frame(at(3000), (AUDIO, 0), sound(7), None);
     ingest.frame(at(3020), (AUDIO, 0), sound(967), None);
@@ -209,7 +238,7 @@ fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configurati
 #[test]
 fn a_publisher_of_one_track_waits_no_longer_than_two_seconds() {
     let start = Instant::now();
-    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], Codecs::ALL));
     for n in 0..99u32 {
         ingest.frame(start + Duration::from_millis(u64::from(n) * 20), (AUDIO, 0), sound(n * 960), None);
     }
@@ -222,7 +251,7 @@ fn a_publisher_of_one_track_waits_no_longer_than_two_seconds() {
 #[test]
 fn lips_come_into_step_without_a_leap() {
     let start = Instant::now();
-    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], Codecs::ALL));
     let zero = NtpTime::new(5 << 32);
     // Pictures come 200 ms later than what was heard with them.
     let mut last = [0; 2];
@@ -252,7 +281,7 @@ fn vp8_key(timestamp: u32, width: u16, height: u16) -> Frame {
 #[test]
 fn layers_are_renditions_and_one_that_is_not_sent_leaves_the_stream() {
     let start = Instant::now();
-    let mut sections = published(&[Codec::Vp8], true);
+    let mut sections = published(&[Codec::Vp8], Codecs::ALL);
     sections[0].layers = vec!["l".to_owned(), "h".to_owned()];
     let mut ingest = Ingest::new(start, &grant(), &sections);
     let delta = |timestamp| frame(timestamp, false, Bytes::from_static(&[0x51, 1, 2]));

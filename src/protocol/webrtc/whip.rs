@@ -101,7 +101,9 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     let event =
         Event::SpawnAt { child: Handle::ONLY, port: super::PORT, what: Box::new(ask), outlives: true };
     let link = link_of(ctx, &key, For::Client);
-    let valid_ms = u64::try_from(CONNECT_TIMEOUT.as_millis()).unwrap_or_default();
+    let connect =
+        ctx.apps.get(&key.app).map_or(CONNECT_TIMEOUT, |app| RtcAppSettings::of(app).connect_timeout);
+    let valid_ms = u64::try_from(connect.as_millis()).unwrap_or_default();
     let valid_until = http_date(ctx.now.wall_ms.saturating_add(valid_ms));
     let about = About::Offer { base, key, publishes, secret, link, valid_until };
     let conversation = Waiting::new(ctx, about, event, None);

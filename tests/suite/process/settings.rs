@@ -91,7 +91,8 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
         wait_for("the error", secs(10), || errors(&log()) > 0);
         let text = log();
         assert!(
-            errors(&text) == 1 && text.contains("the application is not started: its settings are lost"),
+            errors(&text) == 1
+                && text.contains("the application is not started: its settings cannot be used"),
             "{text}"
         );
         // The file is there again: SIGHUP starts the application. It is lost again: what is in use stays.

@@ -44,10 +44,15 @@ fn is_planted(name: &str, is_secret: bool) -> bool {
 fn planted(keys: impl Iterator<Item = &'static crate::config::Key>) -> Vec<(&'static str, String)> {
     let value = |key: &crate::config::Key| {
         let secret = format!("{CANARY}{CANARY}{CANARY}{CANARY}{CANARY}{CANARY}");
-        if key.secret { secret } else { format!("http://203.0.113.9/{CANARY}?key={CANARY}") }
+        match key.name {
+            _ if key.secret => secret,
+            // What it is put before would stand in its query.
+            "httpForwardingBaseURL" => format!("http://203.0.113.9/{CANARY}"),
+            _ => format!("http://203.0.113.9/{CANARY}?key={CANARY}"),
+        }
     };
     // Those that need a file, or are refused when they are set.
-    let left_out = |name: &str| name.ends_with("jwksURL") || name == "webhookAuthenticateURL";
+    let left_out = |name: &str| name == "server.jwksURL" || name == "webhookAuthenticateURL";
     keys.filter(|key| is_planted(key.name, key.secret) && !left_out(key.name))
         .map(|key| (key.name, value(key)))
         .collect()

@@ -50,11 +50,11 @@ const OPEN: &str = "level-asymmetry-allowed=1;packetization-mode=1;profile-level
 /// The payload type of video in the answer to a publisher, and its parameters; `None`: the offer is refused.
 fn taken(forms: &[Form]) -> Option<(u8, String)> {
     let offer = offer(forms, "sendonly");
-    if leaves_out_video(&offer, true) {
+    if leaves_out_video(&offer, Codecs::ALL) {
         return None;
     }
     let now = Instant::now();
-    let answer = server(now).handle_offer(now, &offer, |_, media| take(media, true)).unwrap();
+    let answer = server(now).handle_offer(now, &offer, |_, media| take(media, Codecs::ALL)).unwrap();
     answered(&offer, &answer)
 }
 
@@ -129,7 +129,7 @@ fn a_section_that_sends_nothing_is_not_missed() {
     for (direction, refused) in
         [("sendonly", true), ("sendrecv", true), ("recvonly", false), ("inactive", false)]
     {
-        assert_eq!(leaves_out_video(&offer(unknown, direction), true), refused, "{direction}");
+        assert_eq!(leaves_out_video(&offer(unknown, direction), Codecs::ALL), refused, "{direction}");
     }
 }
 

@@ -1,0 +1,70 @@
+//! Settings of the reference that an operator may rely on, and that have no effect here: each is a warning when it is set.
+
+use super::{AppSettings, Values};
+
+/// What is always done of ffmpeg's flags: segments that are over are deleted, dates are in playlists.
+const FLAGS_MET: [&str; 2] = ["delete_segments", "program_date_time"];
+
+impl AppSettings {
+    /// The warnings, one line each.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        [database(&self.values), ladder(&self.values), flags(&self.values)].into_iter().flatten().collect()
+    }
+}
+
+fn database(values: &Values) -> Option<String> {
+    let kind = values.text("db.type").trim();
+    let is_ours = kind.is_empty() || kind.eq_ignore_ascii_case("mapdb");
+    (!is_ours).then(|| {
+        format!("db.type={}: no such database is used; records are in the store below data", printed(kind))
+    })
+}
+
+fn ladder(values: &Values) -> Option<String> {
+    let is_set = |key: &&str| !matches!(values.text(key).trim(), "" | "[]" | "null");
+    let key = ["encoderSettingsString", "encoderSettings"].into_iter().find(is_set)?;
+    Some(format!("{key}: no renditions are made; viewers get the video as it comes"))
+}
+
+fn flags(values: &Values) -> Option<String> {
+    let set: Vec<&str> =
+        values.text("hlsflags").split('+').map(str::trim).filter(|flag| !flag.is_empty()).collect();
+    let unmet = set.iter().filter(|flag| !FLAGS_MET.contains(flag)).map(|flag| format!("+{}", printed(flag)));
+    let missing = FLAGS_MET.iter().filter(|flag| !set.contains(flag)).map(|flag| format!("-{flag}"));
+    let differing: Vec<String> = unmet.chain(missing).collect();
+    (!differing.is_empty()).then(|| format!("hlsflags: {} without effect here", differing.join(" ")))
+}
+
+/// A value as it may stand in a line.
+fn printed(text: &str) -> String {
+    super::properties::printable(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_effect_is_told_when_it_is_set() {
+        let told = |key, value| AppSettings::with("a", &[(key, value)]).unwrap().notices();
+        assert_eq!(AppSettings::defaults("a").unwrap().notices(), [""; 0]);
+        for (key, value, word) in [
+            ("db.type", "mongodb", "db.type=mongodb"),
+            ("encoderSettingsString", "[{\"height\":240}]", "no renditions"),
+            ("encoderSettings", "[{\"height\":240}]", "no renditions"),
+            (
+                "hlsflags",
+                "delete_segments+program_date_time+split_by_time",
+                "hlsflags: +split_by_time without",
+            ),
+            ("hlsflags", "delete_segments", "hlsflags: -program_date_time without"),
+        ] {
+            let lines = told(key, value);
+            assert!(matches!(&lines[..], [line] if line.contains(word)), "{key}={value}: {lines:?}");
+        }
+        for (key, value) in [("db.type", "MapDB"), ("encoderSettingsString", "[]")] {
+            assert_eq!(told(key, value), [""; 0], "{key}={value}");
+        }
+    }
+}

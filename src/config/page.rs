@@ -1,0 +1,74 @@
+//! The reference of all settings as a page of Markdown (docs/settings.md), made from the table of keys.
+
+use std::fmt::Write as _;
+
+use super::keys::{Effect, Key};
+use super::{Level, Schema};
+
+const HEAD: &str = "\
+# Settings
+
+All keys of the settings files with their defaults. This page is the output of `millstream settings`; a test compares the two.
+
+- Settings of the server stand in `conf/red5.properties`, those of an application in `webapps/{app}/WEB-INF/red5-web.properties`.
+- The command line (`--set KEY=VALUE`, `--set app.KEY=VALUE` for all applications) wins over the environment (`MILLSTREAM_KEY`,
+  `MILLSTREAM_APP_KEY`, with `_` for `.`), that over the files, those over the defaults. `@FILE` as a value is read from that file.
+- SIGHUP reads the files again. Ports, addresses, certificates, `server.workers` and limits of connections need a restart.
+- *secret*: never printed or logged. *counts when set*: setting it means something even with the default's value.
+
+";
+
+impl Schema {
+    /// The page.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut out = HEAD.to_owned();
+        for (level, title) in [(Level::Server, "The server"), (Level::App, "An application")] {
+            let keys = self.keys(level);
+            let _ = writeln!(out, "## {title}\n\n| key | default | meaning |\n|---|---|---|");
+            rows(&mut out, keys, |effect| effect == Effect::Works);
+        }
+        out.push_str(
+            "## Protections that are missing here\n\nA value that asks for one is refused: the application is not started, with one error \
+             in the log, and the API answers `success:false` with the reason.\n\n| key | default | meaning |\n|---|---|---|\n",
+        );
+        for level in [Level::Server, Level::App] {
+            for key in self.keys(level) {
+                if let Effect::Protection { reason } = key.effect {
+                    let _ = writeln!(out, "{}; {reason} |", row(key));
+                }
+            }
+        }
+        out.push('\n');
+        for (level, of) in [(Level::Server, "of the server"), (Level::App, "of an application")] {
+            let keys = self.keys(level);
+            let _ = writeln!(
+                out,
+                "## Settings {of} without effect here\n\nKeys of the reference. They are kept in the files and given back by the API, so \
+                 that files and clients stay valid.\n\n| key | default | why |\n|---|---|---|"
+            );
+            rows(&mut out, keys, |effect| effect == Effect::Foreign);
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        out
+    }
+}
+
+fn rows(out: &mut String, keys: &[Key], wanted: fn(Effect) -> bool) {
+    for key in keys.iter().filter(|key| wanted(key.effect)) {
+        let _ = writeln!(out, "{} |", row(key));
+    }
+    out.push('\n');
+}
+
+/// A row without its end.
+fn row(key: &Key) -> String {
+    let default = match key.default {
+        "" => String::new(),
+        text => format!("`{}`", text.replace('|', "\\|")),
+    };
+    let secret = if key.secret { " (*secret*)" } else { "" };
+    let explicit = if key.explicit { " (*counts when set*)" } else { "" };
+    format!("| `{}` | {default} | {}{secret}{explicit}", key.name, key.comment.replace('|', "\\|"))
+}

@@ -1,0 +1,154 @@
+//! Sets of public keys that tokens are verified with (`jwksURL`, `server.jwksURL`): fetched by jobs, kept, and fetched again.
+//!
+//! 1. A set is fetched when settings name it, and every five minutes.
+//! 2. A token that names a key which the set has not is refused, and the set is fetched soon: an issuer has begun to sign with a new
+//!    key. Once in half a minute at most, since anybody can send such tokens.
+//! 3. Where fetching fails, the last set stays good for a day. Without a set every token is refused.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::Control;
+use crate::auth::access::Trust;
+use crate::auth::jwks::KeySet;
+use crate::auth::jwt::{self, Claims, JwtError};
+use crate::auth::{HookUrl, redact};
+use crate::jobs::Work;
+use crate::types::Now;
+
+/// Interval at which a set is fetched again.
+const REFRESH: Duration = Duration::from_secs(300);
+/// Interval between two fetches that tokens or failures ask for.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How long a set is good that cannot be fetched again.
+const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct KeySets(BTreeMap<String, Kept>);
+
+/// A set, or the wish to have it.
+#[derive(Debug)]
+struct Kept {
+    url: HookUrl,
+    keys: Option<(KeySet, Instant)>,
+    asked: Option<Instant>,
+    due: Instant,
+    under_way: bool,
+    is_failing: bool,
+    /// A token named a key that is not in it.
+    is_stale: Cell<bool>,
+}
+
+impl Kept {
+    fn due(&self) -> Option<Instant> {
+        let soon = self.asked.and_then(|asked| asked.checked_add(AGAIN)).filter(|_| self.is_stale.get());
+        Some(soon.map_or(self.due, |soon| soon.min(self.due))).filter(|_| !self.under_way)
+    }
+}
+
+impl KeySets {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.values().filter_map(Kept::due).min()
+    }
+
+    /// Verifies a token with a set; without one nothing is verified.
+    pub(super) fn verify(&self, now: Now, url: &HookUrl, token: &str) -> Result<Claims, JwtError> {
+        let kept = self.0.get(url.as_str()).ok_or(JwtError::NoKeys)?;
+        let (keys, since) = kept.keys.as_ref().ok_or(JwtError::NoKeys)?;
+        if now.mono.saturating_duration_since(*since) > GOOD_FOR {
+            return Err(JwtError::NoKeys);
+        }
+        let verified = jwt::verify_by_keys(token, keys, now.wall_ms);
+        if verified == Err(JwtError::UnknownKey) {
+            kept.is_stale.set(true);
+        }
+        verified
+    }
+}
+
+impl Control {
+    /// Verifies a token.
+    pub(super) fn verify_token(&self, now: Now, trust: &Trust, token: &str) -> Result<Claims, JwtError> {
+        match trust {
+            Trust::Secret(secret) => jwt::verify(token, secret.reveal().as_bytes(), now.wall_ms),
+            Trust::Keys(url) => self.access.key_sets.verify(now, url, token),
+        }
+    }
+
+    /// Keeps the sets that settings name, and forgets the others.
+    pub(super) fn follow_key_sets(&mut self, now: Now) {
+        let server = self.config.server.management_trust.as_ref().and_then(Trust::keys);
+        let apps = self.apps.values().flat_map(|app| {
+            [app.security.rest_jwt.as_ref().and_then(Trust::keys), app.security.secrets.keys.as_ref()]
+        });
+        let wanted: Vec<HookUrl> = apps.chain([server]).flatten().cloned().collect();
+        let names: BTreeSet<&str> = wanted.iter().map(HookUrl::as_str).collect();
+        let sets = &mut self.access.key_sets.0;
+        sets.retain(|name, _| names.contains(name.as_str()));
+        for url in &wanted {
+            sets.entry(url.as_str().to_owned()).or_insert_with(|| Kept {
+                url: url.clone(),
+                keys: None,
+                asked: None,
+                due: now.mono,
+                under_way: false,
+                is_failing: false,
+                is_stale: Cell::new(false),
+            });
+        }
+    }
+
+    /// Fetches what is due.
+    pub(super) fn fire_key_sets(&mut self, now: Now) {
+        let due = |kept: &Kept| kept.due().is_some_and(|due| due <= now.mono);
+        let sets = self.access.key_sets.0.values().filter(|kept| due(kept));
+        for url in sets.map(|kept| kept.url.clone()).collect::<Vec<_>>() {
+            let name = url.as_str().to_owned();
+            let work = Work::Fetch { url };
+            let of = name.clone();
+            let sent = self.submit(work, move |control, now, outcome| {
+                control.key_set_came(
+                    now,
+                    &of,
+                    outcome.fetched().and_then(|bytes| KeySet::read(&bytes).map_err(str::to_owned)),
+                );
+            });
+            if let Some(kept) = self.access.key_sets.0.get_mut(&name) {
+                kept.under_way = sent;
+                kept.asked = Some(now.mono);
+                kept.is_stale.set(false);
+                kept.due = now.mono + AGAIN;
+            }
+        }
+    }
+
+    fn key_set_came(&mut self, now: Now, name: &str, result: Result<KeySet, String>) {
+        let Some(kept) = self.access.key_sets.0.get_mut(name) else { return };
+        kept.under_way = false;
+        let url = redact(name);
+        match result {
+            Ok(keys) => {
+                if kept.keys.is_none() || kept.is_failing {
+                    tracing::info!(url, keys = keys.len(), "key set fetched");
+                }
+                kept.keys = Some((keys, now.mono));
+                kept.is_failing = false;
+                kept.due = now.mono + REFRESH;
+            }
+            Err(reason) => {
+                let has_keys = kept.keys.is_some();
+                if !std::mem::replace(&mut kept.is_failing, true) {
+                    tracing::warn!(
+                        url,
+                        reason,
+                        has_keys,
+                        "key set cannot be fetched; tried again every 30 s"
+                    );
+                }
+                kept.due = now.mono + AGAIN;
+            }
+        }
+    }
+}
