@@ -30,8 +30,6 @@ pub use properties::Property;
 pub use recording::RecordingSettings;
 pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
-#[cfg(test)]
-pub(crate) use server::LISTENERS;
 pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
 pub use vod::{S3Settings, VodSettings};
