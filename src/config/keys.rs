@@ -135,11 +135,6 @@ const SERVER_LAST: &[Key] = &[
         "",
         "Address rules of proxies whose X-Forwarded-* and Forwarded count; empty: none",
     ),
-    key(
-        "server.proxy_protocol",
-        "",
-        "Listeners (http,https,rtmp,rtmps,rtsp,rtsps,webrtc-tcp, or all) that take connections with a PROXY header of trusted proxies alone",
-    ),
     key("server.cors_origins", "", "Origins that may use the management API from a browser"),
     explicit(
         "server.allowed_dashboard_CIDR",

@@ -35,8 +35,6 @@ pub use properties::Property;
 pub use recording::RecordingSettings;
 pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
-#[cfg(test)]
-pub(crate) use server::LISTENERS;
 pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
 pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};

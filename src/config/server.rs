@@ -11,8 +11,6 @@ use crate::auth::access::Trust;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
-/// The names of the TCP listeners.
-pub(crate) const LISTENERS: &[&str] = &["rtmp", "rtmps", "rtsp", "rtsps", "webrtc-tcp", "http", "https"];
 /// Names in `server.name`.
 const NAMES_MAX: usize = 64;
 
@@ -148,11 +146,6 @@ impl ServerSettings {
             "" => cores.max(1),
             _ => values.number("server.workers", 1, 1024)?,
         };
-        if proxied(&values).any(|name| !LISTENERS.contains(&name)) {
-            return Err(
-                values.bad("server.proxy_protocol", format!("must be of {}, or all", LISTENERS.join(", ")))
-            );
-        }
         if folders(&values).any(|folder| folder.iter().any(|part| part == "..")) {
             return Err(values.bad("vod.import_folders", "must be paths of folders, without .."));
         }
@@ -212,11 +205,6 @@ impl ServerSettings {
         Some(self.values.text("http.acme_folder")).filter(|folder| !folder.is_empty()).map(PathBuf::from)
     }
 
-    /// `server.proxy_protocol`: the names of listeners whose connections begin with a PROXY header.
-    pub fn proxied_listeners(&self) -> impl Iterator<Item = &str> {
-        proxied(&self.values)
-    }
-
     /// `vod.import_folders`: below which folders are imported; relative to the home unless they are absolute.
     pub fn import_folders(&self) -> impl Iterator<Item = PathBuf> {
         folders(&self.values)
@@ -269,13 +257,6 @@ fn backups(values: &Values) -> Result<BackupSettings, Error> {
 fn folders(values: &Values) -> impl Iterator<Item = PathBuf> {
     let named = values.text("vod.import_folders").split(',').map(str::trim);
     named.filter(|name| !name.is_empty()).map(PathBuf::from)
-}
-
-/// `all` stands for every listener.
-fn proxied(values: &Values) -> impl Iterator<Item = &str> {
-    let named = values.text("server.proxy_protocol").split(',').map(str::trim);
-    let all = if values.text("server.proxy_protocol").trim() == "all" { LISTENERS } else { &[] };
-    named.filter(|name| !name.is_empty() && *name != "all").chain(all.iter().copied())
 }
 
 fn names(values: &Values) -> Result<Vec<String>, Error> {
@@ -439,7 +420,6 @@ mod tests {
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("server.cors_origins", "file://"),
-            ("server.proxy_protocol", "http,srt"),
             ("logLevel", "LOUD"),
             ("logFormat", "xml"),
             ("limits.broadcasts", "x"),

@@ -563,16 +563,17 @@ mod tests {
             br#"{"streamId":"a"} x"#,
             br#"[{}]"#,
             br#""x""#,
-            b"\xef\xbb\xbf{}",
+            b"\xef\xbb\xbf\xef\xbb\xbf{}",
             b"{\x00\"\x00}\x00",
             b"{",
             b"\xff",
         ] {
             assert!(parse_body(body).is_err(), "{:?}", &body[..body.len().min(60)]);
         }
-        for body in [&b""[..], b"  \r\n", b"null"] {
+        for body in [&b""[..], b"  \r\n", b"null", b"\xef\xbb\xbf"] {
             assert_eq!(parse_body(body), Ok(None));
         }
+        assert!(matches!(parse_body(b"\xef\xbb\xbf{}"), Ok(Some(_))), "a mark in front is no fault");
         assert!(parse_body(br#"{"mp4Enabled":-1}"#).is_ok());
         proptest::proptest!(|(bytes: Vec<u8>)| { let _ = parse_body(&bytes); });
     }

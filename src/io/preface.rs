@@ -189,17 +189,3 @@ impl Accepted {
         Ok(header)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use crate::config::LISTENERS;
-    use crate::protocol::Listener;
-
-    #[test]
-    fn the_setting_knows_every_listener() {
-        let known: BTreeSet<&str> = LISTENERS.iter().copied().collect();
-        assert_eq!(known, Listener::all().map(|listener| listener.name).collect());
-    }
-}

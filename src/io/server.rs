@@ -26,7 +26,7 @@ use crate::config::{Config, Limits, Options, ServerSettings};
 use crate::control::{Control, ControlConfig, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
-use crate::protocol::{Addresses, Bind, Listener, Port, derived};
+use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived};
 use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
@@ -189,7 +189,7 @@ impl Server {
                 ),
                 ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
                 blob_files: BlobFiles::new(open_files),
-                proxied: config.server.proxied_listeners().map(str::to_owned).collect(),
+                proxied: Proxied::of(&config.server),
                 transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
             },
             seed,

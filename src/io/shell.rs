@@ -24,7 +24,7 @@ use super::preface::{self, Accepted, Prefaces};
 use super::tls::{Configs, Transport};
 use super::udp::UdpSocket;
 use crate::hub::RingMemory;
-use crate::protocol::{Listener, Port, Security};
+use crate::protocol::{Listener, Port, Proxied, Security};
 use crate::stats::Refused;
 use crate::types::{Now, WorkerId};
 use crate::worker::{TranscoderBudget, Worker};
@@ -88,8 +88,8 @@ pub(super) struct Budgets {
     pub(super) transcoders: Arc<TranscoderBudget>,
     /// Files for large blobs.
     pub(super) blob_files: BlobFiles,
-    /// The names of listeners whose connections begin with a PROXY header.
-    pub(super) proxied: Arc<[String]>,
+    /// Listeners whose connections begin with a PROXY header.
+    pub(super) proxied: Proxied,
 }
 
 /// How many connections each worker has.
@@ -103,7 +103,7 @@ pub(super) struct Shell {
     mailbox: Mailbox,
     listeners: Vec<(&'static Listener, TcpListener)>,
     budget: Arc<Budget>,
-    proxied: Arc<[String]>,
+    proxied: Proxied,
     prefaces: Prefaces,
     loads: Loads,
     accepting: bool,
@@ -256,7 +256,7 @@ impl Shell {
                 return;
             }
         };
-        if !self.proxied.iter().any(|name| name == listener.name) {
+        if !self.proxied.has(listener) {
             return self.admitted(now, Handover { stream, peer, listener, permit });
         }
         if !self.machine.worker.server().trusted_proxies.contains(peer.ip()) {

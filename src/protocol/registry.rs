@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, derived, hls, http, http_live, rtmp, rtsp, srt, udp, webrtc};
+use super::{Format, derived, hls, http, http_live, proxied, rtmp, rtsp, srt, udp, webrtc};
 use crate::config::Schema;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
@@ -24,7 +24,7 @@ pub(super) static PROTOCOLS: [&Protocol; 8] = [
 /// The keys of all protocols, and the server's own.
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let protocols = PROTOCOLS.iter().map(|protocol| protocol.section);
-    Schema::new(protocols.chain(derived::sections()))
+    Schema::new(protocols.chain([&proxied::SECTION]).chain(derived::sections()))
 });
 
 impl Listener {

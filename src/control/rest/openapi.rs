@@ -137,7 +137,10 @@ fn request_body(route: &Route) -> Option<Value> {
 fn responses(route: &Route) -> Value {
     let content = match route.gives {
         "" => None,
-        media if media.contains('/') => Some(json!({ media: {} })),
+        media if media.contains('/') => {
+            let kinds = media.split(", ").map(|kind| (kind.to_owned(), json!({})));
+            Some(Value::Object(kinds.collect()))
+        }
         schema => Some(json!({ "application/json": { "schema": schemas::reference(schema) } })),
     };
     let good = match content {

@@ -71,7 +71,7 @@ use Policy::{Login, Open, Scoped, System};
 
 /// See the module.
 pub(super) const ROUTES: &[Route] = &[
-    server("/metrics", root::metrics, "application/openmetrics-text", "Figures for Prometheus"),
+    server("/metrics", root::metrics, "text/plain, application/openmetrics-text", "Figures for Prometheus"),
     server("/openapi.json", root::openapi, "application/json", "This document"),
     // ---- users and sessions
     root(Post, "/users/authenticate", Open, users::authenticate, "Result", USERS, "Log in").takes("Login"),

@@ -1,0 +1,77 @@
+//! Listeners whose connections begin with a PROXY header (`server.proxy_protocol`).
+
+use std::sync::Arc;
+
+use super::Listener;
+use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key};
+
+const KEY: &str = "server.proxy_protocol";
+/// The word for every listener.
+const ALL: &str = "all";
+
+const SERVER: &[Key] = &[key(
+    KEY,
+    "",
+    "Listeners by their names in the ready line, or all, that take only connections with a PROXY header of trusted proxies",
+)];
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    server: SERVER,
+    read_server: |values| Ok(Extensions::of(Proxied::read(values)?)),
+    ..Section::NONE
+};
+
+/// The names of these listeners.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxied(Arc<[&'static str]>);
+
+impl Proxied {
+    /// Those of a server's settings.
+    #[must_use]
+    pub fn of(server: &ServerSettings) -> Self {
+        server.protocols.get().cloned().unwrap_or_else(|| Self(Arc::default()))
+    }
+
+    /// Whether a listener is one of them.
+    #[must_use]
+    pub fn has(&self, listener: &Listener) -> bool {
+        self.0.contains(&listener.name)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        let text = values.text(KEY).trim();
+        if text == ALL {
+            return Ok(Self(Listener::all().map(|listener| listener.name).collect()));
+        }
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let named = names.map(|name| Listener::named(name).map(|listener| listener.name));
+        named.collect::<Option<_>>().map(Self).ok_or_else(|| {
+            let known: Vec<&str> = Listener::all().map(|listener| listener.name).collect();
+            values.bad(KEY, format!("must be of {}, or {ALL}", known.join(", ")))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    #[test]
+    fn listeners_are_named_as_the_ready_line_has_them() {
+        let of = |text: &str| ServerSettings::of(schema(), &[(KEY, text)]).map(|server| Proxied::of(&server));
+        let all = || Listener::all();
+        assert!(!all().any(|listener| of("").unwrap().has(listener)));
+        assert!(all().all(|listener| of("all").unwrap().has(listener)));
+        for one in all() {
+            let proxied = of(&format!(" {} ,", one.name)).unwrap();
+            assert!(
+                all().all(|listener| proxied.has(listener) == (listener.name == one.name)),
+                "{}",
+                one.name
+            );
+        }
+        assert!(of("nothing").unwrap_err().to_string().starts_with(KEY));
+    }
+}
