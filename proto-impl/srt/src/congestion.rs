@@ -38,9 +38,10 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// So many losses in a round whose queue was too long for a moment are those of a burst.
-const BURST_LOSSES_MIN: u64 = 3;
-/// Fewer losses of the last rounds say nothing.
+/// This share of a round, in a thousand, is that of a burst for which a short queue had no room: acknowledgements wait for what is sent
+/// again, and tell of no queue.
+const BURST_SHARE: u64 = 300;
+/// Fewer losses say nothing.
 const LOSSES_MIN: u64 = 10;
 /// The rounds of a trial, and those at its start which do not count: they show what was sent before.
 const TRIAL_ROUNDS: u32 = 10;
@@ -272,9 +273,8 @@ impl Congestion {
             let shortest = round.delay_us.unwrap_or(0).saturating_sub(by_delay);
             round.longest_us.saturating_sub(shortest)
         });
-        let overflows = peak > QUEUE_MAX_US && round.lost >= BURST_LOSSES_MIN;
-        let is_lossy = self.is_lossy(now_us);
-        if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
+        let is_lossy = self.is_lossy(now_us, losses);
+        if queue > QUEUE_MAX_US || (is_lossy && queue > LOSS_QUEUE_US) {
             self.slow_down(now_us, queue);
         } else if self.trial.is_some() {
             self.try_on(now_us, losses);
@@ -342,11 +342,15 @@ impl Congestion {
         self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
     }
 
-    fn is_lossy(&self, now_us: i64) -> bool {
-        let losses = self.losses();
-        let is_own = now_us < self.own.until_us && losses.share() <= self.own.share.saturating_mul(3) / 2;
-        // At first acknowledgements wait for what is sent again.
-        self.rounds.len() >= ROUNDS / 2 && losses.lost >= LOSSES_MIN && losses.share() > LOSS_SHARE && !is_own
+    /// Whether the last rounds, or this one alone, have lost what is no loss of the path by itself. At first acknowledgements wait for
+    /// what is sent again.
+    fn is_lossy(&self, now_us: i64, of_round: Losses) -> bool {
+        let own = if now_us < self.own.until_us { self.own.share } else { 0 };
+        let of_all = self.losses();
+        let is_steady = of_all.lost >= LOSSES_MIN && of_all.share() > LOSS_SHARE.max(own * 3 / 2);
+        // Single rounds differ more.
+        let is_burst = of_round.lost >= LOSSES_MIN && of_round.share() > BURST_SHARE.max(own * 3);
+        self.rounds.len() >= ROUNDS / 2 && (is_steady || is_burst)
     }
 
     fn begin_trial(&mut self, now_us: i64, queue_us: u32) {

@@ -127,7 +127,9 @@ fn n_07_losses_and_jitter_of_the_path_itself_slow_nothing_down() {
         let path = Path { loss, jitter, ..path(400, 500_000) };
         for seed in seeds(2) {
             let seen = run(seed, path);
-            assert!(seen.left_out <= 6, "{path:?}: {seen:?}");
+            // At such a loss it is tried more than once whether less helps.
+            let most = if loss > 0.2 { 12 } else { 6 };
+            assert!(seen.left_out <= most, "{path:?}: {seen:?}");
         }
     }
 }
