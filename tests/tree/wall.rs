@@ -60,6 +60,7 @@ const USES: &[(&str, &str)] = &[
     ("src/mail/blob.rs", CARRIED),
     ("src/protocol/hls/dates.rs", MEDIA),
     ("src/protocol/hls/publishing.rs", UNIQUE),
+    ("src/protocol/hls/window.rs", UNIQUE),
     ("src/protocol/http/feed.rs", SHOWN),
     ("src/protocol/http/files.rs", SHOWN),
     ("src/protocol/http/live.rs", SHOWN),

@@ -12,6 +12,9 @@ pub(crate) mod broadcast;
 #[path = "../../../src/control/from_json.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod from_json;
+#[path = "../../../src/control/json_text.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod json_text;
 
 /// The parts of a form that have one of some names.
 pub(crate) fn parts_of(request: &Request) -> Option<Vec<Bytes>> {

@@ -34,6 +34,27 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("server.jwksURL", "src/control/tests/key_sets.rs::r_01_the_api_takes_tokens_of_its_set_and_no_others"),
     ("server.statusWebHookURL", "src/control/tests/hooks.rs::a_server_that_is_short_of_resources_tells_once"),
     (
+        "server.proxy_protocol",
+        "tests/suite/proxies.rs::r_20_haproxy_says_whom_it_connects_for_and_the_address_counts",
+    ),
+    ("http.acme_folder", "tests/suite/tls.rs::answers_to_challenges_are_served_and_nothing_beside_them"),
+    (
+        "hls.identifyViewers",
+        "tests/suite/proxies.rs::a_viewer_behind_nginx_is_one_viewer_and_a_limit_of_one_admits_it",
+    ),
+    (
+        "hls.playlistCacheControl",
+        "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",
+    ),
+    (
+        "hls.reloadCacheControl",
+        "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",
+    ),
+    (
+        "hls.segmentCacheControl",
+        "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",
+    ),
+    (
         "vod.import_folders",
         "tests/suite/folders.rs::a_folder_is_imported_served_and_played_until_it_is_forgotten",
     ),

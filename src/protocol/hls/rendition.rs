@@ -151,6 +151,7 @@ pub(super) struct Rendition {
     pub(super) names: Names,
     settings: HlsSettings,
     window: Window,
+    /// None while its tracks have left the stream.
     lanes: Vec<Samples>,
     /// The tracks of the lanes.
     pub(super) tracks: Vec<Track>,
@@ -166,8 +167,6 @@ pub(super) struct Rendition {
     gone: Vec<String>,
     /// What the init segments of the playlist describe, the newest last.
     described: Vec<Described>,
-    /// Its tracks have left the stream for now.
-    is_absent: bool,
 }
 
 impl Rendition {
@@ -193,7 +192,6 @@ impl Rendition {
             made: Vec::new(),
             gone: Vec::new(),
             described: Vec::new(),
-            is_absent: false,
         }
     }
 
@@ -218,7 +216,6 @@ impl Rendition {
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
-        self.is_absent = false;
     }
 
     /// Its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
@@ -227,7 +224,6 @@ impl Rendition {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
         self.lanes = Vec::new();
-        self.is_absent = true;
         self.parts.last = None;
     }
 
@@ -579,7 +575,7 @@ impl Rendition {
                 skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
                 can_block_reload: true,
                 open: self.open_segment(),
-                hint: (!self.is_absent)
+                hint: (!self.lanes.is_empty())
                     .then(|| self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
                 reports: Vec::new(),
             })

@@ -282,7 +282,7 @@ fn a_track_that_is_far_behind_is_stepped_and_not_slewed() {
 /// the sound lies ahead of the pictures.
 fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) -> i64) -> (i64, u64) {
     const BEHIND: u64 = 4_000;
-    let (began, mut t) = (Instant::now(), milliseconds());
+    let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     let mut worst = 0;
     let mut pictures = HashMap::new();
     for now in (5_000..20_000).step_by(20) {
@@ -309,7 +309,7 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
     assert!(late.0 >= 180, "the test shows nothing: {late:?}");
     // Nobody is believed to have held a unit for long.
-    let (began, mut t) = (Instant::now(), milliseconds());
+    let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     t.arrive(began);
     t.map(TrackId::AUDIO, 0);
     t.arrive(began + Duration::from_secs(60));
