@@ -38,6 +38,8 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
+/// So many losses in a round whose queue was too long for a moment are those of a burst.
+const BURST_LOSSES_MIN: u64 = 3;
 /// This share of a round, in a thousand, is that of a burst for which a short queue had no room: acknowledgements wait for what is sent
 /// again, and tell of no queue.
 const BURST_SHARE: u64 = 300;
@@ -63,6 +65,8 @@ const REPORTED_PERCENT: u64 = 120;
 /// Growth of the limit in percent a second, at first and at most; it doubles each second and two round trips.
 const GROWTH_MIN: u64 = 6;
 const GROWTH_MAX: u64 = 100;
+/// Packets that wait for this share of a round, in percent, want more than the limit; single ones wait for their pace at any.
+const WAITED_PERCENT: i64 = 45;
 /// Growth where packets waited in at most half of the last rounds: only bursts do.
 const GROWTH_AMPLE: u64 = 3;
 /// Without a packet that waited for so long there is no limit any more.
@@ -110,8 +114,8 @@ struct Round {
     longest_us: u32,
     /// A packet was acknowledged that had been sent again, and those behind it with it.
     is_mended: bool,
-    /// A packet waited for its time.
-    has_waited: bool,
+    /// For so long packets waited for their time.
+    waited_us: i64,
 }
 
 /// The rate of a round, bytes per second.
@@ -189,7 +193,9 @@ pub(crate) struct Congestion {
     drain: Option<Drain>,
     trial: Option<Trial>,
     own: Own,
-    /// When the path was found to be full, and when a packet waited.
+    /// Since when packets have been waiting.
+    waits_since: Option<i64>,
+    /// When the path was found to be full, and when packets waited.
     full_us: i64,
     waited_us: i64,
 }
@@ -206,6 +212,7 @@ impl Congestion {
             drain: None,
             trial: None,
             own: Own::default(),
+            waits_since: None,
             full_us: now_us,
             waited_us: now_us,
         }
@@ -217,9 +224,13 @@ impl Congestion {
         self.limit.map(|limit| limit.saturating_mul(percent) / 100)
     }
 
-    /// A packet waits for its time.
-    pub(crate) const fn waits(&mut self) {
-        self.round.has_waited = true;
+    /// Packets wait for their time from here on, or no more.
+    pub(crate) fn wait(&mut self, now_us: i64, waits: bool) {
+        if let Some(since) = self.waits_since.take() {
+            let waited = now_us.saturating_sub(since.max(self.round.since_us));
+            self.round.waited_us = self.round.waited_us.saturating_add(waited.max(0));
+        }
+        self.waits_since = waits.then_some(now_us);
     }
 
     /// The peer has reported losses.
@@ -249,15 +260,18 @@ impl Congestion {
     }
 
     fn end_round(&mut self, now_us: i64, rtt_us: u32) {
+        self.wait(now_us, self.waits_since.is_some());
         let round = std::mem::replace(&mut self.round, Round { since_us: now_us, ..Round::default() });
         let us = u64::try_from(now_us.saturating_sub(round.since_us)).unwrap_or(0);
         if self.rounds.len() >= ROUNDS {
             self.rounds.pop_front();
         }
         let losses = Losses { packets: round.packets, lost: round.lost };
-        let Round { bytes, is_mended, has_waited, .. } = round;
+        let elapsed = now_us.saturating_sub(round.since_us);
+        let has_waited = round.waited_us.saturating_mul(100) > elapsed.saturating_mul(WAITED_PERCENT);
+        let Round { bytes, is_mended, .. } = round;
         self.rounds.push_back(Delivered { bytes, us, is_mended, has_waited, losses });
-        if round.has_waited {
+        if has_waited {
             self.waited_us = now_us;
         }
         let by_rtt = self.rtt.above(now_us, rtt_us);
@@ -273,15 +287,17 @@ impl Congestion {
             let shortest = round.delay_us.unwrap_or(0).saturating_sub(by_delay);
             round.longest_us.saturating_sub(shortest)
         });
+        // Acknowledgements behind the burst come at once, but for what was lost of it.
+        let overflows = peak > QUEUE_MAX_US && round.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
-        if queue > QUEUE_MAX_US || (is_lossy && queue > LOSS_QUEUE_US) {
+        if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
             self.slow_down(now_us, queue);
         } else if self.trial.is_some() {
             self.try_on(now_us, losses);
         } else if is_lossy {
             self.begin_trial(now_us, queue);
         } else if queue < QUEUE_NONE_US && peak <= QUEUE_MAX_US {
-            self.speed_up(now_us, us, round.has_waited);
+            self.speed_up(now_us, us, has_waited);
         }
         self.look_at_drain(now_us, queue);
     }
@@ -410,7 +426,7 @@ mod tests {
     /// Acknowledgements of so many packets each 10 ms, for so long, with this delay.
     fn acknowledge(this: &mut Congestion, from_ms: i64, to_ms: i64, delay_ms: u32, packets: usize) {
         for ms in (from_ms..to_ms).step_by(10) {
-            this.waits();
+            this.wait(ms * 1000, true);
             let acked = Acked { packets, bytes: 1000 * packets as u64, delay_us: Some(delay_ms * 1000) };
             this.acked(ms * 1000, &acked, figures(delay_ms * 1000, 0));
         }
@@ -432,16 +448,16 @@ mod tests {
         assert!(grown > limit * 2, "{limit} has grown to {grown}");
         // Only a burst each second waits for it.
         for ms in (6000..7000).step_by(10) {
-            if ms % 1000 < 300 {
-                this.waits();
-            }
+            this.wait(ms * 1000, ms % 1000 < 300);
             let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
             this.acked(ms * 1000, &acked, figures(45_000, 0));
         }
         let more = this.rate().unwrap() * 100 / grown;
         assert!((100..=140).contains(&more), "{more}");
-        // Nothing waits any more.
+        // Nothing waits any more, or not for long.
+        this.wait(7_000_000, false);
         for ms in (7000..18_000).step_by(10) {
+            this.wait(ms * 1000, ms % 40 == 0);
             let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
             this.acked(ms * 1000, &acked, figures(45_000, 0));
         }

@@ -176,8 +176,8 @@ impl Link {
             if let Some(at) = self.pacer.wait(now) {
                 let waits = self.sender.has_lost() || self.sender.unsent() > 0;
                 self.pace_at = waits.then_some(at);
-                if let Some(congestion) = self.congestion.as_mut().filter(|_| waits) {
-                    congestion.waits();
+                if let Some(congestion) = &mut self.congestion {
+                    congestion.wait(now_us, waits);
                 }
                 return;
             }
@@ -187,6 +187,9 @@ impl Link {
         }
         if self.sender.unsent() == 0 {
             self.pacer.spread(0, Duration::ZERO);
+            if let Some(congestion) = &mut self.congestion {
+                congestion.wait(now_us, false);
+            }
         }
         self.pace_at = None;
     }
