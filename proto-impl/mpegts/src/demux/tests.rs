@@ -120,6 +120,7 @@ fn a_frame_with_a_length_comes_with_its_last_packet() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "an epoch; time is virtual from here on")]
 fn a_frame_without_a_length_arrived_with_its_last_bytes_and_not_with_the_next() {
     let (mut muxer, mut demuxer, began) = (Muxer::new(), Demuxer::new(), Instant::now());
     muxer.set_streams(Some(StreamKind::H264), None);
