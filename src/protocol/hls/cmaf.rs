@@ -5,7 +5,7 @@
 //! together   streams/{id}.m3u8   {id}000000001.m4s ...                   one playlist of all tracks (hlsSegmentType=fmp4)
 //! apart      streams/ll-hls/{id}/{id}__master.m3u8                       a playlist for each track
 //!                               {id}__video.m3u8  {id}__audio.m3u8
-//!                               {id}__video000000001.m4s, its parts {id}__video000000001.0.m4s ...
+//!                               {id}__video_{run}_000000001.m4s, its parts {id}__video_{run}_000000001.0.m4s ...
 //!            streams/{id}/{id}.mpd                                       DASH
 //! ```
 //!
@@ -115,14 +115,25 @@ fn is_of_track(rest: &str) -> bool {
     })
 }
 
+/// The number at the end of a name, and what stands before it.
+fn digits_behind(name: &str) -> Option<(&str, u64)> {
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (before, number) = name.split_at_checked(name.len().checked_sub(digits)?)?;
+    Some((before, number.parse().ok()?))
+}
+
 /// The playlist that announces a part, and how far it has to be for the part to be there.
 fn part_of(name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
-    let digits = segment.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let (base, number) = segment.split_at_checked(segment.len().checked_sub(digits)?)?;
-    let progress =
-        Progress { segment: number.parse().ok()?, part: part.parse::<u32>().ok()?.checked_add(1)? };
+    let (rest, count) = digits_behind(segment)?;
+    // Between the numbers is what the application's suffix has before its digits.
+    let (base, run) = digits_behind(rest.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
+    let progress = Progress {
+        segment: run.checked_add(count)?.checked_sub(1)?,
+        part: part.parse::<u32>().ok()?.checked_add(1)?,
+    };
+    let base = base.strip_suffix('_')?;
     Some((format!("{base}{ENDING}"), progress))
 }
 
@@ -243,7 +254,8 @@ impl CmafSink {
             let mut rendition = take_named(&mut before, &base)
                 .or_else(|| take_named(&mut self.absent, &base))
                 .unwrap_or_else(|| {
-                    let names = Names { base, ending: "m4s" };
+                    let run = (self.layout == Layout::Apart).then_some(start.number);
+                    let names = Names { base, ending: "m4s", run };
                     Rendition::new(names, &self.settings, parts, (start, self.shift_ms))
                 });
             rendition.set_tracks(tracks, self.chosen_epoch);

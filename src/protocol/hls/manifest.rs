@@ -234,8 +234,8 @@ fn adaptation_set(
         "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
         stretch.begin_ms.saturating_mul(ticks) / 1000,
         Escaped(&described.uri),
-        settings.suffix.template(&Escaped(&rendition.names.base).to_string(), rendition.names.ending),
-        first.number
+        settings.suffix.template(&Escaped(&rendition.names.stem()).to_string(), rendition.names.ending),
+        rendition.names.number(first.number)
     );
     for span in spans {
         let _ = writeln!(out, "<S t=\"{}\" d=\"{}\"/>", span.time, span.ticks.max(1));

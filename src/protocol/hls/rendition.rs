@@ -50,16 +50,29 @@ pub(super) struct Names {
     pub(super) base: String,
     /// How segments end.
     pub(super) ending: &'static str,
+    /// The number of the first segment, where names have it and count from one behind it: in manifests of DASH numbers have to be
+    /// small, since ffmpeg takes the first one for an index into the timeline.
+    pub(super) run: Option<u64>,
 }
 
 impl Names {
+    /// What names of segments begin with.
+    pub(super) fn stem(&self) -> String {
+        self.run.map_or_else(|| self.base.clone(), |run| format!("{}_{run}_", self.base))
+    }
+
+    /// The number in the name of the segment with this number.
+    pub(super) fn number(&self, number: u64) -> u64 {
+        self.run.map_or(number, |run| number.saturating_sub(run).saturating_add(1))
+    }
+
     fn segment(&self, settings: &HlsSettings, number: u64) -> String {
-        format!("{}{}.{}", self.base, settings.suffix.of(number), self.ending)
+        format!("{}{}.{}", self.stem(), settings.suffix.of(self.number(number)), self.ending)
     }
 
     /// A part of a segment.
     fn part(&self, settings: &HlsSettings, number: u64, part: usize) -> String {
-        format!("{}{}.{part}.{}", self.base, settings.suffix.of(number), self.ending)
+        format!("{}{}.{part}.{}", self.stem(), settings.suffix.of(self.number(number)), self.ending)
     }
 
     fn init(&self, date_ms: u64, epoch: u32) -> String {

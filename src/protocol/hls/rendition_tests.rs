@@ -15,6 +15,7 @@ use super::settings::HlsSettings;
 use super::window::Start;
 use crate::config::AppSettings;
 use crate::hub::Entry;
+use crate::mail::Progress;
 use crate::protocol::schema;
 
 const START: Start = Start { number: 1, discontinuities: 0 };
@@ -58,7 +59,7 @@ impl Rig {
 
     fn shifted(track: Track, settings: &[(&str, &str)], low_latency: bool, shift_ms: i64) -> Self {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
-        let names = Names { base: "cam".to_owned(), ending: "m4s" };
+        let names = Names { base: "cam".to_owned(), ending: "m4s", run: None };
         let mut rendition = Rendition::new(names, HlsSettings::of(&app), low_latency, (START, shift_ms));
         rendition.set_tracks(vec![track.clone()], 1);
         Self { rendition, track, there: Vec::new(), missing_ms: 0, last: None }
@@ -228,7 +229,7 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
     let manifest_of = |own: &[(&str, &str)]| {
         let app = AppSettings::of(schema(), "live", own).unwrap();
         let settings = HlsSettings::of(&app).clone().of_single_tracks();
-        let names = Names { base: "cam".to_owned(), ending: "m4s" };
+        let names = Names { base: "cam".to_owned(), ending: "m4s", run: None };
         let mut rendition = Rendition::new(names, &settings, false, (START, 0));
         rendition.set_tracks(vec![video()], 1);
         for n in 0..1000 {
@@ -426,6 +427,30 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
         let samples = rig.samples();
         assert!(samples.windows(2).all(|pair| pair[0].0 < pair[1].0), "seed {seed}");
         assert!(rig.last.is_some_and(|last| last.ended && last.low_latency.is_none()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_part_is_there_when_its_playlist_is_as_far() {
+    use crate::protocol::sinks::part_of;
+    let app = AppSettings::of(schema(), "live", &[("hlsEnableLowLatency", "true")]).unwrap();
+    let names = Names { base: "ll-hls/a/a__video2".to_owned(), ending: "m4s", run: Some(7000) };
+    let start = Start { number: 7000, discontinuities: 7000 };
+    let mut rendition = Rendition::new(names, HlsSettings::of(&app), true, (start, 0));
+    rendition.set_tracks(vec![video()], 1);
+    for n in 0..260 {
+        let entry = entry(&video(), n * 40, n % 50 == 0);
+        rendition.unit(&entry, date(&entry));
+    }
+    let playlist = rendition.playlist();
+    let hint = playlist.low_latency.unwrap().hint.unwrap();
+    let (segment, part) = rendition.progress();
+    assert_eq!((playlist.media_sequence, segment), (7000, 7005));
+    let of = ("ll-hls/a/a__video2.m3u8".to_owned(), Progress { segment, part: part + 1 });
+    assert_eq!(part_of(&app, &hint), Some(of), "{hint}");
+    let long = format!("a_9_{}.0.m4s", u64::MAX);
+    for other in ["a.m4s", "a.0.m4s", "a_7.0.m4s", "a_7_.0.m4s", "a_7_8.x.m4s", "7_8.0.m4s", &long] {
+        assert_eq!(part_of(&app, other), None, "{other}");
     }
 }
 
