@@ -102,12 +102,13 @@ impl Pacer {
             }
             return;
         }
-        let beyond = u64::try_from(waiting.saturating_sub(AT_ONCE_BYTES)).unwrap_or(u64::MAX);
+        let bytes = u64::try_from(waiting).unwrap_or(u64::MAX);
         let us = u64::try_from((latency / SPREAD_DIVISOR).min(SPREAD_MAX).as_micros()).unwrap_or(u64::MAX);
-        if beyond == 0 || us == 0 {
+        if waiting <= AT_ONCE_BYTES || us == 0 {
             return;
         }
-        let rate = beyond.saturating_mul(1_000_000) / us;
+        // All that waits is gone in that time, however little of it is beyond.
+        let rate = bytes.saturating_mul(1_000_000) / us;
         let spread = self.spread.get_or_insert(Spread { bytes_per_second: 0, free: AT_ONCE_BYTES });
         spread.bytes_per_second = spread.bytes_per_second.max(rate);
     }
@@ -217,5 +218,49 @@ mod tests {
             assert_eq!(pacer.wait(at(start)), Some(at(start + 3)));
             assert_eq!(pacer.wait(at(start + 1)), None);
         }
+    }
+
+    #[test]
+    fn a_large_burst_leaves_within_half_of_the_latency_and_a_little_more_than_one_does_not_wait() {
+        for (bytes, latency_ms, at_least, at_most) in [
+            (16 * 1024, 120, 0, 0),
+            (17 * 1024, 120, 0, 12),
+            (70 * 1024, 120, 40, 60),
+            (70 * 1024, 40, 12, 20),
+            (700 * 1024, 2000, 50, 60),
+        ] {
+            let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
+            let began = clock.now();
+            let mut waiting = 0;
+            while waiting < bytes {
+                waiting += 1024;
+                pacer.spread(waiting, ms(latency_ms));
+            }
+            while waiting > 0 {
+                while waiting > 0 && pacer.wait(clock.now()).is_none() {
+                    pacer.sent(clock.now(), 1024);
+                    waiting -= 1024;
+                }
+                clock.advance(ms(u64::from(waiting > 0)));
+            }
+            pacer.spread(0, ms(latency_ms));
+            let took = (clock.now() - began).as_millis();
+            assert!((at_least..=at_most).contains(&took), "{bytes} bytes in {took} ms");
+            assert_eq!(pacer.wait(clock.now()), None);
+        }
+        // What comes while a burst leaves does not stay behind for ever.
+        let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
+        let mut waiting = 17 * 1024;
+        pacer.spread(waiting, ms(120));
+        for _ in 0..100 {
+            while waiting > 0 && pacer.wait(clock.now()).is_none() {
+                pacer.sent(clock.now(), 512);
+                waiting -= 512;
+            }
+            pacer.spread(waiting, ms(120));
+            clock.advance(ms(40));
+            waiting += 512;
+        }
+        assert!(waiting <= 512, "{waiting}");
     }
 }
