@@ -89,7 +89,9 @@ fn streams(folder: &Path) -> PathBuf {
 /// Cameras for some time; some end by themselves shortly before, so that their files are just being finished.
 fn record(server: &Server, round: usize, random: &mut Random) -> Vec<Camera> {
     let mut cameras: Vec<_> = (0..CAMERAS).map(|n| Camera::start(server, format!("r{round}-{n}"))).collect();
-    std::thread::sleep(Duration::from_millis(random.below(3000)));
+    // In the first round something is written.
+    let least_ms = if round == 0 { 1500 } else { 0 };
+    std::thread::sleep(Duration::from_millis(random.below(3000).max(least_ms)));
     if random.below(2) == 0 {
         for camera in &mut cameras[..2] {
             camera.stop.store(true, Ordering::SeqCst);
@@ -208,7 +210,7 @@ fn a_recording_is_cut_short_by_kill_9_and_not_lost() {
         server = recover(&folder, &mut random);
         check(&server, &folder, &sent, &mut tally, seed);
     }
-    assert!(tally.files >= kills, "{tally:?}");
+    assert!(tally.files as u64 >= CAMERAS, "{tally:?}");
     println!("{tally:?}: none lost, none unplayable");
 }
 
@@ -308,6 +310,6 @@ fn a_recording_is_cut_short_by_a_power_cut_and_not_lost() {
         check(&server, &folder, &sent, &mut tally, seed);
         assert!(server.terminate().success());
     }
-    assert!(tally.files >= cuts, "{tally:?}");
+    assert!(tally.files as u64 >= CAMERAS, "{tally:?}");
     println!("{tally:?}: none lost, none unplayable");
 }
