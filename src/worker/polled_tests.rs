@@ -435,12 +435,23 @@ fn a_part_is_waited_for_when_it_is_the_next_one() {
     let target = |name: &str| format!("/live/streams/ll-hls/cam/cam__video{name}.m4s");
     let from = [192, 0, 2, 1];
     pair.playlist(1, 7, 2);
-    let next = pair.ask(&target("000000007.2"), from);
+    // The third of the run that began with number 5 is the seventh.
+    let next = pair.ask(&target("_5_000000003.2"), from);
     assert_eq!(pair.answer(next), (Vec::new(), false));
-    for absent in ["000000007.1", "000000006.0", "000000008.0", "000000009.0", "x", "1.x", "1.99999999999"] {
+    for absent in [
+        "_5_000000003.1",
+        "_5_000000002.0",
+        "_5_000000004.0",
+        "_5_000000005.0",
+        "_4_000000003.2",
+        "000000007.2",
+        "x",
+        "_5_1.x",
+        "_5_1.99999999999",
+    ] {
         assert!(pair.get(&target(absent), from).1, "{absent}: a file may have the name");
     }
-    pair.publish(&target("000000007.2")["/live/streams/".len()..], 1, Bytes::from_static(b"part"));
+    pair.publish(&target("_5_000000003.2")["/live/streams/".len()..], 1, Bytes::from_static(b"part"));
     pair.playlist(2, 7, 3);
     assert_eq!(body(&pair.answer(next).0), b"part");
 }
