@@ -465,6 +465,40 @@ mod tests {
     }
 
     #[test]
+    fn what_a_peer_gives_up_and_acknowledges_is_not_what_the_path_delivers() {
+        let limit = |reported: u32| {
+            let mut this = Congestion::new(0);
+            acknowledge(&mut this, 0, 1000, 40, 2);
+            for ms in (1000..1500).step_by(10) {
+                let acked = Acked { packets: 2, bytes: 2000, delay_us: Some(200_000) };
+                this.acked(ms * 1000, &acked, figures(200_000, reported));
+            }
+            this.limit.unwrap()
+        };
+        // 95 % of 120 % of what it has received.
+        assert_eq!(limit(50_000), 57_000);
+        assert!(limit(0) > 150_000, "it reports nothing");
+    }
+
+    #[test]
+    fn losses_of_the_path_itself_are_tried_once_in_thirty_seconds_and_limit_nothing() {
+        let mut this = Congestion::new(0);
+        let mut limited = Vec::new();
+        for ms in (0..40_000).step_by(10) {
+            if ms % 50 == 0 {
+                this.lost(4);
+            }
+            let acked = Acked { packets: 2, bytes: 2000, delay_us: Some(40_000) };
+            this.acked(ms * 1000, &acked, figures(40_000, 0));
+            limited.push(this.rate().is_some());
+        }
+        let begins = limited.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+        let share = limited.iter().filter(|is| **is).count() * 100 / limited.len();
+        assert!(begins == 2 && share < 8, "{begins} trials, {share} % of the time");
+        assert_eq!(limited.last(), Some(&false));
+    }
+
+    #[test]
     fn a_queue_of_eighty_milliseconds_is_none_and_one_of_more_is() {
         for (delay_ms, is_full) in [(119, false), (120, false), (121, true)] {
             let mut this = Congestion::new(0);

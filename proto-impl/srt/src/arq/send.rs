@@ -530,6 +530,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lost_and_not_sent_again_has_not_arrived_although_it_is_acknowledged() {
+        let mut buffer = sent(20);
+        report(&mut buffer, &[(2, 4)], 0);
+        let bytes = |packets: u64| packets * (7 + 16);
+        let acked = buffer.acknowledge(FIRST.plus(2), 5_000).unwrap();
+        assert_eq!(acked, Acked { packets: 2, bytes: bytes(2), delay_us: Some(4_000) });
+        let acked = buffer.acknowledge(FIRST.plus(10), 30_000).unwrap();
+        assert_eq!(acked, Acked { packets: 8, bytes: bytes(5), delay_us: None });
+        let acked = buffer.acknowledge(FIRST.plus(12), 30_000).unwrap();
+        assert_eq!(acked.delay_us, Some(19_000), "those behind come again without a hole");
+    }
+
+    #[test]
+    fn what_waits_for_its_pace_does_not_age() {
+        let mut buffer = sent(2);
+        (0..3).for_each(|_| buffer.push(Bytes::from_static(b"new"), 0));
+        assert_eq!(buffer.drop_older(9_000_000, 1_000_000, true), 2);
+        assert_eq!((buffer.unsent(), buffer.unsent_bytes()), (3, 9));
+        assert_eq!(buffer.drop_older(9_000_000, 1_000_000, false), 3);
+        assert_eq!((buffer.unsent(), buffer.unsent_bytes()), (0, 0));
+    }
+
+    #[test]
     fn what_is_exactly_as_old_as_the_limit_is_kept() {
         let mut buffer = sent(3);
         assert_eq!(buffer.drop_older(1_001_000, 1_000_000, false), 1);
