@@ -39,7 +39,7 @@ struct Written {
     y: Option<String>,
 }
 
-/// How a token says that it is signed.
+/// Signature algorithm that a token names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -101,7 +101,7 @@ impl KeySet {
         if keys.is_empty() { Err("it has no key for RS256 or ES256") } else { Ok(Self(keys)) }
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()

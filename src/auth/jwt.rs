@@ -37,7 +37,7 @@ pub enum JwtError {
     /// The algorithm is another than the secret, or the set of keys, is for.
     #[error("the algorithm is not the expected one")]
     Algorithm,
-    /// It names a key that the set has not.
+    /// The token names a key that is not in the set.
     #[error("its key is not in the set")]
     UnknownKey,
     /// There is no set of keys: it could not be had, or not for long.

@@ -1,7 +1,7 @@
 //! The fields in which proxies describe a request that they pass on: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`, and
 //! `Forwarded` (RFC 7239); docs/robustness.md R-20.
 //!
-//! They count only when the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most address that is
+//! The fields count only when the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most address that is
 //! not such a proxy is the client. The reference trusts every private peer; we do not. A proxy that writes one kind of
 //! field lets the other through as the client sent it, so that both kinds must name the same client.
 

@@ -70,11 +70,11 @@ pub struct AppLimits {
     pub streams: Option<u32>,
     /// `webRTCViewerLimit`: viewers of formats that are counted apart; `None`: no limit.
     pub viewers: Option<u32>,
-    /// What a stream may have.
+    /// Limits above which a stream is not accepted.
     pub accept: AcceptLimits,
 }
 
-/// What a stream of an application may have; `None`: no limit.
+/// Limits of a published stream; `None`: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptLimits {
     /// `maxResolutionAccept`: the height of its pictures.

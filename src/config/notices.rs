@@ -2,7 +2,7 @@
 
 use super::{AppSettings, Values};
 
-/// What is always done of ffmpeg's flags: segments that are over are deleted, dates are in playlists.
+/// Flags of ffmpeg whose effect is always on: old segments are deleted, playlists have dates.
 const FLAGS_MET: [&str; 2] = ["delete_segments", "program_date_time"];
 
 impl AppSettings {

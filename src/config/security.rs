@@ -36,7 +36,7 @@ pub struct SecuritySettings {
     pub play: Checks,
     /// The secrets of the checks.
     pub secrets: Secrets,
-    /// When `jwtControlEnabled`: the REST API needs a token, of a key of `jwksURL` or, without one, by `jwtSecretKey`.
+    /// Verifies tokens of the REST API (`jwtControlEnabled`): by the key set at `jwksURL`, or by `jwtSecretKey` without one.
     pub rest_jwt: Option<Trust>,
     /// `contentSecurityPolicyHeaderValue`; `None` when empty.
     pub content_security_policy: Option<String>,

@@ -120,7 +120,8 @@ pub struct ServerSettings {
     pub outbound: OutboundRules,
     /// Whose addresses may look at it.
     pub doors: Doors,
-    /// When `server.jwtServerControlEnabled`: a key of `server.jwksURL` or, without one, `server.jwtServerSecretKey`.
+    /// Verifies tokens of the management API (`server.jwtServerControlEnabled`): by the key set at `server.jwksURL`, or by
+    /// `server.jwtServerSecretKey` without one.
     pub management_trust: Option<Trust>,
     /// `limits.*`.
     pub limits: Limits,

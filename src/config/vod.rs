@@ -22,7 +22,7 @@ pub struct VodSettings {
     pub forwarding: Option<Arc<Forwarding>>,
 }
 
-/// Where players are sent for files that are not here, for example after they were moved to a storage with a network of its own.
+/// Redirect for files that are not here, for example after they were moved to object storage with its own CDN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     /// `httpForwardingExtension`, without dots.

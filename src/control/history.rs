@@ -42,7 +42,7 @@ impl<T> Minutes<T> {
         }
     }
 
-    /// One figure of each sample.
+    /// A figure of all samples, oldest first.
     pub(super) fn column<F>(&self, figure: impl Fn(&T) -> F) -> Vec<F> {
         self.samples.iter().map(figure).collect()
     }

@@ -21,7 +21,7 @@ use crate::types::Now;
 const REFRESH: Duration = Duration::from_secs(300);
 /// Interval between two fetches that tokens or failures ask for.
 const AGAIN: Duration = Duration::from_secs(30);
-/// How long a set is good that cannot be fetched again.
+/// Time for which a set stays valid while it cannot be fetched again.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// See the module.

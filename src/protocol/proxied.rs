@@ -27,7 +27,7 @@ pub(super) static SECTION: Section = Section {
 pub struct Proxied(Arc<[&'static str]>);
 
 impl Proxied {
-    /// Those of a server's settings.
+    /// Reads the listeners from the settings of the server.
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
         server.protocols.get().cloned().unwrap_or_else(|| Self(Arc::default()))

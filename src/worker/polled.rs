@@ -103,7 +103,7 @@ impl Worker {
         self
     }
 
-    /// One of so many workers, which count viewers of separate requests together.
+    /// Sets the number of workers that share the counting of viewers of separate requests.
     #[must_use]
     pub fn of_workers(mut self, workers: u16) -> Self {
         self.polled.workers = NonZeroU16::new(workers).map_or_else(Workers::default, Workers);

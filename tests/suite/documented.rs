@@ -1,4 +1,4 @@
-//! What README.md and the pages of docs/ tell a reader to type is there: calls of the API, commands, pages that they lead to.
+//! Checks README.md and the pages of docs/: the calls of the API, the commands and the pages that they name exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};

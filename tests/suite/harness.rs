@@ -78,7 +78,7 @@ fn make_test_runs_all_steps_and_fails_if_one_did() {
     assert!(given.split(' ').all(|step| file.contains(&format!("\n{step}:"))), "{given}");
 }
 
-/// Where all programs are there, whoever runs the tests needs no rights. The script runs from a copy: a user need not be able to
+/// No rights are needed to run the tests when all programs are installed. The script runs from a copy: a user need not be able to
 /// read a folder of root's.
 #[test]
 fn nothing_is_installed_where_nothing_is_missing() {

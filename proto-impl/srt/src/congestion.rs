@@ -1,4 +1,4 @@
-//! How much a narrow path carries, from acknowledgements: live congestion control that slows down before the queues of
+//! Live congestion control: estimates from acknowledgements how much a narrow path carries, and slows down before the queues of
 //! the path overflow, where libsrt's (draft-sharabayko-srt-01 §5.1) sends at the rate of its input, whatever arrives.
 //!
 //! Time is cut into rounds of a round trip, and of [`ROUND_MIN_US`] at least. A round has:
@@ -40,8 +40,8 @@ const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
 /// So many losses in a round whose queue was too long for a moment are those of a burst.
 const BURST_LOSSES_MIN: u64 = 3;
-/// This share of a round, in a thousand, is that of a burst for which a short queue had no room: acknowledgements wait for what is sent
-/// again, and tell of no queue.
+/// Share of losses in one round, in a thousand, from which on a burst has overflowed a short queue. Delays do not show such a queue:
+/// acknowledgements are held back until the lost packets have been sent again.
 const BURST_SHARE: u64 = 300;
 /// Fewer losses say nothing.
 const LOSSES_MIN: u64 = 10;
@@ -58,7 +58,7 @@ const DRAIN_PERCENT: u64 = 75;
 /// A queue that has not become shorter in this time, or in [`DRAIN_ROUNDS`] of its length, halves the limit.
 const DRAIN_US: i64 = 500_000;
 const DRAIN_ROUNDS: i64 = 3;
-/// When so many halvings have not made it shorter, it is the path that is longer than before.
+/// Halvings after which a delay that has not fallen is taken for a longer path.
 const HALVINGS: u32 = 3;
 /// The rate that a receiver reports is an average or a median: the path may carry so much more, in percent.
 const REPORTED_PERCENT: u64 = 120;
@@ -195,7 +195,7 @@ pub(crate) struct Congestion {
     own: Own,
     /// Since when packets have been waiting.
     waits_since: Option<i64>,
-    /// When the path was found to be full, and when packets waited.
+    /// Last time the path was found to be full, and last round in which packets waited.
     full_us: i64,
     waited_us: i64,
 }
@@ -302,7 +302,7 @@ impl Congestion {
         self.look_at_drain(now_us, queue);
     }
 
-    /// What all the last rounds delivered together, bytes per second.
+    /// Mean delivery rate over the last rounds, bytes per second.
     fn sent(&self) -> u64 {
         let sum = |(bytes, us): (u64, u64), round: &Delivered| {
             (bytes.saturating_add(round.bytes), us.saturating_add(round.us))

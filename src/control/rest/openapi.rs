@@ -16,7 +16,7 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     serde_json::to_vec(&whole).unwrap_or_default().into()
 });
 
-/// That of an application, without its name.
+/// OpenAPI document of one application, with paths relative to it.
 static APP_DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let of_app = document(|route| route.base == Base::App, |route| route.path.to_owned());
     serde_json::to_vec(&of_app).unwrap_or_default().into()

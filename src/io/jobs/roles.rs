@@ -1,7 +1,7 @@
 //! Credentials of the role that the machine or the container has at Amazon: asked of the address that the container's environment names, else of
 //! the machine's metadata service (IMDSv2: a token first, which a request that was forged through this server could not have).
 //!
-//! They are kept, and asked for again five minutes before they expire. The addresses are fixed by the platform and not by settings
+//! Credentials are cached, and renewed five minutes before they expire. The addresses are fixed by the platform and not by settings
 //! or clients, so the outbound policy, which refuses link-local addresses, does not apply to them.
 
 use std::fmt;
@@ -48,7 +48,7 @@ struct Answer {
     expiration: String,
 }
 
-/// Where to ask.
+/// Service that issues the credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Container { url: String, authorization: Option<Authorization> },
@@ -193,7 +193,7 @@ fn is_name(role: &str) -> bool {
     !role.is_empty() && role.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@-_".contains(&byte))
 }
 
-/// One request; the answer is text.
+/// Sends a request and reads the answer as text.
 fn request(agent: &Agent, method: &str, url: &str, fields: &[(&str, &str)]) -> Result<String, String> {
     let mut asked = ureq::http::Request::builder().method(method).uri(url).header("Connection", "close");
     for (name, value) in fields {

@@ -176,9 +176,9 @@ struct CmafSink {
     publishing: Publishing,
     /// Video first.
     renditions: Vec<Rendition>,
-    /// Those of tracks that have left: their playlists go on with gaps, until the tracks come back.
+    /// Renditions of tracks that have left the stream: their playlists go on with gaps until the tracks come back.
     absent: Vec<Rendition>,
-    /// Where the numbers of the first rendition begin.
+    /// First numbers of the first rendition.
     start: Start,
     /// Where the last segment of the first one ended.
     boundary_ms: Option<i64>,
@@ -314,7 +314,7 @@ impl CmafSink {
         true
     }
 
-    /// What a rendition has made, and its playlist.
+    /// Publishes new segments of a rendition, then its playlist.
     fn publish_made(&mut self, rendition: &mut Rendition, made: Vec<Made>, reports: Vec<Report>) {
         let ended = rendition.window().playlist().ended;
         let folder = self.folder.clone();

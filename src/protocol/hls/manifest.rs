@@ -1,7 +1,7 @@
 //! The manifest of DASH (ISO/IEC 23009-1) for the segments of renditions: `SegmentTemplate` with a `SegmentTimeline` (§5.3.9.6).
 //!
-//! Where the tracks of a stream change, or its timestamps, a period ends and another one begins. The one before stays until its last segment
-//! has left the window.
+//! A change of the tracks or timestamps of a stream ends a period and begins another. The former period stays in the manifest until
+//! its last segment has left the window.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -73,9 +73,9 @@ pub(super) struct Moments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) id: u64,
-    /// Where it begins in the time of the segments, in milliseconds.
+    /// Begin in the time of the segments, in milliseconds.
     pub(super) begin_ms: u64,
-    /// How much later than that time it is in the presentation.
+    /// Distance from that time to the time of the presentation.
     pub(super) delay_ms: u64,
 }
 

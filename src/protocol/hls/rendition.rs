@@ -56,7 +56,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// What names of segments begin with.
+    /// Common prefix of the names of segments.
     pub(super) fn stem(&self) -> String {
         self.run.map_or_else(|| self.base.clone(), |run| format!("{}_{run}_", self.base))
     }
@@ -93,7 +93,7 @@ pub(super) struct Span {
     pub(super) ticks: u64,
 }
 
-/// What an init segment describes, for manifests of DASH.
+/// Description of an init segment, for manifests of DASH.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Described {
     pub(super) uri: String,
@@ -113,18 +113,19 @@ pub(super) struct Spanned<'a> {
 }
 
 impl Spanned<'_> {
-    /// Where it begins, in milliseconds of the time of the segments.
+    /// Begin in the time of the segments, in milliseconds.
     pub(super) fn begin_ms(&self) -> u64 {
         self.span.time.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
-    /// Where it ends, likewise.
+    /// End in the time of the segments, in milliseconds.
     pub(super) fn end_ms(&self) -> u64 {
         let end = self.span.time.saturating_add(self.span.ticks);
         end.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
-    /// Its middle, likewise: that of another track may begin a little before the period.
+    /// Middle in the time of the segments, in milliseconds. It decides the period: a segment of another track may begin a little
+    /// earlier than the period.
     pub(super) fn middle_ms(&self) -> u64 {
         let middle = self.span.time.saturating_add(self.span.ticks / 2);
         middle.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
@@ -178,7 +179,7 @@ pub(super) struct Rendition {
     spans: VecDeque<Span>,
     made: Vec<Made>,
     gone: Vec<String>,
-    /// What the init segments of the playlist describe, the newest last.
+    /// Descriptions of the init segments in the playlist, the newest last.
     described: Vec<Described>,
 }
 

@@ -59,11 +59,11 @@ pub(super) struct HlsSettings {
     pub(super) dash: bool,
     /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
     pub(super) dash_latency_ms: u64,
-    /// What DASH has of its own.
+    /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
 }
 
-/// What DASH has of its own, when the operator has set it.
+/// Settings of DASH alone; `None`: as for HLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DashSettings {
     /// `dashSegDuration` in milliseconds: of segments that HLS does not share.

@@ -31,7 +31,7 @@ const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
 /// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.
 const NUMBER_MS: u64 = 250;
 
-/// Where the numbers of a playlist begin.
+/// First numbers of a playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     /// The number of the first segment.
@@ -134,7 +134,7 @@ impl Window {
         self.cut > 0
     }
 
-    /// Where a playlist begins that goes along with this one from its next segment on.
+    /// First numbers of a playlist that runs beside this one from the next segment on.
     pub(super) fn start_beside(&self) -> Start {
         let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
         let discontinuities = self.playlist.discontinuity_sequence.saturating_add(shown);

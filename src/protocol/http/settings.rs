@@ -24,7 +24,7 @@ pub(super) static SECTION: Section = Section {
     ..Section::NONE
 };
 
-/// How viewers are told apart, besides by the credentials that they show.
+/// Identity of viewers that show no credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::protocol) enum Identify {
     /// By a cookie that their first playlist brings.

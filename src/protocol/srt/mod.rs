@@ -207,7 +207,7 @@ const fn refusal_code(refusal: &Refusal) -> RejectReason {
     }
 }
 
-/// What is wrong with a call that is refused before its stream is asked for, for the log.
+/// Fault of a call that is refused before its stream is asked for, for the log.
 fn refusal_words(code: RejectReason) -> Cow<'static, str> {
     match code {
         RejectReason::NOTFOUND => "no such application".into(),

@@ -28,7 +28,7 @@ const HEVC_MAIN_10: u32 = 2;
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
 
-/// What is taken of a publisher's section: one codec of those that the application has. H.264 where it is offered, since every
+/// Chooses the codec of a publisher's section among those that the application has on. H.264 where it is offered, since every
 /// protocol carries it; else the first that is known.
 pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
     let offered: Vec<Codec> = media

@@ -2,7 +2,7 @@
 //! session is ended (DELETE), told candidates, or given another ICE (PATCH).
 //!
 //! The URL is relative to that of the request (RFC 9725 §4.2), since a proxy may have another scheme, host, port or folder.
-//! It ends in the session's name: its worker, and 32 hexadecimal digits with its place there and a secret. So a request
+//! The URL ends in the session's name: its worker, and 32 hexadecimal digits with its place there and a secret. So a request
 //! that comes to another worker finds it by one message, and who does not know the secret finds nothing.
 
 use std::time::{Duration, Instant};

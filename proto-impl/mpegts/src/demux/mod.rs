@@ -66,7 +66,7 @@ pub struct Pes {
     pub bounded: bool,
     /// Something of the stream was lost or dropped before it, or a jump was announced.
     pub discontinuity: bool,
-    /// When its last bytes arrived, as [`Demuxer::arrive`] was told: before now where only the next packet shows its end.
+    /// Arrival of its last bytes, as set by [`Demuxer::arrive`]: in the past if only the next packet showed where this one ends.
     pub arrived: Option<Instant>,
     /// The payload.
     pub payload: Bytes,
@@ -152,7 +152,7 @@ impl Demuxer {
         Self::default()
     }
 
-    /// What is read from here on arrived at `now`. Files do not arrive.
+    /// Sets the arrival time of the bytes that are read from here on. Not called for files.
     pub const fn arrive(&mut self, now: Instant) {
         self.sink.now = Some(now);
     }

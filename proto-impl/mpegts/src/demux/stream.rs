@@ -56,7 +56,7 @@ pub(super) struct Assembly {
     filling: Filling,
     /// Something was lost or dropped since the last PES packet was handed on.
     discontinuity: bool,
-    /// When the last bytes came.
+    /// Arrival of the last bytes.
     arrived: Option<Instant>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 pub(crate) struct Reported {
     /// Packets that the report names and that are on their way.
     pub(crate) named: u32,
-    /// Those of them that were not reported before.
+    /// The part of them that was reported for the first time.
     pub(crate) fresh: u32,
     /// The range, first to last, that was given up already.
     pub(crate) gone: Option<(Seq, Seq)>,

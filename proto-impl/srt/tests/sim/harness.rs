@@ -40,7 +40,7 @@ pub(crate) struct Source {
     pub(crate) rush: usize,
     /// Messages that were left out.
     pub(crate) left_out: u32,
-    /// When each message was sent, or left out.
+    /// Time at which each message was sent or left out.
     pub(crate) sent_at: Vec<Instant>,
 }
 

@@ -37,7 +37,7 @@ const fn path(percent: u64, queue: usize) -> Path {
 
 #[derive(Debug)]
 struct Seen {
-    /// What was delivered of what the path carries of the stream, in percent.
+    /// Delivered bytes, in percent of what the path could carry of the stream.
     used: u64,
     /// Datagrams that the queue dropped, of so many.
     dropped: u64,
