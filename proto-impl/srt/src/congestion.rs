@@ -106,8 +106,7 @@ impl Shortest {
 struct Round {
     since_us: i64,
     bytes: u64,
-    packets: u64,
-    lost: u64,
+    losses: Losses,
     /// The shortest delay, of so many.
     delay_us: Option<u32>,
     delays: u32,
@@ -235,14 +234,15 @@ impl Congestion {
 
     /// The peer has reported losses.
     pub(crate) fn lost(&mut self, packets: u32) {
-        self.round.lost = self.round.lost.saturating_add(u64::from(packets));
+        let lost = &mut self.round.losses.lost;
+        *lost = lost.saturating_add(u64::from(packets));
     }
 
     /// The peer has acknowledged packets. A light acknowledgement has no figures.
     pub(crate) fn acked(&mut self, now_us: i64, acked: &Acked, figures: Option<AckFigures>) {
         let round = &mut self.round;
         round.bytes = round.bytes.saturating_add(acked.bytes);
-        round.packets = round.packets.saturating_add(u64::try_from(acked.packets).unwrap_or(0));
+        round.losses.packets = round.losses.packets.saturating_add(u64::try_from(acked.packets).unwrap_or(0));
         match acked.delay_us {
             Some(delay) => {
                 round.delay_us = Some(round.delay_us.map_or(delay, |least| least.min(delay)));
@@ -262,33 +262,20 @@ impl Congestion {
     fn end_round(&mut self, now_us: i64, rtt_us: u32) {
         self.wait(now_us, self.waits_since.is_some());
         let round = std::mem::replace(&mut self.round, Round { since_us: now_us, ..Round::default() });
-        let us = u64::try_from(now_us.saturating_sub(round.since_us)).unwrap_or(0);
+        let elapsed_us = now_us.saturating_sub(round.since_us);
+        let us = u64::try_from(elapsed_us).unwrap_or(0);
         if self.rounds.len() >= ROUNDS {
             self.rounds.pop_front();
         }
-        let losses = Losses { packets: round.packets, lost: round.lost };
-        let elapsed = now_us.saturating_sub(round.since_us);
-        let has_waited = round.waited_us.saturating_mul(100) > elapsed.saturating_mul(WAITED_PERCENT);
-        let Round { bytes, is_mended, .. } = round;
+        let has_waited = round.waited_us.saturating_mul(100) > elapsed_us.saturating_mul(WAITED_PERCENT);
+        let Round { bytes, is_mended, losses, .. } = round;
         self.rounds.push_back(Delivered { bytes, us, is_mended, has_waited, losses });
         if has_waited {
             self.waited_us = now_us;
         }
-        let by_rtt = self.rtt.above(now_us, rtt_us);
-        let by_delay = round.delay_us.map(|delay| self.delay.above(now_us, delay));
-        let queue = match by_delay {
-            Some(by_delay) if round.delays >= DELAYS_MIN => by_delay,
-            // A single one may belong to an acknowledgement that was sent again.
-            Some(by_delay) => by_delay.min(by_rtt),
-            None => by_rtt,
-        };
-        // A burst fills a queue for a moment only.
-        let peak = by_delay.map_or(0, |by_delay| {
-            let shortest = round.delay_us.unwrap_or(0).saturating_sub(by_delay);
-            round.longest_us.saturating_sub(shortest)
-        });
-        // Acknowledgements behind the burst come at once, but for what was lost of it.
-        let overflows = peak > QUEUE_MAX_US && round.lost >= BURST_LOSSES_MIN;
+        let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
+        // Packets behind the burst are acknowledged at once, but for those behind a lost one.
+        let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
             self.slow_down(now_us, queue);
@@ -302,8 +289,19 @@ impl Congestion {
         self.look_at_drain(now_us, queue);
     }
 
+    /// The queue of the path during a round, and its peak: a burst fills a queue for a moment only.
+    fn queue_of(&mut self, now_us: i64, round: &Round, rtt_us: u32) -> (u32, u32) {
+        let by_rtt = self.rtt.above(now_us, rtt_us);
+        let Some(shortest) = round.delay_us else { return (by_rtt, 0) };
+        let by_delay = self.delay.above(now_us, shortest);
+        let peak = by_delay.saturating_add(round.longest_us.saturating_sub(shortest));
+        // A single delay may belong to an acknowledgement that was sent again.
+        let queue = if round.delays >= DELAYS_MIN { by_delay } else { by_delay.min(by_rtt) };
+        (queue, peak)
+    }
+
     /// Mean delivery rate over the last rounds, bytes per second.
-    fn sent(&self) -> u64 {
+    fn mean_rate(&self) -> u64 {
         let sum = |(bytes, us): (u64, u64), round: &Delivered| {
             (bytes.saturating_add(round.bytes), us.saturating_add(round.us))
         };
@@ -314,7 +312,7 @@ impl Congestion {
     /// The rate of the path: of the last rounds the fastest, but for those in which packets behind a missing one were
     /// acknowledged at once with it; or what all had together.
     fn carried(&self) -> u64 {
-        let together = self.sent();
+        let together = self.mean_rate();
         let clean = self.rounds.iter().rev().take(ROUNDS / 2).filter(|round| !round.is_mended);
         let fastest = clean
             .map(|round| rate(round.bytes, round.us))
