@@ -133,8 +133,8 @@ fn each_key_that_works_has_a_test_that_shows_it() {
 fn the_page_of_settings_is_that_of_the_keys() {
     let page = schema().page();
     if page != text("docs/settings.md") {
-        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("target/settings.md"), &page).unwrap();
-        panic!("docs/settings.md is not current: run `millstream settings`, or copy target/settings.md");
+        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("target/settings.txt"), &page).unwrap();
+        panic!("docs/settings.md is not current: run `millstream settings`, or copy target/settings.txt");
     }
     for key in all_keys() {
         assert_eq!(page.matches(&format!("| `{}` |", key.name)).count(), 1, "{}", key.name);
