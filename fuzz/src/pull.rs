@@ -151,11 +151,11 @@ impl Pull {
         while let Some(event) = self.call(|session, ctx| session.poll_event(ctx)) {
             assert!(self.outcome.end.is_none(), "{event:?} after the end");
             match event {
-                Event::Publish { publication, .. } => self.grant(publication),
-                Event::Unit { unit, tracks, .. } => self.outcome.units.push((unit, tracks)),
-                Event::UnitsDropped { units, .. } => self.outcome.dropped += units,
-                Event::NextServer(server) => self.outcome.moves.push(server),
-                Event::Pull(PullState::Failed(_)) => self.outcome.failed = true,
+                Event::Publication(publication, PublicationEvent::Publish(_)) => self.grant(publication),
+                Event::Publication(_, PublicationEvent::Unit { unit, tracks }) => self.outcome.units.push((unit, tracks)),
+                Event::Publication(_, PublicationEvent::UnitsDropped(units)) => self.outcome.dropped += units,
+                Event::Order(OrderEvent::NextServer(server)) => self.outcome.moves.push(server),
+                Event::Order(OrderEvent::Pull(PullState::Failed(_))) => self.outcome.failed = true,
                 Event::Closed(reason) => self.outcome.end = Some(reason),
                 _ => {}
             }
@@ -165,7 +165,7 @@ impl Pull {
     fn grant(&mut self, publication: Handle) {
         let position = media::Position::default();
         let grant = Grant { stream: StreamId(1), position, epoch: 0, settings: Arc::clone(&SETTINGS) };
-        let reply = Reply::Publish { publication, verdict: Ok(grant) };
+        let reply = Reply::Publication(publication, PublicationNews::Verdict(Ok(grant)));
         self.call(|session, ctx| session.handle_reply(ctx, reply));
     }
 }

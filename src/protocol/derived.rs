@@ -29,7 +29,7 @@ pub struct Derivation {
     /// The track that it makes of a published one of these: codec, parameter sets, clock and description; the id is set by who
     /// asks, and the origin when it is [`Origin::Published`]. `None`: not of this one, or the application does not want it.
     pub offer: fn(&Tracks, &Track, &AppSettings) -> Option<Track>,
-    /// Creates the producer of an offered track. It has one subscription ([`super::Event::Attach`]) to the published track and
+    /// Creates the producer of an offered track. It has one subscription ([`super::SubscriptionEvent::Attach`]) to the published track and
     /// one publication, whose units need no track list.
     pub begin: fn(Now, &Track, &AppSettings, Seed) -> Box<dyn Session>,
 }

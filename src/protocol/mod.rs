@@ -4,6 +4,7 @@
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 mod audio;
+mod conversation;
 mod decode_order;
 pub mod derived;
 mod flv_mapping;
@@ -51,6 +52,11 @@ use crate::mail::Message;
 #[cfg(test)]
 use crate::stats::Figures;
 use crate::types::{ConnId, Now, SessionRef};
+pub use conversation::{
+    BLOB_WAIT, Event, FamilyEvent, FamilyNews, OpenPath, OrderEvent, PassAsk, PathEvent, PathId, PlayAsk,
+    PortEvent, PortNews, PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Reply, RequestEvent,
+    RequestNews, SocketEvent, SubscriptionEvent, SubscriptionNews, Verb, WantedBlob, Watched,
+};
 pub use format::{Format, FormatKind, asked_selection};
 pub use http::VOD;
 pub use proxied::Proxied;
@@ -60,9 +66,8 @@ pub use recording::Container;
 pub use registry::{catalogues, listener_names, publish_address, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
-    About, BLOB_WAIT, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, Paced, PassAsk, PathEvent,
-    PathId, PlayAsk, PublishAsk, RefusedRequest, Reply, Session, Shared, TailSink, To, UnitSink, Verb,
-    WantedBlob, Watched,
+    About, ByteStream, Carrier, Context, DatagramPeer, Paced, Paths, Session, Shared, TailSink, Timers, To,
+    UnitRuns, UnitSink,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -132,7 +137,7 @@ pub trait Demux: Debug + Send {
 pub trait SessionsOnRequest {
     /// The port is bound to this address. `hosts` are the addresses of the machine.
     fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]);
-    /// Creates the session that another one wants ([`Event::SpawnAt`]). `None`: there is no room, or it is none of this
+    /// Creates the session that another one wants ([`FamilyEvent::SpawnAt`]). `None`: there is no room, or it is none of this
     /// protocol's.
     fn create(
         &mut self,
@@ -141,7 +146,7 @@ pub trait SessionsOnRequest {
         wanted: Wanted,
         seed: Seed,
     ) -> Option<Box<dyn Session>>;
-    /// A session says what is its own ([`Event::Claim`]).
+    /// A session says what is its own ([`PortEvent::Claim`]).
     fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim);
     /// A message has come for a session that is over: what its sender is told. `None`: that nobody is there.
     fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{Event, Format};
+use super::{Event, Format, OrderEvent, SubscriptionEvent};
 use crate::mail::PushState;
 use crate::types::Handle;
 
@@ -25,7 +25,7 @@ pub(super) struct Attempt {
 impl Attempt {
     /// The connection is established: the target is asked to take the stream.
     pub(super) fn prepare(&mut self) {
-        self.events.push_back(Event::Push(PushState::Preparing));
+        self.events.push_back(Event::Order(OrderEvent::Push(PushState::Preparing)));
     }
 
     /// The target takes the stream in this format.
@@ -36,19 +36,19 @@ impl Attempt {
 
     /// The stream is needed in this format, before the target takes it.
     pub(super) fn attach(&mut self, format: Format) {
-        self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
     }
 
     /// While it is held back nothing of the stream is sent.
     pub(super) fn pause(&mut self, paused: bool) {
-        self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(paused)));
     }
 
     /// The target takes the stream.
     pub(super) fn broadcasting(&mut self, now: Instant) {
         self.broadcasting = true;
         self.look_at = Some(now + KEY_FRAME_LOOK);
-        self.events.push_back(Event::Push(PushState::Broadcasting));
+        self.events.push_back(Event::Order(OrderEvent::Push(PushState::Broadcasting)));
     }
 
     /// The server ends the push: what follows is no failure.
@@ -67,8 +67,8 @@ impl Attempt {
             (false, true) => PushState::Error(reason.to_owned()),
             (false, false) => PushState::Failed(reason.to_owned()),
         };
-        self.events.push_back(Event::Push(state));
-        self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+        self.events.push_back(Event::Order(OrderEvent::Push(state)));
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
 
@@ -76,7 +76,7 @@ impl Attempt {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = Some(now + KEY_FRAME_LOOK);
-            self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track: None });
+            self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(None)));
         }
     }
 
@@ -107,7 +107,9 @@ mod tests {
 
     fn states(attempt: &mut Attempt) -> Vec<PushState> {
         std::iter::from_fn(|| attempt.poll_event())
-            .filter_map(|event| if let Event::Push(state) = event { Some(state) } else { None })
+            .filter_map(
+                |event| if let Event::Order(OrderEvent::Push(state)) = event { Some(state) } else { None },
+            )
             .collect()
     }
 
@@ -134,7 +136,8 @@ mod tests {
         attempt.broadcast(now, Format::find("flv", 0).unwrap());
         let looks = |attempt: &mut Attempt, ms| {
             attempt.handle_timeout(now + Duration::from_millis(ms));
-            let soon = |event: &Event| matches!(event, Event::KeyFrameSoon { .. });
+            let soon =
+                |event: &Event| matches!(event, Event::Subscription(_, SubscriptionEvent::KeyFrameSoon(_)));
             std::iter::from_fn(|| attempt.poll_event()).filter(soon).count()
         };
         assert_eq!([999, 1000, 1500, 2000].map(|ms| looks(&mut attempt, ms)), [0, 1, 0, 1]);

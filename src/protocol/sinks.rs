@@ -87,7 +87,7 @@ pub struct SinkKind {
     pub viewers: fn(&str) -> &'static str,
     /// What parameters of a request mean.
     pub params: Params,
-    /// Creates the session of one stream. It asks for its tracks by [`super::Event::Attach`].
+    /// Creates the session of one stream. It asks for its tracks by [`super::SubscriptionEvent::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
 }
 

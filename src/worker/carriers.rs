@@ -6,11 +6,19 @@ use wire::Datagrams;
 use super::conn::CHILDREN_MAX;
 use super::dispatch::UNSENT_BYTES_MIN;
 use super::{Output, Worker};
-use crate::protocol::{PathId, Remote, Reply, Route};
+use crate::protocol::{PathId, PortEvent, PortNews, Remote, Reply, Route};
 use crate::types::ConnId;
 use crate::worker::Destination;
 
 impl Worker {
+    /// A session says something to a shared port.
+    pub(super) fn port_event(&mut self, id: ConnId, event: PortEvent) {
+        match event {
+            PortEvent::Claim(claim) => self.claim(id, &claim),
+            PortEvent::Carried { port, mut datagram } => self.take_carried(id, port, &mut datagram),
+        }
+    }
+
     /// A datagram of a shared port has come in a session's byte stream.
     pub(super) fn take_carried(&mut self, carrier: ConnId, port: &str, datagram: &mut [u8]) {
         let Some(peer) = self.conns.get(carrier).map(|conn| conn.peer) else { return };
@@ -21,7 +29,7 @@ impl Worker {
         match self.route(port, from, datagram) {
             Route::Session(id) => self.take_datagram(id, PathId::default(), from, datagram),
             // Who has come by a connection has shown its address, and is no new peer of the port for it.
-            Route::New | Route::Reply | Route::Drop => self.reply(carrier, Reply::Uncarried),
+            Route::New | Route::Reply | Route::Drop => self.reply(carrier, Reply::Port(PortNews::Uncarried)),
         }
     }
 
@@ -50,7 +58,7 @@ impl Worker {
             self.call(carrier, |session, ctx| session.close(ctx, "one session has too many connections"));
         } else {
             self.relate(owner, carrier);
-            self.reply(carrier, Reply::Carries);
+            self.reply(carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(carrier);
             // What the kernel holds cannot be given up any more when it is late.
             self.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });

@@ -358,11 +358,12 @@ impl Conn {
     }
 
     /// The next deadline of any kind, its session's too.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        let own = self.session.timers().and_then(|timers| timers.poll_timeout());
         let held = self.subscriptions.iter().filter_map(|subscription| match &subscription.state {
             SubscriptionState::Held { until, .. } => Some(*until),
             SubscriptionState::Asked(_) | SubscriptionState::Playing(_) => None,
         });
-        held.chain(self.session.poll_timeout()).chain(self.stall_deadline()).min()
+        held.chain(own).chain(self.stall_deadline()).min()
     }
 }

@@ -15,7 +15,7 @@ use wire::Datagrams;
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
 use crate::mail::Message;
-use crate::protocol::{Claim, Demux, PathId, Port, Remote, Reply, Route, Session, Wanted};
+use crate::protocol::{Claim, Demux, FamilyNews, PathId, Port, Remote, Reply, Route, Session, Wanted};
 use crate::types::{ConnId, Handle, Now, WorkerId};
 
 /// The result of a datagram on a shared port.
@@ -227,7 +227,7 @@ impl Worker {
     ) {
         let session = self.create_at(parent, child, port, what);
         let Some((port, session)) = session.filter(|_| !self.draining) else {
-            return self.reply(parent, Reply::Spawned { child, session: None });
+            return self.reply(parent, Reply::Family(FamilyNews::Spawned { child, session: None }));
         };
         let Some(conn) = self.conns.get(parent) else { return };
         let way = DatagramPath::Port(port, Remote::of(conn.client()));

@@ -13,7 +13,7 @@ use super::transcoders::TranscoderPermit;
 use super::{Output, Worker};
 use crate::hub::Entry;
 use crate::mail::ToWorker;
-use crate::protocol::{Reply, derived};
+use crate::protocol::{PublicationNews, Reply, derived};
 use crate::types::{ConnId, StreamId};
 
 /// A derived track that nobody is sent any more is made for this long: viewers come back.
@@ -68,7 +68,7 @@ impl Worker {
         let from = |track: TrackId| Some(stream.tracks().get(track)?.origin.from().unwrap_or(track));
         let tracks: TrackSet = stream.wanted().iter().filter_map(from).collect();
         let publication = publisher.handle;
-        self.reply(publisher.conn, Reply::Wanted { publication, tracks });
+        self.reply(publisher.conn, Reply::Publication(publication, PublicationNews::Wanted(tracks)));
         self.touch(publisher.conn);
     }
 
@@ -179,7 +179,10 @@ impl Worker {
         }
         self.meter.stats.key_frames_asked = self.meter.stats.key_frames_asked.saturating_add(1);
         let Some(publisher) = self.publisher(id) else { return };
-        self.reply(publisher.conn, Reply::KeyFrameNeeded { publication: publisher.handle, track });
+        self.reply(
+            publisher.conn,
+            Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track)),
+        );
         self.touch(publisher.conn);
     }
 }

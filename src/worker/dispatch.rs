@@ -8,10 +8,10 @@ use super::deadlines::Timer;
 use super::endings::log_end;
 use super::{Output, Worker};
 use crate::jobs::{Job, Work};
-use crate::mail::{PushState, RecordingNews, ToControl, UploadGrant, UploadNews};
-use crate::protocol::{Event, PathEvent, PathId, Reply};
+use crate::mail::{PushState, RecordingNews, ToControl, UploadNews};
+use crate::protocol::{Event, OpenPath, PathEvent, PathId, SocketEvent};
 use crate::stats::Traffic;
-use crate::types::{ConnId, Handle};
+use crate::types::ConnId;
 
 /// Grid of flush deadlines.
 pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
@@ -101,79 +101,28 @@ impl Worker {
 
     fn handle_event(&mut self, id: ConnId, event: Event) {
         match event {
-            Event::Publish { publication, ask } => self.ask_publish(id, publication, ask),
-            Event::Unpublished { publication, departure } => self.unpublish(id, publication, departure),
-            Event::Unit { publication, unit, tracks } => self.ingest(id, publication, unit, tracks),
-            Event::UnitsDropped { publication, units } => self.count_dropped(id, publication, units),
-            Event::ClockNews { publication, news } => self.note_clock_news(id, publication, news),
-            Event::Fault { publication, reason } => self.log_fault(id, publication, reason),
-            Event::Subscribe { subscription, ask } => self.subscribe(id, subscription, ask),
-            Event::Attach { subscription, format } => self.attach_ordered(id, subscription, format),
-            Event::Select { subscription, selection } => self.select(id, subscription, selection),
-            Event::KeyFrameNeeded { subscription, track } => self.key_frame_needed(id, subscription, track),
-            Event::KeyFrameSoon { subscription, track } => self.key_frame_soon(id, subscription, track),
-            Event::Pause { subscription, paused } => self.pause(id, subscription, paused),
-            // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
-            Event::Unsubscribe(subscription) => self.unsubscribe(id, subscription),
-            Event::Client(client) => {
-                if let Some(conn) = self.conns.get_mut(id) {
-                    conn.behind = Some(client);
-                }
-            }
-            Event::Rest { request, secure } => {
-                let session = self.session_ref(id, Handle::ONLY);
-                let Some(conn) = self.conns.get(id) else { return };
-                let peer = conn.peer;
-                self.tell(ToControl::Rest { session, peer, secure, request });
-            }
-            Event::Upload(news) => {
-                if let Some(conn) = self.conns.get_mut(id) {
-                    conn.uploads = false;
-                }
-                self.tell_upload(id, news);
-            }
-            Event::Record { key, let_in } => {
-                let session = self.session_ref(id, Handle::ONLY);
-                self.tell(ToControl::Record { session, key, let_in });
-            }
-            Event::Await(key) => self.await_stream(id, key),
-            Event::Job(job) => {
-                // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
-                if matches!(job.work, Work::FileOpen { .. }) {
-                    self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
-                }
-                let app = job.app.or_else(|| self.app_of(id));
-                self.agenda.outputs.push_back(Output::Job { conn: id, job: Job { app, ..job } });
-            }
-            Event::Blob(blob) => {
-                self.publish_blob(self.now, *blob);
-            }
-            Event::AwaitBlob(wanted) => self.await_blob(id, &wanted),
-            Event::Watched(watched) => {
-                self.renew_lease(id, watched);
-                self.note_authenticated(id);
-            }
-            Event::Push(state) => self.push_news(id, state),
-            Event::Pull(state) => self.pull_news(id, state),
-            Event::Pass(ask) => self.ask_pass(id, *ask),
-            Event::Recording(news) => self.recording_news(id, news),
-            Event::Spawn { child, session } => self.spawn(id, child, session),
-            Event::SpawnAt { child, port, what, outlives } => {
-                self.spawn_at(id, child, (port, what), outlives)
-            }
-            Event::Claim(claim) => self.claim(id, &claim),
-            Event::Carried { port, mut datagram } => self.take_carried(id, port, &mut datagram),
-            Event::Tell { to, message } => self.tell_session(self.session_ref(id, Handle::ONLY), to, message),
-            Event::OpenPath(wanted) => {
-                let (path, bind, to) = (wanted.path, wanted.bind, wanted.to);
+            Event::Publication(publication, event) => self.publication_event(id, publication, event),
+            Event::Subscription(subscription, event) => self.subscription_event(id, subscription, event),
+            Event::Request(event) => self.request_event(id, event),
+            Event::Job(job) => self.begin_job(id, job),
+            Event::Order(event) => self.order_event(id, event),
+            Event::Family(event) => self.family_event(id, event),
+            Event::Port(event) => self.port_event(id, event),
+            Event::Socket(SocketEvent::Open(OpenPath { path, bind, to })) => {
                 self.agenda.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
             }
-            Event::ClosePath(path) => self.close_path(id, path),
-            Event::Refused(request) => self.request_refused(id, *request),
-            Event::NextServer(server) => self.ask_next_server(id, server),
-            Event::Disconnect => self.disconnect(id),
+            Event::Socket(SocketEvent::Close(path)) => self.close_path(id, path),
             Event::Closed(reason) => self.close_reported(id, reason),
         }
+    }
+
+    fn begin_job(&mut self, id: ConnId, job: Job) {
+        // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
+        if matches!(job.work, Work::FileOpen { .. }) {
+            self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
+        }
+        let app = job.app.or_else(|| self.app_of(id));
+        self.agenda.outputs.push_back(Output::Job { conn: id, job: Job { app, ..job } });
     }
 
     fn close_reported(&mut self, id: ConnId, reason: String) {
@@ -203,7 +152,7 @@ impl Worker {
                 }
             }
         }
-        self.call(id, |session, ctx| session.handle_path(ctx, path, event));
+        self.path_event(id, path, event);
         // A socket beside the stream is the session's to do without.
         let has_broken = |worker: &Self| {
             let conn = worker.conns.get(id);
@@ -229,33 +178,11 @@ impl Worker {
         self.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
     }
 
-    fn push_news(&mut self, id: ConnId, state: PushState) {
-        if let Some(Purpose::Push { push, attempt, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
-            self.tell(ToControl::Push { push, attempt, state });
-        }
-    }
-
     /// The application that a session works for: that of its stream.
     fn app_of(&self, id: ConnId) -> Option<Arc<str>> {
         let conn = self.conns.get(id)?;
         let ordered = || Some(&self.live.streams.get(&conn.purpose.stream()?)?.key);
         conn.figures.key.as_ref().or_else(ordered).map(|key| Arc::clone(&key.app))
-    }
-
-    // ---- uploads
-
-    /// Control lets a session take in the body of its request.
-    pub(super) fn begin_upload(&mut self, id: ConnId, grant: UploadGrant) {
-        match self.conns.get_mut(id) {
-            Some(conn) => conn.uploads = true,
-            None => return self.tell_upload(id, UploadNews::Gone),
-        }
-        self.answer_session(id, Reply::Upload(grant));
-    }
-
-    fn tell_upload(&mut self, id: ConnId, news: UploadNews) {
-        let session = self.session_ref(id, Handle::ONLY);
-        self.tell(ToControl::Upload { session, news });
     }
 
     // ---- the end

@@ -3,10 +3,23 @@
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
 use super::{Output, Worker};
 use crate::mail::{Message, ToWorker};
-use crate::protocol::{Reply, Session};
+use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
 use crate::types::{ConnId, Handle, SessionRef};
 
 impl Worker {
+    /// A session creates another one, or sends it a message.
+    pub(super) fn family_event(&mut self, id: ConnId, event: FamilyEvent) {
+        match event {
+            FamilyEvent::Spawn { child, session } => self.spawn(id, child, session),
+            FamilyEvent::SpawnAt { child, port, what, outlives } => {
+                self.spawn_at(id, child, (port, what), outlives);
+            }
+            FamilyEvent::Tell { to, message } => {
+                self.tell_session(self.session_ref(id, Handle::ONLY), to, message);
+            }
+        }
+    }
+
     /// A session wants one of its own beside it.
     pub(super) fn spawn(&mut self, parent: ConnId, child: Handle, session: Box<dyn Session>) {
         let Some(conn) = self.conns.get(parent) else { return };
@@ -26,7 +39,7 @@ impl Worker {
             self.touch(id);
         }
         let session = id.map(|id| self.session_ref(id, Handle::ONLY));
-        self.reply(parent, Reply::Spawned { child, session });
+        self.reply(parent, Reply::Family(FamilyNews::Spawned { child, session }));
         self.touch(parent);
     }
 
@@ -46,7 +59,7 @@ impl Worker {
             return;
         }
         if self.conns.get(to.conn).is_some() {
-            self.reply(to.conn, Reply::Message { from, message });
+            self.reply(to.conn, Reply::Family(FamilyNews::Message { from, message }));
             self.touch(to.conn);
         } else if let Some(answer) = self.answer_for_past(to.conn, &message) {
             self.tell_session(to, from, answer);
@@ -62,7 +75,7 @@ impl Worker {
             self.agenda.outputs.push_back(Output::Worker(teller.worker, mail));
             return;
         }
-        self.reply(teller.conn, Reply::SessionEnded(gone));
+        self.reply(teller.conn, Reply::Family(FamilyNews::Ended(gone)));
         self.touch(teller.conn);
     }
 
@@ -84,7 +97,7 @@ impl Worker {
         if let Some(family) = self.conns.get_mut(parent).and_then(|conn| conn.family.as_mut()) {
             family.children.retain(|child| *child != id);
         }
-        self.reply(parent, Reply::SessionEnded(gone));
+        self.reply(parent, Reply::Family(FamilyNews::Ended(gone)));
         self.touch(parent);
     }
 }

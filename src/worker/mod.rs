@@ -40,6 +40,7 @@ mod orders;
 mod passes;
 mod polled;
 mod publications;
+mod requests;
 mod slab;
 mod streams;
 mod subscriptions;
@@ -350,7 +351,7 @@ impl Worker {
             let stalled = "the peer takes nothing";
             if matches!(conn.purpose, Purpose::Push { .. }) {
                 let event = PathEvent::Broken(stalled);
-                self.call(id, |session, ctx| session.handle_path(ctx, PathId::default(), event));
+                self.path_event(id, PathId::default(), event);
                 self.drain_session(id);
             }
             self.remove(id, stalled, true);
@@ -363,8 +364,10 @@ impl Worker {
             self.tell_sent(id, untold);
         }
         self.call(id, |session, ctx| {
-            if session.poll_timeout().is_some_and(|due| due <= now.mono) {
-                session.handle_timeout(ctx);
+            if let Some(timers) = session.timers()
+                && timers.poll_timeout().is_some_and(|due| due <= now.mono)
+            {
+                timers.handle_timeout(ctx);
             }
         });
         self.touch(id);
@@ -395,6 +398,15 @@ impl Worker {
     /// Tells a session something. What it makes of it is known when it is drained.
     fn reply(&mut self, id: ConnId, reply: Reply<'_>) {
         self.call(id, |session, ctx| session.handle_reply(ctx, reply));
+    }
+
+    /// Tells a session of an event on one of its network paths.
+    fn path_event(&mut self, id: ConnId, path: PathId, event: PathEvent<'_>) {
+        self.call(id, |session, ctx| {
+            if let Some(paths) = session.paths() {
+                paths.handle_path(ctx, path, event);
+            }
+        });
     }
 
     fn tell(&mut self, mail: ToControl) {

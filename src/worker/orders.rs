@@ -11,7 +11,7 @@ use crate::mail::{
     RecordingOrder, SinkNews, Target, ToControl, Transport,
 };
 use crate::protocol::sinks::{self, SinkKind, SinkOrder};
-use crate::protocol::{PathEvent, PathId, Session, outbound};
+use crate::protocol::{OrderEvent, PathEvent, PathId, Session, outbound};
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId};
 
 /// The connections that control has ordered.
@@ -40,6 +40,26 @@ impl Orders {
 }
 
 impl Worker {
+    /// A session tells of the task that it was ordered for.
+    pub(super) fn order_event(&mut self, id: ConnId, event: OrderEvent) {
+        match event {
+            OrderEvent::Push(state) => self.push_news(id, state),
+            OrderEvent::Pull(state) => self.pull_news(id, state),
+            OrderEvent::Recording(news) => self.recording_news(id, news),
+            OrderEvent::Blob(blob) => {
+                self.publish_blob(self.now, *blob);
+            }
+            OrderEvent::NextServer(server) => self.ask_next_server(id, server),
+            OrderEvent::Disconnect => self.disconnect(id),
+        }
+    }
+
+    fn push_news(&mut self, id: ConnId, state: PushState) {
+        if let Some(Purpose::Push { push, attempt, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
+            self.tell(ToControl::Push { push, attempt, state });
+        }
+    }
+
     // ---- pushes
 
     pub(super) fn start_push(&mut self, order: &PushOrder) {
@@ -123,7 +143,7 @@ impl Worker {
         self.orders.pulls.insert(order.pull, id);
         if order.target.is_file() {
             let open = PathEvent::Open { local: None };
-            self.call(id, |session, ctx| session.handle_path(ctx, PathId::default(), open));
+            self.path_event(id, PathId::default(), open);
         } else {
             self.connect(id, order.address, &order.target);
         }
@@ -180,7 +200,7 @@ impl Worker {
             }
             Err(reason) => {
                 let path = PathId::default();
-                self.call(id, |session, ctx| session.handle_path(ctx, path, PathEvent::Broken(&reason)));
+                self.path_event(id, path, PathEvent::Broken(&reason));
                 self.touch(id);
             }
         }

@@ -8,7 +8,7 @@ use super::Worker;
 use crate::auth::access::Credentials;
 use crate::auth::network;
 use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
-use crate::protocol::{PassAsk, Reply};
+use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
 /// How long the answer about a viewer holds.
@@ -141,7 +141,7 @@ impl Worker {
     }
 
     fn answer_pass(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
-        self.reply(id, Reply::Pass(verdict));
+        self.reply(id, Reply::Request(RequestNews::Pass(verdict)));
         self.touch(id);
     }
 }

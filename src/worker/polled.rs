@@ -12,7 +12,7 @@ use super::passes::Passes;
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Blobs, Published};
 use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, SinkNews, ToControl, ToWorker, WatchedMail};
-use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched, sinks};
+use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// How long the blobs of a stream stay when it is over: its viewers are that far behind.
@@ -209,7 +209,7 @@ impl Worker {
     }
 
     fn answer_waiting(&mut self, id: ConnId) {
-        self.reply(id, Reply::Blob);
+        self.reply(id, Reply::Request(RequestNews::Blob));
         self.touch(id);
     }
 

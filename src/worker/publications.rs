@@ -14,13 +14,25 @@ use super::dispatch::FLUSH_GRID;
 use super::streams::SourceCount;
 use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
-use crate::protocol::{PublishAsk, Reply, derived};
+use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
 
 /// Between two log lines about faults of one kind of a publisher's clocks.
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
+    /// A session says something of a stream that it publishes.
+    pub(super) fn publication_event(&mut self, id: ConnId, publication: Handle, event: PublicationEvent) {
+        match event {
+            PublicationEvent::Publish(ask) => self.ask_publish(id, publication, ask),
+            PublicationEvent::Over(departure) => self.unpublish(id, publication, departure),
+            PublicationEvent::Unit { unit, tracks } => self.ingest(id, publication, unit, tracks),
+            PublicationEvent::UnitsDropped(units) => self.count_dropped(id, publication, units),
+            PublicationEvent::Clock(news) => self.note_clock_news(id, publication, news),
+            PublicationEvent::Fault(reason) => self.log_fault(id, publication, reason),
+        }
+    }
+
     pub(super) fn ask_publish(&mut self, id: ConnId, publication: Handle, ask: PublishAsk) {
         let session = self.session_ref(id, publication);
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -28,7 +40,7 @@ impl Worker {
             conn.figures.key = Some(ask.key);
             self.publish_refused(id, &Refusal::Resources);
             let verdict = Err(Refusal::Resources);
-            self.reply(id, Reply::Publish { publication, verdict });
+            self.reply(id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
             return;
         }
         conn.publications.push(Publication { handle: publication, stream: None });
@@ -88,7 +100,7 @@ impl Worker {
                     count.publisher = Some(session);
                 }
                 let verdict = verdict.map(|grant| *grant);
-                self.reply(id, Reply::Publish { publication, verdict });
+                self.reply(id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
                 if let Some((stream, ..)) = granted {
                     self.tell_wanted(stream);
                 }
@@ -210,7 +222,10 @@ impl Worker {
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
         for subscriber in subscribers {
             let subscription = subscriber.handle;
-            self.reply(subscriber.conn, Reply::TracksKnown { subscription, tracks: &tracks });
+            self.reply(
+                subscriber.conn,
+                Reply::Subscription(subscription, SubscriptionNews::TracksKnown(&tracks)),
+            );
             self.touch(subscriber.conn);
         }
     }
@@ -287,7 +302,7 @@ impl Worker {
             self.remove(id, "replaced by a new publisher", false);
         } else {
             let end = crate::mail::StreamEnd::Stopped;
-            self.reply(id, Reply::PublicationEnded { publication, end });
+            self.reply(id, Reply::Publication(publication, PublicationNews::Ended(end)));
             self.touch(id);
         }
     }

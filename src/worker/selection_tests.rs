@@ -17,7 +17,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Pick, Selection};
 use crate::mail::StreamDetails;
-use crate::protocol::{Event, Format, PlayAsk};
+use crate::protocol::{Event, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
 use crate::types::{Ingest, StreamKey};
 
 /// What a unit's payload says: of which track, and its number there.
@@ -128,7 +128,10 @@ impl Scene {
         let format = Format::find("flv", 0).unwrap().select(selection);
         let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
         let ask = PlayAsk { key, format, params, origin };
-        self.say(self.viewers.len() - 1, Event::Subscribe { subscription: Handle::ONLY, ask });
+        self.say(
+            self.viewers.len() - 1,
+            Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)),
+        );
     }
 
     fn say(&mut self, viewer: usize, event: Event) {
@@ -158,7 +161,7 @@ impl Scene {
         let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
         let tracks = std::sync::Arc::clone(&self.tracks);
         let (conn, actor) = (self.publisher.0, &self.publisher.1);
-        actor.say(Event::Unit { publication: Handle::ONLY, unit, tracks });
+        actor.say(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         self.workers[0].now = self.now;
         self.workers[0].touch(conn);
         self.settle(0);
@@ -350,7 +353,7 @@ fn a_switch_in_mid_stream_happens_at_a_key_frame_and_loses_no_audio() {
         scene.run(usize::try_from(before).unwrap());
         let other = Selection { video: Pick::Only(id(Video, 1)), ..Selection::DEFAULT };
         for viewer in [0, 1] {
-            scene.say(viewer, Event::Select { subscription: Handle::ONLY, selection: other });
+            scene.say(viewer, Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(other)));
         }
         scene.run(250);
         scene.drain();

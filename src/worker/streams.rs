@@ -13,7 +13,7 @@ use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
-use crate::protocol::Reply;
+use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews};
 use crate::types::{ConnId, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
 
 /// A publisher's video has stopped when no picture has come for so long.
@@ -128,7 +128,9 @@ impl Worker {
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),
             ToWorker::Upload { conn, grant } => self.begin_upload(conn, *grant),
-            ToWorker::RestReply { conn, response } => self.answer_session(conn, Reply::Rest(*response)),
+            ToWorker::RestReply { conn, response } => {
+                self.answer_session(conn, Reply::Request(RequestNews::Response(*response)))
+            }
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
             ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
@@ -222,7 +224,7 @@ impl Worker {
             self.begin_sinks_with(id);
         }
         for conn in self.live.awaited.take(&key) {
-            self.reply(conn, Reply::StreamBegun(&key));
+            self.reply(conn, Reply::Request(RequestNews::StreamBegun(&key)));
             self.touch(conn);
         }
     }
@@ -249,13 +251,13 @@ impl Worker {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;
             self.blame(subscriber.conn, end.reason());
-            self.reply(subscriber.conn, Reply::SubscriptionEnded { subscription, end });
+            self.reply(subscriber.conn, Reply::Subscription(subscription, SubscriptionNews::Ended(end)));
         }
         self.stop_waiting_pushes(id);
         if let Some(SessionRef { conn, handle: publication, .. }) = publisher {
             self.forget_publication(conn, id);
             self.blame(conn, end.reason());
-            self.reply(conn, Reply::PublicationEnded { publication, end });
+            self.reply(conn, Reply::Publication(publication, PublicationNews::Ended(end)));
             self.touch(conn);
         }
         for subscriber in stream.subscribers {

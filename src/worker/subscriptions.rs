@@ -14,7 +14,7 @@ use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
 use crate::hub::Selection;
 use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
-use crate::protocol::{Format, PlayAsk, Reply, derived};
+use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
 /// How long a viewer waits for a stream that it has started.
@@ -23,6 +23,20 @@ const HOLD_MAX: Duration = Duration::from_secs(10);
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
 
 impl Worker {
+    /// A session says something of a stream that it plays.
+    pub(super) fn subscription_event(&mut self, id: ConnId, subscription: Handle, event: SubscriptionEvent) {
+        match event {
+            SubscriptionEvent::Subscribe(ask) => self.subscribe(id, subscription, ask),
+            SubscriptionEvent::Attach(format) => self.attach_ordered(id, subscription, format),
+            SubscriptionEvent::Select(selection) => self.select(id, subscription, selection),
+            SubscriptionEvent::KeyFrameNeeded(track) => self.key_frame_needed(id, subscription, track),
+            SubscriptionEvent::KeyFrameSoon(track) => self.key_frame_soon(id, subscription, track),
+            SubscriptionEvent::Pause(paused) => self.pause(id, subscription, paused),
+            // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
+            SubscriptionEvent::Unsubscribe => self.unsubscribe(id, subscription),
+        }
+    }
+
     // ---- in
 
     /// A session asks to play.
@@ -105,7 +119,7 @@ impl Worker {
             self.live.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
         let verdict = tracks.as_ref().map(Arc::as_ref).map_err(Clone::clone);
-        self.reply(id, Reply::Subscribe { subscription, verdict });
+        self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Verdict(verdict)));
         self.note_authenticated(id);
         self.enqueue_write(id);
     }
@@ -421,7 +435,7 @@ impl Worker {
         self.set_state(id, handle, SubscriptionState::Held { ask, until });
         self.live.waiting.entry(key.clone()).or_default().insert(SubscriptionId { conn: id, handle });
         self.tell(ToControl::Wanted(key));
-        self.reply(id, Reply::Held(handle));
+        self.reply(id, Reply::Subscription(handle, SubscriptionNews::Held));
         self.touch(id);
         true
     }
@@ -474,7 +488,7 @@ impl Worker {
                 self.play_refused(id, &ask.key, &NoSubscription::NotFound);
             }
             let verdict = Err(NoSubscription::NotFound);
-            self.reply(id, Reply::Subscribe { subscription, verdict });
+            self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Verdict(verdict)));
         }
     }
 }

@@ -15,7 +15,10 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Package, Parts};
 use crate::mail::{Departure, StreamDetails};
-use crate::protocol::{About, ByteStream, Demux, Event, Format, PlayAsk, Port, Remote, Route, UnitSink};
+use crate::protocol::{
+    About, ByteStream, Demux, Event, Format, Paths, PlayAsk, Port, PortEvent, PublicationEvent, Remote,
+    RequestEvent, Route, SubscriptionEvent, Timers, UnitRuns, UnitSink,
+};
 use crate::stats::WorkerFigures;
 use crate::types::{Ingest, StreamKey, SubscriptionId};
 
@@ -84,27 +87,14 @@ impl ByteStream for Actor {
 }
 
 impl Session for Actor {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        self.enter("handle_path");
-    }
-
     fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
         self.enter("handle_reply");
         self.script().replies.push(format!("{reply:?}"));
     }
 
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
-        self.enter("handle_timeout");
-    }
-
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         self.enter("poll_event");
         self.script().events.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.enter("poll_timeout");
-        None
     }
 
     fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
@@ -116,6 +106,14 @@ impl Session for Actor {
         About { protocol: self.script().protocol, is_media: true, is_authenticated: true }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         Some(self)
     }
@@ -123,6 +121,23 @@ impl Session for Actor {
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         let takes_units = self.script().room.is_some();
         if takes_units { Some(self) } else { None }
+    }
+}
+
+impl Timers for Actor {
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
+        self.enter("handle_timeout");
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.enter("poll_timeout");
+        None
+    }
+}
+
+impl Paths for Actor {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        self.enter("handle_path");
     }
 }
 
@@ -138,6 +153,12 @@ impl UnitSink for Actor {
         script.replies.push(format!("{dts} of {}", track.index()));
     }
 
+    fn runs(&mut self) -> Option<&mut dyn UnitRuns> {
+        Some(self)
+    }
+}
+
+impl UnitRuns for Actor {
     fn end_units(&mut self, _ctx: &Context<'_>) {
         self.script().replies.push("no more for now".to_owned());
     }
@@ -228,7 +249,7 @@ fn video_tracks() -> Arc<Tracks> {
 fn video_frame(dts: i64, key_frame: bool) -> Event {
     let (track, payload) = (TrackId::VIDEO, Bytes::from_static(b"frame"));
     let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
-    Event::Unit { publication: Handle::ONLY, unit, tracks: video_tracks() }
+    Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks: video_tracks() })
 }
 
 fn subscribe() -> Event {
@@ -237,7 +258,7 @@ fn subscribe() -> Event {
 
 fn subscribe_as(subscription: Handle, format: Format) -> Event {
     let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
-    Event::Subscribe { subscription, ask: PlayAsk { key, format, params, origin } }
+    Event::Subscription(subscription, SubscriptionEvent::Subscribe(PlayAsk { key, format, params, origin }))
 }
 
 #[test]
@@ -245,11 +266,11 @@ fn who_asks_control_is_the_client_that_a_proxy_speaks_for() {
     let mut rig = Rig::new();
     let (id, actor) = rig.connect();
     let mut ask = subscribe();
-    if let Event::Subscribe { ask, .. } = &mut ask {
+    if let Event::Subscription(_, SubscriptionEvent::Subscribe(ask)) = &mut ask {
         // Control decides about subscribers.
         ask.params.push(("subscriberId".into(), "u".into()));
     }
-    rig.say(id, &actor, [Event::Client([198, 51, 100, 7].into()), ask]);
+    rig.say(id, &actor, [Event::Request(RequestEvent::Client([198, 51, 100, 7].into())), ask]);
     let asked = rig.outputs().into_iter().find_map(|output| {
         let Output::Control(ToControl::Play(request)) = output else { return None };
         Some(request.peer.to_string())
@@ -267,7 +288,7 @@ fn jumps_outlive_the_subscription_and_are_counted_once() {
         (subscriber.jumps, subscriber.skipped) = (2, 50);
         assert_eq!(rig.measure().counters.jumps, 2 * round);
         if round < 3 {
-            rig.say(id, &actor, [Event::Unsubscribe(Handle::ONLY)]);
+            rig.say(id, &actor, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe)]);
             assert_eq!(rig.measure().counters.jumps, 2 * round);
             // For the line about its end.
             let conn = rig.worker.conns.get(id).unwrap();
@@ -307,7 +328,10 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
 fn a_stream_stands_where_its_units_do_whatever_they_count() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
-    let Event::Unit { mut unit, tracks, .. } = video_frame(180_000, true) else { panic!("no unit") };
+    let Event::Publication(_, PublicationEvent::Unit { unit: mut unit, tracks }) = video_frame(180_000, true)
+    else {
+        panic!("no unit")
+    };
     let mut tracks = Tracks::clone(&tracks);
     tracks.get_mut(TrackId::VIDEO).unwrap().timescale = Timescale::new(90_000);
     unit.pts += 3000;
@@ -316,8 +340,8 @@ fn a_stream_stands_where_its_units_do_whatever_they_count() {
         id,
         &actor,
         [
-            Event::Unit { publication: Handle::ONLY, unit, tracks: Arc::new(tracks) },
-            Event::Unpublished { publication: Handle::ONLY, departure },
+            Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks: Arc::new(tracks) }),
+            Event::Publication(Handle::ONLY, PublicationEvent::Over(departure)),
         ],
     );
     let position = rig.outputs().into_iter().find_map(|output| match output {
@@ -537,7 +561,10 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     let viewer = rig.fragile_viewer("one", 33);
     rig.worker.live.streams.get_mut(&STREAM).unwrap().ask_source();
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
-        let Event::Unit { unit, tracks, .. } = video_frame(dts, key_frame) else { panic!() };
+        let Event::Publication(_, PublicationEvent::Unit { unit, tracks }) = video_frame(dts, key_frame)
+        else {
+            panic!()
+        };
         let entry = Entry::new(rig.now.mono, 0, unit, tracks);
         let mirrored = MirroredUnit { stream: STREAM, request: 1, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);
@@ -575,7 +602,10 @@ fn what_answers_an_earlier_request_for_a_stream_is_not_taken() {
     let stream = rig.worker.live.streams.get_mut(&STREAM).unwrap();
     assert_eq!((stream.ask_source().0, stream.ask_source().0), (1, 2));
     for (request, dts, key_frame) in [(1, 33, true), (2, 0, true), (1, 66, true), (2, 33, false)] {
-        let Event::Unit { unit, tracks, .. } = video_frame(dts, key_frame) else { panic!() };
+        let Event::Publication(_, PublicationEvent::Unit { unit, tracks }) = video_frame(dts, key_frame)
+        else {
+            panic!()
+        };
         let entry = Entry::new(rig.now.mono, 0, unit, tracks);
         let mirrored = MirroredUnit { stream: STREAM, request, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);
@@ -659,14 +689,15 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     let (first, one) = rig.connect();
     let (second, other) = rig.connect();
     let (id, carrier) = rig.connect();
-    let carried = || Event::Carried { port: port.name, datagram: bytes::BytesMut::from(&b"x"[..]) };
+    let carried =
+        || Event::Port(PortEvent::Carried { port: port.name, datagram: bytes::BytesMut::from(&b"x"[..]) });
     let open = || {
         let way = Remote { carrier: Some(id), ..Remote::of(([192, 0, 2, 1], 1).into()) };
-        Event::Claim(crate::protocol::Claim::Open(way))
+        Event::Port(PortEvent::Claim(crate::protocol::Claim::Open(way)))
     };
     rig.worker.ports.list = vec![(port, Box::new(Door(None)))];
     rig.say(id, &carrier, [carried()]);
-    assert_eq!(carrier.replies(), ["Uncarried"]);
+    assert_eq!(carrier.replies(), ["Port(Uncarried)"]);
     rig.worker.ports.list = vec![(port, Box::new(Door(Some(first))))];
     rig.say(id, &carrier, [carried()]);
     assert_eq!(carrier.replies(), [""; 0]);
@@ -674,9 +705,9 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     assert_eq!(rig.worker.meter.stats.bytes_in, 0, "it has counted where it came from");
     // It is the first one's, once; then the other's, and ends with that one alone.
     rig.say(first, &one, [open(), open()]);
-    assert_eq!(carrier.replies(), ["Carries"]);
+    assert_eq!(carrier.replies(), ["Port(Carries)"]);
     rig.say(second, &other, [open()]);
-    assert_eq!(carrier.replies(), ["Carries"]);
+    assert_eq!(carrier.replies(), ["Port(Carries)"]);
     rig.say(first, &one, [Event::Closed("over".to_owned())]);
     assert_eq!(carrier.replies(), [""; 0]);
     rig.say(second, &other, [Event::Closed("over".to_owned())]);

@@ -284,8 +284,8 @@ fn feed_units(
             any = true;
         }
     }
-    if any {
-        sink.end_units(ctx);
+    if any && let Some(runs) = sink.runs() {
+        runs.end_units(ctx);
     }
     any
 }

@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use media::{AccessUnit, Track, TrackId, TrackKind, Tracks};
 use transcode::{Target, Transcoder};
@@ -15,7 +14,10 @@ use transcode::{Target, Transcoder};
 use super::UNITS;
 use crate::hub::{Delivery, Selection};
 use crate::jobs::{Compute, Job, JobDone, JobId, Outcome, Work};
-use crate::protocol::{About, Context, Event, Format, PathEvent, PathId, Reply, Session, UnitSink};
+use crate::protocol::{
+    About, Context, Event, Format, PublicationEvent, Reply, Session, SubscriptionEvent, SubscriptionNews,
+    UnitSink,
+};
 use crate::types::Handle;
 
 /// Units that wait for a helper thread: over a second of any codec.
@@ -128,27 +130,15 @@ impl UnitSink for Producer {
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         self.held.push_back((Arc::clone(&unit.entry.tracks), unit.entry.unit.clone()));
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {
-        // The job follows when the worker asks for events.
-    }
 }
 
 impl Session for Producer {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        // It has none.
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         if let Reply::Job(done) = &reply {
             self.done(ctx, done);
-        } else if let Reply::SubscriptionEnded { .. } = reply {
+        } else if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
             self.close(ctx, "the stream ended");
         }
-    }
-
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
-        // It waits for nothing but jobs.
     }
 
     fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
@@ -158,17 +148,13 @@ impl Session for Producer {
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let format = Format::new(&UNITS, 0).select(Selection::only(TrackKind::Audio, self.from));
-            return Some(Event::Attach { subscription: Handle::ONLY, format });
+            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         if let Some(unit) = self.made.pop_front() {
             let tracks = Arc::new(Tracks::default());
-            return Some(Event::Unit { publication: Handle::ONLY, unit, tracks });
+            return Some(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         }
         self.job().or_else(|| self.closing.take().map(Event::Closed))
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn about(&self) -> About {

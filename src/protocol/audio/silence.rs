@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, Tracks};
 use transcode::SAMPLE_RATE;
 
 use super::UNITS;
 use crate::hub::{Delivery, Selection};
-use crate::protocol::{About, Context, Event, Format, PathEvent, PathId, Reply, Session, UnitSink};
+use crate::protocol::{
+    About, Context, Event, Format, PublicationEvent, Reply, Session, SubscriptionEvent, SubscriptionNews,
+    UnitSink,
+};
 use crate::types::Handle;
 
 /// Milliseconds of video without audio after which silence begins: a publisher's audio may follow its video.
@@ -54,25 +56,13 @@ impl UnitSink for Producer {
             self.made.extend(std::iter::from_fn(|| self.silence.poll_unit()));
         }
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {
-        // What was made is taken when the worker asks for events.
-    }
 }
 
 impl Session for Producer {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        // It has none.
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::SubscriptionEnded { .. } = reply {
+        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
             self.close(ctx, "the stream ended");
         }
-    }
-
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
-        // It waits for nothing.
     }
 
     fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
@@ -82,17 +72,13 @@ impl Session for Producer {
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let format = Format::new(&UNITS, 0).select(Selection::only(TrackKind::Video, self.from));
-            return Some(Event::Attach { subscription: Handle::ONLY, format });
+            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         if let Some(unit) = self.made.pop_front() {
             let tracks = Arc::new(Tracks::default());
-            return Some(Event::Unit { publication: Handle::ONLY, unit, tracks });
+            return Some(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         }
         self.closing.take().map(Event::Closed)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn about(&self) -> About {

@@ -28,7 +28,8 @@ use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::mail::Progress;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{
-    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+    About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
+    UnitSink,
 };
 use crate::types::{Handle, Now};
 
@@ -518,27 +519,15 @@ impl UnitSink for CmafSink {
         }
         self.publish(ctx.now);
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {
-        // A segment ends with the first unit of the next.
-    }
 }
 
 impl Session for CmafSink {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        // It has none.
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::SubscriptionEnded { .. } = reply {
+        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
             self.finish(ctx.now, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
         }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.publishing.handle_timeout(ctx.now);
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
@@ -551,20 +540,30 @@ impl Session for CmafSink {
             let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
             let selection = Selection { video, data: Pick::None, ..Selection::DEFAULT };
             let format = Format::new(&FORMAT, 0).select(selection);
-            return Some(Event::Attach { subscription: Handle::ONLY, format });
+            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         self.publishing.poll(ctx.now)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.publishing.poll_timeout()
     }
 
     fn about(&self) -> About {
         About { protocol: NAME, is_media: true, is_authenticated: true }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         Some(self)
+    }
+}
+
+impl Timers for CmafSink {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.publishing.handle_timeout(ctx.now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.publishing.poll_timeout()
     }
 }

@@ -11,8 +11,8 @@ use super::copy::HlsCopy;
 use super::{DASH, NAME};
 use crate::jobs::{Job, JobDone, JobId};
 use crate::mail::{Blob, Progress};
-use crate::protocol::Event;
 use crate::protocol::sinks::SinkOrder;
+use crate::protocol::{Event, OrderEvent};
 use crate::types::{Calendar, Now, StreamId};
 
 /// RFC 8216 §4, §10.
@@ -109,7 +109,7 @@ impl Publishing {
             calendar,
             bytes,
         });
-        self.events.push_back(Event::Blob(blob));
+        self.events.push_back(Event::Order(OrderEvent::Blob(blob)));
     }
 
     // ---- the end, and copies

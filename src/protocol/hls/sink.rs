@@ -20,7 +20,8 @@ use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts;
 use crate::protocol::{
-    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+    About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
+    UnitSink,
 };
 use crate::types::{Handle, Now};
 
@@ -153,27 +154,15 @@ impl UnitSink for HlsSink {
             self.publish_cut(Some(cut));
         }
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {
-        // A segment ends with the first unit of the next.
-    }
 }
 
 impl Session for HlsSink {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        // It has none.
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::SubscriptionEnded { .. } = reply {
+        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
             self.finish(ctx.now, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
         }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.publishing.handle_timeout(ctx.now);
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
@@ -183,20 +172,33 @@ impl Session for HlsSink {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
-            return Some(Event::Attach { subscription: Handle::ONLY, format: Format::new(&FORMAT, 0) });
+            return Some(Event::Subscription(
+                Handle::ONLY,
+                SubscriptionEvent::Attach(Format::new(&FORMAT, 0)),
+            ));
         }
         self.publishing.poll(ctx.now)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.publishing.poll_timeout()
     }
 
     fn about(&self) -> About {
         About { protocol: NAME, is_media: true, is_authenticated: true }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         Some(self)
+    }
+}
+
+impl Timers for HlsSink {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.publishing.handle_timeout(ctx.now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.publishing.poll_timeout()
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::http::{BodyLength, Connection, Method, Request, Response, cors};
-use crate::protocol::Event;
+use crate::protocol::{Event, RequestEvent, Timers};
 use crate::types::Now;
 
 /// From an answer to the next question.
@@ -63,7 +63,7 @@ impl Feed {
     }
 
     fn question(&self) -> Event {
-        Event::Rest { request: self.request.clone(), secure: self.secure }
+        Event::Request(RequestEvent::Rest { request: self.request.clone(), secure: self.secure })
     }
 
     pub(super) const fn is_over(&self) -> bool {
@@ -155,13 +155,14 @@ fn event(before: &[u8], body: &[u8]) -> Vec<u8> {
 mod tests {
     use super::super::tests::Rig;
     use super::*;
-    use crate::protocol::{Reply, Session};
+    use crate::protocol::{Reply, RequestNews, Session};
 
     const ASK: &[u8] = b"GET /rest/v2/live HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
 
     fn answer(rig: &mut Rig, status: u16, body: &'static str) -> String {
-        let events =
-            rig.act(|session, ctx| session.handle_reply(ctx, Reply::Rest(Response::text(status, body))));
+        let events = rig.act(|session, ctx| {
+            session.handle_reply(ctx, Reply::Request(RequestNews::Response(Response::text(status, body))))
+        });
         assert!(events.iter().all(|event| matches!(event, Event::Closed(_))), "{events:?}");
         rig.sent()
     }
@@ -171,7 +172,7 @@ mod tests {
         rig.now.mono += Duration::from_millis(millis);
         let events = rig.act(|session, ctx| session.handle_timeout(ctx));
         events.iter().any(
-            |event| matches!(event, Event::Rest { request, .. } if request.header("accept") == Some("*/*")),
+            |event| matches!(event, Event::Request(RequestEvent::Rest { request, .. }) if request.header("accept") == Some("*/*")),
         )
     }
 
@@ -182,7 +183,7 @@ mod tests {
             use crate::protocol::ByteStream;
             session.handle_bytes(ctx, ASK);
         });
-        assert!(matches!(events.as_slice(), [Event::Rest { .. }]), "{events:?}");
+        assert!(matches!(events.as_slice(), [Event::Request(RequestEvent::Rest { .. })]), "{events:?}");
         let head = answer(&mut rig, 200, "{\"a\":1}\n{\"b\":1}\n");
         assert!(
             head.contains("Content-Type: text/event-stream\r\n") && head.contains("Cache-Control: no-store")

@@ -15,7 +15,7 @@ use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection
 use crate::hub::Blobs;
 use crate::mail::Blob;
 use crate::protocol::tailored::Tailored;
-use crate::protocol::{Apps, Event, PassAsk};
+use crate::protocol::{Apps, Event, PassAsk, RequestEvent};
 use crate::types::Now;
 
 /// Bytes of one block.
@@ -278,7 +278,7 @@ impl Transfer {
             (FileReply::Opened(Ok(opened)), Stage::Opening { again }) => match again.take() {
                 Some(ask) => {
                     self.stage = Stage::Found(opened);
-                    return Some(Event::Pass(ask));
+                    return Some(Event::Request(RequestEvent::Pass(ask)));
                 }
                 None => self.opened(now, connection, opened),
             },

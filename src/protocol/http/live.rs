@@ -11,7 +11,7 @@ use wire::SendQueue;
 use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
 use crate::mail::{NoSubscription, StreamEnd};
-use crate::protocol::{Context, Event, Format, PlayAsk, asked_selection, http_live};
+use crate::protocol::{Context, Event, Format, PlayAsk, SubscriptionEvent, asked_selection, http_live};
 use crate::types::{Handle, Now, StreamKey};
 
 /// How long the tracks of a stream are waited for before the header announces both.
@@ -96,7 +96,7 @@ impl Viewer {
             let head = self.head();
             connection.begin(ctx.now.mono, ctx.now.wall_ms, &head, BodyLength::UntilClose);
             self.stage = Stage::Over;
-            return Some(Event::Unsubscribe(self.subscription));
+            return Some(Event::Subscription(self.subscription, SubscriptionEvent::Unsubscribe));
         }
         match http_live::header(&self.format.choose(tracks)) {
             Some(header) => {
@@ -106,7 +106,7 @@ impl Viewer {
             None => {
                 let until = ctx.now.mono.checked_add(TRACKS_WAIT).unwrap_or(ctx.now.mono);
                 self.stage = Stage::Waiting { until };
-                Some(Event::Pause { subscription: self.subscription, paused: true })
+                Some(Event::Subscription(self.subscription, SubscriptionEvent::Pause(true)))
             }
         }
     }
@@ -195,7 +195,7 @@ impl Viewer {
             return None;
         }
         self.start(now, connection, header);
-        Some(Event::Pause { subscription: self.subscription, paused: false })
+        Some(Event::Subscription(self.subscription, SubscriptionEvent::Pause(false)))
     }
 
     /// Sends the bytes in front of the first tag.

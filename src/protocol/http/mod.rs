@@ -24,7 +24,10 @@ use crypto::{Random, Seed};
 use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
-use super::{About, ByteStream, Context, Event, PathEvent, PathId, RefusedRequest, Reply, Session, Verb};
+use super::{
+    About, ByteStream, Context, Event, PathEvent, PathId, Paths, PublicationNews, RefusedRequest, Reply,
+    RequestEvent, RequestNews, Session, SubscriptionEvent, SubscriptionNews, Timers, Verb,
+};
 use crate::auth::proxy::{self, Passed};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
@@ -178,7 +181,7 @@ impl HttpSession {
             request.headers.set("Host", host);
         }
         if passed.client != self.passed.client {
-            self.events.push_back(Event::Client(passed.client));
+            self.events.push_back(Event::Request(RequestEvent::Client(passed.client)));
         }
         self.passed = passed;
         let first = request.path.split('/').nth(1).unwrap_or_default();
@@ -204,7 +207,10 @@ impl HttpSession {
     fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked.of_api();
         self.stage = Stage::Control(fields);
-        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.is_secure() });
+        self.events.push_back(Event::Request(RequestEvent::Rest {
+            request: Box::new(request),
+            secure: self.is_secure(),
+        }));
     }
 
     /// Handler: control answers, or lets the body come, which is a file.
@@ -215,7 +221,10 @@ impl HttpSession {
         };
         let Asked { request, fields, .. } = asked.of_api();
         self.stage = Stage::Upload(Box::new(Upload::new(fields, form)));
-        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.is_secure() });
+        self.events.push_back(Event::Request(RequestEvent::Rest {
+            request: Box::new(request),
+            secure: self.is_secure(),
+        }));
     }
 
     /// Handler: control answers, once or for as long as there are events.
@@ -246,7 +255,7 @@ impl HttpSession {
         let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
         let ask = viewer.ask(request.query, origin);
-        self.events.push_back(Event::Subscribe { subscription, ask });
+        self.events.push_back(Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
         self.stage = Stage::Live(Box::new(viewer));
     }
 
@@ -370,36 +379,21 @@ impl HttpSession {
     }
 
     /// A reply to the viewer that the connection is.
-    fn viewer_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+    fn viewer_news(&mut self, ctx: &Context<'_>, news: SubscriptionNews<'_>) {
         let Stage::Live(viewer) = &mut self.stage else { return };
         let connection = &mut self.connection;
-        let event = match reply {
-            Reply::Subscribe { verdict, .. } => {
+        let event = match news {
+            SubscriptionNews::Verdict(verdict) => {
                 self.granted |= verdict.is_ok();
                 self.watched |= verdict.is_ok();
                 viewer.verdict(ctx, connection, verdict)
             }
-            Reply::TracksKnown { tracks, .. } => viewer.tracks(ctx.now, connection, tracks),
-            Reply::SubscriptionEnded { end, .. } => {
+            SubscriptionNews::TracksKnown(tracks) => viewer.tracks(ctx.now, connection, tracks),
+            SubscriptionNews::Ended(end) => {
                 viewer.end(ctx.now, connection, end);
                 None
             }
-            Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => None,
+            SubscriptionNews::Held => None,
         };
         self.events.extend(event);
     }
@@ -467,39 +461,30 @@ impl ByteStream for HttpSession {
 }
 
 impl Session for HttpSession {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match (event, self.socket()) {
-            (PathEvent::Open { .. }, _) => {}
-            (PathEvent::PeerClosed | PathEvent::Broken(_), Some(socket)) => socket.handle_eof(ctx.now.mono),
-            (PathEvent::PeerClosed, None) => self.connection.handle_eof(ctx.now.mono),
-            (PathEvent::Broken(_), None) => self.connection.close(),
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match (&mut self.stage, reply) {
-            (Stage::Control(fields), Reply::Rest(response)) => {
+            (Stage::Control(fields), Reply::Request(RequestNews::Response(response))) => {
                 let fields = std::mem::take(fields);
                 self.stage = Stage::Idle;
                 self.respond(ctx.now, fields, response);
             }
-            (Stage::Feed(feed), Reply::Rest(response)) => {
+            (Stage::Feed(feed), Reply::Request(RequestNews::Response(response))) => {
                 feed.answer(ctx.now, &mut self.connection, response);
             }
-            (Stage::Checked(_), Reply::Pass(verdict)) => {
+            (Stage::Checked(_), Reply::Request(RequestNews::Pass(verdict))) => {
                 if let Stage::Checked(polled) = std::mem::replace(&mut self.stage, Stage::Idle) {
                     self.passed(ctx, *polled, verdict);
                 }
             }
-            (Stage::Awaited(_), Reply::Blob) => {
+            (Stage::Awaited(_), Reply::Request(RequestNews::Blob)) => {
                 if let Stage::Awaited(polled) = std::mem::replace(&mut self.stage, Stage::Idle) {
                     self.give(ctx, *polled);
                 }
             }
-            (Stage::Upload(upload), Reply::Rest(response)) => {
+            (Stage::Upload(upload), Reply::Request(RequestNews::Response(response))) => {
                 upload.answer(ctx.now, &mut self.connection, response);
             }
-            (Stage::Upload(upload), Reply::Upload(grant)) => {
+            (Stage::Upload(upload), Reply::Request(RequestNews::Upload(grant))) => {
                 // Control counts uploads.
                 self.granted = true;
                 upload.granted(ctx.now, &mut self.connection, grant);
@@ -508,14 +493,16 @@ impl Session for HttpSession {
                 self.events.extend(upload.job_done(ctx.now, done));
             }
             // No body of this request can come.
-            (_, Reply::Upload(_)) => {
-                self.events.push_back(Event::Upload(UploadNews::Failed("the request has no form")));
+            (_, Reply::Request(RequestNews::Upload(_))) => {
+                self.events.push_back(Event::Request(RequestEvent::Upload(UploadNews::Failed(
+                    "the request has no form",
+                ))));
             }
             (Stage::File(transfer), Reply::Job(done)) => {
                 let event = transfer.reply(ctx.now, &mut self.connection, done.into());
                 self.events.extend(event);
             }
-            (Stage::File(_), Reply::Pass(verdict)) => {
+            (Stage::File(_), Reply::Request(RequestNews::Pass(verdict))) => {
                 if let Stage::File(transfer) = std::mem::replace(&mut self.stage, Stage::Idle) {
                     self.found(ctx, *transfer, verdict);
                 }
@@ -523,14 +510,17 @@ impl Session for HttpSession {
             (Stage::Signalling(signalling), reply) => {
                 self.granted |= matches!(
                     reply,
-                    Reply::Publish { verdict: Ok(_), .. } | Reply::Subscribe { verdict: Ok(_), .. }
+                    Reply::Publication(_, PublicationNews::Verdict(Ok(_)))
+                        | Reply::Subscription(_, SubscriptionNews::Verdict(Ok(_)))
                 );
                 signalling.handle_reply(ctx, reply);
                 self.granted |= signalling.is_granted();
             }
             // The answer to a request that is over is nobody's.
-            (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
-                self.viewer_reply(ctx, reply);
+            (Stage::Live(viewer), Reply::Subscription(subscription, news))
+                if subscription == viewer.subscription() =>
+            {
+                self.viewer_news(ctx, news);
             }
             (
                 Stage::Idle
@@ -543,24 +533,6 @@ impl Session for HttpSession {
                 | Stage::Live(_),
                 _,
             ) => {}
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        let result = self.connection.handle_timeout(ctx.now.mono);
-        self.drop_on(result);
-        match &mut self.stage {
-            Stage::Live(viewer) => {
-                let event = viewer.timeout(ctx.now, &mut self.connection);
-                self.events.extend(event);
-            }
-            Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
-            Stage::Feed(feed) => {
-                let event = feed.timeout(ctx.now, &self.connection);
-                self.events.extend(event);
-            }
-            Stage::Upload(upload) => upload.timeout(ctx.now),
-            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => {}
         }
     }
 
@@ -600,17 +572,6 @@ impl Session for HttpSession {
         }
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let own = match &self.stage {
-            Stage::Live(viewer) => viewer.poll_timeout(),
-            Stage::Signalling(signalling) => signalling.poll_timeout(),
-            Stage::Feed(feed) => feed.poll_timeout(),
-            Stage::Upload(upload) => upload.poll_timeout(),
-            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => None,
-        };
-        [self.connection.poll_timeout(), own].into_iter().flatten().min()
-    }
-
     fn about(&self) -> About {
         let protocol = match &self.stage {
             Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
@@ -628,8 +589,58 @@ impl Session for HttpSession {
         About { protocol, is_media: self.watched, is_authenticated: self.granted }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         Some(self)
+    }
+}
+
+impl Timers for HttpSession {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let result = self.connection.handle_timeout(ctx.now.mono);
+        self.drop_on(result);
+        match &mut self.stage {
+            Stage::Live(viewer) => {
+                let event = viewer.timeout(ctx.now, &mut self.connection);
+                self.events.extend(event);
+            }
+            Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
+            Stage::Feed(feed) => {
+                let event = feed.timeout(ctx.now, &self.connection);
+                self.events.extend(event);
+            }
+            Stage::Upload(upload) => upload.timeout(ctx.now),
+            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match &self.stage {
+            Stage::Live(viewer) => viewer.poll_timeout(),
+            Stage::Signalling(signalling) => signalling.poll_timeout(),
+            Stage::Feed(feed) => feed.poll_timeout(),
+            Stage::Upload(upload) => upload.poll_timeout(),
+            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => None,
+        };
+        [self.connection.poll_timeout(), own].into_iter().flatten().min()
+    }
+}
+
+impl Paths for HttpSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match (event, self.socket()) {
+            (PathEvent::Open { .. }, _) => {}
+            (PathEvent::PeerClosed | PathEvent::Broken(_), Some(socket)) => socket.handle_eof(ctx.now.mono),
+            (PathEvent::PeerClosed, None) => self.connection.handle_eof(ctx.now.mono),
+            (PathEvent::Broken(_), None) => self.connection.close(),
+        }
     }
 }
 

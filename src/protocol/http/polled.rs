@@ -1,10 +1,10 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
-//! 1. Whether the viewer may have it ([`Event::Pass`]): the worker knows where nothing is checked. Of what control does not know
+//! 1. Whether the viewer may have it ([`RequestEvent::Pass`]): the worker knows where nothing is checked. Of what control does not know
 //!    to be there, the viewer may only have it if it is; then it is asked again, before anything is sent: only now a receiver
 //!    is asked and a token used up.
 //! 2. A playlist may have to be made first, or to come as far as the request says ([`sinks::wanted`]); a part that was announced
-//!    may not be there yet. The request waits ([`Event::AwaitBlob`]), once.
+//!    may not be there yet. The request waits ([`RequestEvent::AwaitBlob`]), once.
 //! 3. It is answered with the blob, or with the file of that name.
 //!
 //! A viewer is told apart by its credentials; else as the application has it (`hls.identifyViewers`): by the session that its
@@ -20,7 +20,7 @@ use crate::config::AppSettings;
 use crate::http::{Request, Response};
 use crate::mail::{Blob, NoSubscription, Progress};
 use crate::protocol::sinks::Requested;
-use crate::protocol::{Apps, Context, Event, PassAsk, WantedBlob, Watched, sinks};
+use crate::protocol::{Apps, Context, Event, PassAsk, RequestEvent, WantedBlob, Watched, sinks};
 use crate::types::StreamKey;
 
 /// The protocol of a viewer of a file.
@@ -90,7 +90,7 @@ impl HttpSession {
     }
 
     fn ask_pass(&mut self, ctx: &Context<'_>, polled: Polled) {
-        self.events.push_back(Event::Pass(Box::new(polled.ask(ctx))));
+        self.events.push_back(Event::Request(RequestEvent::Pass(Box::new(polled.ask(ctx)))));
         self.stage = Stage::Checked(Box::new(polled));
     }
 
@@ -113,7 +113,7 @@ impl HttpSession {
         match wanted {
             Wanted::Now => self.give(ctx, polled),
             Wanted::Blob(wanted) => {
-                self.events.push_back(Event::AwaitBlob(wanted));
+                self.events.push_back(Event::Request(RequestEvent::AwaitBlob(wanted)));
                 self.stage = Stage::Awaited(Box::new(polled));
             }
             Wanted::TooFar => {
@@ -179,7 +179,7 @@ impl HttpSession {
             former: viewer.without,
         });
         self.granted |= watched.is_some();
-        self.events.extend(watched.map(Event::Watched));
+        self.events.extend(watched.map(|watched| Event::Request(RequestEvent::Watched(watched))));
         self.stage = Stage::File(Box::new(transfer));
     }
 

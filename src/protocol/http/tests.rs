@@ -68,20 +68,24 @@ fn r_20_what_a_trusted_proxy_says_of_scheme_and_host_goes_to_control() {
     for (trusted, want) in [("", (false, "up:5080")), ("10.0.0.0/8", (true, "media.example"))] {
         rig.server.trusted_proxies = crate::auth::cidr::parse(trusted).unwrap();
         let events = rig.act(|session, ctx| session.handle_bytes(ctx, request));
-        let Some(Event::Rest { request, secure }) = events.last() else { panic!("{events:?}") };
+        let Some(Event::Request(RequestEvent::Rest { request, secure })) = events.last() else {
+            panic!("{events:?}")
+        };
         assert_eq!((*secure, request.header("host").unwrap()), want, "{trusted}");
-        rig.act(|session, ctx| session.handle_reply(ctx, Reply::Rest(Response::empty(200))));
+        rig.act(|session, ctx| {
+            session.handle_reply(ctx, Reply::Request(RequestNews::Response(Response::empty(200))))
+        });
     }
 }
 
 /// The worker's verdict on the subscription of that number.
 fn verdict(number: u16, verdict: Result<&Tracks, NoSubscription>) -> Reply<'_> {
-    Reply::Subscribe { subscription: Handle(number), verdict }
+    Reply::Subscription(Handle(number), SubscriptionNews::Verdict(verdict))
 }
 
 /// The end of the stream of the first subscription.
 const fn ended(end: StreamEnd) -> Reply<'static> {
-    Reply::SubscriptionEnded { subscription: Handle(0), end }
+    Reply::Subscription(Handle(0), SubscriptionNews::Ended(end))
 }
 
 /// The answer of the job that opens a file.
@@ -101,9 +105,16 @@ fn viewers_behind_a_trusted_proxy_are_told_apart() {
         let request = format!("HEAD /live/s.flv HTTP/1.1\r\nHost: h\r\n{header}\r\n");
         let mut events = rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
         let client = events.first().and_then(|event| {
-            if let Event::Client(client) = event { Some(client.to_string()) } else { None }
+            if let Event::Request(RequestEvent::Client(client)) = event {
+                Some(client.to_string())
+            } else {
+                None
+            }
         });
-        assert!(matches!(events.pop(), Some(Event::Subscribe { .. })), "{events:?}");
+        assert!(
+            matches!(events.pop(), Some(Event::Subscription(_, SubscriptionEvent::Subscribe(_)))),
+            "{events:?}"
+        );
         rig.act(|session, ctx| {
             session.handle_reply(ctx, verdict(session.subscriptions - 1, Err(NoSubscription::NotFound)))
         });
@@ -124,7 +135,10 @@ fn viewers_behind_a_trusted_proxy_are_told_apart() {
 #[test]
 fn a_connection_is_a_viewers_once_it_watches_and_not_for_asking() {
     let mut rig = Rig::new();
-    assert!(matches!(rig.ask("/live/off.flv")[..], [Event::Subscribe { .. }]));
+    assert!(matches!(
+        rig.ask("/live/off.flv")[..],
+        [Event::Subscription(_, SubscriptionEvent::Subscribe(_))]
+    ));
     rig.act(|session, ctx| session.handle_reply(ctx, verdict(0, Err(NoSubscription::NotFound))));
     assert!(rig.sent().starts_with("HTTP/1.1 404 "));
     assert_eq!(about(&rig), ("http", false));
@@ -146,8 +160,8 @@ fn h_28_an_answer_with_success_does_not_authenticate_the_peer() {
     ] {
         let mut rig = Rig::new();
         let events = rig.ask(target);
-        if let [Event::Pass(_)] = events[..] {
-            rig.act(|session, ctx| session.handle_reply(ctx, Reply::Pass(Ok(()))));
+        if let [Event::Request(RequestEvent::Pass(_))] = events[..] {
+            rig.act(|session, ctx| session.handle_reply(ctx, Reply::Request(RequestNews::Pass(Ok(())))));
         }
         if !events.is_empty() {
             rig.act(|session, ctx| session.handle_reply(ctx, opened(Err(FileError::NotFound))));
@@ -189,7 +203,7 @@ fn waiting(upgrade: &str) -> Rig {
     let request = format!("GET /live/x.flv HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
     rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
     let events = rig.act(|session, ctx| session.handle_reply(ctx, verdict(0, Ok(&Tracks::default()))));
-    assert!(matches!(events[..], [Event::Pause { paused: true, .. }]), "{events:?}");
+    assert!(matches!(events[..], [Event::Subscription(_, SubscriptionEvent::Pause(true))]), "{events:?}");
     rig
 }
 

@@ -1,9 +1,9 @@
 //! A file that comes as the body of a request.
 //!
 //! 1. Control is asked with the head of the request alone: all checks of the API are done before a byte of the body is taken.
-//! 2. [`Reply::Upload`](crate::protocol::Reply::Upload) names the file. The body is taken as it comes, and its part `file` is
+//! 2. [`RequestNews::Upload`](crate::protocol::Reply::Upload) names the file. The body is taken as it comes, and its part `file` is
 //!    appended by jobs, one at a time. What waits for a job is bounded; beyond it the body is not read, so the peer waits.
-//! 3. Control hears that all is written ([`Event::Upload`]), and answers the request when it has made a recording of it.
+//! 3. Control hears that all is written ([`RequestEvent::Upload`]), and answers the request when it has made a recording of it.
 //!
 //! A connection that ends before that is told to control by the worker.
 
@@ -16,7 +16,7 @@ use super::Fields;
 use crate::http::{Connection, FormEvent, Malformed, Multipart, Response, cors};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
 use crate::mail::{UploadGrant, UploadNews};
-use crate::protocol::Event;
+use crate::protocol::{Event, RequestEvent};
 use crate::types::Now;
 
 /// Bytes that are gathered while a job is under way.
@@ -119,7 +119,7 @@ impl Upload {
             _ => "the file cannot be written",
         };
         self.stage = Stage::Told;
-        Some(Event::Upload(UploadNews::Failed(reason)))
+        Some(Event::Request(RequestEvent::Upload(UploadNews::Failed(reason))))
     }
 
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
@@ -164,13 +164,13 @@ impl Upload {
         let metadata = std::mem::take(&mut receiving.metadata);
         let metadata = Some(String::from_utf8_lossy(&metadata).into_owned()).filter(|text| !text.is_empty());
         self.stage = Stage::Told;
-        Some(Event::Upload(UploadNews::Received { metadata }))
+        Some(Event::Request(RequestEvent::Upload(UploadNews::Received { metadata })))
     }
 
     /// The body is no form with a file in it.
     fn refuse(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         self.answer(now, connection, Response::error(400, "Bad Request"));
-        Some(Event::Upload(UploadNews::Gone))
+        Some(Event::Request(RequestEvent::Upload(UploadNews::Gone)))
     }
 }
 

@@ -31,8 +31,9 @@ use crate::jobs::{Job, JobDone};
 use crate::mail::{Departure, Grant, NextServer, PullOrder, PullState, Refusal, SessionSettings};
 use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
-    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId,
-    PublishAsk, Remote, Reply, Session, Shared, To,
+    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, OpenPath, OrderEvent, PathEvent,
+    PathId, Paths, PublicationEvent, PublicationNews, PublishAsk, Remote, Reply, Session, Shared,
+    SocketEvent, Timers, To,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
@@ -330,11 +331,15 @@ impl PullSession {
                 Some(ClientEvent::ClockNews(news)) => self.ingest(now, [Output::Clock(news)]),
                 Some(ClientEvent::NextServer(server)) => {
                     self.moves = true;
-                    self.events.push_back(Event::NextServer(server));
+                    self.events.push_back(Event::Order(OrderEvent::NextServer(server)));
                 }
-                Some(ClientEvent::Disconnect) => self.events.push_back(Event::Disconnect),
-                Some(ClientEvent::OpenPath(wanted)) => self.events.push_back(Event::OpenPath(wanted)),
-                Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
+                Some(ClientEvent::Disconnect) => self.events.push_back(Event::Order(OrderEvent::Disconnect)),
+                Some(ClientEvent::OpenPath(wanted)) => {
+                    self.events.push_back(Event::Socket(SocketEvent::Open(wanted)))
+                }
+                Some(ClientEvent::ClosePath(path)) => {
+                    self.events.push_back(Event::Socket(SocketEvent::Close(path)))
+                }
                 Some(ClientEvent::Ended(reason)) => self.client_ended(now, reason),
                 None => {
                     let job = self.client.jobs().and_then(|jobs| jobs.poll_job());
@@ -397,7 +402,7 @@ impl PullSession {
             via: Vec::new(),
             of_foreign_page: false,
         };
-        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
     /// A piece of a container becomes units.
@@ -411,7 +416,7 @@ impl PullSession {
         outputs.extend(std::iter::from_fn(|| depackager.take_clock_news()).map(Output::Clock));
         let bad = depackager.why_bad().filter(|_| usable.is_first_bad());
         if let Some(reason) = bad {
-            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
         }
         self.ingest(now, outputs);
     }
@@ -444,7 +449,7 @@ impl PullSession {
         }
         // The next attempt may find the source mended; its viewers are told of nothing by sound alone.
         if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
-            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
             self.end(now, reason);
         }
     }
@@ -498,7 +503,8 @@ impl PullSession {
                         *pace = Some(Pace::new(FILE_RESERVE, ahead));
                     }
                 }
-                self.events.push_back(Event::Unit { publication, unit, tracks });
+                self.events
+                    .push_back(Event::Publication(publication, PublicationEvent::Unit { unit, tracks }));
                 if let Some(reason) = stopped {
                     self.end(now, &reason);
                 }
@@ -507,11 +513,13 @@ impl PullSession {
                 if media {
                     stall.renew(now);
                 }
-                self.events.push_back(Event::UnitsDropped { publication, units });
+                self.events.push_back(Event::Publication(publication, PublicationEvent::UnitsDropped(units)));
             }
-            Output::Clock(news) => self.events.push_back(Event::ClockNews { publication, news }),
+            Output::Clock(news) => {
+                self.events.push_back(Event::Publication(publication, PublicationEvent::Clock(news)))
+            }
             Output::Bad => {
-                self.events.push_back(Event::UnitsDropped { publication, units: 1 });
+                self.events.push_back(Event::Publication(publication, PublicationEvent::UnitsDropped(1)));
                 self.bad = self.bad.saturating_add(1);
                 if self.bad > BAD_MAX {
                     self.end(now, "the server sends nonsense");
@@ -543,7 +551,7 @@ impl PullSession {
         if matches!(self.stage, Stage::Connecting { .. }) {
             let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
             self.stage = Stage::Preparing { until: ctx.now.mono + patience };
-            self.events.push_back(Event::Pull(PullState::Preparing));
+            self.events.push_back(Event::Order(OrderEvent::Pull(PullState::Preparing)));
         }
         self.moves = false;
         if !matches!(self.stage, Stage::Over) {
@@ -616,8 +624,8 @@ impl PullSession {
             }
         };
         // Before the news, so that control knows where the stream stands when it thinks of the next attempt.
-        self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure: Departure::Lost });
-        self.events.push_back(Event::Pull(state));
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Lost)));
+        self.events.push_back(Event::Order(OrderEvent::Pull(state)));
         self.events.push_back(Event::Closed(reason));
     }
 
@@ -671,45 +679,57 @@ impl DatagramPeer for PullSession {
 }
 
 impl Session for PullSession {
-    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
-        if path != PathId::default() {
-            return self.handle_socket(ctx, path, event);
-        }
-        match event {
-            PathEvent::Open { .. } => self.established(ctx),
-            PathEvent::PeerClosed => self.hung_up(ctx, "the server closed the connection"),
-            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
-            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::Publication(_, PublicationNews::Verdict(verdict)) => self.publish_verdict(ctx, verdict),
+            Reply::Publication(_, PublicationNews::Ended(_)) => self.close(ctx, "the stream was ended"),
+            // The protocols of pulls cannot ask for a key frame or for fewer tracks.
+            Reply::Publication(_, PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_)) => {}
             Reply::Job(done) => {
                 if let Some(jobs) = self.client.jobs() {
                     jobs.handle_job(ctx.now.mono, done);
                 }
             }
-            Reply::PublicationEnded { .. } => self.close(ctx, "the stream was ended"),
-            // The protocols of pulls have no word for a demand.
-            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } => {}
-            Reply::Subscribe { .. }
-            | Reply::TracksKnown { .. }
-            | Reply::SubscriptionEnded { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
+            Reply::Subscription(..) | Reply::Request(_) | Reply::Family(_) | Reply::Port(_) => {}
         }
     }
 
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        self.drain_client(ctx.now.mono);
+        self.events.pop_front()
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.client.close(ctx.now.mono);
+        self.end(ctx.now.mono, reason);
+    }
+
+    fn about(&self) -> About {
+        About { protocol: self.client.name(), is_media: true, is_authenticated: true }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
+    }
+
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.client.figures()
+    }
+}
+
+impl Timers for PullSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         match &mut self.stage {
@@ -730,37 +750,24 @@ impl Session for PullSession {
         self.client.handle_timeout(now);
     }
 
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        self.drain_client(ctx.now.mono);
-        self.events.pop_front()
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         if matches!(self.stage, Stage::Over) {
             return None;
         }
         [self.deadline(), self.client.poll_timeout()].into_iter().flatten().min()
     }
+}
 
-    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.client.close(ctx.now.mono);
-        self.end(ctx.now.mono, reason);
-    }
-
-    fn about(&self) -> About {
-        About { protocol: self.client.name(), is_media: true, is_authenticated: true }
-    }
-
-    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
-        Some(self)
-    }
-
-    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
-        Some(self)
-    }
-
-    fn figures(&self) -> Option<Arc<dyn Figures>> {
-        self.client.figures()
+impl Paths for PullSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
+        if path != PathId::default() {
+            return self.handle_socket(ctx, path, event);
+        }
+        match event {
+            PathEvent::Open { .. } => self.established(ctx),
+            PathEvent::PeerClosed => self.hung_up(ctx, "the server closed the connection"),
+            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
+        }
     }
 }
 

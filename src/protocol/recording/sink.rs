@@ -20,7 +20,8 @@ use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcom
 use crate::mail::{RecordingNews, RecordingOrder};
 use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
 use crate::protocol::{
-    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+    About, Context, Event, Format, FormatKind, OrderEvent, Reply, Session, SubscriptionEvent,
+    SubscriptionNews, Timers, UnitSink,
 };
 use crate::types::{Handle, Now};
 
@@ -331,7 +332,7 @@ impl RecordingSink {
             }
             Step::End => {
                 let path = self.file.take()?.path;
-                self.events.push_back(Event::Recording(RecordingNews::Ended { path }));
+                self.events.push_back(Event::Order(OrderEvent::Recording(RecordingNews::Ended { path })));
                 return self.next_job();
             }
         };
@@ -357,7 +358,9 @@ impl RecordingSink {
         match (doing, done.outcome) {
             (Doing::Begin, Outcome::Appended(Ok(appended))) => {
                 let path: Vec<String> = self.order.folder.iter().cloned().chain(appended.name).collect();
-                self.events.push_back(Event::Recording(RecordingNews::Begun { path: path.clone() }));
+                self.events.push_back(Event::Order(OrderEvent::Recording(RecordingNews::Begun {
+                    path: path.clone(),
+                })));
                 self.file = Some(OpenFile { path, file: appended.file, unsynced_bytes: 0 });
             }
             (Doing::Append(data), Outcome::Appended(Ok(_))) => {
@@ -415,45 +418,21 @@ impl UnitSink for RecordingSink {
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         self.take_unit(unit.entry, unit.chosen);
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {
-        // The job follows when the worker asks for events.
-    }
 }
 
 impl Session for RecordingSink {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        // It has none.
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             Reply::Job(done) => self.job_done(ctx, done),
-            Reply::SubscriptionEnded { .. } | Reply::Subscribe { verdict: Err(_), .. } => {
+            Reply::Subscription(_, SubscriptionNews::Ended(_) | SubscriptionNews::Verdict(Err(_))) => {
                 self.close(ctx, "the stream ended");
             }
-            Reply::Subscribe { verdict: Ok(_), .. }
-            | Reply::TracksKnown { .. }
-            | Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
+            Reply::Subscription(..)
+            | Reply::Publication(..)
+            | Reply::Request(_)
+            | Reply::Family(_)
+            | Reply::Port(_) => {}
         }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.retry_at.take_if(|at| *at <= ctx.now.mono);
     }
 
     fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
@@ -469,7 +448,7 @@ impl Session for RecordingSink {
                 Container::WebM => &WEBM_FORMAT,
             };
             let format = Format::new(kind, 0).select(selection);
-            return Some(Event::Attach { subscription: Handle::ONLY, format });
+            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         if let Some(job) = self.next_job() {
             return Some(Event::Job(job));
@@ -482,16 +461,26 @@ impl Session for RecordingSink {
         self.closing.take_if(|_| is_done).map(Event::Closed)
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.retry_at
-    }
-
     fn about(&self) -> About {
         About { protocol: self.container.name(), is_media: true, is_authenticated: true }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         Some(self)
+    }
+}
+
+impl Timers for RecordingSink {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.retry_at.take_if(|at| *at <= ctx.now.mono);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.retry_at
     }
 }
 

@@ -10,7 +10,10 @@ use super::publishing::{Published, Publishing};
 use super::url::RtmpUrl;
 use crate::hub::Selection;
 use crate::protocol::push::Attempt;
-use crate::protocol::{About, ByteStream, Context, Event, Format, PathEvent, PathId, Reply, Session};
+use crate::protocol::{
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, Reply, Session, SubscriptionNews,
+    Timers,
+};
 use crate::types::Now;
 
 /// An attempt of a push.
@@ -109,28 +112,10 @@ impl ByteStream for RtmpPush {
 }
 
 impl Session for RtmpPush {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } => self.connected(ctx),
-            PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
-            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::SubscriptionEnded { .. } = reply {
+        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
             self.close(ctx, "the stream ended");
         }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if self.connect_deadline.is_some_and(|due| due <= ctx.now.mono) {
-            self.end("connect timed out");
-        }
-        if let Some(machine) = &mut self.machine {
-            machine.handle_timeout(ctx.now.mono);
-        }
-        self.attempt.handle_timeout(ctx.now.mono);
     }
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
@@ -138,11 +123,6 @@ impl Session for RtmpPush {
             self.drain_machine(ctx.now.mono);
         }
         self.attempt.poll_event()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let machine = self.machine.as_ref().and_then(|machine| machine.poll_timeout());
-        [self.connect_deadline, machine, self.attempt.poll_timeout()].into_iter().flatten().min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
@@ -157,7 +137,42 @@ impl Session for RtmpPush {
         About { protocol: "rtmp-push", is_media: true, is_authenticated: true }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         Some(self)
+    }
+}
+
+impl Timers for RtmpPush {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if self.connect_deadline.is_some_and(|due| due <= ctx.now.mono) {
+            self.end("connect timed out");
+        }
+        if let Some(machine) = &mut self.machine {
+            machine.handle_timeout(ctx.now.mono);
+        }
+        self.attempt.handle_timeout(ctx.now.mono);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let machine = self.machine.as_ref().and_then(|machine| machine.poll_timeout());
+        [self.connect_deadline, machine, self.attempt.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+impl Paths for RtmpPush {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
+            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
+        }
     }
 }

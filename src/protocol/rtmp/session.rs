@@ -17,8 +17,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::flv_mapping::{Depackager, Outcome};
 use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
-    About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, RefusedRequest, Reply,
-    Session, Verb, asked_selection,
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, PlayAsk, PublicationEvent,
+    PublicationNews, PublishAsk, RefusedRequest, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
+    Verb, asked_selection,
 };
 use crate::types::{Handle, Now, StreamKey};
 
@@ -151,7 +152,7 @@ impl RtmpSession {
             via: self.via.clone(),
             of_foreign_page: false,
         };
-        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
     fn play(&mut self, ctx: &Context<'_>, request: rtmp::PlayRequest) {
@@ -175,7 +176,7 @@ impl RtmpSession {
         let format = super::egress::format(message_stream, self.four_ccs).select(selection);
         self.format = Some(format);
         let ask = PlayAsk { key, format, params, origin: String::new() };
-        self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
@@ -188,7 +189,7 @@ impl RtmpSession {
         };
         let news = ingest.take_clock_news();
         self.outcome(ctx, outcome);
-        self.events.extend(news.map(|news| Event::ClockNews { publication: Handle::ONLY, news }));
+        self.events.extend(news.map(|news| Event::Publication(Handle::ONLY, PublicationEvent::Clock(news))));
         self.watch(ctx);
     }
 
@@ -199,7 +200,7 @@ impl RtmpSession {
         let supply = ingest.supply();
         match (usable.check(ctx.now.mono, supply), supply, ingest.left_out()) {
             (Some(Fault::NoVideo(reason)), _, _) => {
-                self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+                self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
             }
             (Some(Fault::Unusable(_)), Supply::Nothing, Some(why)) => {
                 let message_stream = *message_stream;
@@ -214,14 +215,15 @@ impl RtmpSession {
         match outcome {
             Outcome::Unit(unit) => {
                 let tracks = Arc::clone(ingest.tracks());
-                self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
+                self.events
+                    .push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
             }
             Outcome::Taken => {}
             Outcome::Dropped => self.dropped(),
             Outcome::Bad => {
                 if usable.is_first_bad() {
                     let reason = ingest.why_bad();
-                    self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+                    self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
                 }
                 self.dropped();
                 self.machine.bad_media(ctx.now.mono);
@@ -251,11 +253,11 @@ impl RtmpSession {
     }
 
     fn dropped(&mut self) {
-        self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::UnitsDropped(1)));
     }
 
     fn pause(&mut self, paused: bool) {
-        self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(paused)));
     }
 
     fn publish_ended(&mut self, clean: bool) {
@@ -264,14 +266,14 @@ impl RtmpSession {
                 log_others(ingest.others());
             }
             let departure = if clean { Departure::Clean } else { Departure::Lost };
-            self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(departure)));
         }
     }
 
     fn play_ended(&mut self) {
         if matches!(self.role, Role::AskedPlay { .. } | Role::Player { .. }) {
             self.role = Role::None;
-            self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+            self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
         }
     }
 
@@ -367,41 +369,21 @@ impl ByteStream for RtmpSession {
 }
 
 impl Session for RtmpSession {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } => {}
-            PathEvent::PeerClosed | PathEvent::Broken(_) => {
-                self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
-            }
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
-            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
-            Reply::PublicationEnded { end, .. } => self.end_publish(ctx, end),
-            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
-            Reply::SubscriptionEnded { .. } => self.end_subscription(ctx),
-            // An encoder cannot be asked for anything over RTMP, and a player hears of tracks in their own messages.
-            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
-            Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
-            tracing::debug!(%error, "RTMP timeout");
+            Reply::Publication(_, news) => match news {
+                PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
+                PublicationNews::Ended(end) => self.end_publish(ctx, end),
+                // An encoder cannot be asked for anything over RTMP.
+                PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_) => {}
+            },
+            Reply::Subscription(_, news) => match news {
+                SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
+                SubscriptionNews::Ended(_) => self.end_subscription(ctx),
+                // A player hears of tracks in their own messages.
+                SubscriptionNews::Held | SubscriptionNews::TracksKnown(_) => {}
+            },
+            Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }
     }
 
@@ -412,10 +394,6 @@ impl Session for RtmpSession {
             self.drain_machine(ctx);
         }
         self.events.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.machine.poll_timeout()
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
@@ -434,8 +412,39 @@ impl Session for RtmpSession {
         About { protocol: "rtmp", is_media: true, is_authenticated: self.known }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         Some(self)
+    }
+}
+
+impl Timers for RtmpSession {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
+            tracing::debug!(%error, "RTMP timeout");
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+}
+
+impl Paths for RtmpSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed | PathEvent::Broken(_) => {
+                self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
+            }
+        }
     }
 }
 

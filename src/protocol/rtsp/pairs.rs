@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ::rtsp::Ports;
 
 use crate::protocol::pull::ClientEvent;
-use crate::protocol::{Event, OpenPath, PathId};
+use crate::protocol::{Event, OpenPath, PathId, SocketEvent};
 
 /// Tracks that may have sockets.
 const PAIRS_MAX: usize = 16;
@@ -27,8 +27,8 @@ pub(super) enum Ask {
 impl From<Ask> for Event {
     fn from(ask: Ask) -> Self {
         match ask {
-            Ask::Open(wanted) => Self::OpenPath(wanted),
-            Ask::Close(path) => Self::ClosePath(path),
+            Ask::Open(wanted) => Self::Socket(SocketEvent::Open(wanted)),
+            Ask::Close(path) => Self::Socket(SocketEvent::Close(path)),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::mail::{Departure, Grant};
-use crate::protocol::Event;
 use crate::protocol::rtp_mapping::{Depackager, Source};
 use crate::protocol::usable::{Fault, Usable};
+use crate::protocol::{Event, PublicationEvent};
 use crate::types::Handle;
 
 /// From the grant to the first packet.
@@ -66,21 +66,21 @@ impl Publisher {
     pub(super) fn poll(&mut self, now: Instant, events: &mut impl Extend<Event>) -> Option<End> {
         let publication = Handle::ONLY;
         while let Some((unit, tracks)) = self.ingest.poll_unit() {
-            events.extend([Event::Unit { publication, unit, tracks }]);
+            events.extend([Event::Publication(publication, PublicationEvent::Unit { unit, tracks })]);
         }
         while let Some(news) = self.ingest.take_clock_news() {
-            events.extend([Event::ClockNews { publication, news }]);
+            events.extend([Event::Publication(publication, PublicationEvent::Clock(news))]);
         }
         let units = self.ingest.take_dropped();
         if units > 0 {
-            events.extend([Event::UnitsDropped { publication, units }]);
+            events.extend([Event::Publication(publication, PublicationEvent::UnitsDropped(units))]);
         }
         if self.silent_at <= now {
             return Some(End { reason: "no packets", departure: Departure::Lost });
         }
         let fault = self.usable.check(now, self.ingest.supply())?;
         let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
-        events.extend([Event::Fault { publication, reason }]);
+        events.extend([Event::Publication(publication, PublicationEvent::Fault(reason))]);
         matches!(fault, Fault::Unusable(_)).then_some(End { reason, departure: Departure::Clean })
     }
 

@@ -16,7 +16,10 @@ use super::package;
 use super::url::RtspUrl;
 use super::viewer::after;
 use crate::protocol::push::Attempt;
-use crate::protocol::{About, ByteStream, Context, Event, Format, PathEvent, PathId, Reply, Session};
+use crate::protocol::{
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, Reply, Session, SubscriptionNews,
+    Timers,
+};
 use crate::types::Now;
 
 /// How long the tracks of a stream that has none yet are waited for.
@@ -169,40 +172,52 @@ impl ByteStream for RtspPush {
 }
 
 impl Session for RtspPush {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } => self.connected(ctx),
-            PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
-            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        match reply {
-            Reply::Subscribe { verdict: Ok(tracks), .. } | Reply::TracksKnown { tracks, .. } => {
-                self.tracks_known(ctx, tracks);
+        if let Reply::Subscription(_, news) = reply {
+            match news {
+                SubscriptionNews::Verdict(Ok(tracks)) | SubscriptionNews::TracksKnown(tracks) => {
+                    self.tracks_known(ctx, tracks);
+                }
+                SubscriptionNews::Verdict(Err(_)) => self.close(ctx, "the stream is not there"),
+                SubscriptionNews::Ended(_) => self.close(ctx, "the stream ended"),
+                SubscriptionNews::Held => {}
             }
-            Reply::SubscriptionEnded { .. } => self.close(ctx, "the stream ended"),
-            Reply::Subscribe { verdict: Err(_), .. } => self.close(ctx, "the stream is not there"),
-            Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
         }
     }
 
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if !self.attempt.has_events() {
+            self.drain_machine(ctx.now.mono);
+        }
+        self.attempt.poll_event()
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.attempt.finish();
+        match self.machine() {
+            Some(machine) => machine.close(ctx.now.mono, CloseReason::Requested),
+            None => self.end(reason),
+        }
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "rtsp-push", is_media: true, is_authenticated: true }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+}
+
+impl Timers for RtspPush {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         match &self.stage {
@@ -218,13 +233,6 @@ impl Session for RtspPush {
         self.attempt.handle_timeout(now);
     }
 
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        if !self.attempt.has_events() {
-            self.drain_machine(ctx.now.mono);
-        }
-        self.attempt.poll_event()
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         let own = match &self.stage {
             Stage::Connecting(until) | Stage::AwaitsTracks(until) => Some(*until),
@@ -233,20 +241,14 @@ impl Session for RtspPush {
         };
         [own, self.attempt.poll_timeout()].into_iter().flatten().min()
     }
+}
 
-    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.attempt.finish();
-        match self.machine() {
-            Some(machine) => machine.close(ctx.now.mono, CloseReason::Requested),
-            None => self.end(reason),
+impl Paths for RtspPush {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
+            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
         }
-    }
-
-    fn about(&self) -> About {
-        About { protocol: "rtsp-push", is_media: true, is_authenticated: true }
-    }
-
-    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
-        Some(self)
     }
 }

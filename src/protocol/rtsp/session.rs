@@ -25,8 +25,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::row::Security;
 use crate::protocol::rtp_mapping::Source;
 use crate::protocol::{
-    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk,
-    RefusedRequest, Remote, Reply, Session, Shared, To, UnitSink, Verb, asked_selection,
+    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, PlayAsk,
+    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
+    SubscriptionEvent, SubscriptionNews, Timers, To, UnitSink, Verb, asked_selection,
 };
 use crate::types::{Handle, Now};
 
@@ -131,7 +132,7 @@ impl RtspSession {
             via: Vec::new(),
             of_foreign_page: false,
         };
-        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
     fn refused(&mut self, verb: Verb, key: impl ToString, reason: &'static str) {
@@ -155,7 +156,7 @@ impl RtspSession {
         let selection = asked_selection(&params).unwrap_or(Selection::DEFAULT);
         self.format = Format::new(&package::FORMAT, 0).select(selection);
         let ask = PlayAsk { key, format: self.format, params, origin: String::new() };
-        self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
     /// A track is given its way: channels that all viewers share, a publisher's own, or a pair of sockets.
@@ -204,17 +205,17 @@ impl RtspSession {
         };
         if let Some(selection) = viewer.narrowed(self.format.key().selection) {
             self.format = self.format.select(selection);
-            self.events.push_back(Event::Select { subscription: Handle::ONLY, selection });
+            self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(selection)));
         }
         let infos: Vec<RtpInfo> =
             viewer.set_up_tracks().map(|track| RtpInfo { track, ..RtpInfo::default() }).collect();
         self.machine.accept_play(ctx.now.mono, &infos);
-        self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: false });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
     }
 
     fn pause(&mut self) {
         if let Role::Viewer(_) = self.role {
-            self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: true });
+            self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
         }
     }
 
@@ -258,7 +259,7 @@ impl RtspSession {
         match verdict {
             Ok(tracks) => {
                 self.known = true;
-                self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: true });
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
                 self.role = Role::AwaitsTracks(viewer::after(ctx.now.mono, TRACKS_WITHIN));
                 if !tracks.is_empty() {
                     self.tracks_known(ctx, tracks);
@@ -293,10 +294,10 @@ impl RtspSession {
     fn leave(&mut self, departure: Departure) {
         match std::mem::replace(&mut self.role, Role::None) {
             Role::AskedPublish(_) | Role::Publisher(_) => {
-                self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
+                self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(departure)));
             }
             Role::AskedPlay | Role::AwaitsTracks(_) | Role::Viewer(_) => {
-                self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
             }
             Role::None => {}
         }
@@ -406,61 +407,28 @@ impl UnitSink for RtspSession {
             unit.parts().for_each(|parts| viewer.push(parts));
         }
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {}
 }
 
 impl Session for RtspSession {
-    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { local } if path != PathId::default() => self.opened(ctx, path, local),
-            PathEvent::Broken(_) if path != PathId::default() => self.opened(ctx, path, None),
-            PathEvent::Open { .. } => {}
-            PathEvent::PeerClosed | PathEvent::Broken(_) => {
-                self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
-            }
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
-            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
-            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
-            Reply::TracksKnown { tracks, .. } => self.tracks_known(ctx, tracks),
-            Reply::PublicationEnded { .. } => {
-                // The worker has ended it already.
-                self.role = Role::None;
-                self.machine.close(ctx.now.mono, CloseReason::Requested);
-            }
-            Reply::SubscriptionEnded { .. } => self.machine.close(ctx.now.mono, CloseReason::Requested),
-            // An encoder is not asked for anything over RTSP.
-            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } => {}
-            Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        let now = ctx.now.mono;
-        if let Err(error) = self.machine.handle_timeout(now) {
-            tracing::debug!(%error, "RTSP timeout");
-        }
-        if matches!(self.role, Role::AwaitsTracks(until) if until <= now) {
-            self.give_up(ctx, Status::NOT_FOUND);
-        }
-        if let Role::Publisher(publisher) = &mut self.role {
-            publisher.handle_timeout(now);
-            self.take_units(ctx);
+            Reply::Publication(_, news) => match news {
+                PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
+                PublicationNews::Ended(_) => {
+                    // The worker has ended it already.
+                    self.role = Role::None;
+                    self.machine.close(ctx.now.mono, CloseReason::Requested);
+                }
+                // An encoder is not asked for anything over RTSP.
+                PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_) => {}
+            },
+            Reply::Subscription(_, news) => match news {
+                SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
+                SubscriptionNews::TracksKnown(tracks) => self.tracks_known(ctx, tracks),
+                SubscriptionNews::Ended(_) => self.machine.close(ctx.now.mono, CloseReason::Requested),
+                SubscriptionNews::Held => {}
+            },
+            Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }
     }
 
@@ -473,22 +441,20 @@ impl Session for RtspSession {
         self.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let own = match &self.role {
-            Role::Publisher(publisher) => publisher.poll_timeout(),
-            Role::Viewer(viewer) => viewer.poll_timeout(),
-            Role::AwaitsTracks(until) => Some(*until),
-            Role::None | Role::AskedPublish(_) | Role::AskedPlay => None,
-        };
-        [self.machine.poll_timeout(), own].into_iter().flatten().min()
-    }
-
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         self.machine.close(ctx.now.mono, CloseReason::Shutdown);
     }
 
     fn about(&self) -> About {
         About { protocol: "rtsp", is_media: true, is_authenticated: self.known }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
     }
 
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
@@ -508,6 +474,45 @@ impl Session for RtspSession {
             | Role::Publisher(_)
             | Role::AskedPlay
             | Role::AwaitsTracks(_) => None,
+        }
+    }
+}
+
+impl Timers for RtspSession {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let now = ctx.now.mono;
+        if let Err(error) = self.machine.handle_timeout(now) {
+            tracing::debug!(%error, "RTSP timeout");
+        }
+        if matches!(self.role, Role::AwaitsTracks(until) if until <= now) {
+            self.give_up(ctx, Status::NOT_FOUND);
+        }
+        if let Role::Publisher(publisher) = &mut self.role {
+            publisher.handle_timeout(now);
+            self.take_units(ctx);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match &self.role {
+            Role::Publisher(publisher) => publisher.poll_timeout(),
+            Role::Viewer(viewer) => viewer.poll_timeout(),
+            Role::AwaitsTracks(until) => Some(*until),
+            Role::None | Role::AskedPublish(_) | Role::AskedPlay => None,
+        };
+        [self.machine.poll_timeout(), own].into_iter().flatten().min()
+    }
+}
+
+impl Paths for RtspSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { local } if path != PathId::default() => self.opened(ctx, path, local),
+            PathEvent::Broken(_) if path != PathId::default() => self.opened(ctx, path, None),
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed | PathEvent::Broken(_) => {
+                self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
+            }
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::hub::{Delivery, Parts};
 use crate::protocol::publisher::PublisherEvent;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Remote, Reply, Session, Shared, TailSink,
-    To, UnitSink,
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, Remote, Reply, Session, Shared,
+    SubscriptionNews, TailSink, Timers, To, UnitRuns, UnitSink,
 };
 use crate::stats::Figures;
 use crate::types::Handle;
@@ -112,43 +112,29 @@ impl UnitSink for SrtPush {
         Some(self)
     }
 
+    fn paced(&mut self) -> Option<&mut dyn crate::protocol::Paced> {
+        Some(&mut self.pace)
+    }
+
+    fn runs(&mut self) -> Option<&mut dyn UnitRuns> {
+        Some(self)
+    }
+}
+
+impl UnitRuns for SrtPush {
     fn end_units(&mut self, ctx: &Context<'_>) {
         if let Some(publishing) = &mut self.publishing {
             publishing.flush(ctx.now.mono);
         }
     }
-
-    fn paced(&mut self) -> Option<&mut dyn crate::protocol::Paced> {
-        Some(&mut self.pace)
-    }
 }
 
 impl Session for SrtPush {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } => self.connected(ctx),
-            PathEvent::PeerClosed => self.attempt.end("the socket is gone"),
-            PathEvent::Broken(reason) => self.attempt.end(reason),
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::SubscriptionEnded { .. } = reply {
+        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
             self.attempt.finish();
             let stats = self.publishing.as_ref().and_then(|publishing| publishing.connection.stats());
             self.goodbye_at = Some(super::goodbye_at(ctx.now.mono, stats.unwrap_or_default()));
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Some(connection) = self.connection() {
-            connection.handle_timeout(ctx.now.mono);
-        }
-        self.pace.handle_timeout(ctx.now.mono);
-        self.attempt.handle_timeout(ctx.now.mono);
-        if self.goodbye_at.is_some_and(|at| at <= ctx.now.mono) {
-            self.goodbye_at = None;
-            self.close(ctx, "the stream ended");
         }
     }
 
@@ -157,14 +143,6 @@ impl Session for SrtPush {
             self.drain_events(ctx.now.mono);
         }
         self.attempt.poll_event()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let connection = self.publishing.as_ref().and_then(|publishing| publishing.connection.poll_timeout());
-        [connection, self.attempt.poll_timeout(), self.pace.poll_timeout(), self.goodbye_at]
-            .into_iter()
-            .flatten()
-            .min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
@@ -179,6 +157,14 @@ impl Session for SrtPush {
         About { protocol: "srt-push", is_media: true, is_authenticated: true }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
     fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
         Some(self)
     }
@@ -190,5 +176,37 @@ impl Session for SrtPush {
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         let stats = self.publishing.as_ref()?.connection.stats()?;
         Some(Arc::new(SrtFigures(stats)))
+    }
+}
+
+impl Timers for SrtPush {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Some(connection) = self.connection() {
+            connection.handle_timeout(ctx.now.mono);
+        }
+        self.pace.handle_timeout(ctx.now.mono);
+        self.attempt.handle_timeout(ctx.now.mono);
+        if self.goodbye_at.is_some_and(|at| at <= ctx.now.mono) {
+            self.goodbye_at = None;
+            self.close(ctx, "the stream ended");
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let connection = self.publishing.as_ref().and_then(|publishing| publishing.connection.poll_timeout());
+        [connection, self.attempt.poll_timeout(), self.pace.poll_timeout(), self.goodbye_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl Paths for SrtPush {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::PeerClosed => self.attempt.end("the socket is gone"),
+            PathEvent::Broken(reason) => self.attempt.end(reason),
+        }
     }
 }

@@ -21,8 +21,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, RefusedRequest,
-    Remote, Reply, Session, Shared, TailSink, To, UnitSink, Verb, asked_selection,
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, PlayAsk, PublicationEvent,
+    PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared, SubscriptionEvent,
+    SubscriptionNews, TailSink, Timers, To, UnitRuns, UnitSink, Verb, asked_selection,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
@@ -116,14 +117,14 @@ impl SrtSession {
                 self.role = Role::AskedPublish;
                 let ingest = super::INGEST;
                 let ask = PublishAsk { key, ingest, user_agent, params, via, of_foreign_page: false };
-                self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+                self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
                 let selection = asked_selection(&params).unwrap_or_default();
                 let format = Format::new(&super::FORMAT, 0).select(selection);
                 let ask = PlayAsk { key, format, params, origin: String::new() };
-                self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
             }
         }
         Ok(())
@@ -156,7 +157,7 @@ impl SrtSession {
         ingest.handle(payload);
         if ingest.has_bad() && usable.is_first_bad() {
             let reason = ts::BAD_FRAME;
-            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
         }
         self.take_units();
         self.watch(now);
@@ -167,12 +168,11 @@ impl SrtSession {
         let Role::Publisher(ingest, usable) = &mut self.role else { return };
         let Some(fault) = usable.check(now, ingest.supply()) else { return };
         let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
-        self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
         if matches!(fault, Fault::Unusable(_)) {
             log_others(&ingest.stats());
             self.role = Role::None;
-            self.events
-                .push_back(Event::Unpublished { publication: Handle::ONLY, departure: Departure::Clean });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Clean)));
             self.ended_for = Some(reason);
             self.connection.close(now, CloseReason::Local);
         }
@@ -186,14 +186,14 @@ impl SrtSession {
     fn take_units(&mut self) {
         let Role::Publisher(ingest, _) = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {
-            self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         }
         while let Some(news) = ingest.take_clock_news() {
-            self.events.push_back(Event::ClockNews { publication: Handle::ONLY, news });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Clock(news)));
         }
         let dropped = ingest.take_dropped();
         if dropped > 0 {
-            self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: dropped });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::UnitsDropped(dropped)));
         }
     }
 
@@ -253,9 +253,11 @@ impl SrtSession {
             Role::AskedPublish | Role::Publisher(..) => {
                 let clean = reason != CloseReason::Idle;
                 let departure = if clean { Departure::Clean } else { Departure::Lost };
-                self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
+                self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(departure)));
             }
-            Role::AskedPlay | Role::Viewer(..) => self.events.push_back(Event::Unsubscribe(Handle::ONLY)),
+            Role::AskedPlay | Role::Viewer(..) => {
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe))
+            }
             Role::None => {}
         }
         let words = self.ended_for.map_or_else(|| super::words(reason), str::to_owned);
@@ -309,62 +311,40 @@ impl UnitSink for SrtSession {
         Some(self)
     }
 
+    fn paced(&mut self) -> Option<&mut dyn crate::protocol::Paced> {
+        if let Role::Viewer(_, pace) = &mut self.role { Some(pace) } else { None }
+    }
+
+    fn runs(&mut self) -> Option<&mut dyn UnitRuns> {
+        Some(self)
+    }
+}
+
+impl UnitRuns for SrtSession {
     fn end_units(&mut self, ctx: &Context<'_>) {
         let Role::Viewer(packer, _) = &mut self.role else { return };
         if let Some(payload) = packer.finish() {
             super::send(&mut self.connection, ctx.now.mono, payload);
         }
     }
-
-    fn paced(&mut self) -> Option<&mut dyn crate::protocol::Paced> {
-        if let Role::Viewer(_, pace) = &mut self.role { Some(pace) } else { None }
-    }
 }
 
 impl Session for SrtSession {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } => {}
-            PathEvent::PeerClosed | PathEvent::Broken(_) => {
-                self.connection.close(ctx.now.mono, CloseReason::Local);
-            }
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
-            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
-            Reply::PublicationEnded { .. } => self.end_publish(ctx),
-            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
-            Reply::SubscriptionEnded { .. } => self.end_subscription(ctx),
-            // A caller cannot be asked for anything, and a viewer hears of tracks in the tables.
-            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
-            Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.connection.handle_timeout(ctx.now.mono);
-        if let Role::Viewer(_, pace) = &mut self.role {
-            pace.handle_timeout(ctx.now.mono);
-        }
-        if self.goodbye_at.is_some_and(|at| at <= ctx.now.mono) {
-            self.goodbye_at = None;
-            self.connection.close(ctx.now.mono, CloseReason::Local);
-        }
-        if self.usable_deadline().is_some_and(|due| due <= ctx.now.mono) {
-            self.watch(ctx.now.mono);
+            Reply::Publication(_, news) => match news {
+                PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
+                PublicationNews::Ended(_) => self.end_publish(ctx),
+                // A caller cannot be asked for anything.
+                PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_) => {}
+            },
+            Reply::Subscription(_, news) => match news {
+                SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
+                SubscriptionNews::Ended(_) => self.end_subscription(ctx),
+                // A viewer hears of tracks in the tables of its transport stream.
+                SubscriptionNews::Held | SubscriptionNews::TracksKnown(_) => {}
+            },
+            Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }
     }
 
@@ -375,12 +355,6 @@ impl Session for SrtSession {
             self.drain_connection(ctx.now.mono);
         }
         self.events.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let paced = if let Role::Viewer(_, pace) = &self.role { pace.poll_timeout() } else { None };
-        let deadlines = [self.connection.poll_timeout(), self.usable_deadline(), paced, self.goodbye_at];
-        deadlines.into_iter().flatten().min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
@@ -399,6 +373,14 @@ impl Session for SrtSession {
         About { protocol: "srt", is_media: true, is_authenticated: self.known }
     }
 
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
     fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
         Some(self)
     }
@@ -409,6 +391,39 @@ impl Session for SrtSession {
 
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         self.known.then(|| -> Arc<dyn Figures> { Arc::new(SrtFigures(self.connection.stats())) })
+    }
+}
+
+impl Timers for SrtSession {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.connection.handle_timeout(ctx.now.mono);
+        if let Role::Viewer(_, pace) = &mut self.role {
+            pace.handle_timeout(ctx.now.mono);
+        }
+        if self.goodbye_at.is_some_and(|at| at <= ctx.now.mono) {
+            self.goodbye_at = None;
+            self.connection.close(ctx.now.mono, CloseReason::Local);
+        }
+        if self.usable_deadline().is_some_and(|due| due <= ctx.now.mono) {
+            self.watch(ctx.now.mono);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let paced = if let Role::Viewer(_, pace) = &self.role { pace.poll_timeout() } else { None };
+        let deadlines = [self.connection.poll_timeout(), self.usable_deadline(), paced, self.goodbye_at];
+        deadlines.into_iter().flatten().min()
+    }
+}
+
+impl Paths for SrtSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed | PathEvent::Broken(_) => {
+                self.connection.close(ctx.now.mono, CloseReason::Local);
+            }
+        }
     }
 }
 

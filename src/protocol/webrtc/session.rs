@@ -31,10 +31,11 @@ use super::statistics::RtcFigures;
 use super::viewer::{Outcome, Viewer};
 use super::way::{Ways, path_of};
 use crate::hub::Delivery;
-use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal};
 use crate::protocol::{
-    About, Claim, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk,
-    RefusedRequest, Remote, Reply, Session, Shared, To, UnitSink, Verb,
+    About, Claim, Context, DatagramPeer, Event, FamilyEvent, FamilyNews, Format, PathId, PlayAsk, PortEvent,
+    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
+    SubscriptionEvent, SubscriptionNews, Timers, To, UnitSink, Verb,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, SessionRef, StreamKey};
@@ -130,7 +131,7 @@ impl RtcSession {
         let Ask { key, params, user_agent, of_foreign_page, .. } = ask;
         let (ingest, via) = (super::INGEST, Vec::new());
         let ask = PublishAsk { key, ingest, user_agent, params, via, of_foreign_page };
-        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
     fn ask_play(&mut self, ask: Ask) {
@@ -138,7 +139,7 @@ impl RtcSession {
         let Ask { key, params, origin, .. } = ask;
         let format = Format::new(&super::FORMAT, 0);
         let ask = PlayAsk { key, format, params, origin };
-        self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
     // ---- descriptions
@@ -174,7 +175,8 @@ impl RtcSession {
 
     fn listen(&mut self) {
         self.describe_by = None;
-        self.events.push_back(Event::Claim(Claim::Name(self.peer.local_fragment().to_owned())));
+        self.events
+            .push_back(Event::Port(PortEvent::Claim(Claim::Name(self.peer.local_fragment().to_owned()))));
     }
 
     fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
@@ -209,7 +211,7 @@ impl RtcSession {
         match verdict {
             // Held until the peer can be sent something.
             Ok(tracks) => {
-                self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: true });
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
                 if tracks.is_empty() {
                     self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT);
                 } else {
@@ -265,7 +267,8 @@ impl RtcSession {
         let chooses = viewer.chooses();
         // By the time that the peer can be sent something there is a new one, where the publisher can make it.
         if let Some(track) = viewer.video() {
-            self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track: Some(track) });
+            self.events
+                .push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(track))));
         }
         self.role = Role::Viewer(Box::new(viewer));
         if chooses {
@@ -277,7 +280,7 @@ impl RtcSession {
     fn select(&mut self) {
         if let Role::Viewer(viewer) = &self.role {
             let selection = viewer.selection();
-            self.events.push_back(Event::Select { subscription: Handle::ONLY, selection });
+            self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(selection)));
         }
     }
 
@@ -397,7 +400,7 @@ impl RtcSession {
                 Later::Patch { fragment, if_match } => self.patch(ctx, fragment, if_match.as_deref()),
             }
         };
-        self.events.push_back(Event::Tell { to: from, message: Message::new(answer) });
+        self.events.push_back(Event::Family(FamilyEvent::Tell { to: from, message: Message::new(answer) }));
     }
 
     /// Candidates of the client, or a restart of ICE (RFC 9725 §4.3).
@@ -412,7 +415,7 @@ impl RtcSession {
             return match self.peer.restart_ice(ctx.now.mono, fragment) {
                 Ok(answer) => {
                     let tag = self.peer.local_fragment().to_owned();
-                    self.events.push_back(Event::Claim(Claim::Name(tag.clone())));
+                    self.events.push_back(Event::Port(PortEvent::Claim(Claim::Name(tag.clone()))));
                     FromSession::Answered(200, Some(tag), negotiation::fragment_of(&answer))
                 }
                 Err(_) => answered(400),
@@ -427,7 +430,8 @@ impl RtcSession {
     // ---- the end
 
     fn tell(&mut self, said: FromSession) {
-        self.events.push_back(Event::Tell { to: self.asker, message: Message::new(said) });
+        self.events
+            .push_back(Event::Family(FamilyEvent::Tell { to: self.asker, message: Message::new(said) }));
     }
 
     fn refuse(&mut self, why: Refused) {
@@ -466,7 +470,7 @@ impl RtcSession {
                 self.events.push_back(unpublished(departure));
             }
             Role::AskedPlay(_) | Role::Offered(_) | Role::Viewer(_) => {
-                self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
             }
             Role::None => {}
         }
@@ -487,16 +491,19 @@ impl RtcSession {
     fn peer_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
         match event {
             ::webrtc::Event::PathOpened(path) => {
-                self.events.extend(self.ways.open(path).map(|way| Event::Claim(Claim::Open(way))));
+                self.events
+                    .extend(self.ways.open(path).map(|way| Event::Port(PortEvent::Claim(Claim::Open(way)))));
             }
             ::webrtc::Event::PathClosed(path) => {
-                self.events.extend(self.ways.close(path).map(|way| Event::Claim(Claim::Close(way))));
+                self.events.extend(
+                    self.ways.close(path).map(|way| Event::Port(PortEvent::Claim(Claim::Close(way)))),
+                );
             }
             ::webrtc::Event::Connected => {
                 self.connected = true;
                 self.tell(FromSession::Connected);
                 if let Role::Viewer(_) = self.role {
-                    self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: false });
+                    self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
                 }
             }
             ::webrtc::Event::Frame { section, layer, frame, sampled } => {
@@ -517,14 +524,17 @@ impl RtcSession {
                     && let Some(track) = viewer.key_frame_wanted(ctx.now.mono, section)
                 {
                     let track = Some(track);
-                    self.events.push_back(Event::KeyFrameNeeded { subscription: Handle::ONLY, track });
+                    self.events.push_back(Event::Subscription(
+                        Handle::ONLY,
+                        SubscriptionEvent::KeyFrameNeeded(track),
+                    ));
                 }
             }
             // Who says goodbye means it; who is silent may come back.
             ::webrtc::Event::Closed(reason) => {
                 let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
                 if !self.closed {
-                    self.events.push_back(Event::Claim(Claim::Past(self.secret)));
+                    self.events.push_back(Event::Port(PortEvent::Claim(Claim::Past(self.secret))));
                 }
                 self.over(words(reason), departure);
             }
@@ -538,22 +548,22 @@ impl RtcSession {
         while let Some((unit, tracks)) = ingest.poll_unit() {
             if !std::mem::replace(&mut self.started, true) {
                 let message = Message::new(FromSession::Started);
-                self.events.push_back(Event::Tell { to: self.asker, message });
+                self.events.push_back(Event::Family(FamilyEvent::Tell { to: self.asker, message }));
             }
-            self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         }
         while let Some(news) = ingest.take_clock_news() {
-            self.events.push_back(Event::ClockNews { publication: Handle::ONLY, news });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Clock(news)));
         }
         let units = ingest.take_dropped();
         if units > 0 {
-            self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::UnitsDropped(units)));
         }
     }
 }
 
 const fn unpublished(departure: Departure) -> Event {
-    Event::Unpublished { publication: Handle::ONLY, departure }
+    Event::Publication(Handle::ONLY, PublicationEvent::Over(departure))
 }
 
 const fn words(reason: CloseReason) -> &'static str {
@@ -603,7 +613,10 @@ impl UnitSink for RtcSession {
             Outcome::LeftOut => {
                 if let Some(track) = viewer.key_frame_due(ctx.now.mono, &self.peer) {
                     let (subscription, track) = (Handle::ONLY, Some(track));
-                    self.events.push_back(Event::KeyFrameNeeded { subscription, track });
+                    self.events.push_back(Event::Subscription(
+                        subscription,
+                        SubscriptionEvent::KeyFrameNeeded(track),
+                    ));
                 }
                 return;
             }
@@ -613,55 +626,108 @@ impl UnitSink for RtcSession {
             self.tell(FromSession::Started);
         }
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {}
 }
 
-impl Session for RtcSession {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {}
-
-    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        match reply {
-            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
-            Reply::PublicationEnded { .. } => {
+impl RtcSession {
+    fn publication_news(&mut self, ctx: &Context<'_>, news: PublicationNews) {
+        match news {
+            PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
+            PublicationNews::Ended(_) => {
                 // The worker has ended it already.
                 self.role = Role::None;
                 self.end(ctx, Departure::Clean);
             }
-            Reply::KeyFrameNeeded { track, .. } => {
+            PublicationNews::KeyFrameNeeded(track) => {
                 if let Role::Publisher(ingest) = &self.role
                     && let Some((section, layer)) = ingest.source_of(track)
                 {
                     self.peer.request_key_frame(ctx.now.mono, section, layer);
                 }
             }
-            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
-            Reply::TracksKnown { tracks, .. } => self.describe_stream(ctx, tracks),
-            Reply::Held(_) => self.tell(FromSession::Soon),
-            Reply::SubscriptionEnded { end, .. } => {
-                self.role = Role::None;
-                let _: StreamEnd = end;
-                self.end(ctx, Departure::Clean);
-            }
-            Reply::Message { from, message } => self.message(ctx, from, &message),
+            PublicationNews::Wanted(_) => {}
+        }
+    }
+}
+
+impl Session for RtcSession {
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Publication(_, news) => self.publication_news(ctx, news),
+            Reply::Subscription(_, news) => match news {
+                SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
+                SubscriptionNews::TracksKnown(tracks) => self.describe_stream(ctx, tracks),
+                SubscriptionNews::Held => self.tell(FromSession::Soon),
+                SubscriptionNews::Ended(_) => {
+                    self.role = Role::None;
+                    self.end(ctx, Departure::Clean);
+                }
+            },
+            Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
             // A request that was answered is over; before, nobody would get the answer.
-            Reply::SessionEnded(gone) if self.describe_by.is_some() && gone.conn == self.asker.conn => {
+            Reply::Family(FamilyNews::Ended(gone))
+                if self.describe_by.is_some() && gone.conn == self.asker.conn =>
+            {
                 self.end(ctx, Departure::Clean);
             }
-            Reply::SessionEnded(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried
-            | Reply::Wanted { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::Spawned { .. } => {}
+            Reply::Family(_) | Reply::Request(_) | Reply::Job(_) | Reply::Port(_) => {}
         }
     }
 
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        let departure = match self.role {
+            // Its socket is gone, and may come again.
+            Role::Publisher(_) => Departure::Lost,
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_)
+            | Role::Viewer(_) => Departure::Clean,
+        };
+        self.end(ctx, departure);
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            self.events.shrink_to(EVENTS_KEPT);
+            self.drain_peer(ctx);
+        }
+        self.events.pop_front()
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "webrtc", is_media: self.granted, is_authenticated: self.connected }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.connected.then(|| -> Arc<dyn Figures> {
+            let (viewer, left_out) = match &self.role {
+                Role::Viewer(viewer) => (viewer.info(), viewer.left_out()),
+                Role::AskedPublish(_)
+                | Role::Granted(_)
+                | Role::Publisher(_)
+                | Role::AskedPlay(_)
+                | Role::Offered(_)
+                | Role::None => (Vec::new(), 0),
+            };
+            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections(), &viewer, left_out))
+        })
+    }
+}
+
+impl Timers for RtcSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         self.peer.handle_timeout(ctx.now.mono);
         if self.describe_by.is_some_and(|by| by <= ctx.now.mono) {
@@ -690,28 +756,6 @@ impl Session for RtcSession {
         }
     }
 
-    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
-        let departure = match self.role {
-            // Its socket is gone, and may come again.
-            Role::Publisher(_) => Departure::Lost,
-            Role::None
-            | Role::AskedPublish(_)
-            | Role::Granted(_)
-            | Role::AskedPlay(_)
-            | Role::Offered(_)
-            | Role::Viewer(_) => Departure::Clean,
-        };
-        self.end(ctx, departure);
-    }
-
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        if self.events.is_empty() {
-            self.events.shrink_to(EVENTS_KEPT);
-            self.drain_peer(ctx);
-        }
-        self.events.pop_front()
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         let of_role = match &self.role {
             Role::Publisher(ingest) => ingest.poll_timeout(),
@@ -724,32 +768,5 @@ impl Session for RtcSession {
             | Role::Viewer(_) => None,
         };
         [self.peer.poll_timeout(), self.describe_by, of_role].into_iter().flatten().min()
-    }
-
-    fn about(&self) -> About {
-        About { protocol: "webrtc", is_media: self.granted, is_authenticated: self.connected }
-    }
-
-    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
-        Some(self)
-    }
-
-    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
-        Some(self)
-    }
-
-    fn figures(&self) -> Option<Arc<dyn Figures>> {
-        self.connected.then(|| -> Arc<dyn Figures> {
-            let (viewer, left_out) = match &self.role {
-                Role::Viewer(viewer) => (viewer.info(), viewer.left_out()),
-                Role::AskedPublish(_)
-                | Role::Granted(_)
-                | Role::Publisher(_)
-                | Role::AskedPlay(_)
-                | Role::Offered(_)
-                | Role::None => (Vec::new(), 0),
-            };
-            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections(), &viewer, left_out))
-        })
     }
 }

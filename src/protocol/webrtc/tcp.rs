@@ -2,7 +2,7 @@
 //! port, and what the peer's session sends by this path goes out in frames.
 //!
 //! 1. The first frame is a check that names a session, or the connection is closed at once.
-//! 2. The session finds the check authentic and claims the path ([`Reply::Carries`]): the connection is the session's, and ends
+//! 2. The session finds the check authentic and claims the path ([`PortNews::Carries`]): the connection is the session's, and ends
 //!    with it.
 //! 3. Who does not come so far in time is closed, and so is who is silent later: browsers check a path every few seconds.
 
@@ -12,7 +12,10 @@ use bytes::{BufMut, BytesMut};
 use ice::tcp::{FRAME_HEAD_BYTES, FrameReader, frame_head};
 use wire::{Datagrams, SendQueue};
 
-use crate::protocol::{About, ByteStream, Carrier, Context, Event, PathEvent, PathId, Reply, Session};
+use crate::protocol::{
+    About, ByteStream, Carrier, Context, Event, PathEvent, PathId, Paths, PortEvent, PortNews, Reply,
+    Session, Timers,
+};
 use crate::types::Now;
 
 /// A connection that is no session's path by then is closed.
@@ -104,46 +107,19 @@ impl Carrier for TcpCarrier {
 }
 
 impl Session for TcpCarrier {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } => {}
-            PathEvent::PeerClosed => self.end("the peer closed the connection"),
-            PathEvent::Broken(reason) => self.end(reason),
-        }
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
-            Reply::Carries if self.until.is_some() => {
+            Reply::Port(PortNews::Carries) if self.until.is_some() => {
                 self.claimed = true;
                 self.until = ctx.now.mono.checked_add(SILENCE_MAX);
             }
-            Reply::Uncarried if !self.claimed => self.end("no session has such a path"),
-            Reply::Carries
-            | Reply::Uncarried
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Held(_)
-            | Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::Subscribe { .. }
-            | Reply::TracksKnown { .. }
-            | Reply::SubscriptionEnded { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
+            Reply::Port(PortNews::Uncarried) if !self.claimed => self.end("no session has such a path"),
+            Reply::Port(_)
+            | Reply::Publication(..)
+            | Reply::Subscription(..)
+            | Reply::Request(_)
             | Reply::Job(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_) => {}
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if self.until.is_some_and(|until| until <= ctx.now.mono) {
-            self.end(if self.claimed { "the peer is silent" } else { "no check came" });
+            | Reply::Family(_) => {}
         }
     }
 
@@ -154,7 +130,9 @@ impl Session for TcpCarrier {
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if self.until.is_some() {
             match self.reader.next(&mut self.input) {
-                Ok(Some(datagram)) => return Some(Event::Carried { port: super::PORT, datagram }),
+                Ok(Some(datagram)) => {
+                    return Some(Event::Port(PortEvent::Carried { port: super::PORT, datagram }));
+                }
                 // An idle connection holds no buffer.
                 Ok(None) => self.input = BytesMut::new(),
                 Err(error) => self.end(&error.to_string()),
@@ -163,12 +141,16 @@ impl Session for TcpCarrier {
         self.closing.take().map(Event::Closed)
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.until
-    }
-
     fn about(&self) -> About {
         About { protocol: "webrtc-tcp", is_media: false, is_authenticated: self.claimed }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
     }
 
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
@@ -177,6 +159,28 @@ impl Session for TcpCarrier {
 
     fn carrier(&mut self) -> Option<&mut dyn Carrier> {
         Some(self)
+    }
+}
+
+impl Timers for TcpCarrier {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if self.until.is_some_and(|until| until <= ctx.now.mono) {
+            self.end(if self.claimed { "the peer is silent" } else { "no check came" });
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+impl Paths for TcpCarrier {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed => self.end("the peer closed the connection"),
+            PathEvent::Broken(reason) => self.end(reason),
+        }
     }
 }
 
@@ -217,7 +221,7 @@ mod tests {
             let mut carried = 0;
             loop {
                 match self.call(|carrier, ctx| carrier.poll_event(ctx)) {
-                    Some(Event::Carried { .. }) => carried += 1,
+                    Some(Event::Port(PortEvent::Carried { .. })) => carried += 1,
                     Some(Event::Closed(reason)) => return (carried, Some(reason)),
                     Some(other) => panic!("{other:?}"),
                     None => return (carried, None),
@@ -249,13 +253,13 @@ mod tests {
     fn a_sessions_path_lives_while_it_speaks() {
         let mut rig = Rig::new();
         rig.call(|carrier, ctx| carrier.handle_bytes(ctx, &CHECK));
-        rig.call(|carrier, ctx| carrier.handle_reply(ctx, Reply::Carries));
+        rig.call(|carrier, ctx| carrier.handle_reply(ctx, Reply::Port(PortNews::Carries)));
         assert!(rig.carrier.about().is_authenticated);
         for _ in 0..3 {
             rig.pass(Duration::from_secs(29));
             rig.call(|carrier, ctx| carrier.handle_bytes(ctx, &CHECK));
             // A late datagram of a path that is no more is only dropped.
-            rig.call(|carrier, ctx| carrier.handle_reply(ctx, Reply::Uncarried));
+            rig.call(|carrier, ctx| carrier.handle_reply(ctx, Reply::Port(PortNews::Uncarried)));
         }
         assert_eq!(rig.drain(), (4, None));
         rig.pass(Duration::from_secs(30));

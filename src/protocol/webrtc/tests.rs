@@ -23,7 +23,7 @@ use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Entry, Package, Selection};
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::publisher::grant;
-use crate::protocol::{Apps, Context, Event, Reply, Session};
+use crate::protocol::{Apps, Context, Event, FamilyEvent, FamilyNews, Reply, Session, SubscriptionNews};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamKey, WorkerId};
 
 const SPS: &[u8] = &[
@@ -172,11 +172,13 @@ fn an_offer_that_nobody_waits_for_changes_nothing() {
     let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
     let mut viewer = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
     let message = Message::new(ToSession::Offer(offer(&[Codec::H264], Direction::SendRecv)));
-    viewer.handle_reply(&ctx, Reply::Message { from: asker, message });
+    viewer.handle_reply(&ctx, Reply::Family(FamilyNews::Message { from: asker, message }));
     let verdict = Ok(&tracks(h264(0x42)));
-    viewer.handle_reply(&ctx, Reply::Subscribe { subscription: Handle::ONLY, verdict });
+    viewer.handle_reply(&ctx, Reply::Subscription(Handle::ONLY, SubscriptionNews::Verdict(verdict)));
     let said: Vec<FromSession> = std::iter::from_fn(|| viewer.poll_event(&ctx))
-        .filter_map(|event| if let Event::Tell { message, .. } = event { Some(message) } else { None })
+        .filter_map(|event| {
+            if let Event::Family(FamilyEvent::Tell { message, .. }) = event { Some(message) } else { None }
+        })
         .filter_map(|message| message.content::<FromSession>().cloned())
         .collect();
     assert!(matches!(said[..], [FromSession::Described(_)]), "a viewer waits for our offer: {said:?}");

@@ -17,7 +17,7 @@ use crate::auth::access::{Params, is_stream_id};
 use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, cors, http_date};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
-use crate::protocol::{Context, Event, Reply, Verb};
+use crate::protocol::{Context, Event, FamilyEvent, FamilyNews, Reply, Verb};
 use crate::types::{ConnId, Handle, SessionRef, StreamKey, WorkerId};
 
 /// The media types of descriptions and of their fragments (RFC 8840 §9).
@@ -98,8 +98,12 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         secret,
         key: key.clone(),
     };
-    let event =
-        Event::SpawnAt { child: Handle::ONLY, port: super::PORT, what: Box::new(ask), outlives: true };
+    let event = Event::Family(FamilyEvent::SpawnAt {
+        child: Handle::ONLY,
+        port: super::PORT,
+        what: Box::new(ask),
+        outlives: true,
+    });
     let link = link_of(ctx, &key, For::Client);
     let connect =
         ctx.apps.get(&key.app).map_or(CONNECT_TIMEOUT, |app| RtcAppSettings::of(app).connect_timeout);
@@ -237,32 +241,17 @@ impl Conversation for Waiting {
     fn handle_message(&mut self, _ctx: &Context<'_>, _text: &str) {}
 
     fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
-        match reply {
-            Reply::Spawned { session: None, .. } => self.respond(unavailable()),
-            Reply::Spawned { session, .. } => self.session = session,
-            Reply::Message { from, message } => {
+        let Reply::Family(news) = reply else { return };
+        match news {
+            FamilyNews::Spawned { session: None, .. } => self.respond(unavailable()),
+            FamilyNews::Spawned { session, .. } => self.session = session,
+            FamilyNews::Message { from, message } => {
                 if let Some(said) = message.content::<FromSession>().filter(|_| self.is_from(from)) {
                     self.heard(said);
                 }
             }
-            Reply::SessionEnded(session) if self.is_from(session) => self.respond(not_found()),
-            Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::Subscribe { .. }
-            | Reply::TracksKnown { .. }
-            | Reply::SubscriptionEnded { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Job(_)
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
+            FamilyNews::Ended(session) if self.is_from(session) => self.respond(not_found()),
+            FamilyNews::Ended(_) => {}
         }
     }
 
@@ -272,7 +261,7 @@ impl Conversation for Waiting {
         }
         match (&self.about, self.session) {
             (About::Offer { .. }, session) => {
-                let end = |to| Event::Tell { to, message: Message::new(ToSession::End) };
+                let end = |to| Event::Family(FamilyEvent::Tell { to, message: Message::new(ToSession::End) });
                 self.event = session.map(end);
                 self.respond(unavailable());
             }
@@ -409,7 +398,7 @@ pub(in crate::protocol) fn session(http: &mut HttpSession, ctx: &Context<'_>, as
         (None, Ok(_)) => http.respond(ctx.now, asked.fields, not_found()),
         (Some((to, secret)), Ok(request)) => {
             let message = Message::new(ToSession::Request { secret, request });
-            let event = Event::Tell { to, message };
+            let event = Event::Family(FamilyEvent::Tell { to, message });
             let conversation = Waiting::new(ctx, About::Session, event, Some(to));
             http.converse(asked, Box::new(conversation));
         }

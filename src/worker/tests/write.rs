@@ -306,7 +306,10 @@ fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
     };
     let payload = Bytes::from_static(b"frame");
     let unit = AccessUnit { track: track(n).id, dts, pts: dts, key_frame, config_epoch: 1, payload };
-    Event::Unit { publication: Handle::ONLY, unit, tracks: Arc::new(Tracks::new(1, [track(0), track(1)])) }
+    Event::Publication(
+        Handle::ONLY,
+        PublicationEvent::Unit { unit, tracks: Arc::new(Tracks::new(1, [track(0), track(1)])) },
+    )
 }
 
 #[test]
@@ -322,7 +325,7 @@ fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
         let (sink, actor) = rig.sink(usize::MAX);
         rig.flush();
         assert_eq!(actor.replies(), ["0 of 0", "no more for now"]);
-        rig.say(sink, &actor, [Event::Select { subscription: Handle::ONLY, selection: other }]);
+        rig.say(sink, &actor, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(other))]);
         let first = before.then(|| frame_of(0, 33, false));
         let frames =
             [frame_of(1, 34, false), frame_of(1, 66, true), frame_of(0, 67, false), frame_of(1, 99, false)];

@@ -110,10 +110,10 @@ impl Rig {
                     self.held.push(job);
                 }
                 Event::Job(job) => self.work(job),
-                Event::Recording(RecordingNews::Begun { path }) => {
+                Event::Order(OrderEvent::Recording(RecordingNews::Begun { path })) => {
                     self.told.push(format!("begun {}", path.join("/")));
                 }
-                Event::Recording(RecordingNews::Ended { path }) => {
+                Event::Order(OrderEvent::Recording(RecordingNews::Ended { path })) => {
                     self.told.push(format!("ended {}", path.join("/")));
                 }
                 Event::Closed(reason) => self.told.push(format!("closed: {reason}")),

@@ -1,3 +1,4 @@
+use crate::protocol::RequestEvent;
 use bytes::Bytes;
 use rtmp::{Client, ClientConfig, ClientEvent};
 
@@ -43,7 +44,11 @@ impl Rig {
     /// An encoder that was granted its stream.
     fn publishing() -> Self {
         let mut rig = Self::asking(Client::publish, "live", "s");
-        assert!(matches!(rig.events[..], [Event::Publish { .. }]), "{:?}", rig.events);
+        assert!(
+            matches!(rig.events[..], [Event::Publication(_, PublicationEvent::Publish(_))]),
+            "{:?}",
+            rig.events
+        );
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let grant = Grant { stream: StreamId(1), position: media::Position::default(), epoch: 0, settings };
         let web = SessionSettings::default();
@@ -102,7 +107,11 @@ fn an_encoder_whose_codec_is_not_carried_is_told_and_closed() {
     assert!(
         matches!(
             rig.events[..],
-            [Event::Refused(_), Event::Unpublished { departure: Departure::Clean, .. }, Event::Closed(_)]
+            [
+                Event::Request(RequestEvent::Refused(_)),
+                Event::Publication(_, PublicationEvent::Over(Departure::Clean)),
+                Event::Closed(_)
+            ]
         ),
         "{:?}",
         rig.events
@@ -125,11 +134,21 @@ fn the_first_bad_message_is_told_and_video_that_never_comes_to_anything() {
     let faults: Vec<_> = rig
         .events
         .iter()
-        .filter_map(|event| if let Event::Fault { reason, .. } = event { Some(*reason) } else { None })
+        .filter_map(|event| {
+            if let Event::Publication(_, PublicationEvent::Fault(reason)) = event {
+                Some(*reason)
+            } else {
+                None
+            }
+        })
         .collect();
     let bad = "a video frame whose NAL units do not fit into it";
     assert_eq!(faults, [bad, "no frame of its video could be used within 15 s"], "once each");
-    let units = rig.events.iter().filter(|event| matches!(event, Event::Unit { .. })).count();
+    let units = rig
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Publication(_, PublicationEvent::Unit { .. })))
+        .count();
     assert_eq!(units, 16, "the sound goes on");
 }
 
@@ -165,7 +184,7 @@ fn logged(work: impl FnOnce()) -> String {
 /// The refusals that a session tells the worker, as text.
 fn refused(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| {
-        let Event::Refused(request) = event else { return None };
+        let Event::Request(RequestEvent::Refused(request)) = event else { return None };
         Some(format!("{:?} {}: {}", request.verb, request.key, request.reason))
     };
     events.iter().filter_map(text).collect()
@@ -218,8 +237,18 @@ fn audio_that_is_not_carried_is_logged_once_and_refused_where_there_is_nothing_e
         assert_eq!(refused(&rig.events), ends);
         let told = |event: &ClientEvent| matches!(event, ClientEvent::Rejected { description, .. } if description.contains("format 11"));
         assert_eq!(rig.heard.iter().any(told), !with_video, "{:?}", rig.heard);
-        let units = rig.events.iter().filter(|event| matches!(event, Event::Unit { .. })).count();
+        let units = rig
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Publication(_, PublicationEvent::Unit { .. })))
+            .count();
         assert_eq!(units, if with_video { 20 } else { 0 });
-        assert!(!rig.events.iter().any(|event| matches!(event, Event::Fault { .. })), "{:?}", rig.events);
+        assert!(
+            !rig.events
+                .iter()
+                .any(|event| matches!(event, Event::Publication(_, PublicationEvent::Fault(_)))),
+            "{:?}",
+            rig.events
+        );
     }
 }

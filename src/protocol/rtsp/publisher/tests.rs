@@ -52,7 +52,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
         let mut events = Vec::new();
         let over = publisher.poll(now, &mut events);
         for event in events {
-            if let Event::Unit { unit, tracks, .. } = event {
+            if let Event::Publication(_, PublicationEvent::Unit { unit, tracks }) = event {
                 let kind = tracks.get(unit.track).unwrap().kind();
                 let seen = verifier.feed(&unit.payload).expect("half a unit was handed on");
                 assert_eq!(seen.is_video, kind == TrackKind::Video);
@@ -61,9 +61,9 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
                 let last = &mut last[usize::from(seen.is_video)];
                 assert!(unit.dts > *last, "the clock goes back");
                 *last = unit.dts;
-            } else if let Event::UnitsDropped { units, .. } = event {
+            } else if let Event::Publication(_, PublicationEvent::UnitsDropped(units)) = event {
                 dropped += units;
-            } else if let Event::Fault { reason, .. } = event {
+            } else if let Event::Publication(_, PublicationEvent::Fault(reason)) = event {
                 // Key frames are many packets: where many are lost, none of them comes whole.
                 assert!(reason.contains("no frame of its video"), "{reason}");
             } else {

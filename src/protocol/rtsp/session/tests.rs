@@ -1,5 +1,6 @@
 //! Peers that write their requests by hand, on a line without sockets.
 
+use crate::protocol::SocketEvent;
 use std::net::{IpAddr, Ipv4Addr};
 
 use media::codec::{opus, vp8};
@@ -45,7 +46,7 @@ impl Rig {
     fn viewing(security: Security) -> Self {
         let mut rig = Self::new(security);
         assert_eq!(rig.ask("DESCRIBE", "", "", ""), "");
-        assert!(matches!(rig.take_events()[..], [Event::Subscribe { .. }]));
+        assert!(matches!(rig.take_events()[..], [Event::Subscription(_, SubscriptionEvent::Subscribe(_))]));
         rig.answer(Ok(&tracks()));
         let said = rig.said();
         assert!(said.starts_with("RTSP/1.0 200") && said.contains("a=control:trackID=1"), "{said}");
@@ -57,9 +58,10 @@ impl Rig {
     fn publishing() -> Self {
         let mut rig = Self::new(Security::Plain);
         assert_eq!(rig.ask("ANNOUNCE", "", "", DESCRIPTION), "");
-        assert!(matches!(rig.take_events()[..], [Event::Publish { .. }]));
+        assert!(matches!(rig.take_events()[..], [Event::Publication(_, PublicationEvent::Publish(_))]));
         rig.with(|session, ctx| {
-            session.handle_reply(ctx, Reply::Publish { publication: Handle::ONLY, verdict: Ok(grant()) });
+            session
+                .handle_reply(ctx, Reply::Publication(Handle::ONLY, PublicationNews::Verdict(Ok(grant()))));
         });
         assert!(rig.said().starts_with("RTSP/1.0 200"));
         rig
@@ -74,7 +76,7 @@ impl Rig {
 
     fn answer(&mut self, verdict: Result<&Tracks, NoSubscription>) {
         self.with(|session, ctx| {
-            session.handle_reply(ctx, Reply::Subscribe { subscription: Handle::ONLY, verdict });
+            session.handle_reply(ctx, Reply::Subscription(Handle::ONLY, SubscriptionNews::Verdict(verdict)));
         });
         self.run();
     }
@@ -93,7 +95,7 @@ impl Rig {
     /// Takes its events, and opens the sockets that it wants.
     fn run(&mut self) {
         while let Some(event) = self.with(|session, ctx| session.poll_event(ctx)) {
-            if let Event::OpenPath(OpenPath { path, bind, .. }) = &event {
+            if let Event::Socket(SocketEvent::Open(OpenPath { path, bind, .. })) = &event {
                 let (path, wanted) = (*path, bind.unwrap().port());
                 let local = self.port.map(|next| if wanted > 0 { wanted } else { next });
                 self.port = local.map(|port| port + 1);
@@ -171,7 +173,9 @@ fn packet(payload_type: u8, sequence: u16) -> Vec<u8> {
 fn closed_paths(events: &[Event]) -> Vec<u8> {
     events
         .iter()
-        .filter_map(|event| if let Event::ClosePath(path) = event { Some(path.0) } else { None })
+        .filter_map(
+            |event| if let Event::Socket(SocketEvent::Close(path)) = event { Some(path.0) } else { None },
+        )
         .collect()
 }
 
@@ -183,7 +187,9 @@ fn a_viewer_has_datagrams_on_sockets_of_its_own_until_it_leaves() {
     let wanted: Vec<_> = rig
         .take_events()
         .into_iter()
-        .filter_map(|event| if let Event::OpenPath(wanted) = event { wanted.to } else { None })
+        .filter_map(
+            |event| if let Event::Socket(SocketEvent::Open(wanted)) = event { wanted.to } else { None },
+        )
         .collect();
     assert_eq!(wanted, [7000, 7001].map(|port| SocketAddr::new(PEER, port)));
     // All tracks go one way.
@@ -192,10 +198,10 @@ fn a_viewer_has_datagrams_on_sockets_of_its_own_until_it_leaves() {
     assert!(rig.session.unit_sink().is_some_and(|sink| sink.has_room()));
     let said = rig.ask("PLAY", "", "", "");
     assert!(said.contains("/trackID=0") && said.contains("/trackID=1"), "{said}");
-    assert!(matches!(rig.take_events()[..], [.., Event::Pause { paused: false, .. }]));
+    assert!(matches!(rig.take_events()[..], [.., Event::Subscription(_, SubscriptionEvent::Pause(false))]));
     assert!(rig.ask("TEARDOWN", "", "", "").starts_with("RTSP/1.0 200"));
     let events = rig.take_events();
-    assert!(matches!(events[0], Event::Unsubscribe(_)), "{events:?}");
+    assert!(matches!(events[0], Event::Subscription(_, SubscriptionEvent::Unsubscribe)), "{events:?}");
     assert_eq!(closed_paths(&events), [1, 2, 3, 4]);
     assert!(rig.session.unit_sink().is_none());
 }
@@ -262,7 +268,10 @@ fn a_publisher_of_datagrams_is_reported_to_on_its_sockets_and_ends_behind_its_si
         rig.pass(1);
     }
     let events = rig.take_events();
-    let units = events.iter().filter(|event| matches!(event, Event::Unit { .. })).count();
+    let units = events
+        .iter()
+        .filter(|event| matches!(event, Event::Publication(_, PublicationEvent::Unit { .. })))
+        .count();
     assert!(units > 80, "{units}");
     assert!(!events.iter().any(|event| matches!(event, Event::Closed(_))), "packets are signs of life");
     let reports = rig.datagrams();
@@ -270,7 +279,8 @@ fn a_publisher_of_datagrams_is_reported_to_on_its_sockets_and_ends_behind_its_si
     assert!(rtp::rtcp::packets(&reports[0].1).all(|part| part.is_ok()));
     rig.pass(11);
     let events = rig.take_events();
-    let is_end = |event: &Event| matches!(event, Event::Unpublished { departure: Departure::Lost, .. });
+    let is_end =
+        |event: &Event| matches!(event, Event::Publication(_, PublicationEvent::Over(Departure::Lost)));
     assert!(events.iter().any(is_end), "{events:?}");
     assert_eq!(closed_paths(&events), [1, 2, 3, 4]);
 }
@@ -280,12 +290,18 @@ fn who_waits_for_tracks_that_do_not_come_is_told_that_there_is_no_such_stream() 
     let mut rig = Rig::new(Security::Plain);
     rig.ask("DESCRIBE", "", "", "");
     rig.answer(Ok(&Tracks::default()));
-    assert!(matches!(rig.take_events()[..], [Event::Subscribe { .. }, Event::Pause { paused: true, .. }]));
+    assert!(matches!(
+        rig.take_events()[..],
+        [
+            Event::Subscription(_, SubscriptionEvent::Subscribe(_)),
+            Event::Subscription(_, SubscriptionEvent::Pause(true))
+        ]
+    ));
     rig.pass(9);
     assert_eq!((rig.said(), rig.take_events().len()), (String::new(), 0));
     rig.pass(1);
     assert!(rig.said().starts_with("RTSP/1.0 404"));
-    assert!(matches!(rig.take_events()[..], [Event::Unsubscribe(_)]));
+    assert!(matches!(rig.take_events()[..], [Event::Subscription(_, SubscriptionEvent::Unsubscribe)]));
     // The connection goes on, and another one is there.
     rig.ask("DESCRIBE", "", "", "");
     rig.answer(Ok(&tracks()));
@@ -309,10 +325,10 @@ fn a_refusal_has_its_status_and_what_is_out_of_order_another_one() {
     rig.ask("PLAY", "", "", "");
     rig.take_events();
     rig.ask("PAUSE", "", "", "");
-    assert!(matches!(rig.take_events()[..], [Event::Pause { paused: true, .. }]));
+    assert!(matches!(rig.take_events()[..], [Event::Subscription(_, SubscriptionEvent::Pause(true))]));
     let end = StreamEnd::Stopped;
     rig.with(|session, ctx| {
-        session.handle_reply(ctx, Reply::SubscriptionEnded { subscription: Handle::ONLY, end });
+        session.handle_reply(ctx, Reply::Subscription(Handle::ONLY, SubscriptionNews::Ended(end)));
     });
     assert!(rig.is_over());
 }

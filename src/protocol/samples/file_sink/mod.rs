@@ -7,15 +7,13 @@
 //! one unit: track (u8 as id) | key frame | DTS in ms (i64) | wall clock in ms (u64) | length (u32) | payload
 //! ```
 
-use std::time::Instant;
-
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::hub::{Delivery, Selection};
 use crate::jobs::{AppendTo, Job, JobDone, JobId, Outcome, Work};
 use crate::protocol::sinks::{Params, SinkKind};
 use crate::protocol::{
-    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+    About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, UnitSink,
 };
 use crate::types::Handle;
 
@@ -118,43 +116,19 @@ impl UnitSink for FileSink {
         self.held_bytes += HEAD_BYTES + entry.unit.payload.len();
         self.held.extend([head.freeze(), entry.unit.payload.clone()]);
     }
-
-    fn end_units(&mut self, _ctx: &Context<'_>) {
-        // The append follows when the worker asks for events.
-    }
 }
 
 impl Session for FileSink {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
-        // It has none.
-    }
-
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             Reply::Job(done) => self.appended(done),
-            Reply::SubscriptionEnded { .. } => self.close(ctx, "the stream ended"),
-            Reply::Subscribe { .. }
-            | Reply::TracksKnown { .. }
-            | Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Upload(_)
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
+            Reply::Subscription(_, SubscriptionNews::Ended(_)) => self.close(ctx, "the stream ended"),
+            Reply::Subscription(..)
+            | Reply::Publication(..)
+            | Reply::Request(_)
+            | Reply::Family(_)
+            | Reply::Port(_) => {}
         }
-    }
-
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
-        // It waits for nothing but jobs.
     }
 
     fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
@@ -164,7 +138,7 @@ impl Session for FileSink {
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let format = Format::new(&FORMAT, 0).select(Selection::ALL);
-            return Some(Event::Attach { subscription: Handle::ONLY, format });
+            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         if let Some(event) = self.append() {
             return Some(event);
@@ -175,10 +149,6 @@ impl Session for FileSink {
             self.stage = Stage::Over;
             Event::Closed(reason)
         })
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn about(&self) -> About {

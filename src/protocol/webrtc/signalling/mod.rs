@@ -29,7 +29,7 @@ use crate::auth::access::is_stream_id;
 use crate::http::{Response, websocket};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
-use crate::protocol::{Context, Event, Reply};
+use crate::protocol::{Context, Event, FamilyEvent, FamilyNews, Reply, RequestEvent, RequestNews};
 use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Streams of one socket at a time.
@@ -165,7 +165,10 @@ impl Socket {
                     self.records.push_back(id.to_owned());
                     let let_in = self.streams.iter().filter(|stream| stream.let_in);
                     let let_in = let_in.map(|stream| stream.id.clone()).collect();
-                    self.events.push_back(Event::Record { key: StreamKey::new(&self.app, id), let_in });
+                    self.events.push_back(Event::Request(RequestEvent::Record {
+                        key: StreamKey::new(&self.app, id),
+                        let_in,
+                    }));
                 }
             }
             "toggleVideo" | "toggleAudio" => self.toggle(name == "toggleVideo", command, id),
@@ -212,12 +215,12 @@ impl Socket {
             video,
             audio,
         });
-        self.events.push_back(Event::SpawnAt {
+        self.events.push_back(Event::Family(FamilyEvent::SpawnAt {
             child,
             port: super::PORT,
             what: Box::new(ask),
             outlives: false,
-        });
+        }));
     }
 
     /// The client wants no more. The id is free at once: what the session still says is of nobody's interest.
@@ -257,7 +260,7 @@ impl Socket {
     }
 
     fn tell(&mut self, to: SessionRef, said: ToSession) {
-        self.events.push_back(Event::Tell { to, message: Message::new(said) });
+        self.events.push_back(Event::Family(FamilyEvent::Tell { to, message: Message::new(said) }));
     }
 
     // ---- news
@@ -319,7 +322,7 @@ impl Socket {
         let definition = match why {
             Refused::Play(NoSubscription::NotFound) | Refused::NoTracks => {
                 // Its page waits for the stream to begin.
-                self.events.push_back(Event::Await(StreamKey::new(&self.app, id)));
+                self.events.push_back(Event::Request(RequestEvent::Await(StreamKey::new(&self.app, id))));
                 return self.send(answer::not_there(id));
             }
             Refused::Publish(Refusal::InUse | Refusal::Loop) => "streamIdInUse",
@@ -356,29 +359,20 @@ impl Conversation for Socket {
 
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
-            Reply::Spawned { child, session } => self.spawned(child, session),
-            Reply::Message { from, message } => {
+            Reply::Family(FamilyNews::Spawned { child, session }) => self.spawned(child, session),
+            Reply::Family(FamilyNews::Message { from, message }) => {
                 if let Some(said) = message.content::<FromSession>() {
                     self.heard(ctx, from, said);
                 }
             }
-            Reply::SessionEnded(session) => self.heard(ctx, session, &FromSession::Ended),
-            Reply::StreamBegun(key) => self.send(answer::streaming_started(&key.id)),
-            Reply::Rest(response) => self.record(&response),
-            Reply::Upload(_) => {}
-            Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::Subscribe { .. }
-            | Reply::TracksKnown { .. }
-            | Reply::SubscriptionEnded { .. }
+            Reply::Family(FamilyNews::Ended(session)) => self.heard(ctx, session, &FromSession::Ended),
+            Reply::Request(RequestNews::StreamBegun(key)) => self.send(answer::streaming_started(&key.id)),
+            Reply::Request(RequestNews::Response(response)) => self.record(&response),
+            Reply::Request(RequestNews::Upload(_) | RequestNews::Blob | RequestNews::Pass(_))
+            | Reply::Publication(..)
+            | Reply::Subscription(..)
             | Reply::Job(_)
-            | Reply::Held(_)
-            | Reply::Blob
-            | Reply::Pass(_)
-            | Reply::Carries
-            | Reply::Uncarried => {}
+            | Reply::Port(_) => {}
         }
     }
 

@@ -63,7 +63,7 @@ impl Socket {
 
     fn told(&mut self) -> Vec<ToSession> {
         let told = |event| {
-            let Event::Tell { message, .. } = event else { return None };
+            let Event::Family(FamilyEvent::Tell { message, .. }) = event else { return None };
             message.content::<ToSession>().cloned()
         };
         self.events.drain(..).filter_map(told).collect()
@@ -90,7 +90,10 @@ fn commands_without_a_good_stream_id_are_errors_and_a_ping_needs_none() {
 fn an_id_is_published_or_played_once_and_is_free_after_a_stop() {
     let mut socket = socket();
     say(&mut socket, r#"{"command":"publish","streamId":"a"}"#);
-    assert!(matches!(socket.events.pop_front(), Some(Event::SpawnAt { outlives: false, .. })));
+    assert!(matches!(
+        socket.events.pop_front(),
+        Some(Event::Family(FamilyEvent::SpawnAt { outlives: false, .. }))
+    ));
     socket.spawned(Handle(0), Some(session(5)));
     say(&mut socket, r#"{"command":"publish","streamId":"a"}"#);
     assert_eq!(socket.said()[0]["definition"], "already_publishing");
@@ -118,7 +121,9 @@ fn a_viewer_of_a_stream_that_is_not_there_hears_when_it_begins() {
     assert_eq!(said[0]["definition"], "no_stream_exist");
     assert_eq!(said[0]["information"], "stream_not_exist_or_not_streaming");
     assert_eq!(said[0]["error_code"], "404");
-    assert!(matches!(socket.events.pop_front(), Some(Event::Await(key)) if &*key.id == "a"));
+    assert!(
+        matches!(socket.events.pop_front(), Some(Event::Request(RequestEvent::Await(key))) if &*key.id == "a")
+    );
     assert!(socket.streams.is_empty());
 }
 
@@ -221,5 +226,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     // Those streams that it was let in to are said when a record is asked for.
     socket.events.clear();
     say(&mut socket, r#"{"command":"getBroadcastObject","streamId":"c"}"#);
-    assert!(matches!(&socket.events[0], Event::Record { let_in, .. } if *let_in == ["b"]));
+    assert!(
+        matches!(&socket.events[0], Event::Request(RequestEvent::Record { let_in, .. }) if *let_in == ["b"])
+    );
 }

@@ -1,0 +1,64 @@
+//! The conversation of a session and its worker: an [`Event`] goes to the worker, a [`Reply`] comes back.
+//!
+//! Both are nested by subject, a file for each: [`publication`], [`subscription`], [`request`], [`order`], [`family`],
+//! [`port`], [`path`]. A session matches the subjects that it speaks of, and passes over the others as wholes, so a new
+//! variant touches the sessions that use it and the worker's file for its subject.
+
+mod family;
+mod order;
+mod path;
+mod port;
+mod publication;
+mod request;
+mod subscription;
+
+pub use family::{FamilyEvent, FamilyNews};
+pub use order::OrderEvent;
+pub use path::{OpenPath, PathEvent, PathId, SocketEvent};
+pub use port::{PortEvent, PortNews};
+pub use publication::{PublicationEvent, PublicationNews, PublishAsk};
+pub use request::{BLOB_WAIT, PassAsk, RefusedRequest, RequestEvent, RequestNews, Verb, WantedBlob, Watched};
+pub use subscription::{PlayAsk, SubscriptionEvent, SubscriptionNews};
+
+use crate::jobs::{Job, JobDone};
+use crate::types::Handle;
+
+/// An event of a session for the worker.
+#[derive(Debug)]
+pub enum Event {
+    /// Something about the publication of this name.
+    Publication(Handle, PublicationEvent),
+    /// Something about the subscription of this name.
+    Subscription(Handle, SubscriptionEvent),
+    /// A request of the peer that control or the worker's blobs answer.
+    Request(RequestEvent),
+    /// Work that may block; answered by [`Reply::Job`].
+    Job(Job),
+    /// News of the push, pull or sink that this session was ordered to be.
+    Order(OrderEvent),
+    /// Something for another session.
+    Family(FamilyEvent),
+    /// Something for a shared port of the worker.
+    Port(PortEvent),
+    /// Opens or closes a UDP socket of the session's own.
+    Socket(SocketEvent),
+    /// The last event. Output that is queued is sent, then the connection closes. With the reason, for the log.
+    Closed(String),
+}
+
+/// An answer of the worker to a session, or news.
+#[derive(Debug)]
+pub enum Reply<'a> {
+    /// News of the publication of this name.
+    Publication(Handle, PublicationNews),
+    /// News of the subscription of this name.
+    Subscription(Handle, SubscriptionNews<'a>),
+    /// The answer to a request.
+    Request(RequestNews<'a>),
+    /// The answer to [`Event::Job`].
+    Job(JobDone),
+    /// News of another session.
+    Family(FamilyNews),
+    /// News of a shared port.
+    Port(PortNews),
+}

@@ -1,0 +1,21 @@
+//! Events of a session that control has ordered: a push, a pull or a sink.
+
+use crate::mail::{Blob, NextServer, PullState, PushState, RecordingNews};
+
+/// An event of an ordered session.
+#[derive(Debug)]
+pub enum OrderEvent {
+    /// The state of the push that this session is.
+    Push(PushState),
+    /// The state of the pull that this session is.
+    Pull(PullState),
+    /// News of the recording that this session is.
+    Recording(RecordingNews),
+    /// Publishes a blob of the stream that the session was ordered for.
+    Blob(Box<Blob>),
+    /// A pull goes on at another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports
+    /// the next one.
+    NextServer(NextServer),
+    /// A pull has no more use for its byte stream; [`OrderEvent::NextServer`] asks for another one.
+    Disconnect,
+}

@@ -1,0 +1,62 @@
+//! Events and news of a stream that a session publishes.
+
+use std::sync::Arc;
+
+use media::{AccessUnit, ClockNews, TrackId, TrackSet, Tracks};
+
+use crate::auth::access::Params;
+use crate::mail::{Departure, Grant, Refusal, StreamEnd};
+use crate::types::{Ingest, StreamKey};
+
+/// A request to publish, as the protocol could read it.
+#[derive(Debug)]
+pub struct PublishAsk {
+    /// The key of the stream.
+    pub key: StreamKey,
+    /// How the stream comes in.
+    pub ingest: Ingest,
+    /// The encoder's user agent.
+    pub user_agent: String,
+    /// Parameters behind the key.
+    pub params: Params,
+    /// Streams it was forwarded through.
+    pub via: Vec<String>,
+    /// Whether a page of another origin asks: that it runs on this machine says nothing of who wants it.
+    pub of_foreign_page: bool,
+}
+
+/// An event of a publication.
+#[derive(Debug)]
+pub enum PublicationEvent {
+    /// Asks to publish; answered by [`PublicationNews::Verdict`].
+    Publish(PublishAsk),
+    /// The publication is over, or the request was given up.
+    Over(Departure),
+    /// A unit of the stream.
+    Unit {
+        /// The unit.
+        unit: AccessUnit,
+        /// The tracks of the stream; one of them decodes the unit.
+        tracks: Arc<Tracks>,
+    },
+    /// This many units could not be used.
+    UnitsDropped(u64),
+    /// News of the publisher's clocks: faults, and the pace.
+    Clock(ClockNews),
+    /// A fault of the stream that an operator should know of, in words. Sessions report each once.
+    Fault(&'static str),
+}
+
+/// News of a publication.
+#[derive(Debug)]
+pub enum PublicationNews {
+    /// The answer to [`PublicationEvent::Publish`].
+    Verdict(Result<Grant, Refusal>),
+    /// The server ended the stream.
+    Ended(StreamEnd),
+    /// Viewers wait for a key frame of this video track. At most one every 500 ms for each track; a session that cannot
+    /// ask its peer ignores it.
+    KeyFrameNeeded(TrackId),
+    /// Published tracks that somebody is sent; the others may be paused.
+    Wanted(TrackSet),
+}

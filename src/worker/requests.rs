@@ -1,0 +1,58 @@
+//! Requests of peers: those that control answers, and those for blobs.
+
+use super::Worker;
+use crate::mail::{ToControl, UploadGrant, UploadNews};
+use crate::protocol::{Reply, RequestEvent, RequestNews};
+use crate::types::{ConnId, Handle};
+
+impl Worker {
+    /// A session says something of a request.
+    pub(super) fn request_event(&mut self, id: ConnId, event: RequestEvent) {
+        match event {
+            RequestEvent::Client(client) => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.behind = Some(client);
+                }
+            }
+            RequestEvent::Rest { request, secure } => {
+                let session = self.session_ref(id, Handle::ONLY);
+                let Some(conn) = self.conns.get(id) else { return };
+                let peer = conn.peer;
+                self.tell(ToControl::Rest { session, peer, secure, request });
+            }
+            RequestEvent::Upload(news) => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.uploads = false;
+                }
+                self.tell_upload(id, news);
+            }
+            RequestEvent::Record { key, let_in } => {
+                let session = self.session_ref(id, Handle::ONLY);
+                self.tell(ToControl::Record { session, key, let_in });
+            }
+            RequestEvent::Await(key) => self.await_stream(id, key),
+            RequestEvent::AwaitBlob(wanted) => self.await_blob(id, &wanted),
+            RequestEvent::Pass(ask) => self.ask_pass(id, *ask),
+            RequestEvent::Watched(watched) => {
+                self.renew_lease(id, watched);
+                self.note_authenticated(id);
+            }
+            RequestEvent::Refused(request) => self.request_refused(id, *request),
+        }
+    }
+
+    /// Control lets a session take in the body of its request.
+    pub(super) fn begin_upload(&mut self, id: ConnId, grant: UploadGrant) {
+        match self.conns.get_mut(id) {
+            Some(conn) => conn.uploads = true,
+            None => return self.tell_upload(id, UploadNews::Gone),
+        }
+        self.answer_session(id, Reply::Request(RequestNews::Upload(grant)));
+    }
+
+    /// Tells control what became of a file that a session took in.
+    pub(super) fn tell_upload(&mut self, id: ConnId, news: UploadNews) {
+        let session = self.session_ref(id, Handle::ONLY);
+        self.tell(ToControl::Upload { session, news });
+    }
+}
