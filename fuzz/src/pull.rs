@@ -11,7 +11,10 @@ use media::{AccessUnit, TrackId, TrackKind, Tracks, nal};
 use millstream::config::AppSettings;
 use millstream::hub::Blobs;
 use millstream::mail::{Grant, NextServer, PullOrder, PullState, SessionSettings};
-use millstream::protocol::{Apps, Context, Event, PathEvent, PathId, Reply, Session, outbound, schema};
+use millstream::protocol::{
+    Apps, Context, Event, OrderEvent, PathEvent, PathId, PublicationEvent, PublicationNews, Reply, Session,
+    outbound, schema,
+};
 use millstream::types::{Handle, Now, PullId, StreamId, StreamKey};
 use wire::SendQueue;
 
@@ -96,7 +99,9 @@ impl Pull {
     }
 
     fn event(&mut self, event: PathEvent<'_>) {
-        self.call(|session, ctx| session.handle_path(ctx, PathId::default(), event));
+        self.call(|session, ctx| {
+            session.paths().expect("a pull has a connection").handle_path(ctx, PathId::default(), event);
+        });
         self.drain();
         let mut out = SendQueue::new();
         if let Some(stream) = self.session.byte_stream() {
@@ -128,11 +133,12 @@ impl Pull {
     }
 
     fn wait(&mut self) {
-        let at = self.session.poll_timeout().expect("it waits for something");
+        let at =
+            self.session.timers().and_then(|timers| timers.poll_timeout()).expect("it waits for something");
         assert!(at > self.now.mono, "a deadline that stays");
         self.now.wall_ms += u64::try_from((at - self.now.mono).as_millis()).unwrap_or(0);
         self.now.mono = at;
-        self.call(|session, ctx| session.handle_timeout(ctx));
+        self.call(|session, ctx| session.timers().expect("it has a deadline").handle_timeout(ctx));
         self.drain();
     }
 
@@ -152,7 +158,9 @@ impl Pull {
             assert!(self.outcome.end.is_none(), "{event:?} after the end");
             match event {
                 Event::Publication(publication, PublicationEvent::Publish(_)) => self.grant(publication),
-                Event::Publication(_, PublicationEvent::Unit { unit, tracks }) => self.outcome.units.push((unit, tracks)),
+                Event::Publication(_, PublicationEvent::Unit { unit, tracks }) => {
+                    self.outcome.units.push((unit, tracks))
+                }
                 Event::Publication(_, PublicationEvent::UnitsDropped(units)) => self.outcome.dropped += units,
                 Event::Order(OrderEvent::NextServer(server)) => self.outcome.moves.push(server),
                 Event::Order(OrderEvent::Pull(PullState::Failed(_))) => self.outcome.failed = true,
