@@ -374,6 +374,15 @@ pub enum ToWorker {
         /// The message.
         message: Message,
     },
+    /// From a session of another worker to the publisher and the viewers of a stream here.
+    TellStream {
+        /// The sender.
+        from: SessionRef,
+        /// The stream.
+        stream: StreamId,
+        /// The message.
+        message: Message,
+    },
     /// A session of another worker, to which one of this has spoken, is not there.
     SessionEnded {
         /// The sender of the message.

@@ -1,10 +1,12 @@
 //! Sessions that create sessions and send each other messages.
 
+use std::collections::BTreeSet;
+
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
 use super::{Output, Worker};
 use crate::mail::{Message, ToWorker};
 use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
-use crate::types::{ConnId, Handle, SessionRef};
+use crate::types::{ConnId, Handle, SessionRef, StreamId, StreamKey};
 
 impl Worker {
     /// A session creates another one, or sends it a message.
@@ -17,6 +19,7 @@ impl Worker {
             FamilyEvent::Tell { to, message } => {
                 self.tell_session(self.session_ref(id, Handle::ONLY), to, message);
             }
+            FamilyEvent::TellStream { stream, message } => self.tell_stream(id, &stream, message),
         }
     }
 
@@ -65,6 +68,29 @@ impl Worker {
             self.tell_session(to, from, answer);
         } else {
             self.tell_session_ended(from, to);
+        }
+    }
+
+    /// Delivers a message of a session to all sessions of a stream, here and on every other worker.
+    fn tell_stream(&mut self, id: ConnId, key: &StreamKey, message: Message) {
+        let Some(stream) = self.live.directory.get(key).copied() else { return };
+        let from = self.session_ref(id, Handle::ONLY);
+        self.hear_in_stream(from, stream, &message);
+        self.agenda.outputs.push_back(Output::Others(ToWorker::TellStream { from, stream, message }));
+    }
+
+    /// Delivers a message to the sessions of a stream on this worker, once to each and not to its sender.
+    pub(super) fn hear_in_stream(&mut self, from: SessionRef, stream: StreamId, message: &Message) {
+        let Some(live) = self.live.streams.get(&stream) else { return };
+        let publisher = self.publisher(stream).map(|publisher| publisher.conn);
+        let mut sessions: BTreeSet<ConnId> = live.subscribers.iter().map(|viewer| viewer.conn).collect();
+        sessions.extend(publisher);
+        if from.worker == self.id {
+            sessions.remove(&from.conn);
+        }
+        for session in sessions {
+            self.reply(session, Reply::Family(FamilyNews::Message { from, message: message.clone() }));
+            self.touch(session);
         }
     }
 

@@ -97,7 +97,7 @@ impl Rig {
                 any = true;
                 match output {
                     Output::Job { conn, job } => self.jobs.push_back((conn, job)),
-                    Output::Worker(_, mail) => self.mail.push(mail),
+                    Output::Worker(_, mail) | Output::Others(mail) => self.mail.push(mail),
                     _ => {}
                 }
             }
@@ -619,6 +619,39 @@ fn m_26_sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
     rig.turn();
     let told = children.iter().filter(|child| child.replies().iter().any(|told| told.starts_with("close")));
     assert_eq!(told.count(), CHILDREN_MAX - 1);
+}
+
+#[test]
+fn a_message_to_a_stream_reaches_its_sessions_on_every_worker_and_nobody_else() {
+    let mut rig = Rig::new(0);
+    let (sender, viewer, stranger) = (rig.connect(), rig.connect(), rig.connect());
+    for (viewer, handle) in [(&sender, 0), (&viewer, 0), (&viewer, 1)] {
+        rig.play(viewer, Handle(handle), Selection::DEFAULT);
+    }
+    let publisher = rig.publisher.clone();
+    let heard = |of: &(ConnId, Actor)| {
+        of.1.replies().iter().filter(|reply| reply.starts_with("Family(Message")).count()
+    };
+    let all = |_: &Rig| [&publisher, &sender, &viewer, &stranger].map(heard);
+    all(&rig);
+    rig.mail.clear();
+    let tell = |id: &str| {
+        let (stream, message) = (StreamKey::new("live", id), Message::new("hello".to_owned()));
+        Event::Family(FamilyEvent::TellStream { stream, message })
+    };
+    rig.say(&sender, tell("s"));
+    assert_eq!(all(&rig), [1, 0, 1, 0], "once to each, though one plays it twice");
+    let Some(ToWorker::TellStream { from, stream, message }) = rig.mail.pop() else {
+        panic!("no other worker was told")
+    };
+    assert_eq!((from, stream), (SessionRef::new(WorkerId(0), sender.0), STREAM));
+    // As it comes from another worker, whose session has the number of one of these.
+    let from = SessionRef { worker: WorkerId(1), ..from };
+    rig.worker.handle_mail(rig.now, ToWorker::TellStream { from, stream, message: message.clone() });
+    rig.turn();
+    assert_eq!((all(&rig), rig.mail.len()), ([1, 1, 1, 0], 0), "and it goes no further");
+    rig.say(&sender, tell("nothing"));
+    assert_eq!((all(&rig), rig.mail.len()), ([0; 4], 0));
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl Worker {
             }
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
+            ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, stream, &message),
             ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),

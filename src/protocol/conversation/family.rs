@@ -4,7 +4,7 @@ use std::any::Any;
 
 use crate::mail::Message;
 use crate::protocol::Session;
-use crate::types::{Handle, SessionRef};
+use crate::types::{Handle, SessionRef, StreamKey};
 
 /// An event for another session.
 #[derive(Debug)]
@@ -34,6 +34,14 @@ pub enum FamilyEvent {
         /// The message.
         message: Message,
     },
+    /// Sends a message to the publisher and the viewers of a stream, wherever they are, but not to the sender:
+    /// [`FamilyNews::Message`] there, once for each session. Nothing happens when the stream is not live.
+    TellStream {
+        /// The stream.
+        stream: StreamKey,
+        /// The message.
+        message: Message,
+    },
 }
 
 /// News of another session.
@@ -46,7 +54,7 @@ pub enum FamilyNews {
         /// The new session.
         session: Option<SessionRef>,
     },
-    /// A message of another session ([`FamilyEvent::Tell`]).
+    /// A message of another session ([`FamilyEvent::Tell`], [`FamilyEvent::TellStream`]).
     Message {
         /// The sender.
         from: SessionRef,
