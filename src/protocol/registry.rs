@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
+use super::http::Handler;
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
 use super::{Format, derived, hls, http, http_live, proxied, rtmp, rtsp, srt, udp, webrtc};
 use crate::config::Schema;
+use crate::http::Mount;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
 
@@ -65,6 +67,11 @@ impl Format {
         let mut kinds = PROTOCOLS.iter().flat_map(|protocol| protocol.formats);
         kinds.find(|kind| kind.name == name).map(|kind| Self::new(kind, variant))
     }
+}
+
+/// The paths of the HTTP ports that protocols answer.
+pub(super) fn mounts() -> impl Iterator<Item = &'static Mount<Handler>> {
+    PROTOCOLS.iter().flat_map(|protocol| protocol.mounts)
 }
 
 /// The URL schemes of all protocols.

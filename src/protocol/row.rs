@@ -10,12 +10,14 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 
+use super::http::Handler;
 use super::player::{LoadPlayer, PulledPlayer};
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::{Demux, FormatKind, Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::config::{Section, ServerSettings};
+use crate::http::Mount;
 use crate::mail::{Target, Transport};
 use crate::stats::Catalogue;
 use crate::types::{StreamKey, WorkerId};
@@ -37,6 +39,8 @@ pub(super) struct Protocol {
     pub(super) formats: &'static [&'static FormatKind],
     /// Schemes of the URLs that it pushes to and pulls from.
     pub(super) schemes: &'static [Scheme],
+    /// Paths of the HTTP ports that it answers.
+    pub(super) mounts: &'static [Mount<Handler>],
     /// How encoders publish. The API shows the first protocol that has it.
     pub(super) publish: Option<Publish>,
 }
@@ -51,6 +55,7 @@ impl Protocol {
         absent: &[],
         formats: &[],
         schemes: &[],
+        mounts: &[],
         publish: None,
     };
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::Fields;
+use super::responder::{Link, Next, Responder};
 use crate::http::{BodyLength, Connection, Method, Request, Response, cors};
-use crate::protocol::{Event, RequestEvent, Timers};
+use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
 /// From an answer to the next question.
@@ -38,7 +40,7 @@ enum Stage {
 pub(super) struct Feed {
     request: Box<Request>,
     /// Fields that the answer gets.
-    fields: Vec<(&'static str, String)>,
+    fields: Fields,
     secure: bool,
     stage: Stage,
     /// The last answer.
@@ -49,11 +51,7 @@ pub(super) struct Feed {
 
 impl Feed {
     /// A feed of what a request asks for, and its first question.
-    pub(super) fn begin(
-        mut request: Request,
-        fields: Vec<(&'static str, String)>,
-        secure: bool,
-    ) -> (Self, Event) {
+    pub(super) fn begin(mut request: Request, fields: Fields, secure: bool) -> (Self, Event) {
         // What is asked of control are the lines.
         request.headers.set("accept", "*/*");
         let (request, stage) = (Box::new(request), Stage::Asked);
@@ -66,36 +64,12 @@ impl Feed {
         Event::Request(RequestEvent::Rest { request: self.request.clone(), secure: self.secure })
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
-    }
-
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Waiting(until) => Some(until),
-            Stage::Asked | Stage::Over => None,
-        }
-    }
-
-    /// A deadline may have passed. A client that has not taken the last event is not sent a further one.
-    pub(super) fn timeout(&mut self, now: Now, connection: &Connection) -> Option<Event> {
-        if self.poll_timeout().is_none_or(|until| until > now.mono) {
-            return None;
-        }
-        if !connection.wants_body() {
-            self.wait(now);
-            return None;
-        }
-        self.stage = Stage::Asked;
-        Some(self.question())
-    }
-
     fn wait(&mut self, now: Now) {
         self.stage = Stage::Waiting(now.mono.checked_add(PERIOD).unwrap_or(now.mono));
     }
 
     /// Control's answer. Anything but the lines is the end.
-    pub(super) fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+    fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
         if !matches!(self.stage, Stage::Asked) {
             return;
         }
@@ -134,6 +108,40 @@ impl Feed {
     }
 }
 
+impl Responder for Feed {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        if let Reply::Request(RequestNews::Response(response)) = reply {
+            self.answer(ctx.now, &mut link.connection, response);
+        }
+        Next::Stay
+    }
+
+    fn advance(&mut self, _ctx: &Context<'_>, _link: &mut Link) -> Next {
+        if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
+    }
+
+    /// A client that has not taken the last event is not sent a further one.
+    fn handle_timeout(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        if self.poll_timeout().is_none_or(|until| until > ctx.now.mono) {
+            return Next::Stay;
+        }
+        if link.connection.wants_body() {
+            self.stage = Stage::Asked;
+            link.tell(self.question());
+        } else {
+            self.wait(ctx.now);
+        }
+        Next::Stay
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Waiting(until) => Some(until),
+            Stage::Asked | Stage::Over => None,
+        }
+    }
+}
+
 /// The event with the lines that differ from those before; empty when none does.
 fn event(before: &[u8], body: &[u8]) -> Vec<u8> {
     let mut known = before.split(|byte| *byte == b'\n');
@@ -155,7 +163,7 @@ fn event(before: &[u8], body: &[u8]) -> Vec<u8> {
 mod tests {
     use super::super::tests::Rig;
     use super::*;
-    use crate::protocol::{Reply, RequestNews, Session};
+    use crate::protocol::{Session, Timers};
 
     const ASK: &[u8] = b"GET /rest/v2/live HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
 

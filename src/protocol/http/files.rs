@@ -10,12 +10,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::file_jobs::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
-use super::pages;
+use super::polled::refusal;
+use super::responder::{Link, Next, Responder};
+use super::{Fields, pages};
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
 use crate::hub::Blobs;
 use crate::mail::Blob;
 use crate::protocol::tailored::Tailored;
-use crate::protocol::{Apps, Event, PassAsk, RequestEvent};
+use crate::protocol::{Apps, Context, Event, PassAsk, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
 /// Bytes of one block.
@@ -145,7 +147,7 @@ enum Stage {
 pub(super) struct Transfer {
     request: Box<Request>,
     file_path: FilePath,
-    fields: Vec<(&'static str, String)>,
+    fields: Fields,
     /// The address that the client is sent to when there is no such file.
     elsewhere: Option<String>,
     stage: Stage,
@@ -153,11 +155,7 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// Returns what to ask for, too.
-    pub(super) fn begin(
-        mut request: Request,
-        file_path: FilePath,
-        fields: Vec<(&'static str, String)>,
-    ) -> (Self, FileAsk) {
+    pub(super) fn begin(mut request: Request, file_path: FilePath, fields: Fields) -> (Self, FileAsk) {
         // Nobody reads it, and the transfer may take hours.
         request.body = Bytes::new();
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
@@ -172,7 +170,7 @@ impl Transfer {
     }
 
     /// The answer to the challenge of a certificate authority, once [`FileAsk::Challenge`] is answered.
-    pub(super) fn of_challenge(request: Request, token: String, fields: Vec<(&'static str, String)>) -> Self {
+    pub(super) fn of_challenge(request: Request, token: String, fields: Fields) -> Self {
         let file_path = FilePath { segments: vec![token], is_stream: false };
         Self::begin(request, file_path, fields).0
     }
@@ -183,13 +181,8 @@ impl Transfer {
         self
     }
 
-    /// The path of the file.
-    pub(super) const fn path(&self) -> &FilePath {
-        &self.file_path
-    }
-
     /// Whether the viewer may have the file that was found.
-    pub(super) fn found(&mut self, now: Now, connection: &mut Connection, refusal: Option<Response>) {
+    fn found(&mut self, now: Now, connection: &mut Connection, refusal: Option<Response>) {
         match (std::mem::replace(&mut self.stage, Stage::Over), refusal) {
             (Stage::Found(opened), None) => self.opened(now, connection, opened),
             (Stage::Found(_), Some(refusal)) => drop(self.respond(now, connection, refusal)),
@@ -210,7 +203,7 @@ impl Transfer {
         connection: &mut Connection,
         request: Request,
         file_path: FilePath,
-        fields: Vec<(&'static str, String)>,
+        fields: Fields,
         (blob, own, caching): (&Blob, Option<Tailored>, &str),
     ) -> (Self, u16) {
         let shared = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
@@ -243,7 +236,7 @@ impl Transfer {
     }
 
     /// Sends what is in memory, as far as the peer takes it.
-    pub(super) fn pump(&mut self, now: Now, connection: &mut Connection) {
+    fn pump(&mut self, now: Now, connection: &mut Connection) {
         let is_over = match &mut self.stage {
             Stage::Memory { left } => {
                 while !left.is_empty() && connection.wants_body() {
@@ -273,7 +266,7 @@ impl Transfer {
     }
 
     /// The answer of the job service.
-    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<Event> {
+    fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<Event> {
         match (reply, &mut self.stage) {
             (FileReply::Opened(Ok(opened)), Stage::Opening { again }) => match again.take() {
                 Some(ask) => {
@@ -303,7 +296,7 @@ impl Transfer {
     }
 
     /// The next block to ask for.
-    pub(super) fn poll_ask(&mut self, connection: &Connection) -> Option<FileAsk> {
+    fn poll_ask(&mut self, connection: &Connection) -> Option<FileAsk> {
         if connection.is_closing() {
             self.stage = Stage::Over;
         }
@@ -315,10 +308,6 @@ impl Transfer {
         let length = left.end.saturating_sub(left.start).min(BLOCK_BYTES);
         let length = usize::try_from(length).unwrap_or(0);
         Some(FileAsk::Read { file: Arc::clone(file), offset: left.start, length })
-    }
-
-    pub(super) const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
     }
 
     fn opened(&mut self, now: Now, connection: &mut Connection, opened: OpenedFile) {
@@ -367,6 +356,35 @@ impl Transfer {
         connection.respond(now.mono, now.wall_ms, response);
         self.stage = Stage::Over;
         status
+    }
+}
+
+impl Responder for Transfer {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        match reply {
+            Reply::Job(done) => {
+                let event = self.reply(ctx.now, &mut link.connection, done.into());
+                link.events.extend(event);
+            }
+            Reply::Request(RequestNews::Pass(verdict)) => {
+                let refusal = verdict.err().map(|why| refusal(&why, &self.file_path.key(ctx.apps).id));
+                self.found(ctx.now, &mut link.connection, refusal);
+            }
+            Reply::Request(_)
+            | Reply::Publication(..)
+            | Reply::Subscription(..)
+            | Reply::Family(_)
+            | Reply::Port(_) => {}
+        }
+        Next::Stay
+    }
+
+    fn advance(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        self.pump(ctx.now, &mut link.connection);
+        if let Some(ask) = self.poll_ask(&link.connection) {
+            link.tell(Event::Job(ask.into()));
+        }
+        if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
     }
 }
 

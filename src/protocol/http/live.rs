@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use flv::file::Header;
 use media::Tracks;
-use wire::SendQueue;
 
-use crate::http::websocket::{self, WebSocket, code};
-use crate::http::{BodyLength, Connection, Response};
+use super::Fields;
+use super::responder::{Link, Next, Responder};
+use crate::http::websocket::{self, code};
+use crate::http::{BodyLength, Response};
 use crate::mail::{NoSubscription, StreamEnd};
-use crate::protocol::{Context, Event, Format, PlayAsk, SubscriptionEvent, asked_selection, http_live};
+use crate::protocol::{
+    Context, Event, Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, asked_selection, http_live,
+};
 use crate::types::{Handle, Now, StreamKey};
 
 /// How long the tracks of a stream are waited for before the header announces both.
@@ -19,6 +22,10 @@ const TRACKS_WAIT: Duration = Duration::from_millis(500);
 
 /// The limits of docs/robustness.md, the same for all connections.
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
+
+/// Names of the protocols, for logs and counters.
+const HTTP_FLV: &str = "http-flv";
+const WS_FLV: &str = "ws-flv";
 
 /// The state of the viewer.
 #[derive(Debug)]
@@ -30,7 +37,7 @@ enum Stage {
     /// Tags flow as a body.
     Body,
     /// Tags flow as messages.
-    Messages(Box<WebSocket>),
+    Messages,
     /// The stream has ended.
     Over,
 }
@@ -46,7 +53,7 @@ pub(super) struct Viewer {
     /// The 101 to send, for WS-FLV.
     upgrade: Option<Response>,
     /// Fields that every answer gets.
-    fields: Vec<(&'static str, String)>,
+    fields: Fields,
     head_only: bool,
 }
 
@@ -55,7 +62,7 @@ impl Viewer {
         subscription: Handle,
         key: StreamKey,
         upgrade: Option<Response>,
-        fields: Vec<(&'static str, String)>,
+        fields: Fields,
         head_only: bool,
     ) -> Self {
         let format = Format::new(&http_live::FLV, 0);
@@ -73,66 +80,43 @@ impl Viewer {
         PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
     }
 
-    /// The handle of its subscription.
-    pub(super) const fn subscription(&self) -> Handle {
-        self.subscription
-    }
-
     /// The worker's verdict. Returns what the worker must do.
-    pub(super) fn verdict(
+    fn verdict(
         &mut self,
         ctx: &Context<'_>,
-        connection: &mut Connection,
+        link: &mut Link,
         verdict: Result<&Tracks, NoSubscription>,
-    ) -> Option<Event> {
+    ) -> Option<SubscriptionEvent> {
         let tracks = match verdict {
             Ok(tracks) => tracks,
             Err(why) => {
-                self.refuse(ctx.now, connection, why);
+                self.refuse(ctx.now, link, &why);
                 return None;
             }
         };
+        link.granted = true;
+        link.watched = true;
+        link.protocol = HTTP_FLV;
         if self.head_only {
-            let head = self.head();
-            connection.begin(ctx.now.mono, ctx.now.wall_ms, &head, BodyLength::UntilClose);
+            link.connection.begin(ctx.now.mono, ctx.now.wall_ms, &self.head(), BodyLength::UntilClose);
             self.stage = Stage::Over;
-            return Some(Event::Subscription(self.subscription, SubscriptionEvent::Unsubscribe));
+            return Some(SubscriptionEvent::Unsubscribe);
         }
         match http_live::header(&self.format.choose(tracks)) {
             Some(header) => {
-                self.start(ctx.now, connection, header);
+                self.start(ctx.now, link, header);
                 None
             }
             None => {
                 let until = ctx.now.mono.checked_add(TRACKS_WAIT).unwrap_or(ctx.now.mono);
                 self.stage = Stage::Waiting { until };
-                Some(Event::Subscription(self.subscription, SubscriptionEvent::Pause(true)))
+                Some(SubscriptionEvent::Pause(true))
             }
-        }
-    }
-
-    /// The tracks are known now. Returns what the worker must do.
-    pub(super) fn tracks(&mut self, now: Now, connection: &mut Connection, tracks: &Tracks) -> Option<Event> {
-        let header = http_live::header(&self.format.choose(tracks))?;
-        self.end_wait(now, connection, header)
-    }
-
-    /// A deadline may have passed.
-    pub(super) fn timeout(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
-        match &mut self.stage {
-            Stage::Waiting { until } if *until <= now.mono => self.end_wait(now, connection, http_live::BOTH),
-            Stage::Messages(socket) => {
-                if let Err(error) = socket.handle_timeout(now.mono) {
-                    tracing::debug!(%error, "WebSocket dropped");
-                }
-                None
-            }
-            Stage::Asked | Stage::Waiting { .. } | Stage::Body | Stage::Over => None,
         }
     }
 
     /// The stream has ended, or the server is shutting down.
-    pub(super) fn end(&mut self, now: Now, connection: &mut Connection, end: StreamEnd) {
+    fn end(&mut self, now: Now, link: &mut Link, end: StreamEnd) {
         let (why, goodbye) = match end {
             StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
             StreamEnd::Unpublished
@@ -141,82 +125,48 @@ impl Viewer {
             | StreamEnd::Unaccepted(_)
             | StreamEnd::Deleted => (NoSubscription::NotFound, code::NORMAL),
         };
-        match &mut self.stage {
-            Stage::Asked | Stage::Waiting { .. } => self.refuse(now, connection, why),
-            Stage::Body => connection.end_body(now.mono),
-            Stage::Messages(socket) => socket.close(now.mono, goodbye, ""),
+        match self.stage {
+            Stage::Asked | Stage::Waiting { .. } => self.refuse(now, link, &why),
+            Stage::Body => link.connection.end_body(now.mono),
+            Stage::Messages => {
+                if let Some(socket) = &mut link.socket {
+                    socket.close(now.mono, goodbye, "");
+                }
+            }
             Stage::Over => {}
         }
     }
 
-    /// The WebSocket, once it is one.
-    pub(super) fn socket(&mut self) -> Option<&mut WebSocket> {
-        match &mut self.stage {
-            Stage::Messages(socket) => Some(socket),
-            Stage::Asked | Stage::Waiting { .. } | Stage::Body | Stage::Over => None,
-        }
-    }
-
-    pub(super) fn wants_bytes(&self, connection: &Connection) -> bool {
-        match &self.stage {
-            Stage::Messages(socket) => socket.wants_bytes(),
-            Stage::Asked | Stage::Waiting { .. } | Stage::Body | Stage::Over => connection.wants_bytes(),
-        }
-    }
-
-    /// Why the WebSocket has ended, reported once. What the peer sends meanwhile is thrown away.
-    pub(super) fn poll_end(&mut self) -> Option<String> {
-        let socket = self.socket()?;
-        while let Some(event) = socket.poll_event() {
-            match event {
-                websocket::Event::Text(_) | websocket::Event::Binary(_) => {}
-                websocket::Event::Closed(reason) => return Some(reason.to_string()),
-            }
-        }
-        None
-    }
-
-    pub(super) fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(socket) = self.socket() {
-            socket.poll_transmit(out);
-        }
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Waiting { until } => Some(*until),
-            Stage::Messages(socket) => socket.poll_timeout(),
-            Stage::Asked | Stage::Body | Stage::Over => None,
-        }
-    }
-
-    fn end_wait(&mut self, now: Now, connection: &mut Connection, header: Header) -> Option<Event> {
+    fn end_wait(&mut self, now: Now, link: &mut Link, header: Header) -> Option<SubscriptionEvent> {
         if !matches!(self.stage, Stage::Waiting { .. }) {
             return None;
         }
-        self.start(now, connection, header);
-        Some(Event::Subscription(self.subscription, SubscriptionEvent::Pause(false)))
+        self.start(now, link, header);
+        Some(SubscriptionEvent::Pause(false))
+    }
+
+    fn next(&self) -> Next {
+        if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
     }
 
     /// Sends the bytes in front of the first tag.
-    fn start(&mut self, now: Now, connection: &mut Connection, header: Header) {
+    fn start(&mut self, now: Now, link: &mut Link, header: Header) {
         let first = http_live::file_header(header);
         let Some(upgrade) = self.upgrade.take() else {
-            let head = self.head();
-            if connection.begin(now.mono, now.wall_ms, &head, BodyLength::UntilClose) {
-                connection.body(now.mono, first);
+            if link.connection.begin(now.mono, now.wall_ms, &self.head(), BodyLength::UntilClose) {
+                link.connection.body(now.mono, first);
                 self.stage = Stage::Body;
             }
             return;
         };
-        let Some(held) = connection.upgrade(now.mono, now.wall_ms, &upgrade) else {
+        let Some(socket) = link.upgrade(now, &upgrade, &LIMITS) else {
             self.stage = Stage::Over;
             return;
         };
-        let mut socket = WebSocket::server(now.mono, Arc::clone(&LIMITS), &held);
         // A new queue has room for a header.
         let _ = socket.send_binary(now.mono, first);
-        self.stage = Stage::Messages(Box::new(socket));
+        link.protocol = WS_FLV;
+        self.stage = Stage::Messages;
     }
 
     fn head(&self) -> Response {
@@ -228,21 +178,66 @@ impl Viewer {
         head
     }
 
-    fn refuse(&mut self, now: Now, connection: &mut Connection, why: NoSubscription) {
-        let mut response = refusal(&why, &self.key.id);
-        crate::http::cors::add(&self.fields, &mut response.headers);
-        connection.respond(now.mono, now.wall_ms, response);
+    fn refuse(&mut self, now: Now, link: &mut Link, why: &NoSubscription) {
+        link.respond(now, &self.fields, refusal(why, &self.key.id));
         self.stage = Stage::Over;
     }
+}
 
-    /// Whether it is a WebSocket by now.
-    pub(super) const fn is_socket(&self) -> bool {
-        matches!(self.stage, Stage::Messages(_))
+impl Responder for Viewer {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        let Reply::Subscription(subscription, news) = reply else { return Next::Stay };
+        if subscription != self.subscription {
+            return Next::Stay;
+        }
+        let event = match news {
+            SubscriptionNews::Verdict(verdict) => self.verdict(ctx, link, verdict),
+            SubscriptionNews::TracksKnown(tracks) => http_live::header(&self.format.choose(tracks))
+                .and_then(|header| self.end_wait(ctx.now, link, header)),
+            SubscriptionNews::Ended(end) => {
+                self.end(ctx.now, link, end);
+                None
+            }
+            SubscriptionNews::Held => None,
+        };
+        link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
+        Next::Stay
     }
 
-    /// Whether it has ended.
-    pub(super) const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
+    fn advance(&mut self, _ctx: &Context<'_>, link: &mut Link) -> Next {
+        let mut ended = None;
+        // Whatever the peer sends meanwhile is thrown away.
+        while let Some(event) = link.socket.as_mut().and_then(|socket| socket.poll_event()) {
+            if let websocket::Event::Closed(reason) = event {
+                ended = Some(reason.to_string());
+            }
+        }
+        if let Some(reason) = ended {
+            link.end(reason);
+        }
+        self.next()
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        if let Stage::Waiting { until } = self.stage
+            && until <= ctx.now.mono
+        {
+            let event = self.end_wait(ctx.now, link, http_live::BOTH);
+            link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
+        }
+        Next::Stay
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Waiting { until } => Some(until),
+            Stage::Asked | Stage::Body | Stage::Messages | Stage::Over => None,
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
+        self.end(ctx.now, link, StreamEnd::Drain);
+        link.close(ctx.now);
     }
 }
 

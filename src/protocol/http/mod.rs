@@ -1,8 +1,8 @@
 //! HTTP connections: a router in front of control (the API), the hub (HTTP-FLV, WS-FLV), files and signalling.
 //!
-//! One request is outstanding at a time. `mounts` has the one table of what is where. What a row says of origins, methods
-//! and bodies is enforced before its handler sees the request (docs/http.md); the handler makes it the connection's
-//! [`Stage`].
+//! One request is outstanding at a time. `mounts` has the table of what is where. What a row says of origins, methods
+//! and bodies is enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
+//! [`Responder`] that does.
 
 mod feed;
 mod file_jobs;
@@ -11,35 +11,35 @@ mod live;
 mod mounts;
 mod pages;
 mod polled;
+mod responder;
 pub(in crate::protocol) mod settings;
 mod signalling;
 mod upload;
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use crypto::{Random, Seed};
+use crypto::Seed;
 use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
 use super::{
-    About, ByteStream, Context, Event, PathEvent, PathId, Paths, PublicationNews, RefusedRequest, Reply,
-    RequestEvent, RequestNews, Session, SubscriptionEvent, SubscriptionNews, Timers, Verb,
+    About, ByteStream, Context, Event, PathEvent, PathId, Paths, RefusedRequest, Reply, RequestEvent,
+    RequestNews, Session, SubscriptionEvent, Timers, Verb,
 };
-use crate::auth::proxy::{self, Passed};
+use crate::auth::proxy;
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
-use crate::mail::{StreamEnd, UploadNews};
+use crate::mail::UploadNews;
 use crate::types::{Handle, Now, StreamKey};
 use feed::Feed;
 use file_jobs::FileAsk;
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
-use polled::Polled;
 pub use polled::VOD;
+use responder::{Link, Next, OfControl, Responder};
 use signalling::Signalling;
 pub use signalling::{Action, Conversation};
 use upload::Upload;
@@ -54,7 +54,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             publishers: false,
             beside: None,
             listen: |server| Some(Bind { host: server.http_host, port: server.http_port, key: "http.port" }),
-            begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
+            begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, &seed)),
         },
         Listener {
             name: "https",
@@ -65,7 +65,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             listen: |server| {
                 Some(Bind { host: server.http_host, port: server.https_port?, key: "https.port" })
             },
-            begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
+            begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, &seed)),
         },
     ],
     section: &settings::SECTION,
@@ -81,90 +81,46 @@ const HSTS: &str = "max-age=31536000;includeSubDomains";
 /// Fields that the answer to a request gets.
 type Fields = Vec<(&'static str, String)>;
 
-/// Who answers the outstanding request.
-#[derive(Debug)]
-enum Stage {
-    /// No request is outstanding.
-    Idle,
-    /// Control answers it; the answer gets these fields.
-    Control(Vec<(&'static str, String)>),
-    /// Control is asked again and again.
-    Feed(Box<Feed>),
-    /// Whether a viewer may have it is asked.
-    Checked(Box<Polled>),
-    /// A blob is being made.
-    Awaited(Box<Polled>),
-    /// A file is sent.
-    File(Box<Transfer>),
-    /// A file is taken in.
-    Upload(Box<Upload>),
-    /// A viewer of a stream.
-    Live(Box<Viewer>),
-    /// A protocol answers it, or continues over a WebSocket.
-    Signalling(Box<Signalling>),
-}
-
 /// A connection.
 #[derive(Debug)]
 pub struct HttpSession {
-    connection: http::Connection,
+    link: Link,
     peer: IpAddr,
-    /// The request as its client sent it, by the word of proxies. The worker was told of this client.
-    passed: Passed,
-    mounts: Mounts<Handler>,
-    stage: Stage,
-    events: VecDeque<Event>,
-    /// Subscriptions begun; the name of the next one.
-    subscriptions: u16,
-    /// It is or was sent a stream, or has published: the peer counts as authenticated.
-    granted: bool,
-    /// Whether it is or was a viewer.
-    watched: bool,
-    /// Names sessions that it creates.
-    random: Random,
     /// Whether the connection uses TLS.
     secure: bool,
-    closed: bool,
+    mounts: Mounts<Handler>,
+    /// The answer to the outstanding request.
+    responder: Option<Box<dyn Responder>>,
+    /// Subscriptions begun; the name of the next one.
+    subscriptions: u16,
 }
 
 impl HttpSession {
     /// An accepted connection.
     #[must_use]
-    pub(super) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
-        Self { random: seed.derive("http", 0).random(), ..Self::with_mounts(now, peer, &mounts::MOUNTS) }
+    pub(super) fn new(now: Now, peer: SocketAddr, seed: &Seed) -> Self {
+        Self::with_mounts(now, peer, seed, &mounts::MOUNTS)
     }
 
     /// An accepted connection that finds what `mounts` has.
     #[must_use]
-    pub fn with_mounts(now: Now, peer: SocketAddr, mounts: &'static Mounts<Handler>) -> Self {
+    pub fn with_mounts(now: Now, peer: SocketAddr, seed: &Seed, mounts: &'static Mounts<Handler>) -> Self {
         let peer = peer.ip().to_canonical();
+        let connection = http::Connection::new(now.mono, Arc::clone(&LIMITS)).with_bodies(mounts);
         Self {
-            connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)).with_bodies(mounts),
+            link: Link::new(connection, peer, seed),
             peer,
-            passed: Passed::direct(peer),
-            mounts: *mounts,
-            stage: Stage::Idle,
-            events: VecDeque::new(),
-            subscriptions: 0,
-            granted: false,
-            watched: false,
-            random: Seed::from_number(0).random(),
             secure: false,
-            closed: false,
+            mounts: *mounts,
+            responder: None,
+            subscriptions: 0,
         }
     }
 
     /// An accepted connection within TLS.
     #[must_use]
-    pub(super) fn over_tls(now: Now, peer: SocketAddr, seed: Seed) -> Self {
+    pub(super) fn over_tls(now: Now, peer: SocketAddr, seed: &Seed) -> Self {
         Self { secure: true, ..Self::new(now, peer, seed) }
-    }
-
-    fn drop_on(&mut self, result: Result<(), http::Error>) {
-        if let Err(error) = result {
-            tracing::debug!(%error, "HTTP connection dropped");
-            self.connection.close();
-        }
     }
 
     /// Gives a request to the handler of its row.
@@ -180,10 +136,10 @@ impl HttpSession {
         if let Some(host) = passed.host.take() {
             request.headers.set("Host", host);
         }
-        if passed.client != self.passed.client {
-            self.events.push_back(Event::Request(RequestEvent::Client(passed.client)));
+        if passed.client != self.link.passed.client {
+            self.link.tell(Event::Request(RequestEvent::Client(passed.client)));
         }
-        self.passed = passed;
+        self.link.passed = passed;
         let first = request.path.split('/').nth(1).unwrap_or_default();
         let app = ctx.apps.get(first);
         let needs_token = app.is_some_and(|app| app.security.rest_jwt.is_some());
@@ -206,8 +162,8 @@ impl HttpSession {
     /// Handler: control answers.
     fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked.of_api();
-        self.stage = Stage::Control(fields);
-        self.events.push_back(Event::Request(RequestEvent::Rest {
+        self.begin(OfControl(fields));
+        self.link.tell(Event::Request(RequestEvent::Rest {
             request: Box::new(request),
             secure: self.is_secure(),
         }));
@@ -216,12 +172,12 @@ impl HttpSession {
     /// Handler: control answers, or lets the body come, which is a file.
     fn upload(&mut self, ctx: &Context<'_>, asked: Asked) {
         let form = asked.request.header("content-type").and_then(http::Multipart::of);
-        let Some(form) = form.filter(|_| self.connection.has_incoming_body()) else {
+        let Some(form) = form.filter(|_| self.link.connection.has_incoming_body()) else {
             return self.control(ctx, asked);
         };
         let Asked { request, fields, .. } = asked.of_api();
-        self.stage = Stage::Upload(Box::new(Upload::new(fields, form)));
-        self.events.push_back(Event::Request(RequestEvent::Rest {
+        self.begin(Upload::new(fields, form));
+        self.link.tell(Event::Request(RequestEvent::Rest {
             request: Box::new(request),
             secure: self.is_secure(),
         }));
@@ -234,8 +190,8 @@ impl HttpSession {
         }
         let Asked { request, fields, .. } = asked.of_api();
         let (feed, question) = Feed::begin(request, fields, self.is_secure());
-        self.stage = Stage::Feed(Box::new(feed));
-        self.events.push_back(question);
+        self.begin(feed);
+        self.link.tell(question);
     }
 
     /// Handler: a viewer of a live stream.
@@ -255,19 +211,22 @@ impl HttpSession {
         let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
         let ask = viewer.ask(request.query, origin);
-        self.events.push_back(Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
-        self.stage = Stage::Live(Box::new(viewer));
+        self.link.tell(Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
+        self.begin(viewer);
     }
 
     /// Handler: a file below `webapps`, or a built-in page.
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
         let refusal = match FilePath::of(&request.path, ctx.apps) {
-            Ok(file) if file.is_stream => return self.polled(ctx, request, file, fields),
+            Ok(file) if file.is_stream => {
+                let next = polled::begin(ctx, &mut self.link, request, file, fields);
+                return self.go_on(next);
+            }
             Ok(file) => {
                 let (transfer, ask) = Transfer::begin(request, file, fields);
-                self.events.push_back(Event::Job(ask.into()));
-                self.stage = Stage::File(Box::new(transfer));
+                self.link.tell(Event::Job(ask.into()));
+                self.begin(transfer);
                 return;
             }
             Err(Nowhere::Hidden) => Response::error(404, "Not Found"),
@@ -284,24 +243,24 @@ impl HttpSession {
             return self.respond(ctx.now, fields, Response::error(404, "Not Found"));
         }
         let transfer = Transfer::of_challenge(request, token.clone(), fields);
-        self.events.push_back(Event::Job(FileAsk::Challenge { token }.into()));
-        self.stage = Stage::File(Box::new(transfer));
+        self.link.tell(Event::Job(FileAsk::Challenge { token }.into()));
+        self.begin(transfer);
     }
 
     /// Has the log tell of a request for a stream that was refused here.
     pub(in crate::protocol) fn note_refusal(&mut self, verb: Verb, key: &StreamKey, reason: String) {
-        self.events.push_back(RefusedRequest::event(verb, key, reason));
+        self.link.tell(RefusedRequest::event(verb, key, reason));
     }
 
     /// A number that nobody else has.
     pub(in crate::protocol) fn draw(&mut self) -> u64 {
-        self.random.u64()
+        self.link.draw()
     }
 
     /// Whether a page of another asks, or a proxy that nobody has named, or for a name that is not this machine's: then the
     /// address of this machine says nothing of who asks.
     pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
-        let is_proxied = self.passed.client == self.peer && cors::is_passed_on(request);
+        let is_proxied = self.link.passed.client == self.peer && cors::is_passed_on(request);
         is_proxied
             || !cors::is_own_page(request, &ctx.server.names, &ctx.server.cors_origins)
             || !cors::is_for_this_machine(request, &ctx.server.names)
@@ -309,284 +268,105 @@ impl HttpSession {
 
     /// Whether the client came over TLS: to this server, or to a proxy that is trusted.
     fn is_secure(&self) -> bool {
-        self.passed.secure.unwrap_or(self.secure)
+        self.link.passed.secure.unwrap_or(self.secure)
     }
 
     /// The folder that a trusted proxy took off the path of the request.
     pub(in crate::protocol) fn prefix(&self) -> &str {
-        &self.passed.prefix
+        &self.link.passed.prefix
     }
 
     /// Has a conversation answer the request.
     pub fn converse(&mut self, asked: Asked, conversation: Box<dyn Conversation>) {
-        self.stage = Stage::Signalling(Box::new(Signalling::new(conversation, asked.fields)));
+        self.begin(Signalling::new(conversation, asked.fields));
     }
 
     /// Answers a request, with the fields that came with it.
-    pub fn respond(&mut self, now: Now, fields: Vec<(&'static str, String)>, mut response: Response) {
-        cors::add(&fields, &mut response.headers);
-        self.connection.respond(now.mono, now.wall_ms, response);
+    pub fn respond(&mut self, now: Now, fields: Fields, response: Response) {
+        self.link.respond(now, &fields, response);
     }
 
-    /// Advances the state, when there is no event left.
-    fn advance(&mut self, ctx: &Context<'_>) {
-        match &mut self.stage {
-            Stage::File(transfer) => {
-                transfer.pump(ctx.now, &mut self.connection);
-                if let Some(ask) = transfer.poll_ask(&self.connection) {
-                    self.events.push_back(Event::Job(ask.into()));
-                }
-                if transfer.is_over() {
-                    self.stage = Stage::Idle;
-                }
-            }
-            Stage::Upload(upload) => {
-                self.events.extend(upload.pump(ctx.now, &mut self.connection));
-                if upload.is_over() {
-                    self.stage = Stage::Idle;
-                }
-            }
-            Stage::Live(viewer) => {
-                if let Some(reason) = viewer.poll_end()
-                    && !self.closed
-                {
-                    self.closed = true;
-                    self.events.push_back(Event::Closed(reason));
-                }
-                if viewer.is_over() {
-                    self.stage = Stage::Idle;
-                }
-            }
-            Stage::Signalling(signalling) => {
-                let ended = signalling.drive(ctx, &mut self.connection);
-                self.events.extend(signalling.poll_event(ctx));
-                let is_over = signalling.is_over();
-                if let Some(reason) = ended.filter(|_| !self.closed) {
-                    self.closed = true;
-                    self.events.push_back(Event::Closed(reason));
-                }
-                if is_over {
-                    self.stage = Stage::Idle;
-                }
-            }
-            Stage::Feed(feed) => {
-                if feed.is_over() {
-                    self.stage = Stage::Idle;
-                }
-            }
-            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) => {}
-        }
+    /// Has a responder answer the request.
+    fn begin(&mut self, responder: impl Responder + 'static) {
+        self.responder = Some(Box::new(responder));
     }
 
-    /// A reply to the viewer that the connection is.
-    fn viewer_news(&mut self, ctx: &Context<'_>, news: SubscriptionNews<'_>) {
-        let Stage::Live(viewer) = &mut self.stage else { return };
-        let connection = &mut self.connection;
-        let event = match news {
-            SubscriptionNews::Verdict(verdict) => {
-                self.granted |= verdict.is_ok();
-                self.watched |= verdict.is_ok();
-                viewer.verdict(ctx, connection, verdict)
-            }
-            SubscriptionNews::TracksKnown(tracks) => viewer.tracks(ctx.now, connection, tracks),
-            SubscriptionNews::Ended(end) => {
-                viewer.end(ctx.now, connection, end);
-                None
-            }
-            SubscriptionNews::Held => None,
-        };
-        self.events.extend(event);
-    }
-
-    fn socket(&mut self) -> Option<&mut websocket::WebSocket> {
-        match &mut self.stage {
-            Stage::Live(viewer) => viewer.socket(),
-            Stage::Signalling(signalling) => signalling.socket(),
-            Stage::Idle
-            | Stage::Control(_)
-            | Stage::Checked(_)
-            | Stage::Awaited(_)
-            | Stage::Feed(_)
-            | Stage::File(_)
-            | Stage::Upload(_) => None,
+    fn go_on(&mut self, next: Next) {
+        match next {
+            Next::Stay => {}
+            Next::Over => self.responder = None,
+            Next::Become(responder) => self.responder = Some(responder),
         }
     }
 }
 
 impl ByteStream for HttpSession {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
-        if let Some(socket) = self.socket() {
-            socket.handle_bytes(ctx.now.mono, bytes);
-            return;
-        }
-        let result = self.connection.handle_bytes(ctx.now.mono, bytes);
-        self.drop_on(result);
+        self.link.handle_bytes(ctx.now, bytes);
     }
 
     fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize) {
-        self.connection.handle_sent(ctx.now.mono, bytes);
-        if let Some(socket) = self.socket() {
-            socket.handle_sent(ctx.now.mono, bytes);
-        }
+        self.link.handle_sent(ctx.now, bytes);
     }
 
     fn wants_bytes(&self) -> bool {
-        match &self.stage {
-            Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
-            Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
-            Stage::Idle
-            | Stage::Control(_)
-            | Stage::Checked(_)
-            | Stage::Awaited(_)
-            | Stage::Feed(_)
-            | Stage::File(_)
-            | Stage::Upload(_) => self.connection.wants_bytes(),
-        }
+        self.link.wants_bytes()
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
-        self.connection.poll_transmit(out);
-        match &mut self.stage {
-            Stage::Live(viewer) => viewer.poll_transmit(out),
-            Stage::Signalling(signalling) => signalling.poll_transmit(out),
-            Stage::Idle
-            | Stage::Control(_)
-            | Stage::Checked(_)
-            | Stage::Awaited(_)
-            | Stage::Feed(_)
-            | Stage::File(_)
-            | Stage::Upload(_) => {}
-        }
+        self.link.poll_transmit(out);
     }
 }
 
 impl Session for HttpSession {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        match (&mut self.stage, reply) {
-            (Stage::Control(fields), Reply::Request(RequestNews::Response(response))) => {
-                let fields = std::mem::take(fields);
-                self.stage = Stage::Idle;
-                self.respond(ctx.now, fields, response);
-            }
-            (Stage::Feed(feed), Reply::Request(RequestNews::Response(response))) => {
-                feed.answer(ctx.now, &mut self.connection, response);
-            }
-            (Stage::Checked(_), Reply::Request(RequestNews::Pass(verdict))) => {
-                if let Stage::Checked(polled) = std::mem::replace(&mut self.stage, Stage::Idle) {
-                    self.passed(ctx, *polled, verdict);
-                }
-            }
-            (Stage::Awaited(_), Reply::Request(RequestNews::Blob)) => {
-                if let Stage::Awaited(polled) = std::mem::replace(&mut self.stage, Stage::Idle) {
-                    self.give(ctx, *polled);
-                }
-            }
-            (Stage::Upload(upload), Reply::Request(RequestNews::Response(response))) => {
-                upload.answer(ctx.now, &mut self.connection, response);
-            }
-            (Stage::Upload(upload), Reply::Request(RequestNews::Upload(grant))) => {
-                // Control counts uploads.
-                self.granted = true;
-                upload.granted(ctx.now, &mut self.connection, grant);
-            }
-            (Stage::Upload(upload), Reply::Job(done)) => {
-                self.events.extend(upload.job_done(ctx.now, done));
-            }
+        let takes_upload = self.responder.as_ref().is_some_and(|responder| responder.takes_upload());
+        if !takes_upload && matches!(reply, Reply::Request(RequestNews::Upload(_))) {
             // No body of this request can come.
-            (_, Reply::Request(RequestNews::Upload(_))) => {
-                self.events.push_back(Event::Request(RequestEvent::Upload(UploadNews::Failed(
-                    "the request has no form",
-                ))));
-            }
-            (Stage::File(transfer), Reply::Job(done)) => {
-                let event = transfer.reply(ctx.now, &mut self.connection, done.into());
-                self.events.extend(event);
-            }
-            (Stage::File(_), Reply::Request(RequestNews::Pass(verdict))) => {
-                if let Stage::File(transfer) = std::mem::replace(&mut self.stage, Stage::Idle) {
-                    self.found(ctx, *transfer, verdict);
-                }
-            }
-            (Stage::Signalling(signalling), reply) => {
-                self.granted |= matches!(
-                    reply,
-                    Reply::Publication(_, PublicationNews::Verdict(Ok(_)))
-                        | Reply::Subscription(_, SubscriptionNews::Verdict(Ok(_)))
-                );
-                signalling.handle_reply(ctx, reply);
-                self.granted |= signalling.is_granted();
-            }
-            // The answer to a request that is over is nobody's.
-            (Stage::Live(viewer), Reply::Subscription(subscription, news))
-                if subscription == viewer.subscription() =>
-            {
-                self.viewer_news(ctx, news);
-            }
-            (
-                Stage::Idle
-                | Stage::Control(_)
-                | Stage::Checked(_)
-                | Stage::Awaited(_)
-                | Stage::Feed(_)
-                | Stage::File(_)
-                | Stage::Upload(_)
-                | Stage::Live(_),
-                _,
-            ) => {}
+            let failed = UploadNews::Failed("the request has no form");
+            return self.link.tell(Event::Request(RequestEvent::Upload(failed)));
         }
+        // The answer to a request that is over is nobody's.
+        let Some(responder) = &mut self.responder else { return };
+        let next = responder.handle_reply(ctx, &mut self.link, reply);
+        self.go_on(next);
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
-        if let Stage::Live(viewer) = &mut self.stage {
-            viewer.end(ctx.now, &mut self.connection, StreamEnd::Drain);
-        }
-        if let Stage::Signalling(signalling) = &mut self.stage {
-            signalling.say_farewell(ctx.now);
-        }
-        match self.socket() {
-            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
-            None => self.connection.close(),
+        match &mut self.responder {
+            Some(responder) => responder.close(ctx, &mut self.link),
+            None => self.link.close(ctx.now),
         }
     }
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         loop {
-            if self.events.is_empty() {
-                self.advance(ctx);
+            if self.link.events.is_empty()
+                && let Some(responder) = &mut self.responder
+            {
+                let next = responder.advance(ctx, &mut self.link);
+                self.go_on(next);
             }
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.link.events.pop_front() {
                 return Some(event);
             }
-            if self.closed {
+            if self.link.has_ended() {
                 return None;
             }
-            match self.connection.poll_event()? {
+            match self.link.connection.poll_event()? {
                 http::Event::Request(request) => self.route(ctx, request),
                 http::Event::Closed(reason) => {
-                    self.closed = true;
                     // A file is closed with it.
-                    self.stage = Stage::Idle;
-                    return Some(Event::Closed(reason.to_string()));
+                    self.responder = None;
+                    self.link.end(reason.to_string());
                 }
             }
         }
     }
 
     fn about(&self) -> About {
-        let protocol = match &self.stage {
-            Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
-            _ if self.watched => "http-flv",
-            Stage::Idle
-            | Stage::Control(_)
-            | Stage::Checked(_)
-            | Stage::Awaited(_)
-            | Stage::Feed(_)
-            | Stage::File(_)
-            | Stage::Upload(_)
-            | Stage::Live(_)
-            | Stage::Signalling(_) => "http",
-        };
-        About { protocol, is_media: self.watched, is_authenticated: self.granted }
+        let Link { protocol, granted, watched, .. } = &self.link;
+        About { protocol, is_media: *watched, is_authenticated: *granted }
     }
 
     fn timers(&mut self) -> Option<&mut dyn Timers> {
@@ -604,42 +384,24 @@ impl Session for HttpSession {
 
 impl Timers for HttpSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        let result = self.connection.handle_timeout(ctx.now.mono);
-        self.drop_on(result);
-        match &mut self.stage {
-            Stage::Live(viewer) => {
-                let event = viewer.timeout(ctx.now, &mut self.connection);
-                self.events.extend(event);
-            }
-            Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
-            Stage::Feed(feed) => {
-                let event = feed.timeout(ctx.now, &self.connection);
-                self.events.extend(event);
-            }
-            Stage::Upload(upload) => upload.timeout(ctx.now),
-            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => {}
-        }
+        self.link.handle_timeout(ctx.now);
+        let Some(responder) = &mut self.responder else { return };
+        let next = responder.handle_timeout(ctx, &mut self.link);
+        self.go_on(next);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let own = match &self.stage {
-            Stage::Live(viewer) => viewer.poll_timeout(),
-            Stage::Signalling(signalling) => signalling.poll_timeout(),
-            Stage::Feed(feed) => feed.poll_timeout(),
-            Stage::Upload(upload) => upload.poll_timeout(),
-            Stage::Idle | Stage::Control(_) | Stage::Checked(_) | Stage::Awaited(_) | Stage::File(_) => None,
-        };
-        [self.connection.poll_timeout(), own].into_iter().flatten().min()
+        let own = self.responder.as_ref().and_then(|responder| responder.poll_timeout());
+        [self.link.poll_timeout(), own].into_iter().flatten().min()
     }
 }
 
 impl Paths for HttpSession {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match (event, self.socket()) {
-            (PathEvent::Open { .. }, _) => {}
-            (PathEvent::PeerClosed | PathEvent::Broken(_), Some(socket)) => socket.handle_eof(ctx.now.mono),
-            (PathEvent::PeerClosed, None) => self.connection.handle_eof(ctx.now.mono),
-            (PathEvent::Broken(_), None) => self.connection.close(),
+        match event {
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed => self.link.handle_eof(ctx.now),
+            PathEvent::Broken(_) => self.link.break_off(ctx.now),
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The one table of what is mounted where on the HTTP ports. A protocol that is spoken over HTTP adds its rows here and its
-//! handlers in its folder.
+//! The table of what is mounted where on the HTTP ports: the API, then the rows of other protocols
+//! ([`Protocol::mounts`](crate::protocol::row::Protocol)), then files. The first row that fits counts.
+
+use std::sync::LazyLock;
 
 use super::HttpSession;
 use crate::http::cors;
 use crate::http::{BodyKind, Captures, Cors, Method, Methods, Mount, Mounts, Request};
-use crate::protocol::Context;
-use crate::protocol::webrtc::{signalling, whip};
+use crate::protocol::{Context, registry};
 
 /// Takes a request over: answers it, or has somebody answer it.
 pub type Handler = fn(&mut HttpSession, &Context<'_>, Asked);
@@ -45,8 +46,15 @@ const UPLOADS: &str = "/rest/v2/vods/create";
 /// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
+/// The rows of all protocols.
+static ROWS: LazyLock<Vec<Mount<Handler>>> =
+    LazyLock::new(|| API.iter().chain(registry::mounts()).chain(FILES).copied().collect());
+
 /// The table.
-pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
+pub(super) static MOUNTS: LazyLock<Mounts<Handler>> = LazyLock::new(|| Mounts(ROWS.as_slice()));
+
+/// Rows of the API. Those of other protocols do not come before them.
+const API: &[Mount<Handler>] = &[
     // The API has a route table of its own, `crate::control::rest`: it judges methods and bodies.
     Mount {
         path: "/rest/v2/live/{*}",
@@ -65,27 +73,17 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
-    // WebRTC: an endpoint of each stream, and the URLs of sessions.
-    whip("/{any}/whip/{id}", whip::ENDPOINT, whip::OFFERS, whip::publish),
-    whip("/{any}/whip/{id}/", whip::ENDPOINT, whip::OFFERS, whip::publish),
-    whip("/{any}/whip/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
-    whip("/{any}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
-    whip("/{any}/whep/{id}/", whip::ENDPOINT, whip::OFFERS, whip::play),
-    whip("/{any}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
-    Mount {
-        path: "/{app}/websocket",
-        methods: READ,
-        body: BodyKind::Any,
-        cors: Cors::ANYONE,
-        handler: signalling::open,
-    },
+];
+
+/// Rows behind those of other protocols.
+const FILES: &[Mount<Handler>] = &[
     // What a certificate authority asks for (RFC 8555 §8.3).
     read("/.well-known/acme-challenge/{token}", HttpSession::challenge),
     // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
     read("/{app}/{id}.flv", HttpSession::live),
     // A blob that is published under that name, a file below webapps, or a built-in page.
     read("/{*}", HttpSession::file),
-]);
+];
 
 const fn api(path: &'static str, cors: Cors) -> Mount<Handler> {
     Mount { path, methods: Methods::Any, body: BodyKind::Any, cors, handler: HttpSession::control }
@@ -97,10 +95,6 @@ const fn upload(
     is_upload: fn(Method, &[(String, String)]) -> bool,
 ) -> Mount<Handler> {
     Mount { body: BodyKind::Streamed(is_upload), handler: HttpSession::upload, ..api(path, cors) }
-}
-
-const fn whip(path: &'static str, methods: Methods, body: BodyKind, handler: Handler) -> Mount<Handler> {
-    Mount { path, methods, body, cors: whip::CORS, handler }
 }
 
 const fn read(path: &'static str, handler: Handler) -> Mount<Handler> {

@@ -13,14 +13,17 @@
 use std::sync::Arc;
 
 use super::files::{FilePath, Transfer, not_found};
+use super::responder::{Link, Next, Responder};
 use super::settings::{Identify, PolledSettings};
-use super::{Fields, HttpSession, Stage, is_success};
+use super::{Fields, is_success};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
 use crate::http::{Request, Response};
 use crate::mail::{Blob, NoSubscription, Progress};
 use crate::protocol::sinks::Requested;
-use crate::protocol::{Apps, Context, Event, PassAsk, RequestEvent, WantedBlob, Watched, sinks};
+use crate::protocol::{
+    Apps, Context, Event, PassAsk, Reply, RequestEvent, RequestNews, WantedBlob, Watched, sinks,
+};
 use crate::types::StreamKey;
 
 /// The protocol of a viewer of a file.
@@ -43,6 +46,8 @@ pub(super) struct Polled {
     protocol: &'static str,
     /// How far the viewer has been let in.
     entry: Entry,
+    /// Whether a blob is waited for; else a verdict is.
+    awaits_blob: bool,
 }
 
 /// How far a viewer has been let in.
@@ -69,84 +74,130 @@ struct Viewer {
     cookie: Option<String>,
 }
 
-impl HttpSession {
-    /// A request below `streams`.
-    pub(super) fn polled(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
-        if let Some((status, text)) = file.refusal(ctx.apps, &request) {
-            return self.respond(ctx.now, fields, Response::error(status, text));
-        }
-        let viewer = self.viewer(&request, file.app(ctx.apps));
-        let blob = file.blob(ctx.blobs);
-        let own = file
-            .app(ctx.apps)
-            .zip(blob)
-            .and_then(|(app, blob)| sinks::viewers(app, &blob.name, &request.query));
-        let protocol = own
-            .or_else(|| blob.and_then(|blob| blob.viewers))
-            .or_else(|| file.protocol(ctx.apps))
-            .unwrap_or(VOD);
-        let polled = Polled { request, file, fields, viewer, protocol, entry: Entry::Asked };
-        self.ask_pass(ctx, polled);
-    }
+/// A request that waits for an answer of the worker.
+#[derive(Debug)]
+struct Waiting {
+    /// `None`: it goes on elsewhere.
+    polled: Option<Box<Polled>>,
+}
 
-    fn ask_pass(&mut self, ctx: &Context<'_>, polled: Polled) {
-        self.events.push_back(Event::Request(RequestEvent::Pass(Box::new(polled.ask(ctx)))));
-        self.stage = Stage::Checked(Box::new(polled));
+impl Waiting {
+    fn next(polled: Polled) -> Next {
+        Next::become_one(Self { polled: Some(Box::new(polled)) })
+    }
+}
+
+impl Responder for Waiting {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        let Reply::Request(news) = reply else { return Next::Stay };
+        let is_awaited = self.polled.as_ref().is_some_and(|polled| polled.awaits_blob);
+        match news {
+            RequestNews::Pass(verdict) if !is_awaited => {
+                self.polled.take().map_or(Next::Stay, |polled| polled.passed(ctx, link, verdict))
+            }
+            RequestNews::Blob if is_awaited => {
+                self.polled.take().map_or(Next::Stay, |polled| polled.give(ctx, link))
+            }
+            RequestNews::Pass(_)
+            | RequestNews::Blob
+            | RequestNews::Response(_)
+            | RequestNews::Upload(_)
+            | RequestNews::StreamBegun(_) => Next::Stay,
+        }
+    }
+}
+
+/// A request below `streams`.
+pub(super) fn begin(
+    ctx: &Context<'_>,
+    link: &mut Link,
+    request: Request,
+    file: FilePath,
+    fields: Fields,
+) -> Next {
+    if let Some((status, text)) = file.refusal(ctx.apps, &request) {
+        link.respond(ctx.now, &fields, Response::error(status, text));
+        return Next::Over;
+    }
+    let viewer = Viewer::of(link, &request, file.app(ctx.apps));
+    let blob = file.blob(ctx.blobs);
+    let own =
+        file.app(ctx.apps).zip(blob).and_then(|(app, blob)| sinks::viewers(app, &blob.name, &request.query));
+    let protocol =
+        own.or_else(|| blob.and_then(|blob| blob.viewers)).or_else(|| file.protocol(ctx.apps)).unwrap_or(VOD);
+    let entry = Entry::Asked;
+    Polled { request, file, fields, viewer, protocol, entry, awaits_blob: false }.ask_pass(ctx, link)
+}
+
+impl Viewer {
+    fn of(link: &mut Link, request: &Request, app: Option<&AppSettings>) -> Self {
+        let without = unnamed(request, link.passed.client, app);
+        let by_cookie = app.is_some_and(|app| PolledSettings::of(app).identify == Identify::Cookie);
+        match cookie_of(request).filter(|_| by_cookie) {
+            Some(cookie) => Self { name: format!("c:{cookie}"), without: Some(without), cookie: None },
+            None => {
+                let cookie = by_cookie.then(|| format!("{:016x}{:016x}", link.draw(), link.draw()));
+                Self { name: without, without: None, cookie }
+            }
+        }
+    }
+}
+
+impl Polled {
+    fn ask_pass(self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        link.tell(Event::Request(RequestEvent::Pass(Box::new(self.ask(ctx)))));
+        Waiting::next(self)
     }
 
     /// Whether the viewer may have it.
-    pub(super) fn passed(
-        &mut self,
-        ctx: &Context<'_>,
-        mut polled: Polled,
-        verdict: Result<(), NoSubscription>,
-    ) {
-        polled.entry = match verdict {
+    fn passed(mut self, ctx: &Context<'_>, link: &mut Link, verdict: Result<(), NoSubscription>) -> Next {
+        self.entry = match verdict {
             Ok(()) => Entry::LetIn,
-            Err(NoSubscription::NotFound) if polled.entry == Entry::Asked => Entry::IfThere,
+            Err(NoSubscription::NotFound) if self.entry == Entry::Asked => Entry::IfThere,
             Err(why) => {
-                let response = refusal(&why, &polled.file.key(ctx.apps).id);
-                return self.respond(ctx.now, polled.fields, response);
+                link.respond(ctx.now, &self.fields, refusal(&why, &self.file.key(ctx.apps).id));
+                return Next::Over;
             }
         };
-        let wanted = polled.file.wanted(ctx, &polled.request);
-        match wanted {
-            Wanted::Now => self.give(ctx, polled),
+        match self.file.wanted(ctx, &self.request) {
+            Wanted::Now => self.give(ctx, link),
             Wanted::Blob(wanted) => {
-                self.events.push_back(Event::Request(RequestEvent::AwaitBlob(wanted)));
-                self.stage = Stage::Awaited(Box::new(polled));
+                link.tell(Event::Request(RequestEvent::AwaitBlob(wanted)));
+                self.awaits_blob = true;
+                Waiting::next(self)
             }
             Wanted::TooFar => {
-                let response = Response::error(400, "That is too far ahead");
-                self.respond(ctx.now, polled.fields, response);
+                link.respond(ctx.now, &self.fields, Response::error(400, "That is too far ahead"));
+                Next::Over
             }
         }
     }
 
     /// Answers with the blob, or the file of the name.
-    pub(super) fn give(&mut self, ctx: &Context<'_>, mut polled: Polled) {
-        let elsewhere = polled.file.elsewhere(ctx.apps);
-        let is_there = elsewhere.is_some() || polled.file.blob_for(ctx, &polled.request).is_some();
-        let again = (polled.entry == Entry::IfThere).then_some(Entry::AskedAgain);
-        polled.entry = again.unwrap_or(polled.entry);
+    fn give(mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        self.awaits_blob = false;
+        let elsewhere = self.file.elsewhere(ctx.apps);
+        let is_there = elsewhere.is_some() || self.file.blob_for(ctx, &self.request).is_some();
+        let again = (self.entry == Entry::IfThere).then_some(Entry::AskedAgain);
+        self.entry = again.unwrap_or(self.entry);
         if again.is_some() && is_there {
-            return self.ask_pass(ctx, polled);
+            return self.ask_pass(ctx, link);
         }
-        let again = again.map(|_| polled.ask(ctx));
-        let Polled { request, file, mut fields, viewer, protocol, .. } = polled;
+        let again = again.map(|_| self.ask(ctx));
+        let Self { request, file, mut fields, viewer, protocol, .. } = self;
         let Some(blob) = file.blob_for(ctx, &request) else {
             let (transfer, ask) = Transfer::begin(request, file, fields);
             let transfer = transfer.asking_again(again).or_elsewhere(elsewhere);
-            self.events.push_back(Event::Job(ask.into()));
-            self.stage = Stage::File(Box::new(transfer));
-            return;
+            link.tell(Event::Job(ask.into()));
+            return Next::become_one(transfer);
         };
         let app = file.app(ctx.apps);
         let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
         if wanted.is_some_and(|wanted| blob.progress < wanted) {
             // It did not come in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
-            return self.respond(ctx.now, fields, response);
+            link.respond(ctx.now, &fields, response);
+            return Next::Over;
         }
         let stream = blob.stream;
         let is_watched = blob.viewers.is_some();
@@ -167,48 +218,22 @@ impl HttpSession {
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();
             let field =
-                format!("{COOKIE}={cookie}; Path={}/{app}; HttpOnly; SameSite=Lax", self.passed.prefix);
+                format!("{COOKIE}={cookie}; Path={}/{app}; HttpOnly; SameSite=Lax", link.passed.prefix);
             fields.push(("Set-Cookie", field));
         }
         let (transfer, status) =
-            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, (blob, own, &caching));
+            Transfer::of_blob(ctx.now, &mut link.connection, request, file, fields, (blob, own, &caching));
         let watched = (is_watched && is_success(status)).then_some(Watched {
             stream,
             protocol,
             viewer: viewer.name,
             former: viewer.without,
         });
-        self.granted |= watched.is_some();
-        self.events.extend(watched.map(|watched| Event::Request(RequestEvent::Watched(watched))));
-        self.stage = Stage::File(Box::new(transfer));
+        link.granted |= watched.is_some();
+        link.events.extend(watched.map(|watched| Event::Request(RequestEvent::Watched(watched))));
+        Next::become_one(transfer)
     }
 
-    /// The answer to a question about a file that was found.
-    pub(super) fn found(
-        &mut self,
-        ctx: &Context<'_>,
-        mut transfer: Transfer,
-        verdict: Result<(), NoSubscription>,
-    ) {
-        let refusal = verdict.err().map(|why| refusal(&why, &transfer.path().key(ctx.apps).id));
-        transfer.found(ctx.now, &mut self.connection, refusal);
-        self.stage = Stage::File(Box::new(transfer));
-    }
-
-    fn viewer(&mut self, request: &Request, app: Option<&AppSettings>) -> Viewer {
-        let without = unnamed(request, self.passed.client, app);
-        let by_cookie = app.is_some_and(|app| PolledSettings::of(app).identify == Identify::Cookie);
-        match cookie_of(request).filter(|_| by_cookie) {
-            Some(cookie) => Viewer { name: format!("c:{cookie}"), without: Some(without), cookie: None },
-            None => {
-                let cookie = by_cookie.then(|| format!("{:016x}{:016x}", self.draw(), self.draw()));
-                Viewer { name: without, without: None, cookie }
-            }
-        }
-    }
-}
-
-impl Polled {
     fn ask(&self, ctx: &Context<'_>) -> PassAsk {
         PassAsk {
             stream: self.file.blob(ctx.blobs).map(|blob| blob.stream),
@@ -262,7 +287,7 @@ fn cookie_of(request: &Request) -> Option<&str> {
 }
 
 /// Status and text of a refusal.
-fn refusal(why: &NoSubscription, stream: &str) -> Response {
+pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
         NoSubscription::NotFound | NoSubscription::Disabled => not_found(),
         NoSubscription::Denied(Denial::Blocked(_)) => Response::error(401, "Subscriber is blocked"),
@@ -283,7 +308,7 @@ enum Wanted {
 
 impl FilePath {
     /// The stream's key, or a file's name in its place.
-    fn key(&self, apps: &Apps) -> StreamKey {
+    pub(super) fn key(&self, apps: &Apps) -> StreamKey {
         let app = self.segments.first().map(String::as_str).unwrap_or_default();
         let name = self.name_below().unwrap_or_default();
         let of_sink = apps.get(app).and_then(|settings| sinks::owner_of(settings, &name));

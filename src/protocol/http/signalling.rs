@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use wire::SendQueue;
-
+use super::Fields;
+use super::responder::{Link, Next, Responder};
+use crate::http::Response;
 use crate::http::websocket::{self, WebSocket};
-use crate::http::{Connection, Response, cors};
-use crate::protocol::{Context, Event, Reply};
+use crate::protocol::{Context, Event, PublicationNews, Reply, SubscriptionNews};
 use crate::types::Now;
 
 /// The limits of docs/robustness.md, the same for all connections.
@@ -52,49 +52,24 @@ pub enum Action {
     Close(u16, String),
 }
 
-/// A conversation and the connection's part in it.
+/// The answer of a conversation.
 #[derive(Debug)]
 pub(super) struct Signalling {
     conversation: Box<dyn Conversation>,
     /// Fields that the answer gets.
-    fields: Vec<(&'static str, String)>,
-    socket: Option<Box<WebSocket>>,
+    fields: Fields,
     is_over: bool,
 }
 
 impl Signalling {
-    pub(super) const fn new(
-        conversation: Box<dyn Conversation>,
-        fields: Vec<(&'static str, String)>,
-    ) -> Self {
-        Self { conversation, fields, socket: None, is_over: false }
+    pub(super) const fn new(conversation: Box<dyn Conversation>, fields: Fields) -> Self {
+        Self { conversation, fields, is_over: false }
     }
 
-    pub(super) fn socket(&mut self) -> Option<&mut WebSocket> {
-        self.socket.as_deref_mut()
-    }
-
-    pub(super) fn wants_bytes(&self, connection: &Connection) -> bool {
-        self.socket.as_ref().map_or_else(|| connection.wants_bytes(), |socket| socket.wants_bytes())
-    }
-
-    pub(super) fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        self.conversation.handle_reply(ctx, reply);
-    }
-
-    pub(super) fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Some(socket) = &mut self.socket
-            && let Err(error) = socket.handle_timeout(ctx.now.mono)
-        {
-            tracing::debug!(%error, "WebSocket dropped");
-        }
-        self.conversation.handle_timeout(ctx);
-    }
-
-    /// Hands messages over and does what the conversation wants. Returns why the WebSocket has ended, once.
-    pub(super) fn drive(&mut self, ctx: &Context<'_>, connection: &mut Connection) -> Option<String> {
+    /// Hands messages of the peer over; then the reason is told why the WebSocket has ended.
+    fn take_messages(&mut self, ctx: &Context<'_>, link: &mut Link) -> Option<String> {
         let mut ended = None;
-        while let Some(event) = self.socket.as_mut().and_then(|socket| socket.poll_event()) {
+        while let Some(event) = link.socket.as_mut().and_then(|socket| socket.poll_event()) {
             match event {
                 websocket::Event::Text(text) => self.conversation.handle_message(ctx, &text),
                 websocket::Event::Binary(_) => {}
@@ -102,31 +77,19 @@ impl Signalling {
                 websocket::Event::Closed(reason) => ended = Some(reason.to_string()),
             }
         }
-        while let Some(action) = self.conversation.poll_action().filter(|_| !self.is_over) {
-            self.act(ctx.now, connection, action);
-        }
         ended
     }
 
-    fn act(&mut self, now: Now, connection: &mut Connection, action: Action) {
-        match (action, &mut self.socket) {
-            (Action::Respond(mut response), None) => {
-                cors::add(&self.fields, &mut response.headers);
-                connection.respond(now.mono, now.wall_ms, response);
+    fn act(&mut self, now: Now, link: &mut Link, action: Action) {
+        match (action, &mut link.socket) {
+            (Action::Respond(response), None) => {
+                link.respond(now, &self.fields, response);
                 self.is_over = true;
             }
             (Action::Upgrade(response), None) => {
-                let Some(held) = connection.upgrade(now.mono, now.wall_ms, &response) else {
-                    self.is_over = true;
-                    return;
-                };
-                self.socket = Some(Box::new(WebSocket::server(now.mono, Arc::clone(&LIMITS), &held)));
+                self.is_over = link.upgrade(now, &response, &LIMITS).is_none();
             }
-            (Action::Send(text), Some(socket)) => {
-                if let Err(error) = socket.send_text(now.mono, &text) {
-                    tracing::debug!(%error, "WebSocket dropped");
-                }
-            }
+            (Action::Send(text), Some(socket)) => send(now, socket, &text),
             (Action::Close(code, reason), Some(socket)) => socket.close(now.mono, code, &reason),
             (Action::Respond(_) | Action::Upgrade(_), Some(_))
             | (Action::Send(_) | Action::Close(..), None) => {
@@ -134,36 +97,51 @@ impl Signalling {
             }
         }
     }
+}
 
-    pub(super) fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        self.conversation.poll_event(ctx)
+fn send(now: Now, socket: &mut WebSocket, text: &str) {
+    if let Err(error) = socket.send_text(now.mono, text) {
+        tracing::debug!(%error, "WebSocket dropped");
+    }
+}
+
+impl Responder for Signalling {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        link.granted |= matches!(
+            reply,
+            Reply::Publication(_, PublicationNews::Verdict(Ok(_)))
+                | Reply::Subscription(_, SubscriptionNews::Verdict(Ok(_)))
+        );
+        self.conversation.handle_reply(ctx, reply);
+        link.granted |= self.conversation.is_granted();
+        Next::Stay
     }
 
-    pub(super) fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(socket) = &mut self.socket {
-            socket.poll_transmit(out);
+    fn advance(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        let ended = self.take_messages(ctx, link);
+        while let Some(action) = self.conversation.poll_action().filter(|_| !self.is_over) {
+            self.act(ctx.now, link, action);
         }
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let socket = self.socket.as_ref().and_then(|socket| socket.poll_timeout());
-        [socket, self.conversation.poll_timeout()].into_iter().flatten().min()
-    }
-
-    pub(super) fn is_granted(&self) -> bool {
-        self.conversation.is_granted()
-    }
-
-    /// The server closes the connection.
-    pub(super) fn say_farewell(&mut self, now: Now) {
-        if let (Some(socket), Some(text)) = (&mut self.socket, self.conversation.farewell())
-            && let Err(error) = socket.send_text(now.mono, &text)
-        {
-            tracing::debug!(%error, "WebSocket dropped");
+        link.events.extend(self.conversation.poll_event(ctx));
+        if let Some(reason) = ended {
+            link.end(reason);
         }
+        if self.is_over { Next::Over } else { Next::Stay }
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        self.is_over
+    fn handle_timeout(&mut self, ctx: &Context<'_>, _link: &mut Link) -> Next {
+        self.conversation.handle_timeout(ctx);
+        Next::Stay
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.conversation.poll_timeout()
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
+        if let (Some(socket), Some(text)) = (&mut link.socket, self.conversation.farewell()) {
+            send(ctx.now, socket, &text);
+        }
+        link.close(ctx.now);
     }
 }

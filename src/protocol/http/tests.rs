@@ -4,8 +4,8 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::Blobs;
 use crate::jobs::{FileError, Job, JobDone, JobId, OpenedFile, Outcome as JobOutcome, Work};
-use crate::mail::{NoSubscription, SessionSettings};
-use crate::protocol::Apps;
+use crate::mail::{NoSubscription, SessionSettings, StreamEnd};
+use crate::protocol::{Apps, SubscriptionNews};
 use media::Tracks;
 use std::net::Ipv4Addr;
 
@@ -31,7 +31,7 @@ impl Rig {
     pub(super) fn with_mounts(mounts: &'static Mounts<Handler>) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        let session = HttpSession::with_mounts(now, PEER, mounts);
+        let session = HttpSession::with_mounts(now, PEER, &Seed::from_number(0), mounts);
         let (apps, server) = (Apps::from([("live".into(), settings)]), SessionSettings::default());
         Self { now, apps, server, session, sent: Vec::new() }
     }

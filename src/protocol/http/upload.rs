@@ -1,7 +1,7 @@
 //! A file that comes as the body of a request.
 //!
 //! 1. Control is asked with the head of the request alone: all checks of the API are done before a byte of the body is taken.
-//! 2. [`RequestNews::Upload`](crate::protocol::Reply::Upload) names the file. The body is taken as it comes, and its part `file` is
+//! 2. [`RequestNews::Upload`] names the file. The body is taken as it comes, and its part `file` is
 //!    appended by jobs, one at a time. What waits for a job is bounded; beyond it the body is not read, so the peer waits.
 //! 3. Control hears that all is written ([`RequestEvent::Upload`]), and answers the request when it has made a recording of it.
 //!
@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::Fields;
+use super::responder::{Link, Next, Responder};
 use crate::http::{Connection, FormEvent, Malformed, Multipart, Response, cors};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
 use crate::mail::{UploadGrant, UploadNews};
-use crate::protocol::{Event, RequestEvent};
+use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
 /// Bytes that are gathered while a job is under way.
@@ -74,12 +75,8 @@ impl Upload {
         Self { fields, form, stage: Stage::Asked }
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
-    }
-
     /// Control lets it come.
-    pub(super) fn granted(&mut self, now: Now, connection: &mut Connection, grant: UploadGrant) {
+    fn granted(&mut self, now: Now, connection: &mut Connection, grant: UploadGrant) {
         self.stage = Stage::Receiving(Receiving {
             file: grant.file,
             part: Part::Other,
@@ -95,14 +92,14 @@ impl Upload {
     }
 
     /// Control's answer.
-    pub(super) fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+    fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
         cors::add(&self.fields, &mut response.headers);
         connection.respond(now.mono, now.wall_ms, response);
         self.stage = Stage::Over;
     }
 
     /// The answer to the job under way.
-    pub(super) fn job_done(&mut self, now: Now, done: JobDone) -> Option<Event> {
+    fn job_done(&mut self, now: Now, done: JobDone) -> Option<Event> {
         let Stage::Receiving(receiving) = &mut self.stage else { return None };
         receiving.is_writing = false;
         #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else it is, nothing was written")]
@@ -122,24 +119,8 @@ impl Upload {
         Some(Event::Request(RequestEvent::Upload(UploadNews::Failed(reason))))
     }
 
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Receiving(receiving) => receiving.retry_at,
-            Stage::Asked | Stage::Told | Stage::Over => None,
-        }
-    }
-
-    /// A deadline may have passed.
-    pub(super) fn timeout(&mut self, now: Now) {
-        if let Stage::Receiving(receiving) = &mut self.stage
-            && receiving.retry_at.is_some_and(|at| at <= now.mono)
-        {
-            receiving.retry_at = None;
-        }
-    }
-
     /// Takes what has come, as far as there is room for it; the next job, or that all is written.
-    pub(super) fn pump(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
+    fn pump(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         let Stage::Receiving(receiving) = &mut self.stage else { return None };
         while receiving.gathered_bytes < GATHERED_BYTES_MAX
             && let Some(block) = connection.poll_body(now.mono)
@@ -171,6 +152,55 @@ impl Upload {
     fn refuse(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         self.answer(now, connection, Response::error(400, "Bad Request"));
         Some(Event::Request(RequestEvent::Upload(UploadNews::Gone)))
+    }
+}
+
+impl Responder for Upload {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        match reply {
+            Reply::Request(RequestNews::Response(response)) => {
+                self.answer(ctx.now, &mut link.connection, response);
+            }
+            Reply::Request(RequestNews::Upload(grant)) => {
+                // Control counts uploads.
+                link.granted = true;
+                self.granted(ctx.now, &mut link.connection, grant);
+            }
+            Reply::Job(done) => {
+                let event = self.job_done(ctx.now, done);
+                link.events.extend(event);
+            }
+            Reply::Request(_)
+            | Reply::Publication(..)
+            | Reply::Subscription(..)
+            | Reply::Family(_)
+            | Reply::Port(_) => {}
+        }
+        Next::Stay
+    }
+
+    fn advance(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
+        let event = self.pump(ctx.now, &mut link.connection);
+        link.events.extend(event);
+        if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>, _link: &mut Link) -> Next {
+        if let Stage::Receiving(receiving) = &mut self.stage {
+            receiving.retry_at.take_if(|at| *at <= ctx.now.mono);
+        }
+        Next::Stay
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Receiving(receiving) => receiving.retry_at,
+            Stage::Asked | Stage::Told | Stage::Over => None,
+        }
+    }
+
+    fn takes_upload(&self) -> bool {
+        true
     }
 }
 

@@ -27,16 +27,18 @@ mod patience;
 mod port;
 mod session;
 mod settings;
-pub(super) mod signalling;
+mod signalling;
 mod statistics;
 mod tcp;
 mod thinning;
 mod viewer;
 mod way;
-pub(super) mod whip;
+mod whip;
 
 use super::FormatKind;
+use super::http::Handler;
 use super::row::{Listener, LoadUse, Port, Protocol, Scheme, Security, Sockets};
+use crate::http::{BodyKind, Cors, Method, Methods, Mount};
 use crate::types::Ingest;
 use package::RtcPackage;
 use port::RtcPort;
@@ -105,8 +107,28 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         listen: settings::listen,
         demux: |now, worker, secret| Box::new(RtcPort::new(now, worker, secret)),
     }],
+    // An endpoint of each stream, the URLs of sessions, and signalling sockets.
+    mounts: &[
+        whip("/{any}/whip/{id}", whip::ENDPOINT, whip::OFFERS, whip::publish),
+        whip("/{any}/whip/{id}/", whip::ENDPOINT, whip::OFFERS, whip::publish),
+        whip("/{any}/whip/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
+        whip("/{any}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
+        whip("/{any}/whep/{id}/", whip::ENDPOINT, whip::OFFERS, whip::play),
+        whip("/{any}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
+        Mount {
+            path: "/{app}/websocket",
+            methods: Methods::These(&[Method::Get, Method::Head]),
+            body: BodyKind::Any,
+            cors: Cors::ANYONE,
+            handler: signalling::open,
+        },
+    ],
     ..Protocol::NONE
 };
+
+const fn whip(path: &'static str, methods: Methods, body: BodyKind, handler: Handler) -> Mount<Handler> {
+    Mount { path, methods, body, cors: whip::CORS, handler }
+}
 
 #[cfg(test)]
 pub(super) fn figures_for_tests() -> std::sync::Arc<dyn crate::stats::Figures> {
