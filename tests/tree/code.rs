@@ -6,21 +6,26 @@ use crate::source::{self, File};
 
 /// The files of the server, tests aside, each reduced to its code.
 pub(crate) fn server() -> Vec<File> {
-    read(false)
+    read("src", false)
 }
 
-/// The same with its literals.
+/// The same of the protocol crates.
+pub(crate) fn crates() -> Vec<File> {
+    read("proto-impl", false)
+}
+
+/// The files of the server with their literals.
 pub(crate) fn server_with_literals() -> Vec<File> {
-    read(true)
+    read("src", true)
 }
 
-fn read(keeps_literals: bool) -> Vec<File> {
+fn read(folder: &str, keeps_literals: bool) -> Vec<File> {
     let code = |text: &str| {
         let blank = without_comments(text, false);
         let shown = if keeps_literals { without_comments(text, true) } else { blank.clone() };
         outside_of_tests(&blank).into_iter().map(|range| &shown[range]).collect()
     };
-    source::files("src", &[".rs"])
+    source::files(folder, &[".rs"])
         .into_iter()
         .filter(|file| !is_test(&file.path))
         .map(|file| File { text: code(&file.text), path: file.path })
@@ -28,7 +33,9 @@ fn read(keeps_literals: bool) -> Vec<File> {
 }
 
 fn is_test(path: &str) -> bool {
-    path.split('/').any(|part| matches!(part, "tests" | "tests.rs") || part.ends_with("_tests.rs"))
+    path.split('/').any(|part| {
+        matches!(part, "tests" | "tests.rs" | "benches" | "examples") || part.ends_with("_tests.rs")
+    })
 }
 
 /// The code without comments, and with literals blank unless they are kept; both are of one length. Lines stay lines.
