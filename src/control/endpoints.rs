@@ -7,6 +7,9 @@
 //!    publish.
 //! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
 
+use crate::control::ControlConfig;
+use crate::control::Outbound;
+use crate::control::records::Records;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -95,6 +98,69 @@ impl Pushes {
     }
 }
 
+impl Outbound {
+    /// Logs what a target is not sent, once for each list of it: the attempts that follow leave out the same.
+    fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
+        let Some(push) = self.pushes.by_id.get_mut(&id) else { return };
+        if codecs.is_empty() || push.told_left_out == codecs {
+            return;
+        }
+        push.told_left_out = codecs.to_vec();
+        let (key, url, codecs) = (&push.key, redact(&push.url), codecs.join(","));
+        tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
+    }
+
+    /// The stream ends: its workers close the pushes on their own (`StreamDown`).
+    pub(super) fn forget_pushes(&mut self, live: &Live) {
+        for id in &live.pushes {
+            self.pushes.by_id.remove(id);
+            self.supervisor.remove(Job::Push(*id));
+        }
+    }
+}
+
+impl Records {
+    /// By its URL, which a list has once; a client may give two endpoints the same id.
+    fn change_endpoint(&mut self, key: &StreamKey, url: &str, change: impl Fn(&mut EndpointRecord)) {
+        let Some(record) = self.get_mut(key) else { return };
+        let list = record.end_point_list.iter_mut().flatten();
+        list.filter(|endpoint| endpoint.endpoint_url == url).for_each(change);
+    }
+}
+
+impl ControlConfig {
+    /// Whether a host is this server, as far as that is known without asking for its address.
+    pub(super) fn is_own_host(&self, host: &str) -> bool {
+        match host.parse::<IpAddr>() {
+            Ok(address) => self.outbound.is_own(address) || address.is_unspecified(),
+            Err(_) => {
+                let host = host.trim_end_matches('.');
+                let names = self.server.names.iter().map(String::as_str);
+                let mut own = names.chain([self.host_address.as_str(), "localhost"]);
+                own.any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
+            }
+        }
+    }
+}
+
+impl Records {
+    fn set_endpoint_status(&mut self, key: &StreamKey, url: &str, status: &str) {
+        self.change_endpoint(key, url, |endpoint| status.clone_into(&mut endpoint.status));
+    }
+
+    fn set_left_out(&mut self, key: &StreamKey, url: &str, codecs: &[String]) {
+        self.change_endpoint(key, url, |endpoint| endpoint.left_out = codecs.to_vec());
+    }
+}
+
+impl ControlConfig {
+    /// Whether a push of `key` to this URL would come straight back (docs/robustness.md, U-34). A detour is found at run
+    /// time by `via`.
+    pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
+        self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.addresses, key)
+    }
+}
+
 impl Control {
     /// Starts and stops pushes until they are what the record of a live stream lists.
     pub(super) fn reconcile_pushes(&mut self, now: Now, key: &StreamKey) {
@@ -143,7 +209,7 @@ impl Control {
             Ok(target) => target,
             Err(error) => {
                 tracing::debug!(%key, url = shown, %error, "endpoint not usable");
-                self.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
+                self.records.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
                 return None;
             }
         };
@@ -173,7 +239,7 @@ impl Control {
         } else {
             tracing::info!(%key, url = redact(&url), "the resolver does not answer");
         }
-        self.set_endpoint_status(&key, &url, status::FAILED);
+        self.records.set_endpoint_status(&key, &url, status::FAILED);
     }
 
     /// Orders the attempt from the source's worker.
@@ -205,37 +271,26 @@ impl Control {
         let (key, url) = (push.key.clone(), push.url.clone());
         match state {
             PushState::Preparing => {
-                self.set_left_out(&key, &url, &[]);
-                self.set_endpoint_status(&key, &url, status::PREPARING);
+                self.records.set_left_out(&key, &url, &[]);
+                self.records.set_endpoint_status(&key, &url, status::PREPARING);
             }
             PushState::LeavesOut(codecs) => {
                 let codecs: Vec<String> = codecs.iter().map(ToString::to_string).collect();
-                self.note_left_out(id, &codecs);
-                self.set_left_out(&key, &url, &codecs);
+                self.outbound.note_left_out(id, &codecs);
+                self.records.set_left_out(&key, &url, &codecs);
             }
             PushState::Broadcasting => {
                 self.outbound.supervisor.steady(now.mono, Job::Push(id));
                 if let Some(push) = self.outbound.pushes.by_id.get_mut(&id) {
                     push.note(now, status::BROADCASTING, None);
                 }
-                self.set_endpoint_status(&key, &url, status::BROADCASTING);
+                self.records.set_endpoint_status(&key, &url, status::BROADCASTING);
             }
             PushState::Failed(reason) => self.push_failed(now, id, status::FAILED, &reason),
             PushState::Error(reason) => self.push_failed(now, id, status::ERROR, &reason),
             // The stream's end is on its way, or the worker ended it by mistake: then it is tried again.
             PushState::Finished => self.push_failed(now, id, status::FINISHED, "the worker ended it"),
         }
-    }
-
-    /// Logs what a target is not sent, once for each list of it: the attempts that follow leave out the same.
-    fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
-        let Some(push) = self.outbound.pushes.by_id.get_mut(&id) else { return };
-        if codecs.is_empty() || push.told_left_out == codecs {
-            return;
-        }
-        push.told_left_out = codecs.to_vec();
-        let (key, url, codecs) = (&push.key, redact(&push.url), codecs.join(","));
-        tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
     }
 
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &'static str, reason: &str) {
@@ -266,7 +321,7 @@ impl Control {
             push.note(now, status, Some(reason));
             many && !told
         });
-        self.set_endpoint_status(&key, &url, status);
+        self.records.set_endpoint_status(&key, &url, status);
         if tell {
             self.hook_endpoint_failed(now, &key, &url);
         }
@@ -276,48 +331,6 @@ impl Control {
         self.outbound.pushes.by_id.remove(&id);
         if let Some(worker) = self.outbound.supervisor.remove(Job::Push(id)) {
             self.post(worker, ToWorker::StopPush(id));
-        }
-    }
-
-    /// The stream ends: its workers close the pushes on their own (`StreamDown`).
-    pub(super) fn forget_pushes(&mut self, live: &Live) {
-        for id in &live.pushes {
-            self.outbound.pushes.by_id.remove(id);
-            self.outbound.supervisor.remove(Job::Push(*id));
-        }
-    }
-
-    fn set_endpoint_status(&mut self, key: &StreamKey, url: &str, status: &str) {
-        self.change_endpoint(key, url, |endpoint| status.clone_into(&mut endpoint.status));
-    }
-
-    fn set_left_out(&mut self, key: &StreamKey, url: &str, codecs: &[String]) {
-        self.change_endpoint(key, url, |endpoint| endpoint.left_out = codecs.to_vec());
-    }
-
-    /// By its URL, which a list has once; a client may give two endpoints the same id.
-    fn change_endpoint(&mut self, key: &StreamKey, url: &str, change: impl Fn(&mut EndpointRecord)) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let list = record.end_point_list.iter_mut().flatten();
-        list.filter(|endpoint| endpoint.endpoint_url == url).for_each(change);
-    }
-
-    /// Whether a push of `key` to this URL would come straight back (docs/robustness.md, U-34). A detour is found at run
-    /// time by `via`.
-    pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
-        self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.config.addresses, key)
-    }
-
-    /// Whether a host is this server, as far as that is known without asking for its address.
-    pub(super) fn is_own_host(&self, host: &str) -> bool {
-        match host.parse::<IpAddr>() {
-            Ok(address) => self.config.outbound.is_own(address) || address.is_unspecified(),
-            Err(_) => {
-                let host = host.trim_end_matches('.');
-                let names = self.config.server.names.iter().map(String::as_str);
-                let mut own = names.chain([self.config.host_address.as_str(), "localhost"]);
-                own.any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
-            }
         }
     }
 }

@@ -14,6 +14,7 @@ use super::answer::Outcome;
 use super::mask::Requester;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
+use crate::control::ControlConfig;
 use crate::http::Response;
 use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};
 use crate::types::Now;
@@ -31,6 +32,15 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
+impl ControlConfig {
+    /// The reference names the folder that its setting allows; without the setting it is the root, and refused all the same.
+    fn not_allowed(&self) -> Response {
+        let named = self.server.values.text("vod.import_folders");
+        let named = if named.is_empty() { "/" } else { named };
+        refused(&format!("VoD import directory is allowed under {named}"))
+    }
+}
+
 impl Control {
     /// Imports a folder. Gives the answer when it is known at once.
     pub(super) fn import_folder(
@@ -40,7 +50,7 @@ impl Control {
         folder: &str,
     ) -> Option<Response> {
         if folder.is_empty() || self.config.server.import_folders().next().is_none() {
-            return Some(self.not_allowed());
+            return Some(self.config.not_allowed());
         }
         if self.imported(app, "").count() >= IMPORTED_MAX {
             return Some(refused("The application has too many imported files"));
@@ -50,7 +60,7 @@ impl Control {
         let sent = self.submit(work, move |control, now, outcome| {
             let answer = match outcome.import() {
                 ImportOutcome::Linked(files) => return control.folder_linked(now, requester, &app, files),
-                ImportOutcome::Outside => control.not_allowed(),
+                ImportOutcome::Outside => control.config.not_allowed(),
                 ImportOutcome::Missing => refused(&format!("{asked} does not exist or is not a directory")),
                 ImportOutcome::Taken(name) => {
                     refused(&format!("There is already a file with the name {name} in the streams directory"))
@@ -91,13 +101,6 @@ impl Control {
             | ImportOutcome::TooMany => control.answer(requester, missing(&asked)),
         });
         (!sent).then(busy)
-    }
-
-    /// The reference names the folder that its setting allows; without the setting it is the root, and refused all the same.
-    fn not_allowed(&self) -> Response {
-        let named = self.config.server.values.text("vod.import_folders");
-        let named = if named.is_empty() { "/" } else { named };
-        refused(&format!("VoD import directory is allowed under {named}"))
     }
 
     /// The records of imported files whose path begins so.

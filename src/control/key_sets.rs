@@ -14,6 +14,7 @@ use crate::auth::access::Trust;
 use crate::auth::jwks::KeySet;
 use crate::auth::jwt::{self, Claims, JwtError};
 use crate::auth::{HookUrl, redact};
+use crate::control::access::Access;
 use crate::jobs::Work;
 use crate::types::Now;
 
@@ -68,15 +69,45 @@ impl KeySets {
     }
 }
 
-impl Control {
+impl Access {
     /// Verifies a token.
     pub(super) fn verify_token(&self, now: Now, trust: &Trust, token: &str) -> Result<Claims, JwtError> {
         match trust {
             Trust::Secret(secret) => jwt::verify(token, secret.reveal().as_bytes(), now.wall_ms),
-            Trust::Keys(url) => self.access.key_sets.verify(now, url, token),
+            Trust::Keys(url) => self.key_sets.verify(now, url, token),
         }
     }
 
+    fn key_set_came(&mut self, now: Now, name: &str, result: Result<KeySet, String>) {
+        let Some(kept) = self.key_sets.0.get_mut(name) else { return };
+        kept.under_way = false;
+        let url = redact(name);
+        match result {
+            Ok(keys) => {
+                if kept.keys.is_none() || kept.is_failing {
+                    tracing::info!(url, keys = keys.len(), "key set fetched");
+                }
+                kept.keys = Some((keys, now.mono));
+                kept.is_failing = false;
+                kept.due = now.mono + REFRESH;
+            }
+            Err(reason) => {
+                let has_keys = kept.keys.is_some();
+                if !std::mem::replace(&mut kept.is_failing, true) {
+                    tracing::warn!(
+                        url,
+                        reason,
+                        has_keys,
+                        "key set cannot be fetched; tried again every 30 s"
+                    );
+                }
+                kept.due = now.mono + AGAIN;
+            }
+        }
+    }
+}
+
+impl Control {
     /// Keeps the sets that settings name, and forgets the others.
     pub(super) fn follow_key_sets(&mut self, now: Now) {
         let server = self.config.server.management_trust.as_ref().and_then(Trust::keys);
@@ -109,7 +140,7 @@ impl Control {
             let work = Work::Fetch { url };
             let of = name.clone();
             let sent = self.submit(work, move |control, now, outcome| {
-                control.key_set_came(
+                control.access.key_set_came(
                     now,
                     &of,
                     outcome.fetched().and_then(|bytes| KeySet::read(&bytes).map_err(str::to_owned)),
@@ -119,34 +150,6 @@ impl Control {
                 kept.under_way = sent;
                 kept.asked = Some(now.mono);
                 kept.is_stale.set(false);
-                kept.due = now.mono + AGAIN;
-            }
-        }
-    }
-
-    fn key_set_came(&mut self, now: Now, name: &str, result: Result<KeySet, String>) {
-        let Some(kept) = self.access.key_sets.0.get_mut(name) else { return };
-        kept.under_way = false;
-        let url = redact(name);
-        match result {
-            Ok(keys) => {
-                if kept.keys.is_none() || kept.is_failing {
-                    tracing::info!(url, keys = keys.len(), "key set fetched");
-                }
-                kept.keys = Some((keys, now.mono));
-                kept.is_failing = false;
-                kept.due = now.mono + REFRESH;
-            }
-            Err(reason) => {
-                let has_keys = kept.keys.is_some();
-                if !std::mem::replace(&mut kept.is_failing, true) {
-                    tracing::warn!(
-                        url,
-                        reason,
-                        has_keys,
-                        "key set cannot be fetched; tried again every 30 s"
-                    );
-                }
                 kept.due = now.mono + AGAIN;
             }
         }

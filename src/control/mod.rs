@@ -187,7 +187,62 @@ struct Walks {
     backups: Backups,
 }
 
+impl ControlConfig {
+    /// The URL that an encoder publishes this stream to.
+    fn publish_url(&self, key: &StreamKey) -> String {
+        let name = self.server.name();
+        // A listener of one address is found there alone.
+        let bound = protocol::publish_address(&self.addresses).filter(|ip| !ip.is_unspecified());
+        let host = match bound {
+            Some(address) if name.is_empty() => address.to_string(),
+            Some(_) | None if name.is_empty() => self.host_address.clone(),
+            Some(_) | None => name.to_owned(),
+        };
+        let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
+        protocol::publish_url(&host, &self.addresses, key)
+    }
+}
+
+impl Records {
+    fn take_over_broadcast(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {
+        if record.zombi {
+            self.mark_dirty(now, key);
+            return;
+        }
+        let mut changed = false;
+        if record.status == status::BROADCASTING || record.status == status::PREPARING {
+            status::FINISHED.clone_into(&mut record.status);
+            changed = true;
+        }
+        for endpoint in record.end_point_list.iter_mut().flatten() {
+            if endpoint.status != status::CREATED && endpoint.status != status::FINISHED {
+                status::FINISHED.clone_into(&mut endpoint.status);
+                changed = true;
+            }
+        }
+        for count in [
+            &mut record.hls_viewer_count,
+            &mut record.dash_viewer_count,
+            &mut record.webrtc_viewer_count,
+            &mut record.rtmp_viewer_count,
+        ] {
+            changed |= std::mem::take(count) != 0;
+        }
+        record.recount();
+        self.insert(key.clone(), record);
+        if changed {
+            self.mark_dirty(now, key);
+        }
+    }
+}
+
 impl Control {
+    /// The outbound policy, for threads that connect on control's behalf.
+    #[must_use]
+    pub fn outbound_policy(&self) -> OutboundPolicy {
+        self.config.outbound.clone()
+    }
+
     /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
     /// records made by publishing alone are gone. Posts every application to every worker.
     ///
@@ -238,44 +293,13 @@ impl Control {
         for (key, record) in stored.0 {
             match record {
                 StoredRecord::Auxiliary(record) => {
-                    self.arm_sweep(now);
+                    self.walks.arm_sweep(now);
                     self.records.auxiliary.insert(key, *record);
                 }
                 StoredRecord::Broadcast(record) => {
-                    self.take_over_broadcast(now, StreamKey { app: key.app, id: key.id }, *record);
+                    self.records.take_over_broadcast(now, StreamKey { app: key.app, id: key.id }, *record);
                 }
             }
-        }
-    }
-
-    fn take_over_broadcast(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {
-        if record.zombi {
-            self.mark_dirty(now, key);
-            return;
-        }
-        let mut changed = false;
-        if record.status == status::BROADCASTING || record.status == status::PREPARING {
-            status::FINISHED.clone_into(&mut record.status);
-            changed = true;
-        }
-        for endpoint in record.end_point_list.iter_mut().flatten() {
-            if endpoint.status != status::CREATED && endpoint.status != status::FINISHED {
-                status::FINISHED.clone_into(&mut endpoint.status);
-                changed = true;
-            }
-        }
-        for count in [
-            &mut record.hls_viewer_count,
-            &mut record.dash_viewer_count,
-            &mut record.webrtc_viewer_count,
-            &mut record.rtmp_viewer_count,
-        ] {
-            changed |= std::mem::take(count) != 0;
-        }
-        record.recount();
-        self.records.insert(key.clone(), record);
-        if changed {
-            self.mark_dirty(now, key);
         }
     }
 
@@ -348,7 +372,7 @@ impl Control {
         self.fire_purges(now);
         self.fire_backups(now);
         self.fire_key_sets(now);
-        self.fire_repeats(now);
+        self.outbound.fire_repeats(now);
         self.fire_recordings(now);
         self.fire_objects(now);
         self.exit_when_drained();
@@ -379,12 +403,6 @@ impl Control {
         self.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
-    }
-
-    /// The outbound policy, for threads that connect on control's behalf.
-    #[must_use]
-    pub fn outbound_policy(&self) -> OutboundPolicy {
-        self.config.outbound.clone()
     }
 
     /// The next output.
@@ -444,26 +462,12 @@ impl Control {
 
     /// The only way an answer leaves.
     fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
-        self.audit_answer(session, shown.response());
+        self.audit.audit_answer(session, shown.response());
         let mut response = Box::new(shown.into_response());
         if response.headers.get("cache-control").is_none() {
             response.headers.push("Cache-Control", "no-store");
         }
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
-    }
-
-    /// The URL that an encoder publishes this stream to.
-    fn publish_url(&self, key: &StreamKey) -> String {
-        let name = self.config.server.name();
-        // A listener of one address is found there alone.
-        let bound = protocol::publish_address(&self.config.addresses).filter(|ip| !ip.is_unspecified());
-        let host = match bound {
-            Some(address) if name.is_empty() => address.to_string(),
-            Some(_) | None if name.is_empty() => self.config.host_address.clone(),
-            Some(_) | None => name.to_owned(),
-        };
-        let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
-        protocol::publish_url(&host, &self.config.addresses, key)
     }
 
     /// Fills in what every new record gets from the server.
@@ -472,7 +476,7 @@ impl Control {
         record.date = wall(now);
         record.origin_adress.clone_from(&self.config.host_address);
         record.origin_address.clone_from(&self.config.host_address);
-        record.rtmp_url = self.publish_url(key);
+        record.rtmp_url = self.config.publish_url(key);
         let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
         let hook = hook.map(|url| url.as_str().to_owned());
         if hook.is_some() && record.listener_hook_url.as_deref().unwrap_or("").is_empty() {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::Control;
 use super::records::auxiliary::{Auxiliary, Kept, Vod};
 use crate::config::S3Settings;
+use crate::control::Files;
 use crate::jobs::shares::{Payer, Threads, Turn};
 use crate::jobs::{Class, ObjectAction, ObjectOutcome, ObjectWork, Outcome, Work};
 use crate::store::Key;
@@ -108,6 +109,43 @@ fn name_of(storage: &S3Settings, vod: &Vod) -> String {
     if storage.folder.is_empty() { below.to_owned() } else { format!("{}/{below}", storage.folder) }
 }
 
+impl Files {
+    fn end_upload_turn(&mut self, now: Now, key: &Key) {
+        if let Some((turn, since)) = self.objects.under_way.remove(key) {
+            self.objects.threads.end(turn, now.mono.saturating_duration_since(since));
+        }
+    }
+
+    fn object_failed(&mut self, now: Now, key: Key, reason: &str) {
+        self.objects.failures = self.objects.failures.saturating_add(1);
+        let failed = self.objects.failed.entry(key.clone()).or_default();
+        *failed = failed.saturating_add(1);
+        let pause = pause(*failed);
+        tracing::warn!(
+            app = &*key.app,
+            vod = &*key.id,
+            reason,
+            seconds = pause.as_secs(),
+            "an upload to S3 failed; it is tried again"
+        );
+        if let Some(at) = now.mono.checked_add(pause) {
+            self.objects.wait(at, key);
+        }
+    }
+
+    fn remove_later(&mut self, now: Now, storage: Arc<S3Settings>, name: String, failed: u32) {
+        if failed >= REMOVALS {
+            tracing::error!(
+                bucket = storage.bucket,
+                object = name,
+                "an object stays in S3: it could not be removed"
+            );
+        } else if let Some(at) = now.mono.checked_add(pause(failed)) {
+            self.objects.removals.push((at, storage, name, failed));
+        }
+    }
+}
+
 impl Control {
     /// The record of a file that has become complete, with whether it is to be uploaded.
     pub(super) fn to_be_kept(&self, key: &Key, vod: Vod) -> Vod {
@@ -178,7 +216,7 @@ impl Control {
         };
         let (of, at) = (key.clone(), key.clone());
         let sent = self.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
-            control.end_upload_turn(now, &of);
+            control.files.end_upload_turn(now, &of);
             control.object_uploaded(now, of, storage, name, outcome);
             control.fire_objects(now);
         });
@@ -186,13 +224,7 @@ impl Control {
             let turn = self.files.objects.threads.begin(Payer::new(Some(&at.app), ""));
             self.files.objects.under_way.insert(at, (turn, now.mono));
         } else {
-            self.object_failed(now, at, "too many jobs wait");
-        }
-    }
-
-    fn end_upload_turn(&mut self, now: Now, key: &Key) {
-        if let Some((turn, since)) = self.files.objects.under_way.remove(key) {
-            self.files.objects.threads.end(turn, now.mono.saturating_duration_since(since));
+            self.files.object_failed(now, at, "too many jobs wait");
         }
     }
 
@@ -231,7 +263,7 @@ impl Control {
                 self.files.objects.failed.remove(&key);
                 self.put_vod(now, key, Some(Vod { kept: None, ..vod }));
             }
-            ObjectOutcome::Failed(reason) => self.object_failed(now, key, &reason),
+            ObjectOutcome::Failed(reason) => self.files.object_failed(now, key, &reason),
         }
     }
 
@@ -247,23 +279,6 @@ impl Control {
         let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
             self.remove_local(&key.app, vod);
-        }
-    }
-
-    fn object_failed(&mut self, now: Now, key: Key, reason: &str) {
-        self.files.objects.failures = self.files.objects.failures.saturating_add(1);
-        let failed = self.files.objects.failed.entry(key.clone()).or_default();
-        *failed = failed.saturating_add(1);
-        let pause = pause(*failed);
-        tracing::warn!(
-            app = &*key.app,
-            vod = &*key.id,
-            reason,
-            seconds = pause.as_secs(),
-            "an upload to S3 failed; it is tried again"
-        );
-        if let Some(at) = now.mono.checked_add(pause) {
-            self.files.objects.wait(at, key);
         }
     }
 
@@ -284,23 +299,11 @@ impl Control {
         let sent = self.submit(Work::Object(work), move |control, now, outcome| {
             if let ObjectOutcome::Failed(reason) = outcome.object() {
                 tracing::warn!(object = name, reason, "an object cannot be removed from S3");
-                control.remove_later(now, storage, name, failed.saturating_add(1));
+                control.files.remove_later(now, storage, name, failed.saturating_add(1));
             }
         });
         if !sent {
-            self.remove_later(now, again.0, again.1, failed.saturating_add(1));
-        }
-    }
-
-    fn remove_later(&mut self, now: Now, storage: Arc<S3Settings>, name: String, failed: u32) {
-        if failed >= REMOVALS {
-            tracing::error!(
-                bucket = storage.bucket,
-                object = name,
-                "an object stays in S3: it could not be removed"
-            );
-        } else if let Some(at) = now.mono.checked_add(pause(failed)) {
-            self.files.objects.removals.push((at, storage, name, failed));
+            self.files.remove_later(now, again.0, again.1, failed.saturating_add(1));
         }
     }
 }

@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use crate::auth::redact;
+use crate::control::records::Records;
 use crate::mail::StreamEnd;
 use crate::types::{Now, PullId, StreamKey};
 
@@ -57,6 +58,23 @@ fn position(record: &Broadcast) -> usize {
     if index < items(record).len() { index } else { 0 }
 }
 
+impl Records {
+    fn stand_at(&mut self, key: &StreamKey, index: usize) {
+        if let Some(record) = self.get_mut(key) {
+            record.current_play_index = i32::try_from(index).unwrap_or(0);
+        }
+    }
+}
+
+impl Records {
+    fn playlist_status(&mut self, now: Now, key: &StreamKey, status: &str) {
+        if let Some(record) = self.get_mut(key) {
+            record.play_list_status = Some(status.to_owned());
+            self.mark_dirty(now, key.clone());
+        }
+    }
+}
+
 impl Control {
     /// The first item that can be pulled, from where the playlist stands on, and its place.
     ///
@@ -88,27 +106,14 @@ impl Control {
     /// The playlist begins at this item.
     pub(super) fn begin_playlist(&mut self, now: Now, key: &StreamKey, index: usize) -> Playlist {
         self.outbound.sources.planned.remove(key);
-        self.stand_at(key, index);
-        self.playlist_status(now, key, status::BROADCASTING);
+        self.records.stand_at(key, index);
+        self.records.playlist_status(now, key, status::BROADCASTING);
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
     /// The playlist has ended.
     pub(super) fn end_playlist(&mut self, now: Now, key: &StreamKey) {
-        self.playlist_status(now, key, status::FINISHED);
-    }
-
-    fn playlist_status(&mut self, now: Now, key: &StreamKey, status: &str) {
-        if let Some(record) = self.records.get_mut(key) {
-            record.play_list_status = Some(status.to_owned());
-            self.mark_dirty(now, key.clone());
-        }
-    }
-
-    fn stand_at(&mut self, key: &StreamKey, index: usize) {
-        if let Some(record) = self.records.get_mut(key) {
-            record.current_play_index = i32::try_from(index).unwrap_or(0);
-        }
+        self.records.playlist_status(now, key, status::FINISHED);
     }
 
     /// The attempt at an item is over: it has been played, or brought nothing.
@@ -134,7 +139,7 @@ impl Control {
 
     /// Somebody asks for an item, or the next one, in the middle of another.
     pub(super) fn leap(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
-        self.leave_file(now, key);
+        self.outbound.leave_file(now, key);
         self.play_next(now, key, wanted);
     }
 
@@ -150,14 +155,14 @@ impl Control {
                     break;
                 }
             }
-            self.stand_at(key, index);
+            self.records.stand_at(key, index);
             match self.item(key, index) {
                 Ok(origin) => return self.begin_item(now, key, origin, wanted.is_some()),
                 Err(reason) => tracing::info!(%key, index, reason, "item passed over"),
             }
             index = index.saturating_add(1);
         }
-        self.stand_at(key, 0);
+        self.records.stand_at(key, 0);
         self.stop_source(now, key, StreamEnd::Stopped);
     }
 
@@ -179,9 +184,9 @@ impl Control {
             source.origin = origin;
             self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
             self.outbound.supervisor.aim(Job::Pull(id), remote);
-            self.source_status(now, key, status::FINISHED);
+            self.records.source_status(now, key, status::FINISHED);
         }
-        self.mark_dirty(now, key.clone());
+        self.records.mark_dirty(now, key.clone());
     }
 
     /// Keeps in mind when a playlist is to begin by itself, or that it is not.

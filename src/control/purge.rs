@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Control;
 use super::records::auxiliary::AuxiliaryWrite;
 use super::records::{Change, Write};
+use crate::control::Walks;
 use crate::store::{Key, Kind};
 use crate::types::{Now, StreamKey};
 
@@ -32,13 +33,15 @@ impl AppChanges {
     }
 }
 
-impl Control {
+impl Walks {
     /// Begins to remove the records of an application.
     pub(super) fn purge(&mut self, now: Now, app: Arc<str>) {
-        self.walks.app_changes.removed.push_back(app);
-        self.walks.app_changes.due = Some(now.mono);
+        self.app_changes.removed.push_back(app);
+        self.app_changes.due = Some(now.mono);
     }
+}
 
+impl Control {
     /// Runs one slice.
     pub(super) fn fire_purges(&mut self, now: Now) {
         if self.walks.app_changes.due.is_none_or(|due| due > now.mono) {
@@ -57,7 +60,7 @@ impl Control {
                 self.walks.app_changes.removed.pop_front();
             }
             for key in keys {
-                if self.pending(&key).is_some() {
+                if self.records.pending(&key).is_some() {
                     self.write(now, Write { key, change: Change::Delete, waiter: None });
                 }
             }

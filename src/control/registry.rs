@@ -10,6 +10,7 @@ use media::Position;
 
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
+use crate::control::records::Records;
 use crate::mail::{
     Departure, Grant, PublishRequest, Refusal, SinkNews, SourceFigures, StreamDetails, StreamEnd, ToWorker,
 };
@@ -21,6 +22,26 @@ use super::{Control, wall};
 
 /// A publisher that was silent for so long is replaced by a new one.
 const STALE_MS: u64 = 3000;
+
+impl Records {
+    /// Marks the record offline; one that publishing created is deleted.
+    fn record_ended(&mut self, now: Now, key: StreamKey) {
+        let Some(record) = self.get_mut(&key) else { return };
+        if record.zombi {
+            self.remove(&key);
+            return;
+        }
+        status::FINISHED.clone_into(&mut record.status);
+        record.touch(now);
+        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
+        record.rtmp_viewer_count = 0;
+        record.recount();
+        for endpoint in record.end_point_list.iter_mut().flatten() {
+            status::FINISHED.clone_into(&mut endpoint.status);
+        }
+        self.mark_dirty(now, key);
+    }
+}
 
 impl Control {
     /// A publisher asks.
@@ -69,7 +90,7 @@ impl Control {
         tracing::info!(%key, protocol = request.ingest.name, peer = %request.peer, "stream started");
         let live = Live::new(now, &request, settings.clone());
         let stream = self.registry.insert(live);
-        self.forget_idle(&key);
+        self.hooks.forget_idle(&key);
         self.record_started(now, &request);
         self.publisher_came(now, &request);
         let details = self.details_of(&key);
@@ -183,9 +204,9 @@ impl Control {
         record.rtmp_viewer_count = 0;
         record.recount();
         if !record.zombi {
-            self.mark_dirty(now, key.clone());
+            self.records.mark_dirty(now, key.clone());
         }
-        if let Some(main) = self.main_track_of(key) {
+        if let Some(main) = self.records.main_track_of(key) {
             self.follow_subtracks(now, &main);
         }
     }
@@ -247,17 +268,17 @@ impl Control {
     /// The id is free from here on.
     pub(super) fn end_stream(&mut self, now: Now, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.registry.remove(stream) else { return };
-        self.forget_refused_recording(&live.key);
+        self.files.forget_refused_recording(&live.key);
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
-        self.release_claim(stream);
-        self.forget_pushes(&live);
+        self.access.release_claim(stream);
+        self.outbound.forget_pushes(&live);
         self.post_all(&ToWorker::StreamDown { stream, end });
         if let State::Live(session) = live.source().state {
             self.leave(now, session);
         }
         self.stream_ended(now, stream, &live, end);
-        let main = self.main_track_of(&live.key);
-        self.record_ended(now, live.key);
+        let main = self.records.main_track_of(&live.key);
+        self.records.record_ended(now, live.key);
         if let Some(main) = main {
             self.follow_subtracks(now, &main);
         }
@@ -278,24 +299,6 @@ impl Control {
             SinkNews::Begun(worker) => drop(live.sinks.insert(kind, worker)),
             SinkNews::Over => drop(live.sinks.remove(kind)),
         }
-    }
-
-    /// Marks the record offline; one that publishing created is deleted.
-    fn record_ended(&mut self, now: Now, key: StreamKey) {
-        let Some(record) = self.records.get_mut(&key) else { return };
-        if record.zombi {
-            self.records.remove(&key);
-            return;
-        }
-        status::FINISHED.clone_into(&mut record.status);
-        record.touch(now);
-        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
-        record.rtmp_viewer_count = 0;
-        record.recount();
-        for endpoint in record.end_point_list.iter_mut().flatten() {
-            status::FINISHED.clone_into(&mut endpoint.status);
-        }
-        self.mark_dirty(now, key);
     }
 
     /// Whether its publisher is there, or expected within the grace. A source between two attempts is neither.

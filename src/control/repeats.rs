@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::control::Outbound;
 use crate::types::{Now, StreamKey};
 
 use super::Control;
@@ -104,29 +105,17 @@ impl Repeats {
     }
 }
 
-impl Control {
-    /// Tells of hooks that were given up: somebody's books are wrong from then on.
-    pub(super) fn tell_lost_hooks(&mut self, now: Now) {
-        while let Some(LostHook { key, action, url, reason }) = self.hooks.poll_lost() {
-            if self.outbound.repeats.is_first_hook(now) {
-                tracing::warn!(%key, action, url, reason, "hook lost");
-            } else {
-                tracing::debug!(%key, action, url, reason, "hook lost");
-                self.outbound.repeats.note(now, Repeat::Hook, &key, &reason);
-            }
-        }
-    }
-
+impl Outbound {
     /// Writes the lines that are due.
     pub(super) fn fire_repeats(&mut self, now: Now) {
-        for (kind, failures, key, reason) in self.outbound.repeats.take_due(now) {
+        for (kind, failures, key, reason) in self.repeats.take_due(now) {
             match kind {
                 Repeat::Pull => {
-                    let sources = self.outbound.supervisor.failing().1;
+                    let sources = self.supervisor.failing().1;
                     tracing::info!(failures, sources, latest = %key, reason, "sources still fail");
                 }
                 Repeat::Push => {
-                    let endpoints = self.outbound.supervisor.failing().0;
+                    let endpoints = self.supervisor.failing().0;
                     tracing::info!(failures, endpoints, latest = %key, reason, "endpoints still fail");
                 }
                 Repeat::Resolver => {
@@ -136,6 +125,20 @@ impl Control {
                     tracing::info!(failures, latest = %key, reason, "items of playlists still bring nothing");
                 }
                 Repeat::Hook => tracing::warn!(failures, latest = %key, reason, "more hooks were lost"),
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Tells of hooks that were given up: somebody's books are wrong from then on.
+    pub(super) fn tell_lost_hooks(&mut self, now: Now) {
+        while let Some(LostHook { key, action, url, reason }) = self.hooks.poll_lost() {
+            if self.outbound.repeats.is_first_hook(now) {
+                tracing::warn!(%key, action, url, reason, "hook lost");
+            } else {
+                tracing::debug!(%key, action, url, reason, "hook lost");
+                self.outbound.repeats.note(now, Repeat::Hook, &key, &reason);
             }
         }
     }

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
+use crate::control::ControlConfig;
+use crate::control::Outbound;
+use crate::control::records::Records;
 use crate::mail::{
     Grant, NextAddress, NextServer, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target,
     ToWorker,
@@ -119,10 +122,61 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
         && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
 }
 
+impl Outbound {
+    /// A file is left in the middle. How far ahead its media were is heard too late to say so to the next attempt: as far as
+    /// they may be, or each leap would put the stream further ahead.
+    pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
+        let Some(id) = self.sources.by_key.get(key).copied() else { return };
+        if self.supervisor.is_steady(Job::Pull(id))
+            && let Some(source) = self.sources.by_id.get_mut(&id)
+        {
+            source.seen = now.mono.checked_add(FILE_RESERVE).unwrap_or(now.mono);
+        }
+    }
+}
+
+impl Records {
+    /// `preparing` or `finished`.
+    pub(super) fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
+        let Some(record) = self.get_mut(key) else { return };
+        record.touch(now);
+        if status == status::PREPARING && record.status != status {
+            record.start_time = wall(now);
+        }
+        status.clone_into(&mut record.status);
+        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
+        record.recount();
+    }
+}
+
+impl ControlConfig {
+    /// A URL, or the path of a file of our own. What we serve ourselves is not asked for over the network: it is that file.
+    fn read_source(&self, key: &StreamKey, url: &str) -> Result<Target, UrlError> {
+        if outbound::is_own_path(url) {
+            return outbound::read_own_path(url, &key.app);
+        }
+        let is_own = |host: &str, port| self.outbound.own_ports.contains(&port) && self.is_own_host(host);
+        match outbound::read_own_url(url, &key.app, is_own)? {
+            Some(target) => Ok(target),
+            None => outbound::read_source(url),
+        }
+    }
+}
+
+impl Records {
+    /// Keeps in the record whether its source is to run, for the next life of the server.
+    fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
+        if let Some(record) = self.get_mut(key) {
+            record.source_wanted = wanted;
+        }
+        self.mark_dirty(now, key.clone());
+    }
+}
+
 impl Control {
     /// The target of a record's URL; the error says why it cannot be pulled.
     pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
-        let target = match self.read_source(key, url) {
+        let target = match self.config.read_source(key, url) {
             Ok(target) => target,
             Err(UrlError::Scheme) => {
                 return Err("The scheme of the stream url is not supported by this version".to_owned());
@@ -133,7 +187,7 @@ impl Control {
         if target.is_file() {
             return Ok(target);
         }
-        if self.is_loop(key, &target) {
+        if self.config.is_loop(key, &target) {
             return Err("The stream would be pulled from itself".to_owned());
         }
         if let Ok(address) = target.host.parse()
@@ -145,19 +199,6 @@ impl Control {
             }
         }
         Ok(target)
-    }
-
-    /// A URL, or the path of a file of our own. What we serve ourselves is not asked for over the network: it is that file.
-    fn read_source(&self, key: &StreamKey, url: &str) -> Result<Target, UrlError> {
-        if outbound::is_own_path(url) {
-            return outbound::read_own_path(url, &key.app);
-        }
-        let is_own =
-            |host: &str, port| self.config.outbound.own_ports.contains(&port) && self.is_own_host(host);
-        match outbound::read_own_url(url, &key.app, is_own)? {
-            Some(target) => Ok(target),
-            None => outbound::read_source(url),
-        }
     }
 
     /// Whether there is no room for one more.
@@ -205,16 +246,8 @@ impl Control {
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
         self.attempt(now, Job::Pull(id));
-        self.source_wanted(now, key, true);
+        self.records.source_wanted(now, key, true);
         Ok(())
-    }
-
-    /// Keeps in the record whether its source is to run, for the next life of the server.
-    fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
-        if let Some(record) = self.records.get_mut(key) {
-            record.source_wanted = wanted;
-        }
-        self.mark_dirty(now, key.clone());
     }
 
     /// What the URL of a record asks for.
@@ -235,11 +268,11 @@ impl Control {
             self.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
-        self.source_wanted(now, key, false);
+        self.records.source_wanted(now, key, false);
         match self.stream_of(key) {
             Some(stream) => self.end_stream(now, stream, end),
             None => {
-                self.source_status(now, key, status::FINISHED);
+                self.records.source_status(now, key, status::FINISHED);
             }
         }
         true
@@ -270,20 +303,9 @@ impl Control {
         let Some(source) = id.and_then(|id| self.outbound.sources.by_id.get_mut(id)) else { return false };
         source.sought = Some(time);
         let origin = source.origin.clone();
-        self.leave_file(now, key);
+        self.outbound.leave_file(now, key);
         self.go_to(now, key, origin);
         true
-    }
-
-    /// A file is left in the middle. How far ahead its media were is heard too late to say so to the next attempt: as far as
-    /// they may be, or each leap would put the stream further ahead.
-    pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
-        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
-        if self.outbound.supervisor.is_steady(Job::Pull(id))
-            && let Some(source) = self.outbound.sources.by_id.get_mut(&id)
-        {
-            source.seen = now.mono.checked_add(FILE_RESERVE).unwrap_or(now.mono);
-        }
     }
 
     /// Ends the attempt of a source and begins one that asks for something else.
@@ -308,7 +330,7 @@ impl Control {
         let lead = source.seen.saturating_duration_since(now.mono);
         let live = self.stream_of(&key).and_then(|stream| self.registry.get(&stream));
         let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
-        self.source_status(now, &key, status::PREPARING);
+        self.records.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target, lead, skip };
         self.post(worker, ToWorker::StartPull(Box::new(order)));
@@ -361,7 +383,7 @@ impl Control {
         match state {
             PullState::Preparing => {
                 let key = source.key.clone();
-                self.source_status(now, &key, status::PREPARING);
+                self.records.source_status(now, &key, status::PREPARING);
             }
             PullState::Failed(reason) => self.pull_failed(now, id, &reason),
             PullState::Lost { reason, ahead } => {
@@ -417,13 +439,13 @@ impl Control {
             tracing::debug!(%key, url, failures, reason, "pull failed");
             self.outbound.repeats.note(now, Repeat::Pull, &key, reason);
         }
-        self.source_status(now, &key, status::FINISHED);
+        self.records.source_status(now, &key, status::FINISHED);
     }
 
     /// The next attempt is due.
     pub(super) fn pull_attempts(&mut self, now: Now, id: PullId) {
         if let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) {
-            self.source_status(now, &key, status::PREPARING);
+            self.records.source_status(now, &key, status::PREPARING);
         }
     }
 
@@ -436,19 +458,7 @@ impl Control {
         } else {
             tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
         }
-        self.source_status(now, &key, status::FINISHED);
-    }
-
-    /// `preparing` or `finished`.
-    pub(super) fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        record.touch(now);
-        if status == status::PREPARING && record.status != status {
-            record.start_time = wall(now);
-        }
-        status.clone_into(&mut record.status);
-        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
-        record.recount();
+        self.records.source_status(now, &key, status::FINISHED);
     }
 
     /// Stops sources that nobody watches, and restarts those with a period.
@@ -576,8 +586,8 @@ impl Control {
     pub(super) fn forget_sources(&mut self, now: Now) {
         for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
             if !self.is_live(&key) {
-                self.source_status(now, &key, status::FINISHED);
-                self.mark_dirty(now, key);
+                self.records.source_status(now, &key, status::FINISHED);
+                self.records.mark_dirty(now, key);
             }
         }
         for (id, source) in std::mem::take(&mut self.outbound.sources.by_id) {

@@ -2,6 +2,7 @@
 //! virtual main track is live while one of its subtracks is (docs/rest.md).
 
 use crate::auth::access::is_stream_id;
+use crate::control::records::Records;
 use crate::mail::{PublishRequest, Refusal};
 use crate::types::{Now, StreamKey};
 
@@ -18,6 +19,14 @@ fn wanted_main(request: &PublishRequest) -> Option<StreamKey> {
     wanted.then(|| StreamKey { app: request.key.app.clone(), id: main.as_str().into() })
 }
 
+impl Records {
+    /// The main track that a record names.
+    pub(super) fn main_track_of(&self, key: &StreamKey) -> Option<StreamKey> {
+        let main = self.get(key)?.main_track_stream_id.as_deref()?;
+        (!main.is_empty()).then(|| StreamKey { app: key.app.clone(), id: main.into() })
+    }
+}
+
 impl Control {
     /// Subtracks of a main track that are live.
     pub(super) fn active_subtracks(&self, main: &StreamKey) -> usize {
@@ -28,19 +37,13 @@ impl Control {
         self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
 
-    /// The main track that a record names.
-    pub(super) fn main_track_of(&self, key: &StreamKey) -> Option<StreamKey> {
-        let main = self.records.get(key)?.main_track_stream_id.as_deref()?;
-        (!main.is_empty()).then(|| StreamKey { app: key.app.clone(), id: main.into() })
-    }
-
     /// Whether a publisher may join the main track that it names.
     pub(super) fn check_main_track(&self, request: &PublishRequest) -> Result<(), Refusal> {
         let Some(main) = wanted_main(request) else { return Ok(()) };
         if !is_stream_id(&main.id) {
             return Err(Refusal::NotAllowed("mainTrack is not a stream id"));
         }
-        let Some(record) = self.pending(&main) else {
+        let Some(record) = self.records.pending(&main) else {
             let app = self.apps.get(&main.app);
             let known_only =
                 app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
@@ -67,7 +70,7 @@ impl Control {
     fn may_join(&self, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
         let is_checked = self.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
         let is_room = record.zombi || (record.is_virtual && !self.records.joined.contains(main));
-        let own = self.pending(&request.key).and_then(|own| own.main_track_stream_id.as_deref());
+        let own = self.records.pending(&request.key).and_then(|own| own.main_track_stream_id.as_deref());
         let is_given = own == Some(&*main.id) && !self.records.joined.contains(main);
         !is_checked || is_room || is_given || self.token_names_room(request, &main.id)
     }
@@ -84,7 +87,7 @@ impl Control {
         {
             record.is_virtual = true;
             if !record.zombi {
-                self.mark_dirty(now, main.clone());
+                self.records.mark_dirty(now, main.clone());
             }
             self.records.joined.insert(main.clone());
         }
@@ -112,7 +115,7 @@ impl Control {
             if let Some(record) = self.records.get_mut(main) {
                 record.is_virtual = false;
             }
-            self.mark_dirty(now, main.clone());
+            self.records.mark_dirty(now, main.clone());
         }
         let Some(record) = self.records.get_mut(main) else { return };
         if any == was {
@@ -126,7 +129,7 @@ impl Control {
             status::FINISHED.clone_into(&mut record.status);
         }
         if !record.zombi {
-            self.mark_dirty(now, main.clone());
+            self.records.mark_dirty(now, main.clone());
         }
     }
 }

@@ -20,6 +20,7 @@ use super::Control;
 use super::broadcast::status;
 use super::jobs::{ResolveRequest, Resolved};
 use crate::auth::OutboundPolicy;
+use crate::control::Outbound;
 use crate::mail::{Target, Transport};
 use crate::types::{Now, PullId, PushId, WorkerId};
 
@@ -365,6 +366,17 @@ impl Supervisor {
     }
 }
 
+impl Outbound {
+    /// The application that a job is of.
+    fn app_of_job(&self, job: Job) -> Option<Arc<str>> {
+        let key = match job {
+            Job::Push(id) => self.pushes.key_of(id)?,
+            Job::Pull(id) => &self.sources.by_id.get(&id)?.key,
+        };
+        Some(Arc::clone(&key.app))
+    }
+}
+
 impl Control {
     /// Begins the next attempt of a job.
     pub(super) fn attempt(&mut self, now: Now, job: Job) {
@@ -395,7 +407,7 @@ impl Control {
     fn follow(&mut self, now: Now, job: Job, step: Step) {
         match (step, job) {
             (Step::Resolve(request), job) => {
-                if let Some(app) = self.app_of_job(job) {
+                if let Some(app) = self.outbound.app_of_job(job) {
                     self.resolve(now, &app, request);
                 }
             }
@@ -404,17 +416,6 @@ impl Control {
             (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),
             (Step::Failed(reason), Job::Pull(id)) => self.pull_failed(now, id, &reason),
         }
-    }
-}
-
-impl Control {
-    /// The application that a job is of.
-    fn app_of_job(&self, job: Job) -> Option<Arc<str>> {
-        let key = match job {
-            Job::Push(id) => self.outbound.pushes.key_of(id)?,
-            Job::Pull(id) => &self.outbound.sources.by_id.get(&id)?.key,
-        };
-        Some(Arc::clone(&key.app))
     }
 }
 

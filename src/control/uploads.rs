@@ -15,6 +15,7 @@ use super::answer::Outcome;
 use super::mask::Requester;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
+use crate::control::Files;
 use crate::http::Response;
 use crate::jobs::{self, AppendTo, Appended, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::mail::{ToWorker, UploadGrant, UploadNews};
@@ -69,6 +70,15 @@ impl Uploads {
 /// The answer when it cannot be written.
 fn not_written() -> Response {
     Outcome::failure("").no_data_id().response(200)
+}
+
+impl Files {
+    /// The record of an upload could not be stored, and its session was told.
+    pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
+        if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
+            self.uploads.by_session.remove(&session);
+        }
+    }
 }
 
 impl Control {
@@ -144,13 +154,6 @@ impl Control {
             self.upload_failed(now, session, "too many jobs wait");
         }
         true
-    }
-
-    /// The record of an upload could not be stored, and its session was told.
-    pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
-        if self.files.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
-            self.files.uploads.by_session.remove(&session);
-        }
     }
 
     /// News of a session that was granted an upload.

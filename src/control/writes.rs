@@ -1,5 +1,6 @@
 //! The effects of changes of records: once stored they take effect, and are answered.
 
+use crate::control::records::Records;
 use crate::http::Response;
 use crate::mail::StreamEnd;
 use crate::store::{self, Kind};
@@ -11,12 +12,18 @@ use super::mask::Requester;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
 use super::{Control, Output, rest};
 
-impl Control {
-    /// The record as it will be once everything pending is done.
-    pub(super) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
-        self.records.pending(key)
+impl Records {
+    /// A record that is created while someone publishes under its id by chance takes over the live figures.
+    fn keep_live_members(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
+        let Some(old) = self.get(key).filter(|old| old.zombi && !record.zombi) else { return };
+        record.status.clone_from(&old.status);
+        record.publish_type.clone_from(&old.publish_type);
+        record.start_time = old.start_time;
+        record.touch(now);
     }
+}
 
+impl Control {
     /// Gathers a change that was checked against [`Control::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
         self.records.write(now, write);
@@ -29,11 +36,6 @@ impl Control {
         self.records.write_auxiliary(now, write);
         self.follow_records(now);
         self.reconcile_recordings(now);
-    }
-
-    /// Remembers that a record changed in memory and shall reach the disk some time.
-    pub(super) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
-        self.records.mark_dirty(now, key);
     }
 
     pub(super) fn fire_writes(&mut self, now: Now) {
@@ -66,9 +68,9 @@ impl Control {
             match event {
                 Event::Record(write) => self.apply(now, write),
                 Event::Auxiliary(write) => self.apply_auxiliary(now, write),
-                Event::Undone(key) => self.recording_may_change(key),
+                Event::Undone(key) => self.files.recording_may_change(key),
                 Event::Failed(requester) => {
-                    self.upload_not_recorded(requester.session());
+                    self.files.upload_not_recorded(requester.session());
                     let failure = Outcome::failure("The datastore is not available");
                     self.answer(requester, failure.response(500));
                 }
@@ -112,14 +114,14 @@ impl Control {
         let runs = self.outbound.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
-        let main_before = self.main_track_of(&key);
+        let main_before = self.records.main_track_of(&key);
         match change.apply(before.clone()) {
             Some(mut record) => {
-                self.keep_live_members(now, &key, &mut record);
+                self.records.keep_live_members(now, &key, &mut record);
                 let restarts = runs && before.is_some_and(|before| change.restarts_source(&before, &record));
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
-                self.recording_may_change(key.clone());
+                self.files.recording_may_change(key.clone());
                 self.review_viewers(&key);
                 if restarts {
                     self.restart_source(now, &key);
@@ -132,18 +134,18 @@ impl Control {
                 {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
-                self.forget_idle(&key);
+                self.hooks.forget_idle(&key);
                 self.records.remove(&key);
             }
         }
-        for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {
+        for main in [main_before, self.records.main_track_of(&key)].into_iter().flatten() {
             self.follow_subtracks(now, &main);
         }
         self.note_auto_start(&key);
         self.note_planned(now, &key);
         if let Some((requester, answer)) = waiter {
             let Some(answer) = self.started(now, requester, &key, answer) else { return };
-            let response = self.answer_of(now, &key, answer, existed, live.is_some() || runs);
+            let response = answer_of(&self.records, now, &key, answer, existed, live.is_some() || runs);
             self.answer(requester, response);
         }
     }
@@ -164,46 +166,45 @@ impl Control {
         self.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
         None
     }
+}
 
-    /// A record that is created while someone publishes under its id by chance takes over the live figures.
-    fn keep_live_members(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
-        let Some(old) = self.records.get(key).filter(|old| old.zombi && !record.zombi) else { return };
-        record.status.clone_from(&old.status);
-        record.publish_type.clone_from(&old.publish_type);
-        record.start_time = old.start_time;
-        record.touch(now);
-    }
-
-    fn answer_of(&self, now: Now, key: &StreamKey, answer: Answer, existed: bool, live: bool) -> Response {
-        match answer {
-            Answer::Created => match self.records.get(key) {
-                Some(record) => Response::json(200, record.to_json(now)),
-                None => Outcome::failure("Stream id set generated exception").response(400),
-            },
-            Answer::Room => match self.records.get(key) {
-                Some(record) => rest::room(record),
-                None => Outcome::failure("Operation not completed").response(400),
-            },
-            // A record that publishing made may have ended meanwhile.
-            Answer::Success | Answer::SuccessOfNulls | Answer::Made(_) if !existed => {
-                Outcome::failure("").response(200)
-            }
-            Answer::SuccessOfNulls => Outcome::success().message(None).no_data_id().response(200),
-            Answer::Success => Outcome::success().response(200),
-            Answer::Failure => Outcome::failure("").response(200),
-            Answer::Deleted if live => Outcome::success()
-                .message(Some("broadcast is deleted and stopped successfully"))
-                .response(200),
-            Answer::Deleted => {
-                Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
-            }
-            Answer::Started => match self.records.get(key) {
-                Some(record) => Outcome::success().data_id(&key.id).behind(record.to_json(now)),
-                None => Outcome::success().data_id(&key.id).response(200),
-            },
-            Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
-            Answer::Prepared(response) => *response,
-            Answer::Made(id) => Outcome::success().message(None).data_id(&id).response(200),
+/// The answer to whoever asked for a write, once it is stored.
+fn answer_of(
+    records: &Records,
+    now: Now,
+    key: &StreamKey,
+    answer: Answer,
+    existed: bool,
+    live: bool,
+) -> Response {
+    match answer {
+        Answer::Created => match records.get(key) {
+            Some(record) => Response::json(200, record.to_json(now)),
+            None => Outcome::failure("Stream id set generated exception").response(400),
+        },
+        Answer::Room => match records.get(key) {
+            Some(record) => rest::room(record),
+            None => Outcome::failure("Operation not completed").response(400),
+        },
+        // A record that publishing made may have ended meanwhile.
+        Answer::Success | Answer::SuccessOfNulls | Answer::Made(_) if !existed => {
+            Outcome::failure("").response(200)
         }
+        Answer::SuccessOfNulls => Outcome::success().message(None).no_data_id().response(200),
+        Answer::Success => Outcome::success().response(200),
+        Answer::Failure => Outcome::failure("").response(200),
+        Answer::Deleted if live => {
+            Outcome::success().message(Some("broadcast is deleted and stopped successfully")).response(200)
+        }
+        Answer::Deleted => {
+            Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
+        }
+        Answer::Started => match records.get(key) {
+            Some(record) => Outcome::success().data_id(&key.id).behind(record.to_json(now)),
+            None => Outcome::success().data_id(&key.id).response(200),
+        },
+        Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
+        Answer::Prepared(response) => *response,
+        Answer::Made(id) => Outcome::success().message(None).data_id(&id).response(200),
     }
 }

@@ -328,7 +328,7 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
 fn a_stream_stands_where_its_units_do_whatever_they_count() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
-    let Event::Publication(_, PublicationEvent::Unit { unit: mut unit, tracks }) = video_frame(180_000, true)
+    let Event::Publication(_, PublicationEvent::Unit { mut unit, tracks }) = video_frame(180_000, true)
     else {
         panic!("no unit")
     };

@@ -26,6 +26,7 @@ use crate::auth::access::{Credentials, Denial, Direction, Params, is_for_stream,
 use crate::auth::time_code;
 use crate::config::{AppSettings, SecuritySettings};
 use crate::control::key_sets::KeySets;
+use crate::control::records::Records;
 use crate::types::{Now, StreamKey};
 
 /// Access control: credentials, presence, and failed codes.
@@ -36,6 +37,14 @@ pub(super) struct Access {
     pub(super) passes: Passes,
     pub(super) attempts: CodeAttempts,
     pub(super) key_sets: KeySets,
+}
+
+impl Records {
+    /// Whether it is the key of the broadcast. Without a record, or with one that has no key yet, none is.
+    fn is_publish_key(&self, key: &StreamKey, shown: Option<&str>) -> bool {
+        let known = self.pending(key).and_then(|record| record.publish_key.as_deref());
+        known.is_some_and(|known| constant_time_eq(known.as_bytes(), shown.unwrap_or_default().as_bytes()))
+    }
 }
 
 impl Control {
@@ -60,7 +69,7 @@ impl Control {
             return Err(Denial::LongName);
         }
         if let Some(id) = shown.subscriber
-            && let Some(subscriber) = self.subscriber(key, id)
+            && let Some(subscriber) = self.records.subscriber(key, id)
         {
             if subscriber.is_blocked(direction, now) {
                 return Err(Denial::Blocked(id.to_owned()));
@@ -81,7 +90,7 @@ impl Control {
         if checks.hash && !is_hash(shown.token, &key.id, direction, &security.secrets.hash) {
             return Err(Denial::Hash);
         }
-        if checks.publish_key && !self.is_publish_key(key, shown.publish_key) {
+        if checks.publish_key && !self.records.is_publish_key(key, shown.publish_key) {
             return Err(Denial::PublishKey);
         }
         if checks.jwt && !self.is_stream_token(now, direction, security, key, shown.token) {
@@ -107,12 +116,6 @@ impl Control {
         claims.is_ok_and(|claims| is_for_stream(&claims, &key.id, direction))
     }
 
-    /// Whether it is the key of the broadcast. Without a record, or with one that has no key yet, none is.
-    fn is_publish_key(&self, key: &StreamKey, shown: Option<&str>) -> bool {
-        let known = self.pending(key).and_then(|record| record.publish_key.as_deref());
-        known.is_some_and(|known| constant_time_eq(known.as_bytes(), shown.unwrap_or_default().as_bytes()))
-    }
-
     /// Whether the subscriber shows its code of this moment.
     fn is_time_code(
         &self,
@@ -124,7 +127,7 @@ impl Control {
     ) -> bool {
         let (Some(id), Some(code)) = (shown.subscriber, shown.code) else { return false };
         let secrets = &app.security.secrets;
-        let record = self.subscriber(key, id);
+        let record = self.records.subscriber(key, id);
         if record.is_some_and(|record| !record.may(direction)) {
             return false;
         }

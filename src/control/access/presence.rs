@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
+use crate::control::access::Access;
 use crate::control::{Control, wall};
 use crate::mail::{PlayRequest, PublishRequest, StreamEnd, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
@@ -146,6 +147,18 @@ impl Presence {
     }
 }
 
+impl Access {
+    /// Counted from its verdict on.
+    pub(in crate::control) fn viewer_admitted(&mut self, request: PlayRequest) {
+        self.presences.insert(request.session, Presence::of_viewer(request));
+    }
+
+    /// Such viewers of a stream by a protocol.
+    pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
+        self.passes.count(key, egress)
+    }
+}
+
 impl Control {
     /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
     /// subscriber does not stand in its own way.
@@ -171,16 +184,11 @@ impl Control {
         all.saturating_sub(usize::from(counted))
     }
 
-    /// Counted from its verdict on.
-    pub(in crate::control) fn viewer_admitted(&mut self, request: PlayRequest) {
-        self.access.presences.insert(request.session, Presence::of_viewer(request));
-    }
-
     /// Whether a viewer that watches by separate requests was let in before, and may still.
     pub(in crate::control) fn has_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
         let Some(polled) = &request.polled else { return false };
         let subscriber = Credentials::of(&request.params).subscriber;
-        let record = subscriber.and_then(|id| self.subscriber(&request.key, id));
+        let record = subscriber.and_then(|id| self.records.subscriber(&request.key, id));
         if record.is_some_and(|record| record.is_blocked(Direction::Play, now)) {
             return false;
         }
@@ -196,20 +204,19 @@ impl Control {
         let who = request.polled.as_ref().map_or("", |polled| polled.who.as_str());
         let subscriber = Credentials::of(&request.params).subscriber;
         let (key, peer) = (&request.key, request.peer.ip());
-        let limit = subscriber.and_then(|id| self.subscriber(key, id)?.connections_max());
+        let limit = subscriber.and_then(|id| self.records.subscriber(key, id)?.connections_max());
         if let (Some(id), Some(limit)) = (subscriber, limit) {
             let others = self.connections_of(Direction::Play, key, id, peer).saturating_add(1);
             self.access.passes.limit_here(key, id, peer, limit.saturating_sub(others));
         }
-        if self.polled_limit(request).is_some_and(|limit| self.passes(key, request.egress) >= limit) {
+        if self
+            .records
+            .polled_limit(request)
+            .is_some_and(|limit| self.access.passes(key, request.egress) >= limit)
+        {
             self.access.passes.make_room(key, request.egress, peer);
         }
         self.access.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
-    }
-
-    /// Such viewers of a stream by a protocol.
-    pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
-        self.access.passes.count(key, egress)
     }
 
     /// A viewer is served.
@@ -269,7 +276,7 @@ impl Control {
 
     /// Ends what a subscriber does that it may do no longer.
     pub(in crate::control) fn drop_subscriber(&mut self, now: Now, key: &StreamKey, id: &str) {
-        let Some(record) = self.subscriber(key, id) else { return };
+        let Some(record) = self.records.subscriber(key, id) else { return };
         let (publish, play) =
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
         if play {

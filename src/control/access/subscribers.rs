@@ -1,5 +1,6 @@
 //! Subscribers and their connections.
 
+use crate::control::records::Records;
 use serde::Serialize;
 
 use crate::control::Control;
@@ -26,15 +27,17 @@ pub(in crate::control) struct Shown<'a> {
     totp_expiry_period_seconds: u64,
 }
 
-impl Control {
+impl Records {
     /// The subscriber of a stream, as it will be once everything pending is done.
     pub(in crate::control) fn subscriber(&self, key: &StreamKey, id: &str) -> Option<&Subscriber> {
-        match self.records.auxiliary.pending(&Subscriber::key(&key.app, &key.id, id))? {
+        match self.auxiliary.pending(&Subscriber::key(&key.app, &key.id, id))? {
             Auxiliary::Subscriber(subscriber) => Some(subscriber),
             Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         }
     }
+}
 
+impl Control {
     /// The subscriber with what is known of its connections.
     pub(in crate::control) fn shown_subscriber<'a>(
         &'a self,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::Control;
+use crate::control::Walks;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
 use crate::mail::PublishRequest;
 use crate::store::Key;
@@ -27,6 +28,15 @@ pub(in crate::control) struct Sweep {
 impl Sweep {
     pub(in crate::control) const fn deadline(&self) -> Option<Instant> {
         self.due
+    }
+}
+
+impl Walks {
+    /// There are tokens: they are looked through some time.
+    pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
+        if self.sweep.due.is_none() {
+            self.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
+        }
     }
 }
 
@@ -70,13 +80,6 @@ impl Control {
             AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
         );
         true
-    }
-
-    /// There are tokens: they are looked through some time.
-    pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
-        if self.walks.sweep.due.is_none() {
-            self.walks.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
-        }
     }
 
     pub(in crate::control) fn fire_sweep(&mut self, now: Now) {

@@ -13,60 +13,18 @@ use super::{Admission, Pending, Request};
 use crate::auth::access::{Credentials, Denial, Direction, PUBLISH_KEY, Params, Secret};
 use crate::auth::{HookUrl, network};
 use crate::control::Control;
+use crate::control::access::Access;
+use crate::control::records::Records;
 use crate::jobs::{Post, Receiver, Work};
 use crate::mail::{PlayRequest, PublishRequest};
 use crate::types::{Now, StreamKey};
 
 /// The timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(7);
-impl Control {
-    /// Asks a receiver about an admission.
-    pub(super) fn ask_receiver(&mut self, now: Now, admission: Admission, url: HookUrl) {
-        let body = match &admission.request {
-            Request::Publish(request) => {
-                let PublishRequest { key, params, .. } = self.without_publish_key(request);
-                self.publish_question(&key, &params)
-            }
-            Request::Play(request) => self.play_question(request),
-        };
-        let ticket = admission.ticket;
-        let publishes = admission.request.direction() == Direction::Publish;
-        let app = Arc::clone(&admission.request.key().app);
-        let question = Queued { ticket, app, network: network(admission.request.peer()), publishes };
-        self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
-        if self.access.admissions.waiting.contains_key(&ticket) {
-            self.access.admissions.hooks.push(question);
-            self.hand_over_questions(now);
-        }
-    }
-
-    /// Gives questions to the threads that are free.
-    pub(super) fn hand_over_questions(&mut self, now: Now) {
-        while let Some((ticket, url, body)) = self.next_question() {
-            let Some(waiter) = self.access.admissions.waiting.get(&ticket) else { continue };
-            let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
-            let network = network(waiter.admission.request.peer());
-            let app = Arc::clone(&waiter.admission.request.key().app);
-            self.access.admissions.hooks.begin(ticket, &app, &url, network);
-            let secret = self.hook_secret(ticket);
-            let post = Post { receiver: Receiver::Admission, url, body, form: false, secret, timeout };
-            // There is room: no more are under way than there are threads.
-            self.submit_for(&app, Work::Post(post), move |control, now, outcome| {
-                control.receiver_answered(now, ticket, &outcome.posted());
-            });
-        }
-    }
-
-    /// What the receiver knows the questions of an application by.
-    fn hook_secret(&self, ticket: Ticket) -> Secret {
-        let waiter = self.access.admissions.waiting.get(&ticket);
-        let app = waiter.and_then(|waiter| self.apps.get(&waiter.admission.request.key().app));
-        app.map(|app| app.hooks.secret.clone()).unwrap_or_default()
-    }
-
+impl Access {
     /// The next question whose receiver has a thread left.
     fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
-        let admissions = &mut self.access.admissions;
+        let admissions = &mut self.admissions;
         let waiting = &admissions.waiting;
         let ticket = admissions.hooks.next(|ticket| match &waiting.get(&ticket)?.pending {
             Pending::Hook { url, .. } => Some(url),
@@ -77,39 +35,15 @@ impl Control {
             Pending::Claim => None,
         }
     }
+}
 
-    /// A receiver has answered, or could not.
-    fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
-        self.access.admissions.hooks.end(ticket);
-        if let Some(mut admission) = self.access.admissions.take_asker(ticket) {
-            let denial = match result {
-                Ok(200) => None,
-                Ok(_) => Some(Denial::Hook),
-                Err(reason) => {
-                    tracing::info!(reason, "admission hook not called");
-                    Some(Denial::HookSilent)
-                }
-            };
-            match denial.map(|denial| admission.request.denied(denial)) {
-                Some(why) => self.refuse_admission(now, admission, why),
-                None => {
-                    admission.approved = true;
-                    self.run_admission(now, admission);
-                }
-            }
-        }
-        self.hand_over_questions(now);
+impl Records {
+    fn meta_data(&self, key: &StreamKey) -> Option<&str> {
+        self.get(key)?.meta_data.as_deref().filter(|text| !text.trim().is_empty())
     }
+}
 
-    /// The request for all who come after the check of the key: receivers are not told it.
-    pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
-        let mut request = request.clone();
-        if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
-            request.params.retain(|(name, _)| name != PUBLISH_KEY);
-        }
-        request
-    }
-
+impl Records {
     /// The body for `webhookAuthenticateURL`.
     fn publish_question(&self, key: &StreamKey, params: &Params) -> Bytes {
         let shown = Credentials::of(params);
@@ -152,8 +86,82 @@ impl Control {
         let members = members.map(|(name, value)| (name.to_owned(), value.map_or(Value::Null, Value::from)));
         Value::Object(members.into_iter().collect()).to_string().into()
     }
+}
 
-    fn meta_data(&self, key: &StreamKey) -> Option<&str> {
-        self.records.get(key)?.meta_data.as_deref().filter(|text| !text.trim().is_empty())
+impl Control {
+    /// Asks a receiver about an admission.
+    pub(super) fn ask_receiver(&mut self, now: Now, admission: Admission, url: HookUrl) {
+        let body = match &admission.request {
+            Request::Publish(request) => {
+                let PublishRequest { key, params, .. } = self.without_publish_key(request);
+                self.records.publish_question(&key, &params)
+            }
+            Request::Play(request) => self.records.play_question(request),
+        };
+        let ticket = admission.ticket;
+        let publishes = admission.request.direction() == Direction::Publish;
+        let app = Arc::clone(&admission.request.key().app);
+        let question = Queued { ticket, app, network: network(admission.request.peer()), publishes };
+        self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
+        if self.access.admissions.waiting.contains_key(&ticket) {
+            self.access.admissions.hooks.push(question);
+            self.hand_over_questions(now);
+        }
+    }
+
+    /// Gives questions to the threads that are free.
+    pub(super) fn hand_over_questions(&mut self, now: Now) {
+        while let Some((ticket, url, body)) = self.access.next_question() {
+            let Some(waiter) = self.access.admissions.waiting.get(&ticket) else { continue };
+            let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
+            let network = network(waiter.admission.request.peer());
+            let app = Arc::clone(&waiter.admission.request.key().app);
+            self.access.admissions.hooks.begin(ticket, &app, &url, network);
+            let secret = self.hook_secret(ticket);
+            let post = Post { receiver: Receiver::Admission, url, body, form: false, secret, timeout };
+            // There is room: no more are under way than there are threads.
+            self.submit_for(&app, Work::Post(post), move |control, now, outcome| {
+                control.receiver_answered(now, ticket, &outcome.posted());
+            });
+        }
+    }
+
+    /// What the receiver knows the questions of an application by.
+    fn hook_secret(&self, ticket: Ticket) -> Secret {
+        let waiter = self.access.admissions.waiting.get(&ticket);
+        let app = waiter.and_then(|waiter| self.apps.get(&waiter.admission.request.key().app));
+        app.map(|app| app.hooks.secret.clone()).unwrap_or_default()
+    }
+
+    /// A receiver has answered, or could not.
+    fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
+        self.access.admissions.hooks.end(ticket);
+        if let Some(mut admission) = self.access.admissions.take_asker(ticket) {
+            let denial = match result {
+                Ok(200) => None,
+                Ok(_) => Some(Denial::Hook),
+                Err(reason) => {
+                    tracing::info!(reason, "admission hook not called");
+                    Some(Denial::HookSilent)
+                }
+            };
+            match denial.map(|denial| admission.request.denied(denial)) {
+                Some(why) => self.refuse_admission(now, admission, why),
+                None => {
+                    admission.approved = true;
+                    self.run_admission(now, admission);
+                }
+            }
+        }
+        self.hand_over_questions(now);
+    }
+
+    /// The request for all who come after the check of the key: receivers are not told it.
+    pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
+        let mut request = request.clone();
+        if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
+            request.params.retain(|(name, _)| name != PUBLISH_KEY);
+        }
+        request
     }
 }

@@ -27,6 +27,7 @@ use bytes::Bytes;
 use super::Control;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
+use crate::control::access::Access;
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
 use crate::types::{Now, SessionRef, StreamId, StreamKey};
 
@@ -268,7 +269,27 @@ impl Admissions {
     }
 }
 
+impl Access {
+    fn give_back(&mut self, ticket: Ticket) {
+        self.admissions.claims.release(ticket);
+    }
+}
+
+impl Access {
+    /// A stream has ended: its id may be published elsewhere.
+    pub(in crate::control) fn release_claim(&mut self, stream: StreamId) {
+        if let Some(ticket) = self.admissions.held.remove(&stream) {
+            self.give_back(ticket);
+        }
+    }
+}
+
 impl Control {
+    /// Has this directory decide about ids from now on; without one, this server decides alone.
+    pub fn set_claims(&mut self, claims: Box<dyn Claims>) {
+        self.access.admissions.claims = claims;
+    }
+
     /// A peer wants to publish.
     pub(super) fn admit_publisher(&mut self, now: Now, request: PublishRequest) {
         self.begin_admission(now, Request::Publish(request));
@@ -349,11 +370,6 @@ impl Control {
         self.access.admissions.park(admission, until, pending);
     }
 
-    /// Has this directory decide about ids from now on; without one, this server decides alone.
-    pub fn set_claims(&mut self, claims: Box<dyn Claims>) {
-        self.access.admissions.claims = claims;
-    }
-
     /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
     pub fn handle_claim(&mut self, now: Now, ticket: Ticket, granted: bool) {
         let Some(mut admission) = self.access.admissions.take_claimer(ticket) else { return };
@@ -383,7 +399,7 @@ impl Control {
                     );
                 }
                 Err(refusal) => {
-                    self.give_back(ticket);
+                    self.access.give_back(ticket);
                     self.refuse_publish(&request, refusal);
                 }
             },
@@ -395,7 +411,7 @@ impl Control {
                 }
                 Ok(()) => {
                     self.play_verdict(&request, Ok(()));
-                    self.viewer_admitted(request);
+                    self.access.viewer_admitted(request);
                 }
                 Err(why) => self.play_verdict(&request, Err(why)),
             },
@@ -409,7 +425,7 @@ impl Control {
         if wrong_code && !passed {
             self.access.attempts.note(now, request.key(), request.params(), request.peer());
         }
-        self.give_back(ticket);
+        self.access.give_back(ticket);
         match (request, why) {
             (Request::Publish(request), Why::Publish(refusal)) => self.refuse_publish(&request, refusal),
             (Request::Play(request), Why::Play(why)) => self.play_verdict(&request, Err(why)),
@@ -420,22 +436,11 @@ impl Control {
         }
     }
 
-    fn give_back(&mut self, ticket: Ticket) {
-        self.access.admissions.claims.release(ticket);
-    }
-
-    /// A stream has ended: its id may be published elsewhere.
-    pub(super) fn release_claim(&mut self, stream: StreamId) {
-        if let Some(ticket) = self.access.admissions.held.remove(&stream) {
-            self.give_back(ticket);
-        }
-    }
-
     /// The peer went while it waited. False when it did not wait.
     pub(super) fn abandon_admission(&mut self, now: Now, session: SessionRef) -> bool {
         let Some(ticket) = self.access.admissions.by_session.get(&session).copied() else { return false };
         self.access.admissions.take(ticket);
-        self.give_back(ticket);
+        self.access.give_back(ticket);
         self.hand_over_questions(now);
         true
     }

@@ -4,6 +4,7 @@ use super::{Admission, Answer, Question, Request, Step, Why};
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
 use crate::control::broadcast::{Broadcast, is_stream_id};
+use crate::control::records::Records;
 use crate::control::{Control, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
 use crate::protocol::{Format, VOD};
@@ -11,6 +12,18 @@ use crate::types::{Now, SessionRef, StreamKey};
 
 /// Servers that one stream may pass.
 const HOPS_MAX: usize = 8;
+
+impl Records {
+    /// The limit of the record, of viewers that watch by separate requests.
+    pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
+        let record = self.get(&request.key)?;
+        match request.egress {
+            "hls" => u32::try_from(record.hls_viewer_limit).ok(),
+            "dash" => u32::try_from(record.dash_viewer_limit).ok(),
+            _ => None,
+        }
+    }
+}
 
 impl Control {
     pub(super) fn take_step(&self, now: Now, step: Step, admission: &Admission) -> Answer {
@@ -68,7 +81,7 @@ impl Control {
         if app.accept_only_streams_in_data_store && !is_there {
             return Err(Refusal::NotAllowed(NO_RECORD));
         }
-        check_record(now, app, self.pending(&request.key))?;
+        check_record(now, app, self.records.pending(&request.key))?;
         let own = via_entry(&self.config.node, &request.key);
         if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
             return Err(Refusal::Loop);
@@ -97,20 +110,11 @@ impl Control {
         Ok(())
     }
 
-    /// The limit of the record, of viewers that watch by separate requests.
-    pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
-        let record = self.records.get(&request.key)?;
-        match request.egress {
-            "hls" => u32::try_from(record.hls_viewer_limit).ok(),
-            "dash" => u32::try_from(record.dash_viewer_limit).ok(),
-            _ => None,
-        }
-    }
-
     /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
     fn check_polled_limit(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
         let (key, egress) = (&request.key, request.egress);
-        let is_full = self.polled_limit(request).is_some_and(|limit| self.passes(key, egress) >= limit);
+        let is_full =
+            self.records.polled_limit(request).is_some_and(|limit| self.access.passes(key, egress) >= limit);
         if is_full && !self.access.passes.gives_way(key, egress, request.peer.ip()) {
             return Err(NoSubscription::Denied(Denial::Viewers));
         }
@@ -125,13 +129,13 @@ impl Control {
             request.key.id = stream;
             return;
         }
-        if self.pending(&request.key).is_some() {
+        if self.records.pending(&request.key).is_some() {
             return;
         }
         let (stem, number) = request.key.id.rsplit_once('_').unwrap_or((&request.key.id, ""));
         let named = StreamKey::new(&request.key.app, stem);
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && self.pending(&named).is_some() {
+        if is_number && self.records.pending(&named).is_some() {
             request.key = named;
         }
     }
@@ -153,7 +157,7 @@ impl Control {
         if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
-        let new_record = self.pending(&request.key).is_none();
+        let new_record = self.records.pending(&request.key).is_none();
         if new_record && !self.has_room_for_record(&request.key.app) {
             return Err(Refusal::NotAllowed(
                 "limits.broadcasts is reached, or the application's share of it",

@@ -75,12 +75,47 @@ impl Audit {
     }
 }
 
-impl Control {
+impl Audit {
     /// Who makes the request that is handled now.
-    pub(super) fn audit_actor(&mut self, who: &str, from: Option<IpAddr>) {
-        self.audit.actor = Some(Actor { who: who.to_owned(), from });
+    pub(in crate::control) fn audit_actor(&mut self, who: &str, from: Option<IpAddr>) {
+        self.actor = Some(Actor { who: who.to_owned(), from });
     }
 
+    /// Somebody has logged in. The name of a failed login is not told: it may be a password in the wrong field.
+    pub(in crate::control) fn audit_login(&mut self, session: SessionRef, email: &str) {
+        if let Some(entry) = self.open.get_mut(&session) {
+            email.clone_into(&mut entry.actor.who);
+        }
+    }
+
+    /// The user that a request is about, which stands in its body.
+    pub(in crate::control) fn audit_user(&mut self, session: SessionRef, email: &str) {
+        if let Some(entry) = self.open.get_mut(&session) {
+            entry.object.push_str(&format!(" {email}"));
+        }
+    }
+
+    /// The answer to a request goes out. Failures are bounded by the log's limit of lines, what was done is not.
+    pub(in crate::control) fn audit_answer(&mut self, session: SessionRef, response: &Response) {
+        let Some(Entry { actor, what, object, is_plain }) = self.open.remove(&session) else { return };
+        let Actor { who, from } = actor;
+        let is_here = from.is_none_or(|from| from.to_canonical().is_loopback());
+        let failed = !(200..300).contains(&response.status) || response.body.starts_with(FAILURE);
+        if who == ADDRESS && (failed || !is_here) && !self.has_room(from) {
+            return;
+        }
+        let from = from.map_or_else(|| "-".to_owned(), |from| from.to_string());
+        if failed {
+            let status = response.status;
+            tracing::warn!(target: AUDIT, who, from, object, status, "failed: {what}");
+        } else {
+            let made = if is_plain { made_by(response) } else { String::new() };
+            tracing::info!(target: AUDIT, who, from, object, made, "{what}");
+        }
+    }
+}
+
+impl Control {
     /// The request that is handled now goes to this route. What only reads is not told, unless it gives a credential.
     pub(super) fn audit_route(&mut self, session: SessionRef, route: &Route, request: &Request) {
         let reads = matches!(route.method, Method::Get | Method::Head | Method::Options);
@@ -111,39 +146,6 @@ impl Control {
             let actor = Actor { who: "command line".to_owned(), from: None };
             let entry = Entry { actor, what, object: object.to_owned(), is_plain: true };
             self.audit.open.insert(session, entry);
-        }
-    }
-
-    /// Somebody has logged in. The name of a failed login is not told: it may be a password in the wrong field.
-    pub(super) fn audit_login(&mut self, session: SessionRef, email: &str) {
-        if let Some(entry) = self.audit.open.get_mut(&session) {
-            email.clone_into(&mut entry.actor.who);
-        }
-    }
-
-    /// The user that a request is about, which stands in its body.
-    pub(super) fn audit_user(&mut self, session: SessionRef, email: &str) {
-        if let Some(entry) = self.audit.open.get_mut(&session) {
-            entry.object.push_str(&format!(" {email}"));
-        }
-    }
-
-    /// The answer to a request goes out. Failures are bounded by the log's limit of lines, what was done is not.
-    pub(super) fn audit_answer(&mut self, session: SessionRef, response: &Response) {
-        let Some(Entry { actor, what, object, is_plain }) = self.audit.open.remove(&session) else { return };
-        let Actor { who, from } = actor;
-        let is_here = from.is_none_or(|from| from.to_canonical().is_loopback());
-        let failed = !(200..300).contains(&response.status) || response.body.starts_with(FAILURE);
-        if who == ADDRESS && (failed || !is_here) && !self.audit.has_room(from) {
-            return;
-        }
-        let from = from.map_or_else(|| "-".to_owned(), |from| from.to_string());
-        if failed {
-            let status = response.status;
-            tracing::warn!(target: AUDIT, who, from, object, status, "failed: {what}");
-        } else {
-            let made = if is_plain { made_by(response) } else { String::new() };
-            tracing::info!(target: AUDIT, who, from, object, made, "{what}");
         }
     }
 

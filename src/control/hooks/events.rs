@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::auth::HookUrl;
 use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
+use crate::control::hooks::Hooks;
 use crate::control::live::Live;
 use crate::control::records::auxiliary::Vod;
 use crate::control::{Control, wall};
@@ -80,6 +81,13 @@ impl Members {
             };
         }
         out.finish().into()
+    }
+}
+
+impl Hooks {
+    /// The stream is back, or nobody waits for it.
+    pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
+        self.idles.forget(key);
     }
 }
 
@@ -161,7 +169,7 @@ impl Control {
         }
         let (key, params) = (live.key.clone(), live.params.clone());
         self.hook(now, &key, "liveStreamStarted", None, Some(&params));
-        if let Some(main) = self.main_track_of(&key)
+        if let Some(main) = self.records.main_track_of(&key)
             && self.announced_subtracks(&main) == 1
         {
             self.hook(now, &key, "firstActiveTrackAddedInMainTrack", None, None);
@@ -188,7 +196,7 @@ impl Control {
         let key = &live.key;
         if live.told.announced {
             self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
-            if let Some(main) = self.main_track_of(key)
+            if let Some(main) = self.records.main_track_of(key)
                 && self.announced_subtracks(&main) == 0
             {
                 self.hook(now, &main, "noActiveSubtracksLeftInMainTrack", None, None);
@@ -207,11 +215,6 @@ impl Control {
             self.hooks.idles.of.insert(key.clone(), at);
             self.hooks.idles.due.insert((at, key.clone()));
         }
-    }
-
-    /// The stream is back, or nobody waits for it.
-    pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
-        self.hooks.idles.forget(key);
     }
 
     pub(in crate::control) fn fire_idles(&mut self, now: Now) {

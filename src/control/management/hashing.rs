@@ -51,7 +51,7 @@ impl Control {
         email: &str,
         purpose: Purpose,
     ) -> bool {
-        let stored = self.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
+        let stored = self.records.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
         self.hash(PasswordWork::Verify { digest, stored }, purpose)
     }
 

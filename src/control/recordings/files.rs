@@ -58,7 +58,7 @@ impl Control {
         match &vod {
             Some(vod) => {
                 self.files.recordings.unsaved.insert(key.clone(), vod.clone());
-                self.try_again(now, Retry::Save(key.clone()));
+                self.files.try_again(now, Retry::Save(key.clone()));
             }
             None => drop(self.files.recordings.unsaved.remove(&key)),
         }
@@ -121,7 +121,7 @@ impl Control {
             control.file_finished(now, key, outcome.recording());
         });
         if !sent {
-            self.try_again(now, Retry::Finish(retry));
+            self.files.try_again(now, Retry::Finish(retry));
         }
     }
 
@@ -155,7 +155,7 @@ impl Control {
                     "a recording cannot be finished"
                 );
                 self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
-                self.try_again(now, Retry::Finish(key));
+                self.files.try_again(now, Retry::Finish(key));
             }
         }
     }

@@ -22,6 +22,8 @@ use super::broadcast::Broadcast;
 use super::records::auxiliary::Vod;
 use super::{Control, wall};
 use crate::config::AppSettings;
+use crate::control::Files;
+use crate::control::live::Registry;
 use crate::mail::{RecordingNews, RecordingOrder, ToWorker};
 use crate::protocol::Container;
 use crate::store;
@@ -138,13 +140,40 @@ fn is_wanted(container: Container, record: &Broadcast, settings: &AppSettings) -
     own > 0 || own == 0 && of_app
 }
 
-impl Control {
+impl Files {
     /// The record of a stream has changed. What follows is done when all changes of the commit are in it: a change that is pending
     /// was acted on already.
-    pub(super) fn recording_may_change(&mut self, key: StreamKey) {
-        self.files.recordings.changed.insert(key);
+    pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
+        self.recordings.changed.insert(key);
     }
 
+    /// Other streams of its application that are recorded, in whatever containers.
+    fn recorded_beside(&self, key: &StreamKey) -> usize {
+        let all = self.recordings.by_id.values().map(|recording| &recording.key);
+        all.filter(|other| other.app == key.app && *other != key).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The stream is over: nothing of it is recorded any more.
+    pub(in crate::control) fn forget_refused_recording(&mut self, key: &StreamKey) {
+        self.recordings.refused.remove(key);
+    }
+
+    pub(in crate::control) fn try_again(&mut self, now: Now, retry: Retry) {
+        if let Some(at) = now.mono.checked_add(RETRY) {
+            self.recordings.retries.insert((at, retry));
+        }
+    }
+}
+
+impl Registry {
+    /// Whether a container has a place for what the publisher of a stream sends. `None`: that is not known yet.
+    pub(in crate::control) fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
+        let codecs = &self.get(&stream)?.received.figures.as_ref()?.codecs;
+        (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
+    }
+}
+
+impl Control {
     /// Looks at the recordings whose records have changed.
     pub(super) fn reconcile_recordings(&mut self, now: Now) {
         for key in std::mem::take(&mut self.files.recordings.changed) {
@@ -165,10 +194,12 @@ impl Control {
 
     fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
         let Some(stream) = self.stream_of(key) else { return };
-        let (Some(record), Some(settings)) = (self.pending(key), self.apps.get(&key.app)) else { return };
+        let (Some(record), Some(settings)) = (self.records.pending(key), self.apps.get(&key.app)) else {
+            return;
+        };
         let is_wanted = is_wanted(container, record, settings);
         // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
-        let is_possible = self.carries(stream, container).unwrap_or(true);
+        let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
             None if is_wanted && is_possible => drop(self.start_recording(now, key, container, name)),
             Some(id) if !is_wanted || !is_possible => {
@@ -182,15 +213,9 @@ impl Control {
         }
     }
 
-    /// Whether a container has a place for what the publisher of a stream sends. `None`: that is not known yet.
-    fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
-        let codecs = &self.registry.get(&stream)?.received.figures.as_ref()?.codecs;
-        (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
-    }
-
     /// The same of a call for a live stream: what is not known to fit does not.
     pub(super) fn may_record(&self, key: &StreamKey, container: Container) -> bool {
-        let carries = |stream| self.carries(stream, container);
+        let carries = |stream| self.registry.carries(stream, container);
         match container {
             Container::Mp4 => true,
             Container::WebM => self.stream_of(key).and_then(carries).unwrap_or(false),
@@ -210,7 +235,7 @@ impl Control {
             return Recorded::Already;
         }
         let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
-        if settings.recording.streams_max.is_some_and(|max| self.recorded_beside(key) >= max) {
+        if settings.recording.streams_max.is_some_and(|max| self.files.recorded_beside(key) >= max) {
             tracing::warn!(%key, "not recorded: record.max_streams are");
             self.files.recordings.refused.insert(key.clone());
             return Recorded::Refused;
@@ -241,12 +266,6 @@ impl Control {
         let order = RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max };
         self.post_recording(worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
-    }
-
-    /// Other streams of its application that are recorded, in whatever containers.
-    fn recorded_beside(&self, key: &StreamKey) -> usize {
-        let all = self.files.recordings.by_id.values().map(|recording| &recording.key);
-        all.filter(|other| other.app == key.app && *other != key).collect::<BTreeSet<_>>().len()
     }
 
     /// Ends the recording of a live stream.
@@ -294,12 +313,7 @@ impl Control {
         tracing::warn!(%key, reason, "recording failed; it is tried again");
         self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
         self.hook_recording_failed(now, &key, reason);
-        self.try_again(now, Retry::Start(key, recording.container, recording.name));
-    }
-
-    /// The stream is over: nothing of it is recorded any more.
-    pub(super) fn forget_refused_recording(&mut self, key: &StreamKey) {
-        self.files.recordings.refused.remove(key);
+        self.files.try_again(now, Retry::Start(key, recording.container, recording.name));
     }
 
     /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
@@ -309,12 +323,6 @@ impl Control {
         for key in refused {
             self.files.recordings.refused.remove(&key);
             self.reconcile_recording(now, &key);
-        }
-    }
-
-    fn try_again(&mut self, now: Now, retry: Retry) {
-        if let Some(at) = now.mono.checked_add(RETRY) {
-            self.files.recordings.retries.insert((at, retry));
         }
     }
 

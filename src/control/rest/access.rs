@@ -18,6 +18,7 @@ use super::routes::{Found, find};
 use crate::control::Control;
 use crate::control::audit::ADDRESS;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
+use crate::control::records::Records;
 use crate::control::records::auxiliary::Auxiliary;
 use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
@@ -34,6 +35,15 @@ const fn reads(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head)
 }
 
+impl Records {
+    fn stored_user(&self, email: &str) -> Option<&User> {
+        match self.auxiliary.get(&Key::new(Kind::User, "", email)) {
+            Some(Auxiliary::User(user)) => Some(user),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
+        }
+    }
+}
+
 impl Control {
     /// A request to the server itself; `path` is what follows `/rest/v2` or, outside of the API, all of it.
     pub(super) fn dispatch_root(
@@ -44,7 +54,7 @@ impl Control {
         path: Option<&str>,
         request: &Request,
     ) -> Reply {
-        let client = self.client_of(origin.peer, request);
+        let client = self.config.client_of(origin.peer, request);
         let found = path.map_or(Found::Nothing, |path| find(base, request.method, path));
         if base == Base::Server
             && let Some(client) = client
@@ -142,7 +152,7 @@ impl Control {
                     Caller::Token => "token",
                     Caller::Nobody => ADDRESS,
                 };
-                self.audit_actor(who, Some(call.client));
+                self.audit.audit_actor(who, Some(call.client));
                 self.audit_route(call.origin.requester.session(), route, call.request);
                 handler(self, now, call)
             }
@@ -158,7 +168,7 @@ impl Control {
             }
             let token = request.header("proxyauthorization").unwrap_or("");
             if !token.trim().is_empty() {
-                return match self.verify_token(now, trust, token) {
+                return match self.access.verify_token(now, trust, token) {
                     Ok(_) => Ok(Caller::Token),
                     Err(error) => {
                         tracing::debug!(%error, "management token refused");
@@ -188,12 +198,12 @@ impl Control {
             Caller::User { email, .. } => email,
         };
         // Who is being deleted, or loses a right, has no more of them than after it; a new one counts when it is stored.
-        let (stored, soon) = (self.stored_user(email), self.user(email));
+        let (stored, soon) = (self.records.stored_user(email), self.records.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
         };
-        if !reads(request.method) && !self.is_own_page(request) {
+        if !reads(request.method) && !self.config.is_own_page(request) {
             return Err("Not allowed from another site");
         }
         let allowed = match found {
@@ -203,13 +213,6 @@ impl Control {
             Found::Methods(_) | Found::Nothing => stored.role_in(SYSTEM).is_some(),
         };
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
-    }
-
-    fn stored_user(&self, email: &str) -> Option<&User> {
-        match self.records.auxiliary.get(&Key::new(Kind::User, "", email)) {
-            Some(Auxiliary::User(user)) => Some(user),
-            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
-        }
     }
 
     fn may_use(&self, user: &User, route: &Route, params: &[&str], request: &Request) -> bool {
@@ -234,7 +237,7 @@ impl Control {
     /// the default of the setting.
     fn may_see_dashboard(&self, client: IpAddr) -> bool {
         let server = &self.config.server;
-        if server.doors.dashboard_explicit || self.has_users() {
+        if server.doors.dashboard_explicit || self.records.has_users() {
             server.doors.dashboard.contains(client)
         } else {
             client.to_canonical().is_loopback()

@@ -10,6 +10,7 @@ use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{parse_json, status};
 use crate::control::from_json::{EncoderSettings, FromJson};
 use crate::control::management::{Role, SYSTEM};
+use crate::control::records::Records;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork};
@@ -169,7 +170,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         control.remove_app(now, &name);
     }
     if call.query("deleteDB").eq_ignore_ascii_case("true") {
-        control.purge(now, name);
+        control.walks.purge(now, name);
     }
     Reply::Later
 }
@@ -199,7 +200,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
             record.rtmp_viewer_count = 0;
             record.recount();
         }
-        control.mark_dirty(now, key.clone());
+        control.records.mark_dirty(now, key.clone());
     }
     let text = format!("Successfull operations: {all}");
     done(Outcome::success().message(Some(&text)))
@@ -209,7 +210,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
 pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = control.apps.get(name) else { return Reply::Now(Response::empty(204)) };
-    let may_know = control.administers(&call.caller, name);
+    let may_know = control.records.administers(&call.caller, name);
     let reader = call.origin.requester.seeing(may_know);
     let shown: Map<String, Value> = protocol::schema()
         .members()
@@ -382,9 +383,9 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
         .map_err(|error| Unfit::Refused(error.to_string()))
 }
 
-impl Control {
+impl Records {
     /// Whether a caller is an administrator of an application or, for [`SYSTEM`], of the server.
-    pub(super) fn administers(&self, caller: &Caller, scope: &str) -> bool {
+    pub(in crate::control) fn administers(&self, caller: &Caller, scope: &str) -> bool {
         match caller {
             Caller::Token => true,
             Caller::Nobody => false,
@@ -393,7 +394,9 @@ impl Control {
             }),
         }
     }
+}
 
+impl Control {
     /// Settings of an application, new or changed: every worker hears of them.
     pub(in crate::control) fn install_app(&mut self, now: Now, settings: AppSettings) {
         let name = settings.name.clone();

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use super::call::{Call, Reply, bad_request};
 use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
+use crate::control::ControlConfig;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body, status};
 use crate::control::json_text::readable;
 use crate::control::playlists::is_playlist;
+use crate::control::records::Records;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::sources::is_source;
 use crate::control::{Control, Now};
@@ -58,7 +60,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let given = given.trim();
     if !given.is_empty() {
         let key = StreamKey { app: call.app.name.clone(), id: given.into() };
-        if is_stream_id(given) && control.pending(&key).is_some() {
+        if is_stream_id(given) && control.records.pending(&key).is_some() {
             let text = "Stream id is already being used. Please change stream id or keep it empty";
             return control.settled(at, call.requester, &key, Outcome::failure(text).response(400));
         }
@@ -98,7 +100,7 @@ pub(super) fn new_publish_key(control: &mut Control, at: Now, call: &Call<'_>) -
     if !call.app.security.publish.publish_key {
         return now(Outcome::failure("publishKeyRequired is not on"));
     }
-    if control.pending(&key).is_none_or(|record| record.zombi) {
+    if control.records.pending(&key).is_none_or(|record| record.zombi) {
         return now(Outcome::failure("There is no broadcast of that id"));
     }
     let made = control.alphanumerics(PUBLISH_KEY_CHARACTERS);
@@ -170,7 +172,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
     let Some(mut body) = body else { return now(Outcome::failure("")) };
-    let Some(record) = control.pending(&key) else {
+    let Some(record) = control.records.pending(&key) else {
         return now(Outcome::failure(&format!("Broadcast with streamId: {id} does not exist")));
     };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
@@ -189,7 +191,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         return now(Outcome::failure("Subfolder is not valid. "));
     }
     let hook = body.listener_hook_url.as_ref().and_then(|url| url.as_deref());
-    if !control.may_hook(hook) {
+    if !control.config.may_hook(hook) {
         return now(Outcome::failure(BAD_HOOK));
     }
     let endpoints = match body.end_point_list.take().flatten() {
@@ -207,11 +209,11 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 /// `DELETE /broadcasts/{id}`: with its subtracks unless `deleteSubtracks=false`.
 pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    if control.pending(&key).is_none() {
+    if control.records.pending(&key).is_none() {
         return now(Outcome::failure(""));
     }
     if unless_false(call, "deleteSubtracks") {
-        for key in control.subtrack_keys(&key) {
+        for key in control.records.subtrack_keys(&key) {
             control.write(at, Write { key, change: Change::Delete, waiter: None });
         }
     }
@@ -249,7 +251,7 @@ fn delete_all<'a>(
     let mut failed = false;
     for id in ids {
         let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-        failed = keys.len() >= BULK_MAX || control.pending(&key).is_none() || keys.contains(&key);
+        failed = keys.len() >= BULK_MAX || control.records.pending(&key).is_none() || keys.contains(&key);
         if failed {
             break;
         }
@@ -298,8 +300,8 @@ fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamK
         return now(Outcome::failure(&text));
     }
     if control.first_item(key).is_err() {
-        control.source_status(at, key, status::FINISHED);
-        control.mark_dirty(at, key.clone());
+        control.records.source_status(at, key, status::FINISHED);
+        control.records.mark_dirty(at, key.clone());
         return now(Outcome::failure(""));
     }
     start_source(control, at, call, key)
@@ -344,7 +346,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
     let subtracks =
-        if unless_false(call, "stopSubtracks") { control.subtrack_keys(&key) } else { Vec::new() };
+        if unless_false(call, "stopSubtracks") { control.records.subtrack_keys(&key) } else { Vec::new() };
     let mut stopped = false;
     for key in &subtracks {
         stopped |= control.stop_live(at, key);
@@ -358,7 +360,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
     }
-    match control.pending(&key).map(|record| record.kind.as_str()) {
+    match control.records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if is_source(kind) || kind == "playlist" => {
             let text = format!("No matching stream source in this server:{id}");
             now(Outcome::failure(&text).data_id(id))
@@ -376,15 +378,25 @@ fn has_dots(folder: Option<&str>) -> bool {
     folder.is_some_and(|folder| folder.contains(".."))
 }
 
-impl Control {
+impl ControlConfig {
     /// Whether hooks may be sent there. A name's address is checked each time; what the text shows is refused here.
     fn may_hook(&self, url: Option<&str>) -> bool {
         let Some(url) = url.filter(|url| !url.trim().is_empty()) else { return true };
         let Ok(url) = HookUrl::parse(url) else { return false };
         let address = url.host.parse().map(|address| SocketAddr::new(address, url.port));
-        address.is_err() || address.is_ok_and(|address| self.config.outbound.check(address).is_ok())
+        address.is_err() || address.is_ok_and(|address| self.outbound.check(address).is_ok())
     }
+}
 
+impl Records {
+    /// Subtracks of a main track that have records; itself is not one.
+    fn subtrack_keys(&self, main: &StreamKey) -> Vec<StreamKey> {
+        let key = |id: &std::sync::Arc<str>| StreamKey { app: main.app.clone(), id: id.clone() };
+        self.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
+    }
+}
+
+impl Control {
     /// Ends what is live under this id, pulled or published. Says whether there was something.
     fn stop_live(&mut self, at: Now, key: &StreamKey) -> bool {
         if self.stop_source(at, key, StreamEnd::Stopped) {
@@ -395,12 +407,6 @@ impl Control {
             self.end_stream(at, stream, StreamEnd::Stopped);
         }
         stream.is_some()
-    }
-
-    /// Subtracks of a main track that have records; itself is not one.
-    fn subtrack_keys(&self, main: &StreamKey) -> Vec<StreamKey> {
-        let key = |id: &std::sync::Arc<str>| StreamKey { app: main.app.clone(), id: id.clone() };
-        self.records.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
     }
 
     /// The record of a create.
@@ -425,7 +431,7 @@ impl Control {
         if has_dots(record.sub_folder.as_deref()) {
             return Err("Subfolder is not valid. ");
         }
-        if !self.may_hook(record.listener_hook_url.as_deref()) {
+        if !self.config.may_hook(record.listener_hook_url.as_deref()) {
             return Err(BAD_HOOK);
         }
         if let Some(given) = endpoints {

@@ -9,15 +9,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use crate::auth::proxy;
 use crate::config::AppSettings;
 use crate::control::Control;
+use crate::control::ControlConfig;
 use crate::http::{Request, cors};
 
 /// An address that only rules for everybody contain.
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-impl Control {
+impl ControlConfig {
     /// The address behind trusted proxies; `None` when they say what cannot be read.
-    pub(super) fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
-        let server = &self.config.server;
+    pub(in crate::control) fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
+        let server = &self.server;
         let values = |name: &'static str| request.headers.all(name).collect();
         let client = proxy::read(peer.ip(), values, &server.trusted_proxies)?.client.to_canonical();
         if !client.is_loopback() {
@@ -29,6 +30,13 @@ impl Control {
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
+    /// Whether no page of another asks.
+    pub(in crate::control) fn is_own_page(&self, request: &Request) -> bool {
+        cors::is_own_page(request, &self.server.names, &self.server.cors_origins)
+    }
+}
+
+impl Control {
     /// Logs what an operator can do about a request that was refused for its address, once for each address: of an application,
     /// or of the server.
     pub(super) fn note_refused(
@@ -55,7 +63,7 @@ impl Control {
         if !self.outbound.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
             return;
         }
-        let is_set = self.config.server.doors.dashboard_explicit || self.has_users();
+        let is_set = self.config.server.doors.dashboard_explicit || self.records.has_users();
         match app {
             Some(app) => tracing::warn!(
                 application = &*app.name,
@@ -81,11 +89,6 @@ impl Control {
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> bool {
-        peer.is_none() || app.security.rest_jwt.is_some() || self.is_own_page(request)
-    }
-
-    /// Whether no page of another asks.
-    pub(super) fn is_own_page(&self, request: &Request) -> bool {
-        cors::is_own_page(request, &self.config.server.names, &self.config.server.cors_origins)
+        peer.is_none() || app.security.rest_jwt.is_some() || self.config.is_own_page(request)
     }
 }

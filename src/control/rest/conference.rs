@@ -125,7 +125,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let given = room.room_id.take().unwrap_or_default();
     let id = if given.trim().is_empty() { control.generated_id(at) } else { given };
     let key = StreamKey { app: call.app.name.clone(), id: id.as_str().into() };
-    if !is_stream_id(&id) || control.pending(&key).is_some() {
+    if !is_stream_id(&id) || control.records.pending(&key).is_some() {
         return control.settled(at, call.requester, &key, Outcome::failure(NOT_COMPLETED).response(400));
     }
     let now_s = i64::try_from(at.wall_ms / 1000).unwrap_or(i64::MAX);
@@ -148,7 +148,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         Err(refusal) => return refusal,
     };
     let key = call.key();
-    if !control.pending(&key).is_some_and(|record| record.is_virtual) {
+    if !control.records.pending(&key).is_some_and(|record| record.is_virtual) {
         return not_completed();
     }
     let body = Box::new(room.members());
@@ -161,7 +161,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 /// `DELETE /broadcasts/conference-rooms/{id}`: its streams stay.
 pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    if control.pending(&key).is_none() {
+    if control.records.pending(&key).is_none() {
         return Reply::Now(Outcome::failure("").response(200));
     }
     control.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
@@ -240,7 +240,7 @@ impl Control {
         let moves: Vec<_> = joins.chain(left.into_iter().map(|id| (id, String::new()))).collect();
         for (id, main) in moves {
             let key = StreamKey { app: room.app.clone(), id: id.into() };
-            if key != *room && self.pending(&key).is_some() {
+            if key != *room && self.records.pending(&key).is_some() {
                 let body = Body { main_track_stream_id: Some(Some(main)), ..Body::default() };
                 let change = Change::Update { body: Box::new(body), endpoints: None };
                 self.write(at, Write { key, change, waiter: None });

@@ -44,7 +44,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let Some(url) = body.endpoint_url.or(body.rtmp_url) else { return failure("Missing Endpoint url") };
     let key = call.key();
     let [id, ..] = call.params;
-    let Some(record) = control.pending(&key) else {
+    let Some(record) = control.records.pending(&key) else {
         return failure(&format!("Stream does not exist with Id: {id}"));
     };
     let list = record.end_point_list.as_deref().unwrap_or_default();
@@ -95,7 +95,8 @@ pub(super) fn remove(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return refusal;
     }
     let wanted = call.query("endpointServiceId").to_owned();
-    let list = control.pending(&key).and_then(|record| record.end_point_list.as_deref()).unwrap_or_default();
+    let list =
+        control.records.pending(&key).and_then(|record| record.end_point_list.as_deref()).unwrap_or_default();
     if wanted.is_empty() || !list.iter().any(|e| e.endpoint_service_id == wanted) {
         return failure("");
     }
@@ -109,7 +110,7 @@ impl Control {
     /// in the text already is refused here.
     fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
         let target = outbound::read_endpoint(url).map_err(|e| e.to_string())?;
-        if self.is_loop(key, &target) {
+        if self.config.is_loop(key, &target) {
             return Err("the stream would be pushed into itself".to_owned());
         }
         match target.host.parse() {

@@ -77,7 +77,7 @@ fn duplicates(control: &Control, call: &Call<'_>, bodies: &[Body]) -> usize {
     let mut seen = BTreeSet::new();
     let is_there = |id: &&str| {
         let key = StreamKey { app: call.app.name.clone(), id: (*id).into() };
-        !seen.insert((*id).to_owned()) || control.pending(&key).is_some()
+        !seen.insert((*id).to_owned()) || control.records.pending(&key).is_some()
     };
     bodies.iter().map(id_of).filter(|id| is_stream_id(id)).filter(is_there).count()
 }
@@ -116,7 +116,7 @@ impl Import {
             return "skipped";
         }
         let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-        let is_there = control.pending(&key).is_some();
+        let is_there = control.records.pending(&key).is_some();
         if is_there && self.on_duplicate == OnDuplicate::Skip {
             return "skipped";
         }

@@ -49,7 +49,7 @@ fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requeste
 pub(super) fn of_app(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
     let Some(app) = control.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
-    let reader = call.origin.requester.seeing(control.administers(&call.caller, &app.name));
+    let reader = call.origin.requester.seeing(control.records.administers(&call.caller, &app.name));
     let members = protocol::schema().members();
     let keys = members.map(|member| described(member.key, Some(member.name), &app.values, reader));
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))
@@ -61,7 +61,7 @@ pub(super) fn of_server(control: &mut Control, _: Now, call: &RootCall<'_>) -> R
     let name = |key: &Key| {
         super::server::CHANGEABLE.iter().find(|(_, of, _)| *of == key.name).map(|(name, ..)| *name)
     };
-    let reader = call.origin.requester.seeing(control.administers(&call.caller, SYSTEM));
+    let reader = call.origin.requester.seeing(control.records.administers(&call.caller, SYSTEM));
     let keys =
         protocol::schema().keys(Level::Server).iter().map(|key| described(key, name(key), values, reader));
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))

@@ -156,12 +156,12 @@ impl Control {
                 (None, Handler::App(handler)) => {
                     if let Some(peer) = peer {
                         let who = if app.security.rest_jwt.is_some() { "token" } else { ADDRESS };
-                        let from = self.client_of(peer, request);
-                        self.audit_actor(who, from);
+                        let from = self.config.client_of(peer, request);
+                        self.audit.audit_actor(who, from);
                     }
                     self.audit_route(requester.session(), route, request);
                     let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
-                    let client = anonymous.and_then(|peer| self.client_of(peer, request));
+                    let client = anonymous.and_then(|peer| self.config.client_of(peer, request));
                     let call = Call { requester, app: &app, request, params, client };
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {
@@ -198,13 +198,13 @@ impl Control {
     ) -> Option<Response> {
         // What the server asks itself was let in by a login.
         if let Some(trust) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
-            && token_of(request).is_none_or(|token| self.verify_token(now, trust, token).is_err())
+            && token_of(request).is_none_or(|token| self.access.verify_token(now, trust, token).is_err())
         {
             return Some(Response::error(403, "Invalid App JWT Token"));
         }
         if app.ip_filter_enabled {
             let client = match peer {
-                Some(peer) => self.client_of(peer, request),
+                Some(peer) => self.config.client_of(peer, request),
                 None => Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
             };
             if !client.is_some_and(|client| app.remote_allowed_cidr.contains(client)) {

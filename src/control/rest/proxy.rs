@@ -47,7 +47,7 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
 
 /// Whether nothing but reading is allowed to a user in an application.
 pub(super) fn only_reads(control: &Control, caller: &Caller, app: &str) -> bool {
-    let user = caller.email().and_then(|email| control.user(email));
+    let user = caller.email().and_then(|email| control.records.user(email));
     user.is_none_or(|user| roles(user, app).all(|role| role == Role::ReadOnly))
 }
 

@@ -18,6 +18,7 @@ use crate::control::Control;
 use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
 use crate::control::mask::{Requester, ShownList};
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::http::Response;
 use crate::store::Kind;
@@ -315,6 +316,18 @@ fn contains(text: &str, search: &str) -> bool {
     text.windows(search.len()).any(|window| window.eq_ignore_ascii_case(search))
 }
 
+impl Records {
+    fn row(&self, scan: &Scan, id: &Arc<str>) -> Option<Row<'_>> {
+        match scan.collection {
+            Collection::Broadcasts | Collection::Rooms => {
+                let key = StreamKey { app: scan.app.clone(), id: id.clone() };
+                self.get(&key).map(Row::Broadcast)
+            }
+            Collection::Files => self.auxiliary.get(&Vod::key(&scan.app, id)).and_then(file_of),
+        }
+    }
+}
+
 impl Control {
     /// Does the first slice at once; most scans are done with it.
     pub(super) fn scan(&mut self, now: Now, mut scan: Scan) -> Reply {
@@ -367,16 +380,6 @@ impl Control {
         }
     }
 
-    fn row(&self, scan: &Scan, id: &Arc<str>) -> Option<Row<'_>> {
-        match scan.collection {
-            Collection::Broadcasts | Collection::Rooms => {
-                let key = StreamKey { app: scan.app.clone(), id: id.clone() };
-                self.records.get(&key).map(Row::Broadcast)
-            }
-            Collection::Files => self.records.auxiliary.get(&Vod::key(&scan.app, id)).and_then(file_of),
-        }
-    }
-
     /// Advances a scan; true when it is over.
     fn slice(&self, now: Now, scan: &mut Scan) -> bool {
         match &mut scan.stage {
@@ -426,7 +429,7 @@ impl Control {
             && let Some(id) = ids.front()
         {
             json.clear();
-            match (self.row(scan, id), scan.collection) {
+            match (self.records.row(scan, id), scan.collection) {
                 (Some(Row::Broadcast(record)), Collection::Rooms) => conference::write(record, &mut json),
                 (Some(Row::Broadcast(record)), _) => record.write_json(now, &mut json),
                 (Some(Row::File(vod)), _) => json = serde_json::to_vec(vod).unwrap_or_default(),

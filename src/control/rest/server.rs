@@ -47,7 +47,7 @@ fn shown(control: &Control, call: &RootCall<'_>) -> Value {
     let text = |key: &str| values.text(key).to_owned();
     let flag = |key: &str| values.text(key).eq_ignore_ascii_case("true");
     let number = |key: &str| values.text(key).parse::<i64>().unwrap_or(0);
-    let may_know = control.administers(&call.caller, SYSTEM);
+    let may_know = control.records.administers(&call.caller, SYSTEM);
     let reader = call.origin.requester.seeing(may_know);
     let hook = "server.statusWebHookURL";
     json!({

@@ -200,7 +200,7 @@ pub(super) fn totp(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return failure(BLANK);
     }
     let key = call.key();
-    let record = control.subscriber(&key, id);
+    let record = control.records.subscriber(&key, id);
     let secrets = &call.app.security.secrets;
     let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
     match code_key(call.app, call.query("type"), &key, id, record) {
@@ -225,7 +225,7 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return failure("");
     }
     let key = call.key();
-    let known = control.subscriber(&key, id).cloned();
+    let known = control.records.subscriber(&key, id).cloned();
     if known.is_none() && control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
     {
         return failure("");

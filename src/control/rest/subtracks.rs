@@ -18,7 +18,7 @@ fn refused(message: &str) -> Reply {
 /// The subtrack of that id, and its record.
 fn subtrack<'a>(control: &'a Control, call: &Call<'_>, id: &str) -> Option<(StreamKey, &'a Broadcast)> {
     let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-    let record = control.pending(&key)?;
+    let record = control.records.pending(&key)?;
     Some((key, record))
 }
 
@@ -31,7 +31,8 @@ pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
     let main_key = call.key();
-    let (Some((key, _)), Some(record)) = (subtrack(control, call, sub), control.pending(&main_key)) else {
+    let (Some((key, _)), Some(record)) = (subtrack(control, call, sub), control.records.pending(&main_key))
+    else {
         return refused(&format!("There is no stream with id:{sub} as subtrack or {main} as mainTrack"));
     };
     if key == main_key {

@@ -83,7 +83,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
     let key = Token::key(app, &token.stream_id, &token.token_id);
     let answer = json(200, &token);
-    control.arm_sweep(now);
+    control.walks.arm_sweep(now);
     let changes = vec![(key, Some(Auxiliary::Token(token)))];
     control.write_auxiliary(
         now,

@@ -12,6 +12,7 @@ use crate::control::management::{
     PasswordHash, Purpose, Role, SESSION_COOKIE, SYSTEM, SessionId, Try, User, is_email,
 };
 use crate::control::mask::Requester;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -128,7 +129,7 @@ pub(super) fn initial(control: &mut Control, now: Now, call: &RootCall<'_>) -> R
     }
     let body = body_of!(call).unwrap_or_default();
     let Some(digest) = body.password() else { return refused() };
-    if control.has_users() || !is_email(body.email()) {
+    if control.records.has_users() || !is_email(body.email()) {
         return refused();
     }
     if let Some(refusal) = check_code(control, now, call, body.code.as_deref().unwrap_or("")) {
@@ -174,7 +175,7 @@ fn check_code(control: &mut Control, now: Now, call: &RootCall<'_>, given: &str)
 /// `GET /first-login-status`.
 pub(super) fn first_login(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     let code = control.config.server.doors.first_user_code.then_some(CODE_WANTED);
-    done(if control.has_users() {
+    done(if control.records.has_users() {
         Outcome::failure("")
     } else {
         Outcome::success().message(code.or(Some("")))
@@ -209,7 +210,7 @@ pub(super) fn admin_status(control: &mut Control, _: Now, call: &RootCall<'_>) -
     let is_admin = match &call.caller {
         Caller::Nobody => false,
         Caller::Token => true,
-        Caller::User { email, .. } => control.user(email).is_some_and(|user| {
+        Caller::User { email, .. } => control.records.user(email).is_some_and(|user| {
             user.user_type == Some(Role::Admin) || user.role_in(SYSTEM) == Some(Role::Admin)
         }),
     };
@@ -221,14 +222,14 @@ pub(super) fn admin_status(control: &mut Control, _: Now, call: &RootCall<'_>) -
 
 /// `GET /user-list`.
 pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let users: Vec<User> = control.users().map(User::shown).collect();
+    let users: Vec<User> = control.records.users().map(User::shown).collect();
     Reply::Now(json(200, &users))
 }
 
 /// `POST /users`.
 pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let Some(body) = body_of!(call) else { return done(Outcome::failure("User object is null")) };
-    if body.email().is_empty() || body.password.is_none() || control.user(body.email()).is_some() {
+    if body.email().is_empty() || body.password.is_none() || control.records.user(body.email()).is_some() {
         return done(Outcome::failure(TAKEN));
     }
     if !is_email(body.email()) {
@@ -238,7 +239,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
         return done(Outcome::failure("The password must be an MD5 hash in hexadecimal"));
     };
     let user = body.into_user();
-    if user_bytes(&user) > USER_BYTES_MAX || control.users().count() >= USERS_MAX {
+    if user_bytes(&user) > USER_BYTES_MAX || control.records.users().count() >= USERS_MAX {
         return done(Outcome::failure("The limit of users is reached"));
     }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: false };
@@ -251,7 +252,7 @@ pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if call.caller.email() == Some(body.email()) {
         return done(Outcome::failure("User cannot edit itself"));
     }
-    let Some(old) = control.user(body.email()) else {
+    let Some(old) = control.records.user(body.email()) else {
         return done(Outcome::failure("Edited user is not found in database"));
     };
     let password_hash = old.password_hash.clone();
@@ -281,7 +282,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if call.caller.email() == Some(email) {
         return done(Outcome::failure("You cannot delete yourself"));
     }
-    if control.user(email).is_none() {
+    if control.records.user(email).is_none() {
         return done(Outcome::failure(""));
     }
     let waiter = Some((call.origin.requester, Outcome::success().response(200)));
@@ -324,30 +325,32 @@ fn user_bytes(user: &User) -> usize {
     serde_json::to_vec(user).map_or(usize::MAX, |bytes| bytes.len())
 }
 
-impl Control {
+impl Records {
     /// The user as it will be once everything pending is done.
     pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
-        match self.records.auxiliary.pending(&user_key(email)) {
+        match self.auxiliary.pending(&user_key(email)) {
             Some(Auxiliary::User(user)) => Some(user),
             Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
         }
     }
 
     /// The visible users.
-    pub(super) fn users(&self) -> impl Iterator<Item = &User> {
-        self.records.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
+    fn users(&self) -> impl Iterator<Item = &User> {
+        self.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_) => None,
         })
     }
 
     pub(in crate::control) fn has_users(&self) -> bool {
-        self.records.auxiliary.has_any(Kind::User)
+        self.auxiliary.has_any(Kind::User)
     }
+}
 
+impl Control {
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(Requester, Response)>) {
         if let Some((requester, _)) = &waiter {
-            self.audit_user(requester.session(), &user.email);
+            self.audit.audit_user(requester.session(), &user.email);
         }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
@@ -364,7 +367,7 @@ impl Control {
         let refused = |text| Outcome::failure(text).response(200);
         let refusal = if !is_email(email) {
             Some(refused("the e-mail must be one word of at most 254 bytes"))
-        } else if self.user(email).is_some() {
+        } else if self.records.user(email).is_some() {
             Some(refused("a user with this e-mail exists"))
         } else {
             None
@@ -391,8 +394,9 @@ impl Control {
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
                 // Another request may have been quicker.
-                let late = if initial { self.has_users() } else { self.user(&user.email).is_some() };
-                let late = late || (initial && self.user(&user.email).is_some());
+                let late =
+                    if initial { self.records.has_users() } else { self.records.user(&user.email).is_some() };
+                let late = late || (initial && self.records.user(&user.email).is_some());
                 let number = if initial { -1 } else { 0 };
                 if late {
                     let text = if initial { "" } else { TAKEN };
@@ -404,7 +408,7 @@ impl Control {
                 self.write_user(now, user, Some((origin.requester, response)));
             }
             (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
-                if self.user(&user.email).is_none() {
+                if self.records.user(&user.email).is_none() {
                     let text = "Edited user is not found in database";
                     self.answer(origin.requester, Outcome::failure(text).response(200));
                     return;
@@ -424,7 +428,7 @@ impl Control {
                 self.answer_late(now, origin.requester, Outcome::failure(text).response(200));
             }
             (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
-                let Some(user) = self.user(&email).cloned() else {
+                let Some(user) = self.records.user(&email).cloned() else {
                     self.answer(origin.requester, Outcome::failure("").response(200));
                     return;
                 };
@@ -458,7 +462,7 @@ impl Control {
             return;
         };
         tracing::info!(%client, email, "logged in");
-        self.audit_login(origin.requester.session(), email);
+        self.audit.audit_login(origin.requester.session(), email);
         self.management.lockout.succeeded(client, email);
         let id = self.management.sessions.begin(now.mono, &mut self.random, email);
         let response = Outcome::success().message(Some(&message)).response(200);

@@ -44,7 +44,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         }
     };
     let key = call.key();
-    if control.pending(&key).is_none() {
+    if control.records.pending(&key).is_none() {
         return refused(None);
     }
     let change = Change::Record { container, on };

@@ -640,7 +640,7 @@ fn recordings_go_with_their_application() {
     rig.begun(recording, "live/streams/s.mp4");
     let app: Arc<str> = "live".into();
     rig.control.remove_app(rig.now, &app);
-    rig.control.purge(rig.now, app);
+    rig.control.walks.purge(rig.now, app);
     rig.drain();
     rig.ended(recording, "live/streams/s.mp4");
     rig.over(recording, "the stream ended");
