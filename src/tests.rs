@@ -1,4 +1,4 @@
-//! What the tests of several modules share: a folder for one test, removed with its value, whether the test passes or fails.
+//! The shared parts of tests of several modules: a folder for one test, removed with its value, whether the test passes or fails.
 
 use std::fs;
 use std::ops::Deref;

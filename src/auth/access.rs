@@ -1,4 +1,4 @@
-//! Who may publish or play a stream: an application's checks, a peer's credentials, and the rules in between that need
+//! The rules by which a peer may publish or play a stream: an application's checks and a peer's credentials, as far as they need
 //! no memory (docs/security.md). Tokens that are used up, subscribers and hooks are control's.
 
 use std::fmt;

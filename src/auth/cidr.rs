@@ -103,7 +103,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|a| a.to_canonical())
 }
 
-/// Whom an address stands for where addresses are counted: an IPv6 host has a whole /64 to ask from.
+/// The network that an address counts for: an IPv6 host has a whole /64 to ask from.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

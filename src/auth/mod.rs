@@ -1,4 +1,4 @@
-//! Who may do what: address rules and the policy for outbound connections. Names no socket and runs no protocol
+//! Access rules: addresses, tokens, and the policy for outbound connections. Names no socket and runs no protocol
 //! machine; the answers are values.
 
 pub mod access;

@@ -86,7 +86,7 @@ pub struct Clip {
 /// A unit as it is sent: the body of a tag or a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// What it is.
+    /// The kind of the tag.
     pub kind: TagKind,
     /// Whether it is a key frame.
     pub key_frame: bool,
@@ -233,7 +233,7 @@ enum Shape {
     Nothing,
 }
 
-/// What a body is. It is told by its first bytes alone, so that codecs this server does not know pass, too.
+/// The shape of a body, by its first bytes alone, so that codecs this server does not know pass, too.
 fn shape(is_video: bool, body: &Bytes) -> Shape {
     let (Some(&first), packet) = (body.first(), body.get(1).copied()) else { return Shape::Nothing };
     if is_video {
@@ -275,7 +275,7 @@ fn period_ms(pieces: &[Piece], has_video: bool) -> u64 {
     (span + interval).max(1)
 }
 
-/// One publisher's position in a clip.
+/// A publisher's position in a clip.
 #[derive(Debug, Clone)]
 pub struct Source {
     clip: Arc<Clip>,

@@ -14,7 +14,7 @@ use super::report::{distribution, millis};
 /// Frames of a second.
 pub const FRAMES: u32 = 30;
 
-/// What to measure; `docs/bench.md` has the meanings and the defaults.
+/// Options of a measurement of the floor; `docs/bench.md` has the meanings and the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloorOptions {
     /// Sockets that are written to.
@@ -58,9 +58,9 @@ impl FloorOptions {
 /// How the other side reads. On loopback the sender does the receiver's work in the kernel, and wakes it where it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// It looks all the time, on a core of its own.
+    /// Looks all the time, on a core of its own.
     Spins,
-    /// It sleeps until there is something.
+    /// Sleeps until there is something.
     Sleeps,
 }
 
@@ -73,7 +73,7 @@ impl Reader {
     }
 }
 
-/// What was measured beside one kind of reader.
+/// The figures beside one kind of reader.
 #[derive(Debug)]
 pub struct Floor {
     /// The kind.
@@ -95,16 +95,16 @@ impl Floor {
 /// All of a run.
 #[derive(Debug)]
 pub struct FloorReport {
-    /// What was asked for.
+    /// The options of the run.
     pub options: FloorOptions,
     /// Processor and kernel.
     pub machine: String,
-    /// One for each kind of reader; without a second core there is no reader that spins.
+    /// The figures of each kind of reader; without a second core there is no reader that spins.
     pub floors: Vec<Floor>,
 }
 
 impl FloorReport {
-    /// One object.
+    /// The figures as a JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({

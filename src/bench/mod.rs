@@ -70,22 +70,22 @@ impl Now {
     }
 }
 
-/// What a peer reports.
+/// An event of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerEvent {
     /// The server consented.
     Ready,
-    /// It wants another byte stream to the same server in place of the one it has had.
+    /// Wants another byte stream to the same server in place of the one it has had.
     Reconnect,
-    /// It wants a UDP socket of its own beside its byte stream; the answer is [`PeerDatagrams::handle_local`].
+    /// Wants a UDP socket of its own beside its byte stream; the answer is [`PeerDatagrams::handle_local`].
     OpenPath(OpenPath),
-    /// It has no more use for one.
+    /// Closes such a socket.
     ClosePath(PathId),
     /// The end, once, and why; what `poll_transmit` still gives is to be sent.
     Closed(String),
 }
 
-/// One connection of the load, as `io::load` drives it: a life cycle, and capabilities beside it, as `protocol::Session` has
+/// A connection of the load, as `io::load` drives it: a life cycle, and capabilities beside it, as `protocol::Session` has
 /// them. A trait, because a benchmark brings peers of its own beside those of this room.
 pub trait Peer: std::fmt::Debug + Send {
     /// The deadline has come, or any other moment.
@@ -100,7 +100,7 @@ pub trait Peer: std::fmt::Debug + Send {
     fn poll_timeout(&self) -> Option<Instant>;
     /// Whether it publishes or plays: which tally counts for it, and which bytes.
     fn role(&self) -> Role;
-    /// What it made or missed so far.
+    /// The units that it has got, or missed, so far.
     fn score(&self) -> Score;
 
     /// Its byte stream, if it has one.

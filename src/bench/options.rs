@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 
 use super::{FloorOptions, Target};
 
-/// What the connections do.
+/// The role of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Send a clip.
@@ -28,7 +28,7 @@ impl Role {
     }
 }
 
-/// What `millstream bench` is to do.
+/// The task of `millstream bench`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
     /// Publish or play.
@@ -69,10 +69,10 @@ pub struct ServerOptions {
     pub floor: Option<f64>,
 }
 
-/// What to do; `docs/bench.md` has the meanings and the defaults.
+/// Options of a run; `docs/bench.md` has the meanings and the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// What the connections do.
+    /// The role of the connections.
     pub role: Role,
     /// Where, with `{n}` for the number of the stream.
     pub url: String,

@@ -21,7 +21,7 @@ use crate::protocol::{PathId, To};
 /// Without media for so long a connection is lost.
 pub(super) const STALL: Duration = Duration::from_secs(10);
 
-/// What to play.
+/// Options of a player.
 #[derive(Debug, Clone)]
 pub struct PlayerOptions {
     /// The stream.
@@ -32,7 +32,7 @@ pub struct PlayerOptions {
     pub stalled: bool,
 }
 
-/// One playing connection.
+/// A playing connection.
 #[derive(Debug)]
 pub struct Player {
     /// `None`: the protocol has no players.

@@ -25,7 +25,7 @@ use crate::protocol::{PathId, To};
 /// Units sent in one go, when much is due at once.
 const BURST: usize = 64;
 
-/// What to publish, and where.
+/// Options of a publisher.
 #[derive(Debug, Clone)]
 pub struct PublisherOptions {
     /// The stream.
@@ -99,7 +99,7 @@ impl Pacer {
     }
 }
 
-/// One publishing connection.
+/// A publishing connection.
 #[derive(Debug)]
 pub struct Publisher {
     /// `None`: the protocol has no publishers.

@@ -1,4 +1,4 @@
-//! What came of a run, as text for people and as one JSON object. `docs/bench.md` has the members.
+//! The report of a run, as text for people and as one JSON object. `docs/bench.md` has the members.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Histogram, Options, Role, Score, Sequence, Tally};
 use crate::auth::redact;
 
-/// What became of the connections.
+/// The fates of the connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Connections {
     /// Asked for.
@@ -50,7 +50,7 @@ impl Connections {
     }
 }
 
-/// What a server's process used.
+/// Processor time and memory of a server's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerFigures {
     /// The process.
@@ -64,15 +64,15 @@ pub struct ServerFigures {
 /// All of a run.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// What was asked for.
+    /// The options of the run.
     pub options: &'a Options,
     /// The measured time.
     pub window: Duration,
-    /// What became of the connections.
+    /// The fates of the connections.
     pub connections: Connections,
-    /// What was seen in the window.
+    /// The figures of the measured window.
     pub tally: Tally,
-    /// What each connection made or missed.
+    /// The units that each connection has got, or missed.
     pub scores: Vec<Score>,
     /// CPU time of the load in the window.
     pub cpu: Duration,
@@ -91,7 +91,7 @@ impl Report<'_> {
             && self.sum(|sequence| sequence.lost) <= self.options.lost_max
     }
 
-    /// One object.
+    /// The report as a JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
         let (options, tally, connections) = (self.options, &self.tally, &self.connections);

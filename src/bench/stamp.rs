@@ -6,9 +6,9 @@ use flv::amf0::Value;
 use flv::data::Data;
 use media::nal::Nals;
 
-/// What stands before every stamp: `6d696c6c-7374-4d65-a16d-2d62656e6368`.
+/// The identifier before every stamp: `6d696c6c-7374-4d65-a16d-2d62656e6368`.
 pub const UUID: [u8; 16] = *b"millstMe\xa1m-bench";
-/// What stands before padding: `6d696c6c-7374-4d65-a16d-2d7061646469`.
+/// The identifier before padding: `6d696c6c-7374-4d65-a16d-2d7061646469`.
 const PADDING_UUID: [u8; 16] = *b"millstMe\xa1m-paddi";
 /// The name of the data message that carries a stamp where the media cannot.
 pub const AMF_NAME: &str = "onMillstreamStamp";
@@ -36,7 +36,7 @@ const NALS_MAX: usize = 8;
 /// An SEI that is longer is another one.
 const SEI_BYTES_MAX: usize = 4096;
 
-/// What one byte of a payload's size adds up to, until one that is smaller (H.264 §7.3.2.3.1).
+/// The most that a byte of a payload's size stands for; a smaller one ends the size (H.264 §7.3.2.3.1).
 const SIZE_STEP: usize = 255;
 
 /// A message of `user_data_unregistered` without the type before it, of some `bytes`, filled from `ones`; empty when it would

@@ -1,4 +1,4 @@
-//! What the peers of one thread saw in the measured time, and what each of them made or missed in its life.
+//! The figures of the peers of one thread: in the measured time, and of each peer in its life.
 
 use std::time::{Duration, Instant};
 
@@ -145,14 +145,14 @@ impl Sequence {
     }
 }
 
-/// What one peer made or missed. Video is counted apart from audio.
+/// The units that a peer has got, or missed. Video is counted apart from audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Score {
     /// Units published: video, audio.
     Made([u64; 2]),
-    /// What came: video, audio.
+    /// Units that came: video, audio.
     Got([Sequence; 2]),
-    /// It has nothing to do with media.
+    /// A peer that has nothing to do with media.
     None,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::auth::UrlError;
 use crate::protocol::load::{LoadTarget, Sockets, scheme_list};
 
-/// What stands for the number of a stream.
+/// The place of the stream's number in a URL.
 const NUMBER: &str = "{n}";
 
 /// Why a URL is no target.
@@ -20,7 +20,7 @@ pub enum TargetError {
     Url(#[from] UrlError),
 }
 
-/// One stream on one server.
+/// A stream on a server.
 #[derive(Clone)]
 pub struct Target(LoadTarget);
 
@@ -51,7 +51,7 @@ impl Target {
         url.contains(NUMBER)
     }
 
-    /// What is spoken, as on the command line.
+    /// The protocol, as on the command line.
     #[must_use]
     pub const fn protocol(&self) -> &'static str {
         self.0.protocol()
@@ -93,7 +93,7 @@ impl Target {
         self.0.plays()
     }
 
-    /// What its clients are made by.
+    /// The constructors of its clients.
     pub(super) const fn clients(&self) -> &LoadTarget {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! What every player measures, whatever its protocol: units, stamps, the time to the first frame.
+//! The measurements of every player, whatever its protocol: units, stamps, the time to the first frame.
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// One player's measurements.
+/// The measurements of a player.
 #[derive(Debug)]
 pub(super) struct Viewing {
     asked: Now,

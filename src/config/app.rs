@@ -11,7 +11,7 @@ use super::vod::{self, VodSettings};
 use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
 
-/// What sessions and control need to know of an application, parsed. Shared as `Arc`; a change makes a new one
+/// The settings of an application that sessions and control use, parsed. Shared as `Arc`; a change makes a new one
 /// with a higher epoch, and sessions keep theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppSettings {
@@ -43,7 +43,7 @@ pub struct AppSettings {
     pub remote_allowed_cidr: CidrList,
     /// How much there may be at a time.
     pub limits: AppLimits,
-    /// What is recorded.
+    /// The rules of recording.
     pub recording: RecordingSettings,
     /// Files that are uploaded, and where what can be played is kept besides.
     pub vod: VodSettings,
@@ -57,7 +57,7 @@ pub struct AppSettings {
     pub start_sources: bool,
     /// `restartStreamFetcherPeriod`: a pull is restarted after so long; `None`: never.
     pub restart_sources: Option<Duration>,
-    /// Who may publish, play and use the API.
+    /// The rules of publishing, playing and use of the API.
     pub security: SecuritySettings,
     /// Every key as text, the ones above included.
     pub values: Values,

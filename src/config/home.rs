@@ -474,7 +474,7 @@ fn sorted_environment(options: &Options) -> Result<Environment, Error> {
     Ok(found)
 }
 
-/// What is no setting: the filter of the log, and what Kubernetes tells every pod of a service called `millstream`
+/// Whether a variable is no setting: the filter of the log, and those that Kubernetes gives every pod of a service called `millstream`
 /// (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_PORT_1935_TCP_ADDR`).
 fn is_of_others(variable: &str) -> bool {
     variable == "LOG"

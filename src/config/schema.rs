@@ -14,7 +14,7 @@ pub struct Section {
     pub server: &'static [Key],
     /// Keys of an application.
     pub app: &'static [Key],
-    /// Those of them that the reference has, and the member behind which each stands there. Others follow its members.
+    /// Keys that the reference has, each with the member behind which it stands there. Other keys follow its members.
     pub places: &'static [(&'static str, &'static str)],
     /// Reads the values of its keys of the server.
     pub read_server: fn(&Values) -> Result<Extensions, Error>,

@@ -27,7 +27,7 @@ pub struct HookSettings {
     pub status_period: Option<Duration>,
 }
 
-/// Who may publish, play and use the API.
+/// The rules of publishing, playing and use of the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecuritySettings {
     /// The checks of publishers.

@@ -52,7 +52,7 @@ pub struct OutboundRules {
     pub public_only: bool,
 }
 
-/// Whose addresses may look at the server.
+/// The addresses that may look at the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Doors {
     /// `server.allowed_dashboard_CIDR`.
@@ -74,7 +74,7 @@ pub struct BackupSettings {
     pub kept: usize,
 }
 
-/// What is logged, and how.
+/// The level, the form and the size of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSettings {
     /// `logLevel` in lower case, as tracing names it.
@@ -118,14 +118,14 @@ pub struct ServerSettings {
     pub cors_origins: Vec<String>,
     /// Where it connects on behalf of others.
     pub outbound: OutboundRules,
-    /// Whose addresses may look at it.
+    /// The addresses that may look at it.
     pub doors: Doors,
     /// Verifies tokens of the management API (`server.jwtServerControlEnabled`): by the key set at `server.jwksURL`, or by
     /// `server.jwtServerSecretKey` without one.
     pub management_trust: Option<Trust>,
     /// `limits.*`.
     pub limits: Limits,
-    /// What is logged, and how.
+    /// The level, the form and the size of the log.
     pub log: LogSettings,
     /// `server.statusWebHookURL`; `None` when empty.
     pub status_hook: Option<HookUrl>,

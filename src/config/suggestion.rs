@@ -1,4 +1,4 @@
-//! What somebody meant who has mistyped a key.
+//! The key that a mistyped one was meant to be.
 
 use super::home::variable_of;
 use super::{Key, Level, Schema};

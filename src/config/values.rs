@@ -1,4 +1,4 @@
-//! One level of settings after precedence: `--set` over the environment over the file over the default.
+//! A level of settings after precedence: `--set` over the environment over the file over the default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -94,7 +94,7 @@ fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Optio
     loose(from).map(Some)
 }
 
-/// Who may set a member: `server` nobody, `create` the body of a create, `both` that of an update too.
+/// The calls that may set a member: `server` none, `create` the body of a create, `both` that of an update too.
 macro_rules! assign {
     (server, $create:ident, $to:expr, $given:expr) => {};
     (create, true, $to:expr, $given:expr) => {
@@ -113,10 +113,10 @@ macro_rules! assign {
     };
 }
 
-/// What most records have in most members.
+/// The values that most records have in most members.
 static USUAL: LazyLock<Broadcast> = LazyLock::new(Broadcast::default);
 
-/// What is stored of a record: the members that differ from [`Broadcast::default`], which is what others are read as. So a new
+/// The stored form of a record: the members that differ from [`Broadcast::default`], which fills in the others. So a new
 /// default of a member makes a new [`RECORD_VERSION`].
 struct Stored<'a>(&'a Broadcast);
 
@@ -128,7 +128,7 @@ macro_rules! members {
         #[allow(missing_docs, reason = "/openapi.json describes each member under its JSON name")]
         pub struct Broadcast {
             $(#[serde(rename = $json)] pub $field: $ty,)*
-            /// What its publisher must give, in an application with `publishKeyRequired`.
+            /// The key that its publisher must give, in an application with `publishKeyRequired`.
             #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
             pub publish_key: Option<String>,
             /// Whether its source is to run: it was started, and not stopped since. Stored, and shown to nobody.

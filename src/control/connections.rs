@@ -16,7 +16,7 @@ use crate::types::{Now, StreamId, WorkerId};
 /// Requests that wait at a time.
 const WAITING_MAX: usize = 64;
 
-/// What is asked about the connections of a stream.
+/// A question about the connections of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Asked {
     /// The figures of those of one protocol.

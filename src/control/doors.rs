@@ -1,11 +1,11 @@
-//! What the log says at the start of who may do what without being asked for anything.
+//! The log lines at the start about doors that are open: uses of the server that need no credential.
 
 use super::Control;
 use super::management::{CODE_CHARACTERS, FirstCode};
 use crate::config::AppSettings;
 
 impl Control {
-    /// One line for each door that is open by default, with the way to close it. A code for the first user is made here,
+    /// Writes a line for each door that is open by default, with the way to close it. A code for the first user is made here,
     /// where it is told.
     pub(super) fn log_doors(&mut self) {
         if !self.records.has_users() && self.config.server.doors.first_user_code {

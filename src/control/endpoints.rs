@@ -7,9 +7,8 @@
 //!    publish.
 //! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
 
-use crate::control::ControlConfig;
-use crate::control::Outbound;
 use crate::control::records::Records;
+use crate::control::{ControlConfig, Outbound};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,7 +28,7 @@ use super::{Control, wall};
 /// Steps of a history; the oldest give way.
 const HISTORY_MAX: usize = 20;
 
-/// What became of attempts.
+/// The outcome of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Outcome {
     /// When, the last time, in milliseconds since 1970.
@@ -51,7 +50,7 @@ struct Push {
     target: Target,
     /// The hook about its failure was sent.
     told_failed: bool,
-    /// What the log has of tracks that are left out.
+    /// The tracks that are left out, as the log has them.
     told_left_out: Vec<String>,
     history: VecDeque<Outcome>,
 }

@@ -5,7 +5,7 @@
 //! 2. Its files become records, in one commit, and the request is answered with it.
 //! 3. It is forgotten in the other order: the link goes, and then the records. The files are not ours, and stay.
 //!
-//! What is broken off in between is a link without records, or records without a link: forgetting the folder ends either.
+//! A crash in between leaves a link without records, or records without a link: forgetting the folder ends either.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -189,7 +189,7 @@ objects! {
         seek_time_in_ms: i64 = 0, "seekTimeInMs";
     }
 
-    /// What HLS does otherwise for one stream.
+    /// The settings of HLS that differ for one stream.
     HlsParameters {
         hls_time: Option<String> = None, "hlsTime";
         hls_list_size: Option<String> = None, "hlsListSize";

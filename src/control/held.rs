@@ -1,4 +1,4 @@
-//! What control holds, table by table: of a server without peers and streams nothing may be left. For simulations.
+//! The size of each table of control: without peers and streams each must be empty. For simulations.
 
 use super::Control;
 

@@ -1,6 +1,6 @@
 //! All live streams, and what they are found by: key, publisher, worker, network, application.
 //!
-//! What a stream is found by changes in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
+//! The indexes that find a stream change in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
 //! [`Registry::set_viewers`] alone: with ten thousand streams nothing that happens to one of them walks all.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,13 +47,13 @@ impl Source {
         }
     }
 
-    /// What an operator has ordered is nobody's.
+    /// The network that it counts for; `None` for an operator's own.
     fn counted_network(&self) -> Option<IpAddr> {
         (self.ingest != Ingest::PULL).then_some(self.network)
     }
 }
 
-/// What has been reported about a stream, and to whom.
+/// The last figures of a stream that hooks and the store have heard.
 #[derive(Debug)]
 pub(super) struct Told {
     /// Hooks: that it is live.
@@ -84,7 +84,7 @@ pub(super) struct Granted {
     pub(super) from: Position,
 }
 
-/// One life of a stream, from its first publisher to its end.
+/// A life of a stream, from its first publisher to its end.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) key: StreamKey,
@@ -208,7 +208,7 @@ impl Indexes {
     }
 }
 
-/// One less; the last takes the entry with it.
+/// Takes one off a count; the last takes the entry with it.
 fn decrease<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
@@ -436,7 +436,7 @@ mod tests {
             all.filter_map(|(stream, live)| Some((*stream, live.viewers.get(&worker)?.clone()))).collect()
         }
 
-        /// What a walk over all streams finds.
+        /// Compares the indexes with a walk over all streams.
         fn check(&self) {
             let registry = &self.registry;
             let mut indexes = Indexes::default();

@@ -25,7 +25,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// How often the removal of an object is tried.
 const REMOVALS: u32 = 8;
 
-/// What is uploaded, and what is to be.
+/// Uploads to object storage, under way and waiting.
 #[derive(Debug)]
 pub(super) struct Objects {
     threads: Threads,
@@ -153,7 +153,7 @@ impl Control {
         Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod) }), ..vod }
     }
 
-    /// What the store says is still to be uploaded.
+    /// Queues the uploads that the store says are still to be done.
     pub(super) fn boot_objects(&mut self, now: Now) {
         let wanted = self.records.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {

@@ -64,9 +64,7 @@ impl Records {
             record.current_play_index = i32::try_from(index).unwrap_or(0);
         }
     }
-}
 
-impl Records {
     fn playlist_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         if let Some(record) = self.get_mut(key) {
             record.play_list_status = Some(status.to_owned());
@@ -94,7 +92,7 @@ impl Control {
         Err(refusal)
     }
 
-    /// What an item asks for.
+    /// The source of an item.
     fn item(&self, key: &StreamKey, index: usize) -> Result<Origin, String> {
         let record = self.records.get(key).ok_or("There is no such broadcast")?;
         let item = items(record).get(index).ok_or("There is no such item")?;

@@ -314,7 +314,7 @@ impl Control {
         }
     }
 
-    /// What workers have to know of a stream's record.
+    /// The members of a stream's record that workers use.
     pub(super) fn details_of(&self, key: &StreamKey) -> StreamDetails {
         let Some(record) = self.records.get(key) else { return StreamDetails::default() };
         StreamDetails {

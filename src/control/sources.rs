@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 
 use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
-use crate::control::ControlConfig;
-use crate::control::Outbound;
 use crate::control::records::Records;
+use crate::control::{ControlConfig, Outbound};
 use crate::mail::{
     Grant, NextAddress, NextServer, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target,
     ToWorker,
@@ -44,7 +43,7 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// one.
 const PULL_PERMILLE: u64 = 10;
 
-/// What an attempt of a source asks for.
+/// The target of an attempt of a source.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub(super) url: String,
@@ -250,7 +249,7 @@ impl Control {
         Ok(())
     }
 
-    /// What the URL of a record asks for.
+    /// The target that the URL of a record names.
     fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
         let url = record.stream_url.clone().unwrap_or_default();
         let target = self.source_target(key, &url)?;

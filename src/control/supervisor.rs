@@ -59,7 +59,7 @@ impl Phase {
     }
 }
 
-/// What there is at a host.
+/// The addresses of a host, or why there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// A peer to connect to.

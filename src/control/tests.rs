@@ -42,7 +42,7 @@ mod uploads;
 const WORKERS: u16 = 2;
 const START_MS: u64 = 1_700_000_000_000;
 
-/// What a store has, for control to take over.
+/// The contents of a store, for control to take over.
 fn restored(store: &mut Memory) -> Result<Restored, RestoreError> {
     Ok(Restored::decode(&store.load()?)?)
 }
@@ -418,7 +418,7 @@ fn request(method: Method, target: &str, body: &str) -> Request {
     }
 }
 
-/// What is logged meanwhile, line by line.
+/// The lines that are logged meanwhile.
 fn logged(work: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
     struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);

@@ -32,7 +32,7 @@ const UPLOADS_OF_ADDRESS_MAX: usize = 4;
 struct Upload {
     key: Key,
     requester: Requester,
-    /// Who sends it, where nothing but the address tells.
+    /// The sender's address, where nothing else identifies it.
     client: Option<IpAddr>,
     bytes_max: u64,
     stage: Stage,

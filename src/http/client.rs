@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    /// What came before in the same read counted against the chunk.
+    /// Bytes before it in the same read counted against the chunk.
     #[test]
     fn a_chunk_of_any_length_is_no_fault_however_it_came() {
         let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n4000000\r\nb";

@@ -128,7 +128,7 @@ enum Streaming {
     },
 }
 
-/// One HTTP/1.1 server connection.
+/// An HTTP/1.1 server connection.
 ///
 /// `Err` from an input means that the transport is to be dropped without flushing. Errors that the peer gets an
 /// answer for are no `Err`: the answer is queued and [`Connection::is_closing`] turns true.
@@ -304,7 +304,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// What has come of a body since the last call.
+    /// The part of a body that has come since the last call.
     pub fn poll_body(&mut self, now: Instant) -> Option<Bytes> {
         let incoming = self.incoming.as_mut().filter(|incoming| incoming.is_taken())?;
         let block = incoming.decoder.take_decoded();

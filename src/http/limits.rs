@@ -66,7 +66,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What each `body_rate_grace` has to bring of a body that is taken as it comes, while it is waited for.
+    /// The bytes that a body which is taken as it comes has to bring in each `body_rate_grace`, while it is waited for.
     pub(super) fn streamed_bytes_min(&self) -> u64 {
         u64::from(self.body_rate_min).saturating_mul(self.body_rate_grace.as_secs())
     }

@@ -68,14 +68,14 @@ pub struct Cors {
     pub exposed: Option<&'static str>,
 }
 
-/// Whose pages may ask.
+/// The pages that may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// Those of any origin.
+    /// Pages of any origin.
     Any,
-    /// Those of the origins that the operator names.
+    /// Pages of the origins that the operator names.
     Named,
-    /// Those of any origin when requests need a token; else those of the named ones, and others read only.
+    /// Pages of any origin when requests need a token; else those of the named ones, and others read only.
     Tokens,
 }
 

@@ -25,7 +25,7 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 #[error("Malformed form")]
 pub struct Malformed;
 
-/// What a form consists of, in its order.
+/// A piece of a form, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormEvent {
     /// A part begins.
@@ -78,7 +78,7 @@ impl Multipart {
         }
     }
 
-    /// What comes next.
+    /// The next piece.
     ///
     /// # Errors
     /// The body is no form.

@@ -26,7 +26,7 @@ pub trait BlobMemory: Debug + Send {
 /// The result of publishing a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
-    /// It was stored.
+    /// Stored.
     Stored,
     /// A newer version, or the same, is there already.
     Outdated,

@@ -52,7 +52,7 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// What is counted of a unit when it is sent: video and audio.
+    /// The part of a unit's figures that counts when it is sent: video and audio.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let kind = entry.kind.filter(|kind| *kind != TrackKind::Data)?;
         Some(Self { received: entry.received, video: kind == TrackKind::Video })
@@ -75,7 +75,7 @@ pub struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    /// What it needs first, and itself, as the format packages them. Nothing where units are taken as they are.
+    /// The prelude that the subscriber needs, then the unit, as the format packages them. Nothing where units are taken as they are.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
         self.prelude.into_iter().chain(self.unit)
     }

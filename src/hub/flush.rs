@@ -14,7 +14,7 @@ const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 pub enum Flush {
     /// To all subscribers at the end of the turn.
     Now,
-    /// It may ride with the next video unit, but not longer than until then.
+    /// May ride with the next video unit, but not longer than until then.
     By(Instant),
 }
 
@@ -60,7 +60,7 @@ impl FlushState {
         self.queued = false;
     }
 
-    /// What lies before `head` may be sent, also if it was not due yet.
+    /// Lets everything before `head` be sent, also if it was not due yet.
     pub(super) fn advance(&mut self, head: u64) {
         self.until = self.until.max(head);
     }

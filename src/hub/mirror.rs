@@ -35,7 +35,7 @@ pub struct Mirror {
     pub wanted: TrackSet,
     /// Of these, the video tracks that it is sent from their next key frame on: it has not had what lies before.
     waits: TrackSet,
-    /// What it has of a former source.
+    /// The units that it has of a former source.
     had: Had,
     cursor: Cursor,
     knows: Knows,

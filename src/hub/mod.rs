@@ -1,6 +1,6 @@
 //! The hub: live streams as rings of access units, and the cursors of those who receive them.
 //!
-//! One ring per stream and worker. A publisher appends, every subscriber has a cursor and no queue, so a thousand
+//! A ring per stream and worker. A publisher appends, every subscriber has a cursor and no queue, so a thousand
 //! viewers cost a thousand numbers. What all subscribers of one format need is packaged once, lazily, beside the
 //! ring ([`Packager`]); per subscriber only the slices are named again.
 //!

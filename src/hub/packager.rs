@@ -20,7 +20,7 @@ const PRELUDE_AGE_MS: i64 = 1000;
 pub struct FormatKey {
     /// The protocol's name for it.
     pub name: &'static str,
-    /// What else distinguishes the bytes. The low half tells forms apart that any subscriber may choose (RTMP: the
+    /// A number that distinguishes bytes of one kind. The low half tells forms apart that any subscriber may choose (RTMP: the
     /// message stream id), the high half is what a subscriber can take beyond the plain format (RTMP: the FourCCs
     /// of the player).
     pub variant: u64,
@@ -98,7 +98,7 @@ impl Parts {
         })
     }
 
-    /// What [`Parts::gather`] names, from byte `from` on, to keep.
+    /// The slices that [`Parts::gather`] names, from byte `from` on, to keep.
     pub(super) fn rest(&self, zero_ms: i64, from: usize) -> impl Iterator<Item = Bytes> {
         let mut skip = from;
         self.slices.iter().enumerate().filter_map(move |(index, slice)| {
@@ -143,7 +143,7 @@ impl Parts {
 pub trait Package: std::fmt::Debug + Send {
     /// How well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
-    /// What a subscriber needs before a unit of these tracks when it has not had it for this epoch: parameter sets
+    /// The bytes that a subscriber needs before a unit of these tracks when it has had none of this epoch: parameter sets
     /// and metadata, stamped like the unit at `dts_ms`.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// A prelude is made anew with the first unit of a chosen track that is so much later than the last one.
@@ -195,7 +195,7 @@ pub(super) struct Packaged {
     pub(super) key_frame: bool,
     /// Its DTS in milliseconds.
     pub(super) dts_ms: i64,
-    /// What is counted when it is sent.
+    /// The figures that count when it is sent.
     pub(super) forwarded: Option<Forwarded>,
 }
 
@@ -206,7 +206,7 @@ impl Packaged {
     }
 }
 
-/// What the subscribers of one format and selection share: which tracks they are sent, and, where they are sent bytes, the
+/// The share of all subscribers of one format and selection: which tracks they are sent, and, where they are sent bytes, the
 /// packaged counterpart of the ring: the same sequence numbers, one [`Parts`] each.
 #[derive(Debug)]
 pub struct Packager {
@@ -306,7 +306,7 @@ impl Packager {
         self.units.get(index)
     }
 
-    /// What a subscriber that starts at (or changes epoch with) this unit needs first.
+    /// The bytes that a subscriber needs first that starts at (or changes epoch with) this unit.
     #[must_use]
     pub fn prelude(&self, sequence: u64) -> Option<&Parts> {
         self.preludes.iter().rev().find(|prelude| prelude.from <= sequence).map(|prelude| &prelude.parts)

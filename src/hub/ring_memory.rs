@@ -1,4 +1,4 @@
-//! What all rings of the process may retain together. Each worker looks at its own; they share one sum, without a lock.
+//! The memory of all rings of the process. Each worker looks at its own; they share one sum, without a lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ const HEADROOM_SHARE: usize = 8;
 #[derive(Debug)]
 pub struct RingMemory {
     limit: usize,
-    /// What the rings of each worker retain, as it has said last.
+    /// The bytes that the rings of each worker retain, as it has said last.
     held: Box<[AtomicUsize]>,
 }
 

@@ -77,7 +77,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// One track of each kind.
+    /// The default track of each kind.
     pub const DEFAULT: Self =
         Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default, silence: false };
     /// Every published track.

@@ -66,14 +66,14 @@ struct Switch {
     searched: u64,
 }
 
-/// What follows from an appended unit.
+/// The consequences of an appended unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
     /// When the subscribers are to be sent it.
     pub flush: Flush,
     /// The ring may have something to forget: call [`Stream::trim`].
     pub trim: bool,
-    /// What the subscribers are sent has changed with the tracks: look at [`Stream::wanted`].
+    /// Whether the tracks that subscribers are sent have changed: look at [`Stream::wanted`].
     pub rechosen: bool,
 }
 
@@ -90,11 +90,11 @@ pub struct Stream {
     pub ingest: Ingest,
     /// Settings of its application.
     pub settings: Arc<AppSettings>,
-    /// Who to wake when there is something to send.
+    /// Subscribers to wake when there is something to send.
     pub subscribers: IndexSet<SubscriptionId>,
     /// The workers that receive it from here.
     mirrors: Vec<Mirror>,
-    /// What this worker has asked its source for.
+    /// The requests of this worker to the stream's source.
     asked: Asked,
     tracks: Arc<Tracks>,
     ring: Ring,
@@ -120,11 +120,11 @@ struct Offer {
 struct Asked {
     /// The number of the last one.
     request: u64,
-    /// It holds.
+    /// Whether it holds.
     holds: bool,
 }
 
-/// What its source was told of.
+/// The demand that its source has heard of.
 #[derive(Debug, Default)]
 struct Demand {
     /// The tracks that somebody here is sent.
@@ -353,7 +353,7 @@ impl Stream {
         is_current && (!self.demand_is_known() || self.demand.wanted.contains(track))
     }
 
-    /// What was told of the demand before means nothing to who has to hear of it now.
+    /// Forgets the demand that a former source has heard of; the next one has heard of none.
     pub const fn forget_demand(&mut self) {
         self.demand.wanted = TrackSet::EMPTY;
     }

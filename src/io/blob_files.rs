@@ -14,7 +14,7 @@ use crate::hub::BlobMemory;
 
 /// Blobs from here on are kept in files.
 const BLOB_BYTES_MIN: usize = 64 * 1024;
-/// What is left of one is sent from its file from here on; less is copied sooner.
+/// The least rest of a blob that is sent from its file; less is copied sooner.
 const SEND_BYTES_MIN: usize = 8 * 1024;
 /// Files at a time: blobs of [`BLOB_BYTES_MIN`] that have as many bytes as all blobs may have.
 const FILES_MAX: usize = 8192;

@@ -54,7 +54,7 @@ struct Bucket {
     used_until: AtomicU64,
 }
 
-/// Whose unauthenticated connections make room, the oldest first.
+/// The unauthenticated connections that make room, the oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GiveWay {
     /// The counters of the address that has most; `None`: nobody is loud.
@@ -63,7 +63,7 @@ pub(super) struct GiveWay {
     pub(super) connections: usize,
 }
 
-/// What a permit counts as.
+/// The kind of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// No limit per address holds for it.
@@ -167,7 +167,7 @@ impl Budget {
         Ok(permit)
     }
 
-    /// Who gives way to a newcomer that was admitted; `None`: there is room enough.
+    /// The connections that give way to a newcomer that was admitted; `None`: there is room enough.
     pub(super) fn give_way(&self) -> Option<GiveWay> {
         let unauthenticated = self.unauthenticated.load(Ordering::Acquire);
         let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);

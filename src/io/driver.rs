@@ -64,12 +64,12 @@ pub(super) struct Bounds {
     pub(super) udp_bursts: bool,
 }
 
-/// What bytes are written with.
+/// The parts of writing bytes.
 #[derive(Debug)]
 pub(super) struct Writing {
     /// Bytes that are made for one write alone.
     scratch: Vec<u8>,
-    /// What large blobs are sent from.
+    /// The files of large blobs.
     pub(super) blob_files: BlobFiles,
 }
 
@@ -93,9 +93,9 @@ pub(super) struct Driver {
     shaking: BTreeMap<&'static str, Handshakes>,
     buffer: Vec<u8>,
     pub(super) writing: Writing,
-    /// What datagrams are received into.
+    /// The buffers that datagrams are received into.
     pub(super) batch: Batch,
-    /// What they are gathered in.
+    /// The buffer that they are gathered in.
     datagrams: Datagrams,
 }
 

@@ -38,7 +38,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| is_visible(c) && !matches!(c, ' ' | '=' | '"' | '\\'))
 }
 
-/// What `Debug` makes of text: in quotes, with every quote in it escaped.
+/// Whether text has the form that `Debug` gives it: in quotes, with every quote in it escaped.
 fn is_quoted(text: &str) -> bool {
     let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return false };
     let mut escaped = false;

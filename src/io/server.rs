@@ -34,7 +34,7 @@ use crate::worker::TranscoderBudget;
 /// The share of the memory that rings may have, unless the setting says how much: what sessions, sockets and the store need
 /// comes on top, and the memory of other programs.
 const RING_MEMORY_SHARE: usize = 4;
-/// What they may have where the memory is not known.
+/// The memory of rings where that of the machine is not known.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
 /// Numbers that are asked of the kernel until one is free for UDP and TCP.
 const FREE_PORT_ATTEMPTS: u32 = 32;
@@ -66,7 +66,7 @@ pub enum StartError {
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// What the store has cannot be taken over.
+    /// The records of the store cannot be taken over.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// The system refused a thread, a poll, or randomness.
@@ -95,7 +95,7 @@ impl StartError {
 pub enum Notice {
     /// A signal came (sent by the owner's own watch).
     Signal(i32),
-    /// One of the server's threads has ended: expected after a drain, a crash otherwise.
+    /// A thread of the server has ended: expected after a drain, a crash otherwise.
     ThreadEnded,
 }
 
@@ -458,7 +458,7 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
     })
 }
 
-/// What all rings may retain together.
+/// The bytes that all rings may retain together.
 fn ring_bytes(limits: Limits) -> usize {
     match limits.ring_memory {
         0 => host::memory().map_or(RING_BYTES, |bytes| bytes / RING_MEMORY_SHARE),
@@ -528,7 +528,7 @@ fn own_addresses() -> Vec<IpAddr> {
     }
 }
 
-/// What the records call this server (hostAddress, docs/rest.md): the environment, else the first private IPv4,
+/// The name of this server in records (hostAddress, docs/rest.md): the environment, else the first private IPv4,
 /// else any address that is not loopback.
 fn host_address(own: &[IpAddr]) -> String {
     let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());

@@ -36,7 +36,7 @@ const WAKE: Token = Token(usize::MAX);
 const LISTENERS: usize = usize::MAX - 1;
 /// Connections whose proxy has not said whom it connects for count down from here.
 const PREFACES: usize = LISTENERS - (1 << 16);
-/// What a turn of a worker does at most.
+/// The most that a turn of a worker does.
 const BOUNDS: Bounds = Bounds {
     read: 64 * 1024,
     read_turn: 256 * 1024,
@@ -54,7 +54,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A worker hands a new connection over when it has over 25 % and so many more than the least loaded.
 const HANDOVER_SLACK: u32 = 8;
 
-/// What a shell is made of.
+/// The parts of a shell.
 pub(super) struct Parts {
     pub(super) id: WorkerId,
     pub(super) poll: Poll,
@@ -73,16 +73,16 @@ pub(super) struct Parts {
     pub(super) common: crypto::Seed,
     /// Addresses of the machine.
     pub(super) hosts: Arc<[std::net::IpAddr]>,
-    /// What TLS connections are made from.
+    /// The settings of TLS connections.
     pub(super) tls: Configs,
 }
 
-/// What all workers together may use.
+/// The budgets that all workers share.
 #[derive(Clone)]
 pub(super) struct Budgets {
     /// Connections.
     pub(super) connections: Arc<Budget>,
-    /// What the rings retain.
+    /// The memory of the rings.
     pub(super) ring_memory: Arc<RingMemory>,
     /// Tracks that are transcoded.
     pub(super) transcoders: Arc<TranscoderBudget>,

@@ -144,7 +144,7 @@ impl UdpSocket {
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// What was refused as a run went one by one: not the address was wrong. It may be that of one path only, through a
+    /// Counts a refused run that went through one by one: the address was not wrong. The cause may be one path only, through a
     /// tunnel or with small packets, so others must be refused too before all of them go one by one.
     fn note_refusal(&self, error: &io::Error) {
         self.refusals.set(self.refusals.get().saturating_add(1));

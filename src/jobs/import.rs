@@ -28,24 +28,24 @@ pub enum ImportWork {
 pub struct ImportedFile {
     /// Its path below the application.
     pub path: String,
-    /// What it says of itself.
+    /// The properties that the file gives of itself.
     pub finished: Finished,
 }
 
 /// The outcome of [`ImportWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// It is linked, and has these files.
+    /// Linked, with these files.
     Linked(Vec<ImportedFile>),
     /// The link is removed. The paths of its files below the application began with this.
     Unlinked(String),
-    /// It is in none of the folders that may be imported from.
+    /// In none of the folders that may be imported from.
     Outside,
-    /// It is not there, or no folder; or it was not linked.
+    /// Not there, or no folder; or not linked.
     Missing,
     /// Something of this name is in `streams` already.
     Taken(String),
-    /// It has more files, or more folders within folders, than are imported.
+    /// More files, or more folders within folders, than are imported.
     TooMany,
     /// The reason of a failure. Nothing is linked.
     Failed(String),

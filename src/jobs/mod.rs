@@ -372,7 +372,7 @@ pub enum Class {
     FileRead,
     /// Files that are appended to, which a disk that is busy seldom holds up.
     FileWrite,
-    /// What waits until something has reached the disk.
+    /// Jobs that wait until something has reached the disk.
     FileSync,
     /// Recordings that are finished or removed, and folders that are imported.
     Recording,

@@ -11,11 +11,11 @@ pub struct ObjectWork {
     pub storage: Arc<S3Settings>,
     /// The object's name.
     pub name: String,
-    /// What is to be done.
+    /// The operation.
     pub action: ObjectAction,
 }
 
-/// What is to be done with an object.
+/// An operation on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectAction {
     /// Upload a file.
@@ -30,7 +30,7 @@ pub enum ObjectAction {
 /// The outcome of [`ObjectWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectOutcome {
-    /// It is done.
+    /// Done.
     Done,
     /// There is no such file.
     NoFile,

@@ -28,7 +28,7 @@ pub struct Post {
     pub body: Bytes,
     /// The body is a form; otherwise it is JSON.
     pub form: bool,
-    /// What the body is signed with; empty: it is not.
+    /// The key that signs the body; empty: no signature.
     pub secret: Secret,
     /// The timeout of the whole request, including the wait for a thread.
     pub timeout: Duration,

@@ -1,6 +1,6 @@
 //! Recordings: the files that sinks have written, when they are complete or no longer wanted.
 
-/// What the name of a recording ends with while it is written.
+/// The ending of a recording's name while it is written.
 pub const UNFINISHED: &str = ".tmp_extension";
 
 /// Work on a recording. It may take as long as copying the file does.
@@ -40,13 +40,13 @@ pub struct Finished {
 /// The outcome of [`RecordingWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingOutcome {
-    /// It can be played.
+    /// Complete: it can be played.
     Finished(Finished),
     /// There is nothing in it; it is removed.
     Empty,
     /// There is something in it that is no recording. It is kept beside its place, under this name.
     SetAside(String),
-    /// It is removed, or was not there.
+    /// Removed, or not there.
     Removed,
     /// Unfinished recordings: names below the root folder, the finished file's last.
     Found(Vec<Vec<String>>),

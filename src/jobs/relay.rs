@@ -14,6 +14,6 @@ pub struct RelayWork {
     pub name: String,
     /// `Content-Type`.
     pub content_type: &'static str,
-    /// What it is to have; `None`: it is removed.
+    /// The new content; `None`: it is removed.
     pub data: Option<Bytes>,
 }

@@ -1,4 +1,4 @@
-//! What the record of a broadcast says that workers have to know while its stream is live.
+//! The members of a broadcast's record that workers use while its stream is live.
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

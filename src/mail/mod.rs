@@ -129,7 +129,7 @@ pub enum ToControl {
     Upload {
         /// The session.
         session: SessionRef,
-        /// What became of it.
+        /// The outcome.
         news: UploadNews,
     },
     /// The figures of the last second.
@@ -167,7 +167,7 @@ pub enum ToControl {
     Recording {
         /// The recording.
         recording: RecordingId,
-        /// What became of it.
+        /// The news.
         news: RecordingNews,
     },
     /// News of a pull.
@@ -242,7 +242,7 @@ pub enum ToWorker {
         source: WorkerId,
         /// The ingest of the stream.
         ingest: Ingest,
-        /// What its record says.
+        /// The members of its record that workers use.
         details: StreamDetails,
         /// Settings of the application.
         settings: Arc<AppSettings>,
@@ -265,7 +265,7 @@ pub enum ToWorker {
     },
     /// Verdict on a request of a viewer that watches by separate ones.
     Pass {
-        /// Who asked.
+        /// The session that asked.
         conn: ConnId,
         /// Yes or no.
         verdict: Result<(), NoSubscription>,

@@ -81,7 +81,7 @@ pub struct Grant {
 /// How a publisher left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// It ended the publish (deleteStream, FCUnpublish, closeStream), or broke the protocol: the stream ends.
+    /// Ended by the publisher (deleteStream, FCUnpublish, closeStream), or by a breach of the protocol: the stream ends.
     Clean,
     /// The connection was lost or fell silent: the stream waits for it (grace).
     Lost,

@@ -21,7 +21,7 @@ pub struct RecordingOrder {
     pub file_bytes_max: Option<u64>,
 }
 
-/// What became of a recording.
+/// News of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingNews {
     /// A file is written; it is unfinished.

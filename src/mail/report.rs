@@ -1,4 +1,4 @@
-//! What workers report of their streams each second.
+//! The report of a worker on its streams, each second.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ pub struct UploadGrant {
     pub bytes_max: u64,
 }
 
-/// What became of a file that was granted.
+/// The outcome of a file that was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UploadNews {
     /// All of it is written; the session waits for the answer.
@@ -21,7 +21,7 @@ pub enum UploadNews {
         /// The part `metadata` of the form.
         metadata: Option<String>,
     },
-    /// It cannot be written; the session waits for the answer.
+    /// The file cannot be written; the session waits for the answer.
     Failed(&'static str),
     /// Nobody waits for it any more.
     Gone,

@@ -1,4 +1,4 @@
-//! What the load generator is given: clients that play and publish, by URL. Players are the clients of pulls; publishers
+//! The clients of the load generator that play and publish, by URL. Players are the clients of pulls; publishers
 //! speak as pushes do. Nothing here knows a clock or a socket.
 
 use std::cmp::Reverse;
@@ -39,7 +39,7 @@ impl LoadTarget {
         Ok(Self { scheme, target: scheme.target(&url)? })
     }
 
-    /// What is spoken: `rtmp`, `flv`, ...
+    /// The protocol: `rtmp`, `flv`, ...
     #[must_use]
     pub const fn protocol(&self) -> &'static str {
         self.scheme.load.protocol
@@ -115,7 +115,7 @@ pub fn scheme_list() -> String {
     }
 }
 
-/// What is spoken over those schemes.
+/// The protocols of those schemes.
 #[must_use]
 pub fn protocol_list() -> Vec<&'static str> {
     distinct(loaded().map(|scheme| scheme.load.protocol))

@@ -76,7 +76,7 @@ pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(
 /// The applications of this server, by name.
 pub type Apps = BTreeMap<Arc<str>, Arc<AppSettings>>;
 
-/// Who a datagram is from, and which of our addresses it was sent to: the answer must come from there.
+/// The sender of a datagram, and the address of ours that it was sent to: the answer must come from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// The peer, as the socket names it.
@@ -155,24 +155,24 @@ pub trait SessionsOnRequest {
 /// A session that another one wants at a shared port.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Who wants it, under the name that it gave the child.
+    /// The session that wants it, under the name that it gave the child.
     pub parent: SessionRef,
-    /// Whom it will serve.
+    /// The peer that it will serve.
     pub peer: SocketAddr,
-    /// What for; only the protocol of the port knows what is in it.
+    /// The purpose; only the protocol of the port knows what is in it.
     pub what: Box<dyn Any + Send>,
 }
 
-/// What a session of a shared port says is its own, or is no more.
+/// A claim of a session at its shared port, or the end of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// What is sent to this name.
+    /// Claims datagrams to this name.
     Name(String),
-    /// What comes by this way.
+    /// Claims datagrams that come by this way.
     Open(Remote),
-    /// What comes by this way is not.
+    /// Gives this way up.
     Close(Remote),
-    /// It is about to end. Messages with this number are answered for it for a while
+    /// Announces the end of the session. Messages with this number are answered for it for a while
     /// ([`SessionsOnRequest::answer_for_past`]).
     Past(u64),
 }

@@ -13,20 +13,20 @@ use super::pull::{Client, ClientDatagrams, ClientEvent, ClientStream, Media, Sta
 use super::{OpenPath, PathId, ts};
 use crate::mail::SessionSettings;
 
-/// What a player reports.
+/// An event of a player.
 #[derive(Debug)]
 pub enum LoadEvent {
     /// The server consented.
     Ready,
-    /// It wants another byte stream to the same server in place of the one it has had.
+    /// Wants another byte stream to the same server in place of the one it has had.
     Reconnect,
-    /// It wants a UDP socket of its own beside its byte stream.
+    /// Wants a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
-    /// It has no more use for one.
+    /// Closes such a socket.
     ClosePath(PathId),
     /// The body of a tag of FLV.
     Tag {
-        /// What it is.
+        /// The kind of the tag.
         kind: TagKind,
         /// All of it.
         body: Bytes,

@@ -17,16 +17,16 @@ use crate::hub::{Chosen, Entry, Package, Parts, Selection};
 use crate::mail::Grant;
 use crate::types::StreamId;
 
-/// What a publisher reports.
+/// An event of a publisher.
 #[derive(Debug)]
 pub enum PublisherEvent {
     /// The server consented.
     Ready,
-    /// It wants another byte stream to the same server in place of the one it has had.
+    /// Wants another byte stream to the same server in place of the one it has had.
     Reconnect,
-    /// It wants a UDP socket of its own beside its byte stream.
+    /// Wants a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
-    /// It has no more use for one.
+    /// Closes such a socket.
     ClosePath(PathId),
     /// The end, with the reason.
     Closed(String),

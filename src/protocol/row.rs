@@ -216,7 +216,7 @@ pub(super) struct Scheme {
     pub(super) pulls: bool,
     /// Whether a user and a password may stand before the host.
     pub(super) takes_credentials: bool,
-    /// What the load generator does there.
+    /// The use of such a URL by the load generator.
     pub(super) load: LoadUse,
     /// Reads a URL.
     pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
@@ -233,7 +233,7 @@ impl Scheme {
     }
 }
 
-/// What the load generator does with the URLs of a scheme.
+/// The use of a scheme's URLs by the load generator.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoadUse {
     /// The name of what is spoken.

@@ -144,7 +144,7 @@ impl To {
     }
 }
 
-/// What the sessions of a format share besides bytes ([`crate::hub::Package::shared`]), by the subscription.
+/// The data that the sessions of a format share besides bytes ([`crate::hub::Package::shared`]), by the subscription.
 pub type Shared<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn Any>;
 
 /// A session that speaks in datagrams. Its paths may change while it lives: a shared port may route another address to it, and

@@ -21,16 +21,16 @@ pub struct SinkOrder {
     pub key: StreamKey,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
-    /// What the record of the stream says.
+    /// The members of the stream's record that workers use.
     pub details: StreamDetails,
-    /// What is to be recorded where, of a sink that control has ordered.
+    /// The recording, of a sink that control has ordered.
     pub recording: Option<RecordingOrder>,
 }
 
 /// Parameters of a request, by their names.
 pub type Query = [(String, String)];
 
-/// What parameters of a request mean to the blobs of a sink.
+/// The meaning of parameters of a request to the blobs of a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
     /// How far they want a blob to be that grows. `None`: as it is.
@@ -85,7 +85,7 @@ pub struct SinkKind {
     pub part_of: fn(&str) -> Option<(String, Progress)>,
     /// The protocol that viewers of this blob are counted under, before it is there.
     pub viewers: fn(&str) -> &'static str,
-    /// What parameters of a request mean.
+    /// The meaning of parameters of a request.
     pub params: Params,
     /// Creates the session of one stream. It asks for its tracks by [`super::SubscriptionEvent::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
@@ -141,7 +141,7 @@ pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
     SINKS.iter().filter(|kind| (kind.is_enabled)(app)).find_map(|kind| (kind.part_of)(blob))
 }
 
-/// What the parameters of a request mean to the sinks of an application.
+/// The meanings of the parameters of a request to the sinks of an application.
 fn params<'a>(app: &'a AppSettings, query: &'a Query) -> impl Iterator<Item = &'static Params> + 'a {
     let enabled = SINKS.iter().filter(|kind| !query.is_empty() && (kind.is_enabled)(app));
     enabled.map(|kind| &kind.params)

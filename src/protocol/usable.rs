@@ -12,7 +12,7 @@ pub(super) const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 /// The time in which what it announces gives a frame: longer than encoders leave between two key frames.
 pub(super) const FRAMES_WITHIN: Duration = Duration::from_secs(15);
 
-/// What a publisher has brought so far.
+/// The part of a stream that its publisher has brought so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Supply {
     /// Nothing that is carried was announced.
@@ -25,12 +25,12 @@ pub(super) enum Supply {
     Frames,
 }
 
-/// What is wrong with a stream.
+/// The fault of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// There is nothing in it to be played.
     Unusable(&'static str),
-    /// It goes on without its video.
+    /// The stream goes on without its video.
     NoVideo(&'static str),
 }
 

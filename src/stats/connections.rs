@@ -17,7 +17,7 @@ pub type Values = SmallVec<[u64; 8]>;
 pub struct Catalogue {
     /// Begins the names of its metrics.
     pub name: &'static str,
-    /// What is counted: the end of the metrics' names, and what the help says of all connections and of one.
+    /// The counted thing: the end of the metrics' names, and the help texts of all connections and of one.
     pub counted: [&'static str; 3],
     /// The counters.
     pub counters: &'static [&'static str],
@@ -73,13 +73,13 @@ pub trait Figures: Debug + Send + Sync {
 /// The role of a connection in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It publishes the stream.
+    /// Publishes the stream.
     Publisher,
-    /// It plays the stream.
+    /// Plays the stream.
     Viewer,
-    /// It sends the stream to another server.
+    /// Sends the stream to another server.
     Push,
-    /// It fetches the stream from another server.
+    /// Fetches the stream from another server.
     Pull,
 }
 

@@ -212,7 +212,7 @@ impl Page {
         )
     }
 
-    /// What connections have counted, and the figures of each where that is wanted.
+    /// Writes the counts of connections, and the figures of each where that is wanted.
     fn encode_connections(&self, out: &mut Out<'_, '_>) -> fmt::Result {
         let mut catalogues: Vec<&'static Catalogue> = Vec::new();
         for totals in self.workers.iter().flat_map(|figures| &figures.totals) {

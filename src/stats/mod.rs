@@ -233,11 +233,11 @@ pub struct ControlFigures {
     pub live: usize,
     /// Endpoints of live streams that are pushed to or tried.
     pub pushes: usize,
-    /// Those that their target has accepted.
+    /// Pushes that their target has accepted.
     pub pushes_broadcasting: usize,
     /// Stream sources that run.
     pub pulls: usize,
-    /// Those that deliver media.
+    /// Pulls that deliver media.
     pub pulls_broadcasting: usize,
     /// Streams that are recorded.
     pub recordings: usize,

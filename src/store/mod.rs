@@ -145,7 +145,7 @@ pub enum Op {
     Delete(Key),
 }
 
-/// What the command line does with a store.
+/// A task of the command line for a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// Read the whole store, or a copy of one.

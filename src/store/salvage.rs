@@ -23,7 +23,7 @@ const LEAF: u8 = 1;
 /// Bytes of a file that is salvaged: a million records have fewer.
 const FILE_BYTES_MAX: u64 = 8 << 30;
 
-/// What the owner of the records knows of them; the store looks into none.
+/// The knowledge of the records' owner; the store looks into none.
 pub trait Records {
     /// Whether a record can be read.
     fn is_good(&self, key: &Key, bytes: &[u8]) -> bool;

@@ -50,7 +50,7 @@ impl SessionRef {
     }
 }
 
-/// One life of a stream, from its first publisher to its end. A publisher that returns within the grace keeps it.
+/// A life of a stream, from its first publisher to its end. A publisher that returns within the grace keeps it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 

@@ -1,4 +1,4 @@
-//! What a worker still has to do, in this turn and at which time.
+//! The work that a worker still has to do, in this turn and at which time.
 
 use std::collections::VecDeque;
 
@@ -16,16 +16,16 @@ pub(super) struct Agenda {
     pub(super) flushing: Vec<StreamId>,
     /// Sessions that have something to send.
     pub(super) writes: WriteQueue,
-    /// What the shell is to do.
+    /// Actions for the shell.
     pub(super) outputs: VecDeque<Output>,
 }
 
-/// Whose turn it is to write.
+/// The sessions whose turn it is to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
-    /// Those that keep up: they have been sent all there was.
+    /// Sessions that keep up: they have been sent all there was.
     KeepUp,
-    /// Those, and when none of them is left, those that catch up.
+    /// All: those that keep up, and when none of them is left, those that catch up.
     All,
 }
 

@@ -33,7 +33,7 @@ impl Worker {
         }
     }
 
-    /// What a session sends goes into the byte stream of another one.
+    /// Puts datagrams of one session into the byte stream of another.
     pub(super) fn carry(&mut self, id: ConnId, carrier: ConnId, datagrams: &Datagrams) -> Destination {
         let carry = self.call(carrier, |session, _| Some(session.carrier()?.carry(datagrams)));
         let lost = carry.flatten().unwrap_or(datagrams.len());
@@ -43,7 +43,7 @@ impl Worker {
         Destination::Carried
     }
 
-    /// What comes by a carrier is this session's own: they end together.
+    /// Makes a carrier a session's own: they end together.
     pub(super) fn adopt_carrier(&mut self, owner: ConnId, carrier: ConnId) {
         let Some(conn) = self.conns.get(carrier) else { return };
         let before = conn.family.as_ref().and_then(|family| family.parent);

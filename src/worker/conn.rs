@@ -27,17 +27,17 @@ pub(super) const CHILDREN_MAX: usize = 64;
 /// The purpose of a session, apart from what its peer asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It serves a peer.
+    /// Serves a peer.
     Peer,
     /// An attempt of a push.
     Push { push: PushId, attempt: u64, stream: StreamId },
     /// An attempt of a pull.
     Pull { pull: PullId, attempt: u64 },
-    /// It takes a stream for the server itself.
+    /// Takes a stream for the server itself.
     Sink { stream: StreamId, kind: &'static str },
-    /// It records a stream.
+    /// Records a stream.
     Recording { recording: RecordingId, stream: StreamId },
-    /// It makes a derived track of a stream.
+    /// Makes a derived track of a stream.
     Producer { stream: StreamId, track: TrackId },
     /// None any more: whoever ordered it wants no reports.
     Ended,
@@ -175,7 +175,7 @@ pub(super) struct Schedule {
     pub(super) dirty: bool,
     /// In the write queue.
     pub(super) writing: bool,
-    /// What it was sent last was not all there was: it writes when those have that keep up.
+    /// Whether its last write did not take all there was: it writes when those have that keep up.
     pub(super) catches_up: bool,
     /// Its sink has taken every unit there was: it is not queued to be fed again until there are more.
     pub(super) sated: bool,
@@ -191,7 +191,7 @@ pub(super) struct Figures {
     pub(super) bytes_out: u64,
     /// The stream that it published or played last, for the log.
     pub(super) key: Option<StreamKey>,
-    /// What its bytes count for, as its session reported.
+    /// The protocol that its bytes count for, as its session reported.
     pub(super) protocol: &'static str,
     /// Why the server ended what it did, which it does not know itself.
     pub(super) cause: Option<Cow<'static, str>>,
@@ -240,7 +240,7 @@ pub(super) struct Conn {
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
-    /// It takes in a file, and control has not heard what became of it.
+    /// Whether it takes in a file of which control has not heard the outcome.
     pub(super) uploads: bool,
 }
 
@@ -304,7 +304,7 @@ impl Conn {
         }
     }
 
-    /// Whom it serves: its peer, or who is behind that.
+    /// The client that it serves: its peer, or the one behind that.
     pub(super) fn client(&self) -> SocketAddr {
         self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }

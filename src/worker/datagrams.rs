@@ -21,7 +21,7 @@ use crate::types::{ConnId, Handle, Now, WorkerId};
 /// The result of a datagram on a shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Routed {
-    /// It was handled.
+    /// Handled.
     Done,
     /// Its sender has proved its address and has no session: [`Worker::accept_peer`], or nothing.
     New,
@@ -52,6 +52,17 @@ impl Ports {
     pub(super) fn new(now: Now, id: WorkerId, common: &Seed) -> Self {
         let list = Port::all().map(|port| (port, port.demux(now, id, common))).collect();
         Self { list, reply: Vec::new() }
+    }
+
+    /// Removes a datagram session.
+    pub(super) fn forget_peer(&mut self, id: ConnId, conn: &Conn) {
+        for path in conn.datagrams.iter().flat_map(|link: &DatagramLink| &link.paths) {
+            if let DatagramPath::Port(port, _) = path
+                && let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| of == port)
+            {
+                demux.forget(id);
+            }
+        }
     }
 }
 
@@ -276,23 +287,12 @@ impl Worker {
         }
     }
 
-    /// What a session that is over would have said to a message.
+    /// The answer to a message for a session that is over.
     pub(super) fn answer_for_past(&mut self, id: ConnId, message: &Message) -> Option<Message> {
         let now = self.now;
         self.ports
             .list
             .iter_mut()
             .find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))
-    }
-
-    /// Removes a datagram session.
-    pub(super) fn forget_peer(&mut self, id: ConnId, conn: &Conn) {
-        for path in conn.datagrams.iter().flat_map(|link: &DatagramLink| &link.paths) {
-            if let DatagramPath::Port(port, _) = path
-                && let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| of == port)
-            {
-                demux.forget(id);
-            }
-        }
     }
 }

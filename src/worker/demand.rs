@@ -9,6 +9,7 @@ use media::{AccessUnit, TrackId, TrackSet};
 
 use super::conn::Purpose;
 use super::deadlines::Timer;
+use super::streams::Live;
 use super::transcoders::TranscoderPermit;
 use super::{Output, Worker};
 use crate::hub::Entry;
@@ -38,6 +39,14 @@ fn of_stream(id: StreamId) -> Range<(StreamId, TrackId)> {
     (id, TrackId::VIDEO)..(StreamId(id.0.saturating_add(1)), TrackId::VIDEO)
 }
 
+impl Live {
+    pub(super) fn forget_producer(&mut self, id: ConnId, stream: StreamId, track: TrackId) {
+        if self.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
+            self.producers.remove(&(stream, track));
+        }
+    }
+}
+
 impl Worker {
     // ---- tracks
 
@@ -62,7 +71,7 @@ impl Worker {
 
     /// Tells the publisher which of its tracks somebody is sent.
     pub(super) fn tell_wanted(&mut self, id: StreamId) {
-        let (Some(publisher), Some(stream)) = (self.publisher(id), self.live.streams.get(&id)) else {
+        let (Some(publisher), Some(stream)) = (self.live.publisher(id), self.live.streams.get(&id)) else {
             return;
         };
         let from = |track: TrackId| Some(stream.tracks().get(track)?.origin.from().unwrap_or(track));
@@ -141,12 +150,6 @@ impl Worker {
         }
     }
 
-    pub(super) fn forget_producer(&mut self, id: ConnId, stream: StreamId, track: TrackId) {
-        if self.live.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
-            self.live.producers.remove(&(stream, track));
-        }
-    }
-
     /// A unit of a derived track.
     pub(super) fn ingest_derived(&mut self, id: ConnId, unit: AccessUnit) {
         let Some(Purpose::Producer { stream: stream_id, track }) =
@@ -178,7 +181,7 @@ impl Worker {
             return;
         }
         self.meter.stats.key_frames_asked = self.meter.stats.key_frames_asked.saturating_add(1);
-        let Some(publisher) = self.publisher(id) else { return };
+        let Some(publisher) = self.live.publisher(id) else { return };
         self.reply(
             publisher.conn,
             Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track)),

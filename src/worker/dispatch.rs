@@ -198,7 +198,7 @@ impl Worker {
         self.unpublish_all(id);
         self.leave_all(id);
         let Some(conn) = self.conns.remove(id) else { return };
-        self.forget_peer(id, &conn);
+        self.ports.forget_peer(id, &conn);
         self.live.awaited.end(id);
         self.polled.end_wait(id);
         self.polled.passes.forget(id);
@@ -217,11 +217,11 @@ impl Worker {
                 self.orders.recordings.remove(&recording);
                 self.tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
             }
-            Purpose::Producer { stream, track } => self.forget_producer(id, stream, track),
+            Purpose::Producer { stream, track } => self.live.forget_producer(id, stream, track),
             Purpose::Sink { stream, kind } => self.sink_over(stream, kind),
             Purpose::Peer | Purpose::Ended => {}
         }
-        self.count_ended(&conn);
+        self.meter.count_ended(&conn);
         if let Some(row) = Traffic::row(&mut self.meter.traffic, conn.figures.protocol) {
             row.ended = row.ended.saturating_add(1);
             conn.figures.count_into(row);

@@ -82,7 +82,7 @@ impl Worker {
     /// Delivers a message to the sessions of a stream on this worker, once to each and not to its sender.
     pub(super) fn hear_in_stream(&mut self, from: SessionRef, stream: StreamId, message: &Message) {
         let Some(live) = self.live.streams.get(&stream) else { return };
-        let publisher = self.publisher(stream).map(|publisher| publisher.conn);
+        let publisher = self.live.publisher(stream).map(|publisher| publisher.conn);
         let mut sessions: BTreeSet<ConnId> = live.subscribers.iter().map(|viewer| viewer.conn).collect();
         sessions.extend(publisher);
         if from.worker == self.id {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use super::conn::{Conn, Purpose, Subscription};
 use super::deadlines::Timer;
-use super::streams::SourceCount;
+use super::streams::{Live, SourceCount};
 use crate::hub::{Forwarded, Stream};
 use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
@@ -21,7 +21,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Connections that one answer lists.
 const CONNECTIONS_MAX: usize = 1000;
 
-/// What a worker counts.
+/// The counters of a worker.
 #[derive(Debug)]
 pub(super) struct Meter {
     pub(super) began: Instant,
@@ -61,6 +61,31 @@ impl Meter {
             report_armed: false,
             counted_apart: BTreeSet::new(),
         }
+    }
+
+    /// A session is gone: what it counted stays.
+    pub(super) fn count_ended(&mut self, conn: &Conn) {
+        if let Some(figures) = conn.session.figures() {
+            Totals::add(&mut self.totals_ended, &*figures);
+        }
+    }
+}
+
+impl Live {
+    pub(super) fn stream_figures(&self) -> Vec<StreamFigures> {
+        let figures = |stream: &Stream| StreamFigures {
+            key: stream.key.clone(),
+            subscribers: count(stream.subscribers.len()),
+            received_bytes: self.sources.get(&stream.id).map(|source| source.received_bytes),
+            ring_bytes: count(stream.retained_bytes()),
+            derived: {
+                let named = |(track, subscribers)| {
+                    Some((derived::find(stream.tracks(), track)?.name, count(subscribers)))
+                };
+                stream.derived_subscribers().into_iter().filter_map(named).collect()
+            },
+        };
+        self.streams.values().map(figures).collect()
     }
 }
 
@@ -202,8 +227,8 @@ impl Worker {
             streams: count(self.live.streams.len()),
             subscribers: count(subscribers),
             ring_bytes: count(self.retained_bytes()),
-            transcoders: count(self.transcoders()),
-            per_stream: if per_stream { self.stream_figures() } else { Vec::new() },
+            transcoders: count(self.live.transcoders()),
+            per_stream: if per_stream { self.live.stream_figures() } else { Vec::new() },
         };
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
     }
@@ -214,13 +239,6 @@ impl Worker {
         let figures = self.conns.values().filter_map(|conn| conn.session.figures());
         figures.for_each(|figures| Totals::add(&mut totals, &*figures));
         totals
-    }
-
-    /// A session is gone: what it counted stays.
-    pub(super) fn count_ended(&mut self, conn: &Conn) {
-        if let Some(figures) = conn.session.figures() {
-            Totals::add(&mut self.meter.totals_ended, &*figures);
-        }
     }
 
     /// The connections of one stream, or of all, that have figures.
@@ -252,22 +270,6 @@ impl Worker {
     pub(super) fn tell_connections(&mut self, stream: StreamId) {
         let connections = self.connection_figures(Some(stream));
         self.tell(ToControl::Connections { worker: self.id, stream, connections });
-    }
-
-    fn stream_figures(&self) -> Vec<StreamFigures> {
-        let figures = |stream: &Stream| StreamFigures {
-            key: stream.key.clone(),
-            subscribers: count(stream.subscribers.len()),
-            received_bytes: self.live.sources.get(&stream.id).map(|source| source.received_bytes),
-            ring_bytes: count(stream.retained_bytes()),
-            derived: {
-                let named = |(track, subscribers)| {
-                    Some((derived::find(stream.tracks(), track)?.name, count(subscribers)))
-                };
-                stream.derived_subscribers().into_iter().filter_map(named).collect()
-            },
-        };
-        self.live.streams.values().map(figures).collect()
     }
 }
 

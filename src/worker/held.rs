@@ -1,4 +1,4 @@
-//! What a worker holds, table by table: of a server without peers and streams nothing may be left. For simulations.
+//! The size of each table of a worker: without peers and streams each must be empty. For simulations.
 
 use super::Worker;
 

@@ -22,7 +22,7 @@ const EXPIRED_MAX: usize = 1000;
 /// The bits of an IPv6 address that are the network's.
 const NETWORK: u128 = !0 << 64;
 
-/// Who a lease is for. The order is that of the index: all leases of a stream stand together.
+/// The stream, the protocol and the viewer of a lease, in the order of the index: all leases of a stream stand together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     stream: StreamId,

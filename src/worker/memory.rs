@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::Worker;
+use super::streams::Live;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
@@ -17,6 +18,27 @@ const ROUNDS: u32 = 8;
 pub(super) struct Memory {
     budget: Arc<RingMemory>,
     unseen: usize,
+}
+
+impl Live {
+    /// Halves the largest rings, watched ones or others, until `excess` bytes are free. What is left of it.
+    pub(super) fn shrink_rings(&mut self, is_watched: bool, mut excess: usize) -> usize {
+        let streams = self.streams.values();
+        let large = streams
+            .filter(|stream| stream.is_watched() == is_watched && stream.retained_bytes() > RING_BYTES_MIN);
+        let mut sizes: Vec<(Reverse<usize>, StreamId)> =
+            large.map(|stream| (Reverse(stream.retained_bytes()), stream.id)).collect();
+        sizes.sort_unstable();
+        for (Reverse(bytes), id) in sizes {
+            if excess == 0 {
+                break;
+            }
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            stream.shrink(bytes / 2);
+            excess = excess.saturating_sub(bytes.saturating_sub(Stream::retained_bytes(stream)));
+        }
+        excess
+    }
 }
 
 impl Worker {
@@ -44,28 +66,9 @@ impl Worker {
                 if excess == 0 {
                     return;
                 }
-                excess = self.shrink_rings(is_watched, excess);
+                excess = self.live.shrink_rings(is_watched, excess);
             }
         }
-    }
-
-    /// Halves the largest rings, watched ones or others, until `excess` bytes are free. What is left of it.
-    fn shrink_rings(&mut self, is_watched: bool, mut excess: usize) -> usize {
-        let streams = self.live.streams.values();
-        let large = streams
-            .filter(|stream| stream.is_watched() == is_watched && stream.retained_bytes() > RING_BYTES_MIN);
-        let mut sizes: Vec<(Reverse<usize>, StreamId)> =
-            large.map(|stream| (Reverse(stream.retained_bytes()), stream.id)).collect();
-        sizes.sort_unstable();
-        for (Reverse(bytes), id) in sizes {
-            if excess == 0 {
-                break;
-            }
-            let Some(stream) = self.live.streams.get_mut(&id) else { continue };
-            stream.shrink(bytes / 2);
-            excess = excess.saturating_sub(bytes.saturating_sub(Stream::retained_bytes(stream)));
-        }
-        excess
     }
 }
 

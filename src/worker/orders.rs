@@ -257,7 +257,7 @@ impl Worker {
     /// Creates a sink of a stream, once.
     pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
         let Some(kind) = sinks::find(name) else { return };
-        if !self.note_sink(stream, kind.name) {
+        if !self.polled.note_sink(stream, kind.name) {
             return;
         }
         let purpose = Purpose::Sink { stream, kind: kind.name };
@@ -268,7 +268,7 @@ impl Worker {
 
     /// A sink is no more: the next request for what it made begins another one.
     pub(super) fn sink_over(&mut self, stream: StreamId, kind: &'static str) {
-        self.forget_sink(stream, kind);
+        self.polled.forget_sink(stream, kind);
         self.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
     }
 

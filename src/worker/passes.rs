@@ -16,7 +16,7 @@ const KNOWN: Duration = Duration::from_secs(5);
 /// Answers that are kept.
 const KNOWN_MAX: usize = 50_000;
 
-/// Whom an answer is about.
+/// The stream, the protocol, the viewer and the address that an answer is about.
 type Holder = (StreamKey, &'static str, String, IpAddr);
 
 /// An answer that still holds.
@@ -66,7 +66,7 @@ impl Passes {
         self.known.insert(holder, Known { until, subscriber });
     }
 
-    /// What is known of a subscriber holds no longer.
+    /// Forgets the answers about a subscriber.
     pub(super) fn end_subscriber(&mut self, app: &str, subscriber: &str) {
         let ends = &mut self.ends;
         self.known.retain(|holder, known| {
@@ -146,7 +146,7 @@ impl Worker {
     }
 }
 
-/// Who shows credentials is who they are of; they may be as long as a request, so it is their hash that is kept.
+/// The identity of a viewer: a hash of the credentials that it shows, which may be as long as a request, or its name.
 fn identity(shown: &Credentials<'_>, viewer: &str) -> String {
     let all = [shown.token, shown.subscriber, shown.code];
     if all.iter().all(Option::is_none) {

@@ -36,7 +36,7 @@ pub(super) struct Polled {
     ended: VecDeque<(Instant, StreamId)>,
     /// Their keys.
     ended_keys: BTreeMap<StreamId, StreamKey>,
-    /// Who waits for a blob, and how far it has to be.
+    /// Sessions that wait for a blob, and how far it has to be.
     waiting: BTreeMap<BlobName, BTreeSet<(Progress, ConnId)>>,
     /// The same by who waits, with when they are answered at the latest; and by that time.
     waits: BTreeMap<ConnId, (Instant, BlobName, Progress)>,
@@ -92,6 +92,20 @@ impl Polled {
     #[cfg(test)]
     pub(super) fn awaited(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether a sink of a stream is begun for the first time here.
+    pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
+        self.making.insert((stream, kind))
+    }
+
+    pub(super) fn forget_sink(&mut self, stream: StreamId, kind: &'static str) {
+        self.making.remove(&(stream, kind));
+    }
+
+    /// A viewer that is counted here has another name now.
+    pub(super) fn watched_no_more(&mut self, stream: StreamId, protocol: &'static str, viewer: &str) {
+        self.leases.end_viewer((stream, protocol, viewer));
     }
 }
 
@@ -219,15 +233,6 @@ impl Worker {
         live.or_else(|| self.polled.ended_keys.get(&stream)).cloned()
     }
 
-    /// Whether a sink of a stream is begun for the first time here.
-    pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
-        self.polled.making.insert((stream, kind))
-    }
-
-    pub(super) fn forget_sink(&mut self, stream: StreamId, kind: &'static str) {
-        self.polled.making.remove(&(stream, kind));
-    }
-
     // ---- viewers
 
     /// A request has shown that somebody watches. A viewer's requests may come to any worker, so that one of them counts it,
@@ -254,7 +259,7 @@ impl Worker {
         }
         if let Some(former) = former.filter(|_| renewed == Renewed::New) {
             match self.owner_of(stream, protocol, &former) {
-                owner if owner == self.id => self.watched_no_more(stream, protocol, &former),
+                owner if owner == self.id => self.polled.watched_no_more(stream, protocol, &former),
                 owner => {
                     let mail = ToWorker::WatchedNoMore { stream, protocol, viewer: former };
                     self.agenda.outputs.push_back(Output::Worker(owner, mail));
@@ -262,11 +267,6 @@ impl Worker {
             }
         }
         self.arm_polled();
-    }
-
-    /// A viewer that is counted here has another name now.
-    pub(super) fn watched_no_more(&mut self, stream: StreamId, protocol: &'static str, viewer: &str) {
-        self.polled.leases.end_viewer((stream, protocol, viewer));
     }
 
     /// The worker that counts a viewer.

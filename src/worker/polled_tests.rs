@@ -22,9 +22,9 @@ struct Pair {
     sinks: Vec<&'static str>,
     /// The streams that control was asked to start.
     wanted: Vec<StreamKey>,
-    /// What control was asked about viewers.
+    /// Questions about viewers that control got.
     plays: Vec<PlayRequest>,
-    /// What further requests say, behind the first lines.
+    /// Header lines of further requests.
     headers: &'static str,
     /// Clients of the second worker that wanted a file, and what they were sent.
     files: BTreeSet<ConnId>,
@@ -143,7 +143,7 @@ impl Pair {
         }
     }
 
-    /// What a client of the second worker is answered; and whether a file was wanted for it.
+    /// The answer to a client of the second worker, and whether a file was wanted for it.
     fn get(&mut self, target: &str, from: [u8; 4]) -> (Vec<u8>, bool) {
         let id = self.ask(target, from);
         self.answer(id)
@@ -160,7 +160,7 @@ impl Pair {
         id
     }
 
-    /// What a client has been answered since, and whether a file was wanted for it.
+    /// The answer to a client since the last look, and whether a file was wanted for it.
     fn answer(&mut self, id: ConnId) -> (Vec<u8>, bool) {
         self.drain();
         let wants_file = self.files.remove(&id);

@@ -11,7 +11,7 @@ use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
 use super::deadlines::Timer;
 use super::dispatch::FLUSH_GRID;
-use super::streams::SourceCount;
+use super::streams::{Live, SourceCount};
 use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
@@ -19,6 +19,13 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 
 /// Between two log lines about faults of one kind of a publisher's clocks.
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Live {
+    /// The session that feeds a stream from here.
+    pub(super) fn publisher(&self, stream: StreamId) -> Option<SessionRef> {
+        self.sources.get(&stream)?.publisher
+    }
+}
 
 impl Worker {
     /// A session says something of a stream that it publishes.
@@ -305,11 +312,6 @@ impl Worker {
             self.reply(id, Reply::Publication(publication, PublicationNews::Ended(end)));
             self.touch(id);
         }
-    }
-
-    /// The session that feeds a stream from here.
-    pub(super) fn publisher(&self, stream: StreamId) -> Option<SessionRef> {
-        self.live.sources.get(&stream)?.publisher
     }
 }
 

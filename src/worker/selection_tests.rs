@@ -20,7 +20,7 @@ use crate::mail::StreamDetails;
 use crate::protocol::{Event, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
 use crate::types::{Ingest, StreamKey};
 
-/// What a unit's payload says: of which track, and its number there.
+/// The content of a unit's payload: its track, and its number there.
 type Mark = (u8, u32);
 
 /// A tag as a viewer has it: kind, id on the wire, mark, key frame.
@@ -142,7 +142,7 @@ impl Scene {
         self.settle(worker);
     }
 
-    /// One unit of some track.
+    /// Publishes a unit of some track.
     fn publish(&mut self) {
         let all: Vec<TrackId> = self.next.keys().copied().collect();
         let track = all[usize::try_from(self.below(4)).unwrap()];

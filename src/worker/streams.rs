@@ -26,9 +26,9 @@ const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Live {
     pub(super) streams: BTreeMap<StreamId, Stream>,
     pub(super) directory: BTreeMap<StreamKey, StreamId>,
-    /// Those that are published here.
+    /// Streams that are published here.
     pub(super) sources: BTreeMap<StreamId, SourceCount>,
-    /// What the record of each says.
+    /// The members of each stream's record that workers use.
     pub(super) details: BTreeMap<StreamId, StreamDetails>,
     /// Streams that viewers start.
     pub(super) auto_start: BTreeSet<StreamKey>,
@@ -106,7 +106,7 @@ impl Worker {
             ToWorker::Server(settings) => self.server = settings,
             ToWorker::Watched(mail) => self.take_watched(*mail),
             ToWorker::WatchedNoMore { stream, protocol, viewer } => {
-                self.watched_no_more(stream, protocol, &viewer);
+                self.polled.watched_no_more(stream, protocol, &viewer);
             }
             ToWorker::App(settings) => {
                 self.apps.insert(Arc::clone(&settings.name), settings);
@@ -143,7 +143,7 @@ impl Worker {
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::GoOn(next) => self.go_on(*next),
             ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),
-            ToWorker::AutoStart(streams) => self.note_auto_start(streams),
+            ToWorker::AutoStart(streams) => self.live.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Connections(stream) => self.tell_connections(stream),
             ToWorker::Blob(mail) => self.take_blob(&mail),
@@ -244,7 +244,7 @@ impl Worker {
         if self.live.directory.get(&stream.key) == Some(&id) {
             self.live.directory.remove(&stream.key);
         }
-        let publisher = self.publisher(id);
+        let publisher = self.live.publisher(id);
         self.live.sources.remove(&id);
         self.live.details.remove(&id);
         self.forget_polled(id, &stream.key);

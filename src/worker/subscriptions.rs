@@ -9,7 +9,7 @@ use media::TrackId;
 
 use super::conn::{Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
 use super::dispatch::UNSENT_BYTES_MIN;
-use super::streams::mirror_request;
+use super::streams::{Live, mirror_request};
 use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
 use crate::hub::Selection;
@@ -21,6 +21,18 @@ use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 const HOLD_MAX: Duration = Duration::from_secs(10);
 /// A key frame of so long ago is old: a viewer that begins with it has much to catch up with.
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
+
+impl Live {
+    pub(super) fn note_auto_start(&mut self, streams: Vec<(StreamKey, bool)>) {
+        for (key, on) in streams {
+            if on {
+                self.auto_start.insert(key);
+            } else {
+                self.auto_start.remove(&key);
+            }
+        }
+    }
+}
 
 impl Worker {
     /// A session says something of a stream that it plays.
@@ -414,16 +426,6 @@ impl Worker {
     }
 
     // ---- viewers who wait for a stream that they have started
-
-    pub(super) fn note_auto_start(&mut self, streams: Vec<(StreamKey, bool)>) {
-        for (key, on) in streams {
-            if on {
-                self.live.auto_start.insert(key);
-            } else {
-                self.live.auto_start.remove(&key);
-            }
-        }
-    }
 
     /// Has a viewer wait when the stream is one that viewers start.
     fn hold(&mut self, id: ConnId, handle: Handle, ask: Box<PlayAsk>) -> bool {

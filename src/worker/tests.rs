@@ -22,16 +22,16 @@ use crate::protocol::{
 use crate::stats::WorkerFigures;
 use crate::types::{Ingest, StreamKey, SubscriptionId};
 
-/// What a session does next.
+/// The next acts of a session.
 #[derive(Debug)]
 struct Script {
     events: VecDeque<Event>,
     protocol: &'static str,
     /// In which of its methods it panics.
     panics_in: &'static str,
-    /// It takes units whole, and has room for so many.
+    /// The number of units that it has room for; `None`: it takes bytes.
     room: Option<usize>,
-    /// What it was told.
+    /// The replies that it got.
     replies: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl Actor {
         self.script().events.push_back(event);
     }
 
-    /// What it was told since this was asked before.
+    /// The replies since the last look.
     pub(super) fn replies(&self) -> Vec<String> {
         std::mem::take(&mut self.script().replies)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Worker;
+use super::streams::Live;
 
 /// The places that there are; shared by all workers without a lock.
 #[derive(Debug)]
@@ -51,17 +52,19 @@ impl Drop for TranscoderPermit {
     }
 }
 
+impl Live {
+    /// Derived tracks that are transcoded here.
+    pub(super) fn transcoders(&self) -> usize {
+        self.producers.values().filter(|producer| producer.permit.is_some()).count()
+    }
+}
+
 impl Worker {
     /// Has the transcoders of this worker count against a budget that it shares with others.
     #[must_use]
     pub fn with_transcoders(mut self, budget: Arc<TranscoderBudget>) -> Self {
         self.live.transcoders = budget;
         self
-    }
-
-    /// Derived tracks that are transcoded here.
-    pub(super) fn transcoders(&self) -> usize {
-        self.live.producers.values().filter(|producer| producer.permit.is_some()).count()
     }
 }
 

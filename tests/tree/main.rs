@@ -20,3 +20,4 @@ mod robustness;
 mod shape;
 mod source;
 mod wall;
+mod words;

@@ -1,5 +1,5 @@
-//! What agreement and signatures are under `cfg(fuzzing)`: of the same form, repeatable, and for next to nothing. Whoever changes
-//! a byte is noticed; nobody who wants to get in is kept out.
+//! Agreement and signatures under `cfg(fuzzing)`: of the same form, repeatable, and for next to nothing. A changed
+//! byte is noticed; an intruder is not kept out.
 
 use aws_lc_rs::agreement::{Algorithm, X25519};
 use aws_lc_rs::signature::VerificationAlgorithm;

@@ -50,7 +50,7 @@ impl Ends {
         Self { now: Instant::now(), configs: [config(1), config(2)] }
     }
 
-    /// One handshake; gives how long the client and the server took.
+    /// Runs a handshake; gives how long the client and the server took.
     fn shake(&self, number: u64) -> [Duration; 2] {
         let [a, b] = &self.configs;
         let print = |config: &Config| vec![config.identity.as_ref().unwrap().fingerprint()];
@@ -83,7 +83,7 @@ impl Ends {
     }
 }
 
-/// What one end computes, part by part: a key of its own, an agreement, a signature, a verification.
+/// The computations of one end, part by part: a key of its own, an agreement, a signature, a verification.
 fn primitives(least: Duration, group: AgreementGroup) -> [f64; 4] {
     let pkcs8 = crypto::SigningKey::generate_p256().unwrap();
     let signer = crypto::SigningKey::from_pkcs8(&pkcs8).unwrap();

@@ -31,7 +31,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 type Any = Box<dyn Error>;
 
-/// What the runner asks for.
+/// The arguments of the runner.
 #[derive(Default)]
 struct Flags {
     server: bool,

@@ -14,7 +14,7 @@ use crate::record::{ContentType, RecordHead, RecordLayer, VERSION_1_0};
 /// Bytes of a cookie: chance finds it once in 2^128.
 const COOKIE_BYTES: usize = 16;
 
-/// What to do with a datagram of an unknown peer.
+/// The treatment of a datagram of an unknown peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// Send the reply, keep nothing. It is shorter than the question.

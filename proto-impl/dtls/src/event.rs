@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::srtp::{SrtpKeys, SrtpProfile};
 use crate::suite::CipherSuite;
 
-/// What the owner is told, in order. [`Event::Closed`] is the last.
+/// An event for the owner. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is complete and the peer's certificate is the expected one.

@@ -5,7 +5,7 @@
 //! protection, replays), `reassembly` and `flight` (messages from fragments and back, the timer), `handshake` (messages),
 //! `v12` (their order, keys), then the connection. `certificate` finds the key in one, [`Identity`] is one's own.
 //!
-//! What an owner must know:
+//! Rules for an owner:
 //!
 //! - Nothing happens before [`Connection::start`], and what comes before is dropped: behind ICE, start when a pair is
 //!   valid.
@@ -53,7 +53,7 @@
 //! assert_eq!(keys(&mut client), keys(&mut server));
 //! ```
 //!
-//! It does not know: DTLS 1.3, other versions, resumption, renegotiation, CBC, key exchange without ECDHE, SHA-1, PSK.
+//! Not here: DTLS 1.3, other versions, resumption, renegotiation, CBC, key exchange without ECDHE, SHA-1, PSK.
 
 #![forbid(unsafe_code)]
 

@@ -27,11 +27,11 @@ pub(crate) struct Message {
 pub(crate) enum Taken {
     /// Kept, or known already.
     Kept,
-    /// It belongs to a message that was completed: the peer retransmits.
+    /// Part of a message that was completed: the peer retransmits.
     Old,
     /// Too far ahead, or no room.
     Ahead,
-    /// It contradicts earlier fragments.
+    /// In contradiction to earlier fragments.
     Malformed,
 }
 

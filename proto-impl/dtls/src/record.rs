@@ -163,7 +163,7 @@ impl Cipher {
 /// The window that detects replayed records.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReplayWindow {
-    /// One above the highest sequence number received.
+    /// The sequence number above the highest received.
     next: u64,
     /// Bit n: `next - 1 - n` came.
     seen: u64,
@@ -197,9 +197,9 @@ impl ReplayWindow {
 pub(crate) enum NotOpened {
     /// No keys for its epoch, or unprotected where keys are on.
     Epoch,
-    /// It was received before.
+    /// Received before.
     Replayed,
-    /// It is not authentic.
+    /// Not authentic.
     Forged,
     /// Longer than allowed.
     TooLong,

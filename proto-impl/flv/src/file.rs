@@ -126,7 +126,7 @@ pub struct Tag {
     pub body: Bytes,
 }
 
-/// What is read next.
+/// The next part to read.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     Header,

@@ -36,7 +36,7 @@ pub(crate) const OBJECT_TYPE_MPEG2_AUDIO: u8 = 0x69;
 /// Audio of ISO/IEC 11172-3.
 pub(crate) const OBJECT_TYPE_MPEG1_AUDIO: u8 = 0x6b;
 
-/// What an ES descriptor says of a track.
+/// The description of a track in an ES descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Esds<'a> {
     /// objectTypeIndication.

@@ -1,4 +1,4 @@
-//! What tests of reader and writer share.
+//! The shared parts of the tests of reader and writer.
 
 use bytes::Bytes;
 use media::Timescale;

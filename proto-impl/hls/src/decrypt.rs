@@ -9,7 +9,7 @@ const BLOCK: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Decrypter {
     opener: AesCbcOpener,
-    /// What has not been opened: between one byte and a block, because the last block has the padding.
+    /// The bytes that are not opened: between one byte and a block, because the last block has the padding.
     rest: Vec<u8>,
 }
 
@@ -18,7 +18,7 @@ impl Decrypter {
         Some(Self { opener: AesCbcOpener::new(&key, initial)?, rest: Vec::new() })
     }
 
-    /// What can be opened now, the last block excepted.
+    /// The bytes that can be opened now, the last block excepted.
     pub(crate) fn update(&mut self, piece: &[u8]) -> Bytes {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(piece);

@@ -32,16 +32,16 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// It is not UTF-8 (§4.1).
+    /// Text that is not UTF-8 (§4.1).
     #[error("not UTF-8")]
     Encoding,
     /// The first line is not `#EXTM3U` (§4.3.1.1).
     #[error("no #EXTM3U")]
     Header,
-    /// It has tags of both kinds of playlist (§4.1).
+    /// Tags of both kinds of playlist (§4.1).
     #[error("tags of a media and of a multivariant playlist")]
     Mixed,
-    /// It has tags of neither kind.
+    /// Tags of neither kind.
     #[error("neither a media nor a multivariant playlist")]
     Neither,
     /// A control character.

@@ -1,7 +1,7 @@
 //! URLs of playlists and segments, and references to them resolved (RFC 3986 §5.2).
 //!
-//! What a server writes decides where requests go, so only `http` and `https` with a plain host are taken. What an address
-//! may be connected to is decided by who connects.
+//! A URI of a playlist decides where requests go, so only `http` and `https` with a plain host are taken. The addresses
+//! that may be connected to are decided by the owner of the connections.
 
 use std::fmt;
 

@@ -58,7 +58,7 @@ pub enum DropReason {
     Unaddressed,
     /// A request for a fragment that no session has.
     UnknownFragment,
-    /// It came by a path that no session has validated.
+    /// A path that no session has validated.
     UnknownPath,
 }
 

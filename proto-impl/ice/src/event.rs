@@ -3,7 +3,7 @@
 use crate::candidate::Candidate;
 use crate::path::Path;
 
-/// What the owner is told, in order. [`Event::Closed`] is the last.
+/// An event for the owner. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -5,7 +5,7 @@
 //! Datagrams go in with the time and the [`Path`] they came by; events and datagrams come out by polling. The rooms, bottom
 //! up: [`stun`] (messages), [`Candidate`] and [`Credentials`] (values), the agents. [`tcp`] cuts a stream into frames.
 //!
-//! What an owner must know:
+//! Rules for an owner:
 //!
 //! - Drain after each input, or each batch of them: events until there are none, datagrams until there are none, then the
 //!   deadline.
@@ -41,7 +41,7 @@
 //! # Ok::<(), ice::Error>(())
 //! ```
 //!
-//! It does not know: TURN, more than one component (RTCP is multiplexed, media is bundled), a lite agent with a lite peer,
+//! Not here: TURN, more than one component (RTCP is multiplexed, media is bundled), a lite agent with a lite peer,
 //! passwords of long-term credentials, resolving of `.local` names.
 
 #![forbid(unsafe_code)]

@@ -95,7 +95,7 @@ impl Default for FrameReader {
     }
 }
 
-/// What stands before a frame of `length` bytes.
+/// The head of a frame of `length` bytes.
 ///
 /// # Errors
 ///

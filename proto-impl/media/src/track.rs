@@ -184,7 +184,7 @@ impl Origin {
     }
 }
 
-/// One of several renditions of the same content, such as a simulcast layer.
+/// A rendition of several of the same content, such as a simulcast layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendition {
     /// Tracks of one group show the same content. 0: nobody has said so.
@@ -205,7 +205,7 @@ impl Rendition {
     }
 }
 
-/// One elementary stream: its codec configuration and its timescale.
+/// An elementary stream: its codec configuration and its timescale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
     /// Index within the stream.
@@ -216,7 +216,7 @@ pub struct Track {
     pub epoch: u32,
     /// Clock of the timestamps.
     pub timescale: Timescale,
-    /// What Enhanced RTMP says of the track beside its parameter sets, the newest as it came: of video the body of
+    /// The parts of Enhanced RTMP about the track beside its parameter sets, the newest as it came: of video the body of
     /// its Metadata (colour and HDR), of audio that of its MultichannelConfig. Only FLV gives it on.
     pub extra: Option<Bytes>,
     /// A name for people.

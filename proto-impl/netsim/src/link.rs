@@ -1,4 +1,4 @@
-//! One direction of a datagram network.
+//! A direction of a datagram network.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub struct BottleneckBytes {
     pub overflowed: u64,
 }
 
-/// What chance has in store for one datagram. It is drawn before anything that depends on the time is looked at, so
+/// The fate of a datagram. It is drawn before anything that depends on the time is looked at, so
 /// that the n-th datagram of a link always has the same fate.
 #[derive(Debug)]
 struct Fate {
@@ -96,7 +96,7 @@ impl DropTail {
     }
 }
 
-/// One direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
+/// A direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
 /// doubled or held back whenever it is sent, however long it is and whatever the link does to the others.
 #[derive(Debug)]
 pub struct Link {
@@ -150,7 +150,7 @@ impl Link {
         }
     }
 
-    /// One-way delay.
+    /// Sets the one-way delay.
     #[must_use]
     pub const fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;

@@ -1,4 +1,4 @@
-//! One direction of a TCP connection: ordered bytes, cut anywhere, through a window.
+//! A direction of a TCP connection: ordered bytes, cut anywhere, through a window.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub enum StreamDelivery {
     Reset,
 }
 
-/// One direction of a connection, without faults by default.
+/// A direction of a connection, without faults by default.
 #[derive(Debug)]
 pub struct StreamLink {
     random: Random,
@@ -69,7 +69,7 @@ impl StreamLink {
         }
     }
 
-    /// One-way delay.
+    /// Sets the one-way delay.
     #[must_use]
     pub const fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
@@ -138,7 +138,7 @@ impl StreamLink {
         }
     }
 
-    /// What has arrived by `now`. Back-pressure arises from not calling it.
+    /// The bytes that have arrived by `now`. Back-pressure arises from not calling it.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<StreamDelivery> {
         if self.ended {
             return None;

@@ -9,7 +9,7 @@
 //! both are written with [`chunk::write_message`] and [`CHUNK_SIZE_OUT`], and every message starts with a full
 //! header, so neither depends on what the other wrote.
 //!
-//! It does not know codecs, RTMPE, RTMPT or shared objects.
+//! Not here: codecs, RTMPE, RTMPT, shared objects.
 
 #![forbid(unsafe_code)]
 

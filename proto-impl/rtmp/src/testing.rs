@@ -26,7 +26,7 @@ pub(crate) fn shake() -> Vec<u8> {
     [&[3][..], &[0; 2 * 1536]].concat()
 }
 
-/// One message in chunks of the default size.
+/// A message in chunks of the default size.
 pub(crate) fn raw(
     chunk_stream: u32,
     kind: u8,

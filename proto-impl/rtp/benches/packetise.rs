@@ -1,4 +1,4 @@
-//! What it costs to cut a frame into payloads, and to put it together again, beside a plain copy of its bytes:
+//! The cost of cutting a frame into payloads, and of putting it together again, beside a plain copy of its bytes:
 //!
 //! ```text
 //! cargo bench -p rtp --bench packetise

@@ -65,7 +65,7 @@ impl SenderState {
         self.octets = self.octets.wrapping_add(u32::try_from(payload_bytes).unwrap_or(0));
     }
 
-    /// What was sampled at `at` has this timestamp. The owner says so for each access unit on one clock for all tracks
+    /// Maps a timestamp to the time of its sampling. The owner does so for each access unit on one clock for all tracks
     /// of a stream: what players keep lips in step by.
     pub const fn map(&mut self, timestamp: u32, at: Instant) {
         self.mapping = Some((timestamp, at));

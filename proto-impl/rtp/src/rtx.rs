@@ -88,7 +88,7 @@ impl RtxMap {
         self.sources.get(rtx).copied()
     }
 
-    /// What a packet of RTX repairs. `None` when its payload type or source is not known, or when there is no payload
+    /// The packet that a packet of RTX repairs. `None` when its payload type or source is not known, or when there is no payload
     /// behind the number: senders probe the road with such packets.
     #[must_use]
     pub fn unwrap<'a>(&self, packet: &Packet<'a>) -> Option<Repaired<'a>> {

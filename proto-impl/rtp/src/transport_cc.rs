@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// Those behind a late packet were told, and did come.
+    /// The packets behind a late one were told, and did come.
     #[test]
     fn a_late_packet_makes_no_losses() {
         let mut bench = Bench::new();

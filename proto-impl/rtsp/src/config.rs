@@ -51,7 +51,7 @@ impl Default for Config {
 pub struct ClientConfig {
     /// The stream. Its credentials are not used: see [`ClientConfig::credentials`].
     pub uri: Uri,
-    /// What a challenge is answered with.
+    /// The credentials that answer a challenge.
     pub credentials: Option<Credentials>,
     /// Whether the password itself may be sent to a server that knows nothing else. Many cameras do not.
     pub allows_basic: bool,

@@ -30,7 +30,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Who asks for what.
+/// A request for a stream, and its sender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamRequest {
     /// The stream.
@@ -46,7 +46,7 @@ pub struct StreamRequest {
 pub struct AnnounceRequest {
     /// The stream, and who asks.
     pub stream: StreamRequest,
-    /// What it is going to consist of. Its sections are the tracks, in their order.
+    /// The description of the stream to come. Its sections are the tracks, in their order.
     pub description: Description,
 }
 
@@ -55,7 +55,7 @@ pub struct AnnounceRequest {
 pub struct SetupRequest {
     /// The track: the index of its section in the description.
     pub track: usize,
-    /// Who sends media.
+    /// The side that sends media.
     pub mode: Mode,
     /// The alternatives, the peer's favourite first, and at least one: unicast; UDP ones have the client's ports, interleaved
     /// ones have channels that are free. Accept one of them, with server ports and source filled in.

@@ -8,7 +8,7 @@
 //!
 //! # The machine
 //!
-//! One connection carries one session: a presentation of some tracks, played or recorded. The owner of a [`Server`] is
+//! A connection carries one session: a presentation of some tracks, played or recorded. The owner of a [`Server`] is
 //! asked for each step and answers with a verb; meanwhile the machine reads no further, so that answers keep the order
 //! of the requests, and what a client pipelines is held up to [`Config::held_bytes_max`]:
 //!
@@ -60,7 +60,7 @@
 //! # Ok::<(), rtsp::Error>(())
 //! ```
 //!
-//! It knows no RTSP over HTTP, no multicast, no SRTP profile, and no session that spans connections.
+//! Not here: RTSP over HTTP, multicast, an SRTP profile, sessions that span connections.
 
 #![forbid(unsafe_code)]
 

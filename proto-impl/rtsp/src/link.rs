@@ -1,4 +1,4 @@
-//! What both machines do with a connection: read items, count them, queue what goes out.
+//! The connection as both machines use it: read items, count them, queue what goes out.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub fn frame_head(channel: u8, packet_bytes: usize) -> Option<[u8; 4]> {
     Some([b'$', channel, high, low])
 }
 
-/// One direction each of a connection.
+/// Both directions of a connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) reader: Reader,

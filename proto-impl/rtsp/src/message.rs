@@ -190,7 +190,7 @@ impl<'a> SessionHeader<'a> {
 /// A request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// The method.
     pub method: Method,
     /// The URL as it came, or `*`.
     pub uri: String,

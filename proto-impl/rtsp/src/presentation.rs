@@ -13,7 +13,7 @@ pub(crate) struct Track {
     pub(crate) transport: Option<Transport>,
 }
 
-/// What a session is about.
+/// The presentation of a session.
 pub(crate) struct Presentation {
     pub(crate) mode: Mode,
     /// The URL to which controls are appended.

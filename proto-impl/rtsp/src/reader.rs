@@ -1,6 +1,6 @@
 //! The reader of a connection's byte stream: messages and interleaved frames (RFC 2326 §10.12).
 //!
-//! It takes what real peers send beside the grammar: lines that end with a bare LF, empty lines between messages, and
+//! The reader takes what real peers send beside the grammar: lines that end with a bare LF, empty lines between messages, and
 //! bytes that are no UTF-8 in the values of fields. It refuses what hides a message in another one: a doubled or crooked
 //! `Content-Length`, control characters, fields that continue on another line. Behind a first frame, bytes that are neither
 //! frame nor message are passed over, up to a bound ([`stray`]). No length that the peer announces makes room by itself.
@@ -21,7 +21,7 @@ use stray::{Beginning, Seen};
 /// The first byte of an interleaved frame.
 const DOLLAR: u8 = b'$';
 
-/// What the stream consists of.
+/// A piece of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A request.

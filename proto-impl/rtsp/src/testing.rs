@@ -23,7 +23,7 @@ pub(crate) const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\n
     a=control:*\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:trackID=0\r\n\
     m=audio 0 RTP/AVP 97\r\na=rtpmap:97 MPEG4-GENERIC/44100/2\r\na=control:trackID=1\r\n";
 
-/// What ffmpeg announces.
+/// The description that ffmpeg announces.
 pub(crate) const ANNOUNCED: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
     a=tool:libavformat 59.27.100\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n\
     a=fmtp:96 packetization-mode=1; sprop-parameter-sets=Z0LAHtkDxWhAAAADAEAAAAwDxYuS,aMuMsg==; profile-level-id=42C01E\r\n\
@@ -36,9 +36,9 @@ pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,
     pub(crate) events: Vec<Event>,
-    /// Whom the owner lets in; everybody without.
+    /// The login that the owner lets in; everybody without one.
     pub(crate) login: Option<(&'static str, &'static str)>,
-    /// What the owner takes.
+    /// The transports that the owner takes.
     pub(crate) takes: &'static [Lower],
 }
 

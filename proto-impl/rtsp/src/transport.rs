@@ -10,7 +10,7 @@ use crate::message::number;
 #[error("malformed Transport")]
 pub struct BadTransport;
 
-/// What carries RTP.
+/// The transport below RTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lower {
     /// Datagrams between pairs of ports.
@@ -93,7 +93,7 @@ fn pair<T: std::str::FromStr>(value: &str) -> Option<(T, Option<T>)> {
     }
 }
 
-/// One alternative: RTP with the profile AVP.
+/// An alternative: RTP with the profile AVP.
 ///
 /// `source` and `destination` are what the peer says, and nobody has checked them: media goes to the address of the peer's
 /// connection and nowhere else, or the field would make a server shoot at whomever it names.

@@ -20,7 +20,7 @@ pub struct Uri {
     pub port: Option<u16>,
     /// The path, with the slash it begins with; empty without one.
     pub path: String,
-    /// What follows the first `?`.
+    /// The part behind the first `?`.
     pub query: Option<String>,
 }
 
@@ -118,19 +118,19 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a request asks for: the stream, and the track of it that the last component may name.
+/// The target of a request: the stream, and the track of it that the last component may name.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// The path, without the slash in front and without the one at the end; percent-encoding is kept.
     pub path: String,
-    /// What follows the first `?`, without the track.
+    /// The part behind the first `?`, without the track.
     pub query: Option<String>,
     /// The last component when it names a track: `trackID=1`, `streamid=0`, `stream=0`, `track1`.
     pub control: Option<String>,
 }
 
 impl Target {
-    /// What `DESCRIBE` and `ANNOUNCE` ask for. The whole path is the stream's, whose name may look like a track's.
+    /// The target of `DESCRIBE` and `ANNOUNCE`. The whole path is the stream's, whose name may look like a track's.
     #[must_use]
     pub fn of_stream(uri: &Uri) -> Self {
         // A Content-Base has a slash at its end, which some clients keep behind the query.
@@ -138,7 +138,7 @@ impl Target {
         Self { path: uri.path.trim_matches('/').to_owned(), query, control: None }
     }
 
-    /// What a request about a track asks for. ffmpeg and Live555 append the track to the text of the URL, behind the query
+    /// The target of a request about a track. ffmpeg and Live555 append the track to the text of the URL, behind the query
     /// if there is one: `/live/s?token=abc/streamid=0`. GStreamer appends it to the path: `/live/s/stream=0?token=abc`.
     #[must_use]
     pub fn of_track(uri: &Uri) -> Self {

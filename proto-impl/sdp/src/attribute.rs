@@ -11,7 +11,7 @@ use crate::limits::ICE_CHARS_MAX;
 use crate::rtp::{Direction, Extmap, RtcpFb, Rtpmap, SsrcAttribute, SsrcGroup};
 use crate::text::{number, word, words, write_joined};
 
-/// One attribute.
+/// An attribute.
 ///
 /// A malformed `rtpmap`, `fmtp`, `rtcp-fb`, `mid`, `group`, `setup`, `fingerprint`, `ice-ufrag` or `ice-pwd` makes the
 /// description unreadable: a session cannot do without. Any other that is malformed is kept as [`Attribute::Other`].

@@ -115,7 +115,7 @@ impl ProfileLevelId {
         matches!(self.idc, 0x42 | 0x4d | 0x58) && self.level == 11 && self.flags & LEVEL_1B_FLAG != 0
     }
 
-    /// What an answer says to an offer of this, if our own limit is `ours`: with `asymmetric` levels our own, else the lower
+    /// The format of an answer to an offer of this, if our own limit is `ours`: with `asymmetric` levels our own, else the lower
     /// of both. The profile stands as it was offered (RFC 6184 §8.2.2): of one profile there are several forms, and pion takes
     /// another one for another profile. `None` if the profiles differ.
     #[must_use]

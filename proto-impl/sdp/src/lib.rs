@@ -12,7 +12,7 @@
 //! [`Media::reject`] makes the section, [`Description::mirror_bundle`] ties them together. The answer to an offer of ours is
 //! looked at by [`Description::check_answer`]. Which codecs, which direction, how many sections: the caller says.
 //!
-//! What an owner must know:
+//! Rules for an owner:
 //!
 //! - `control` URLs, names of candidates and addresses of `c=` are what the peer says; nobody has checked where they lead.
 //! - The transport of a section may stand at the session or at another section: ask [`Description::transport`].

@@ -204,7 +204,7 @@ pub enum AnswerError {
     /// None of its formats was offered.
     #[error("section {0} has no offered format")]
     NoFormat(usize),
-    /// It sends where we do not receive, or the reverse.
+    /// The peer sends where we do not receive, or the reverse.
     #[error("section {0} has a direction that was not offered")]
     Direction(usize),
     /// The bundle has a section that the offered bundle lacks, or one that is rejected.

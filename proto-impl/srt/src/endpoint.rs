@@ -35,11 +35,11 @@ pub enum Route<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// It is not a valid SRT packet.
+    /// Not a valid SRT packet.
     Malformed,
     /// Longer than any packet may be.
     TooLong,
-    /// It is for a socket that does not exist.
+    /// For a socket that does not exist.
     UnknownSocket,
     /// Its source address is not the socket's peer.
     WrongAddress,
@@ -57,7 +57,7 @@ const CONTROL: u16 = 0x8000;
 /// How long after the last one.
 const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
 
-/// What is known of an address that has connections.
+/// The state of an address that has connections.
 #[derive(Debug, Clone, Copy)]
 struct Neighbour {
     connections: u32,

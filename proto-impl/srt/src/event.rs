@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::config::KeyLength;
 use crate::reject::RejectReason;
 
-/// What the owner is told, in order. [`Event::Closed`] is the last.
+/// An event for the owner. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is complete; payload may be sent.

@@ -109,7 +109,7 @@ impl std::fmt::Debug for Kek {
     }
 }
 
-/// One key or both.
+/// A key, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) even: Option<Sek>,

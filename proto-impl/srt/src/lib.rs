@@ -7,7 +7,7 @@
 //!
 //! The payload is opaque: that it is MPEG-TS is known to the user of this crate only.
 //!
-//! What an owner must know:
+//! Rules for an owner:
 //!
 //! - An [`Endpoint`] and the connections of its port belong together: [`Endpoint::insert`] when [`Connection::incoming`]
 //!   is made, before the verdict; [`Endpoint::remove`] when [`Event::Closed`] has come and nothing is left to send. A
@@ -63,12 +63,12 @@
 //! With [`Config::adapts`] a sender slows down before the queues of a narrow path overflow; [`Connection::is_behind`] tells its
 //! owner to hold back what it may still leave out.
 //!
-//! It differs from libsrt, on purpose: the cookie has a secret; loss reports follow each loss instead of a common
+//! Differences from libsrt, on purpose: the cookie has a secret; loss reports follow each loss instead of a common
 //! interval; a packet that is lost twice goes out twice; keys change only when the peer knows the next one; a stream that
 //! jumps out of the window is followed instead of ended; the overhead limits what is sent again also without a bandwidth;
 //! fewer ACKACKs.
 //!
-//! It does not know: file mode, rendezvous, bonding (groups are refused), packet filters (refused), AES-GCM, the
+//! Not here: file mode, rendezvous, bonding (groups are refused), packet filters (refused), AES-GCM, the
 //! handshake of version 4.
 
 #![forbid(unsafe_code)]

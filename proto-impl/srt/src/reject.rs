@@ -49,7 +49,7 @@ reasons! {
     BADSECRET = 10,
     /// Only one side has a passphrase.
     UNSECURE = 11,
-    /// One side wants streams of bytes, the other messages.
+    /// A side wants streams of bytes, the other messages.
     MESSAGEAPI = 12,
     /// The congestion controls differ.
     CONGESTION = 13,

@@ -1,4 +1,4 @@
-//! What a packet of 1200 bytes costs here, beside what the primitives cost that do the same to the same bytes:
+//! The cost of a packet of 1200 bytes here, beside that of the primitives that do the same to the same bytes:
 //!
 //! ```text
 //! cargo bench -p srtp --bench packet

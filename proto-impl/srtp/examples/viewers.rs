@@ -1,4 +1,4 @@
-//! One payload, sealed for many viewers, and what a viewer's context costs:
+//! A payload, sealed for many viewers, and the cost of a viewer's context:
 //!
 //! ```text
 //! cargo run --release -p srtp --example viewers [VIEWERS]

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::profile::{MasterKey, Profile};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
 
-/// One above the last index of RTP: 32 bits of rollover counter and 16 of sequence number.
+/// The index above the last of RTP: 32 bits of rollover counter and 16 of sequence number.
 pub(crate) const INDEX_END: u64 = 1 << 48;
 /// The farthest leap of a sequence number: half of a round, beyond which the peer would assume another round.
 const LEAP_MAX: u16 = 0x7fff;

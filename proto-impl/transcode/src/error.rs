@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Errors of transcoding.
 
 use thiserror::Error;
 

@@ -59,7 +59,7 @@ struct Clock {
     stretches: bool,
     /// The last units that were off by over [`LOST_MIN`] to one side.
     strays: u32,
-    /// That side: they came too late.
+    /// Whether those units came too late; else too early.
     strays_late: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::f32::consts::FRAC_1_SQRT_2 as HALF_POWER;
 
-/// What a channel gives to left and right.
+/// The shares of a channel in left and right.
 type Share = [f32; 2];
 
 const LEFT: Share = [1.0, 0.0];

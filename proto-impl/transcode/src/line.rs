@@ -22,7 +22,7 @@ impl Line {
         Some(self.start?.saturating_add(held))
     }
 
-    /// What is pushed next has this time. A gap is filled with silence; what has gone already is left out.
+    /// Joins what is pushed next at this time. A gap is filled with silence; what has gone already is left out.
     pub(crate) fn join(&mut self, at: i64) {
         self.skip = 0;
         let Some(end) = self.end() else {

@@ -7,7 +7,7 @@ use media::{AccessUnit, TrackId};
 const FRAME: &[u8] = &[0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
 /// Ticks of a frame.
 const FRAME_TICKS: i64 = 1024;
-/// What is further ahead is not filled: the stream has begun anew. Two seconds.
+/// The longest gap that is filled; beyond it the stream has begun anew. Two seconds.
 const FILLED_MAX: i64 = 2 * 48_000;
 
 /// Makes units of silence up to the times that it is told, in ticks of 48 kHz.

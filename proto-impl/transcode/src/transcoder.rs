@@ -11,7 +11,7 @@ use crate::feed::Feed;
 use crate::line::Line;
 use crate::{CLOCK, Error};
 
-/// What is made: codec and bits per second.
+/// The wanted codec, and its bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Opus.
@@ -60,7 +60,7 @@ pub const fn can_decode(config: &CodecConfig) -> bool {
 /// Units that wait to be taken; beyond, the oldest go. A unit of a second and a gap of two make fewer.
 const MADE_MAX: usize = 256;
 
-/// What a transcoder has done.
+/// The counts of a transcoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Units that were decoded.
@@ -148,7 +148,7 @@ impl Transcoder {
         self.made.pop_front()
     }
 
-    /// What was done so far.
+    /// The counts so far.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats

@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! Faults of files.
 
 /// Why a file is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +7,7 @@ pub enum Error {
     /// An element ended early.
     #[error(transparent)]
     Truncated(#[from] wire::Truncated),
-    /// It does not begin as a WebM file does.
+    /// The beginning is not that of a WebM file.
     #[error("no WebM file")]
     NotWebm,
     /// A field has a value that the standard forbids, or one that is not written here.

@@ -1,4 +1,4 @@
-//! What makes a recorded file a seekable one, in steps of which each leaves a file that plays and can be gone on from.
+//! The steps that make a recorded file a seekable one; each leaves a file that plays and can be gone on from.
 //!
 //! 1. The last cluster ends where its last whole block does; the caller has cut the file off there.
 //! 2. `Cues` behind the media, when they do not fit into the room.
@@ -20,7 +20,7 @@ use crate::{Error, id};
 pub struct Patch {
     /// Where, from the first byte of the file.
     pub at: u64,
-    /// What.
+    /// The bytes to write.
     pub bytes: Bytes,
 }
 
@@ -89,7 +89,7 @@ fn cues(indexed: &Indexed) -> Bytes {
     out.freeze()
 }
 
-/// What stands between the beginning of the segment and `Info`. `None`: it does not fit.
+/// The bytes between the beginning of the segment and `Info`. `None`: they do not fit.
 fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<BytesMut>, Error> {
     let room = indexed.info_at.saturating_sub(indexed.segment_at);
     let room = usize::try_from(room).map_err(|_| Error::Invalid("room"))?;

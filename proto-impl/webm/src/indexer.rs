@@ -42,7 +42,7 @@ pub(crate) struct Cue {
     pub(crate) cluster_at: u64,
 }
 
-/// What a file has.
+/// The tracks and clusters of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
     /// Where its last whole block ends. What follows is of no use.
@@ -60,7 +60,7 @@ pub struct Indexed {
     pub(crate) torn: Option<(u64, u64)>,
 }
 
-/// What is read next.
+/// The next part to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Start,
@@ -370,7 +370,7 @@ impl Indexer {
         }
     }
 
-    /// What was found.
+    /// The found tracks and clusters.
     ///
     /// # Errors
     /// When there is no block in the file.

@@ -1,4 +1,4 @@
-//! What a file says of itself, read from parts of it.
+//! The properties that a file gives of itself, read from parts of it.
 
 use wire::Reader;
 

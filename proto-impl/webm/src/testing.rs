@@ -1,4 +1,4 @@
-//! What the tests write, and how they read it back: a reader that trusts.
+//! Files of the tests, and a reader for them that trusts.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the tests use few codecs")]
 
@@ -75,7 +75,7 @@ pub(crate) fn blocks(bytes: &[u8]) -> Vec<(usize, Block)> {
     found
 }
 
-/// What an indexer finds, and how often it asked.
+/// The result of an indexer, and the number of its questions.
 pub(crate) fn index(file: &[u8]) -> (Result<Indexed, crate::Error>, usize) {
     let mut indexer = Indexer::new(file.len() as u64);
     let mut asked = 0;

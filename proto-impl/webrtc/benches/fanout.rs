@@ -1,4 +1,4 @@
-//! What one viewer costs: one track of 2.5 Mb/s and 30 frames a second, sent to 1000, 100 and 1 connected peers in
+//! The cost of a viewer: one track of 2.5 Mb/s and 30 frames a second, sent to 1000, 100 and 1 connected peers in
 //! memory.
 //!
 //! ```text

@@ -6,7 +6,7 @@ use rtp::payload::Frame;
 
 use crate::negotiate::SectionId;
 
-/// What the owner is told, in order. [`Event::Closed`] is the last.
+/// An event for the owner. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {

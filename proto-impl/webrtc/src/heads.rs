@@ -17,7 +17,7 @@ const MID_BYTES_SHORT: usize = 6;
 /// Bytes of the longest block: a name and what goes with it, or a long name and the number on the transport.
 pub(crate) const BLOCK_BYTES_MAX: usize = 24;
 
-/// What changes from packet to packet.
+/// The fields that change from packet to packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stamps {
     /// The number on the transport.
@@ -73,7 +73,7 @@ pub(crate) struct Heads {
     delay: Option<PlayoutDelay>,
     /// Packets say once in a while when they were captured.
     tells: bool,
-    /// One that was made for a single packet.
+    /// A block that was made for a single packet.
     once: Block,
 }
 

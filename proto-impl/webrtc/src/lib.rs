@@ -10,7 +10,7 @@
 //!     Track -> Peer::send -> numbers, repair, SRTP -> datagrams
 //! ```
 //!
-//! What an owner must know:
+//! Rules for an owner:
 //!
 //! - Drain after each input, or each batch of them: events until there are none, datagrams until there are none, then the
 //!   deadline.
@@ -74,7 +74,7 @@
 //! # Ok::<(), webrtc::Error>(())
 //! ```
 //!
-//! It does not know: messages of data channels, TURN, sections without bundle.
+//! Not here: messages of data channels, TURN, sections without bundle.
 
 #![forbid(unsafe_code)]
 

@@ -75,7 +75,7 @@ struct Incoming {
     nack: bool,
     pli: bool,
     fir: bool,
-    /// One at least.
+    /// The layers, one at least.
     layers: Vec<Layer>,
 }
 
@@ -84,7 +84,7 @@ struct Incoming {
 pub(crate) struct Reception {
     sections: Vec<Incoming>,
     sources: Sources<Source>,
-    /// One of both: the peer judges by arrival times, or is told what it may send.
+    /// Arrival times, for a peer that judges by them; others are told what they may send.
     arrivals: Option<ArrivalRecorder>,
     rate: Option<ReceivedRate>,
     /// Packets of sources that nobody announced.
@@ -327,7 +327,7 @@ impl Reception {
         self.sources.iter_mut().filter_map(|(_, source)| source.receiver.report(now)).collect()
     }
 
-    /// What the peer may send, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
+    /// The rate that the peer may send at, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
     /// are those of the report that goes with it.
     pub(crate) fn rate_estimate(&mut self, now: Instant, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let is_rated = |source: &Source| {

@@ -89,7 +89,7 @@ impl Redundancy {
         self.blocks = 0;
     }
 
-    /// What a packet is sent with; `None`: as it is.
+    /// The blocks that a packet is sent with; `None`: as it is.
     pub(crate) fn blocks<'l>(
         &self,
         id: PacketId,

@@ -159,7 +159,7 @@ impl SentUnit {
     }
 }
 
-/// What a viewer begins with lies behind the live edge: its times are squeezed, so that it is shown at once and the viewer
+/// The units that a viewer begins with, behind the live edge: their times are squeezed, so that they are shown at once and the viewer
 /// is not late for ever.
 #[derive(Debug, Clone, Copy)]
 struct Backlog {
@@ -195,7 +195,7 @@ pub(crate) struct Road<'a> {
 }
 
 impl Road<'_> {
-    /// What goes into the head of a packet with a payload of so many bytes, which leaves now.
+    /// The stamps of a packet with a payload of so many bytes, which leaves now.
     fn leaves(&mut self, now: Instant, heads: &Heads, (purpose, payload_bytes): (Purpose, usize)) -> Stamps {
         let bytes = payload_bytes.saturating_add(HEAD_BYTES);
         let counted = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -271,7 +271,7 @@ pub(crate) struct Sender {
     round_trip: Duration,
     waiting: VecDeque<Waiting>,
     asked: VecDeque<SequenceNumber>,
-    /// What is to be sent again once more, and when.
+    /// Packets to be sent again once more, and when.
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
     requests: KeyFrameRequests,
@@ -330,12 +330,12 @@ impl Sender {
         self.heads.are_numbered()
     }
 
-    /// Those of media and of repairs.
+    /// The sources of media and of repairs.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Ssrc> {
         [Some(self.source.ssrc), self.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// What is sent begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
+    /// Begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
     pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
         self.clock.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
     }

@@ -28,7 +28,7 @@ impl TransportStats {
     }
 }
 
-/// What a section was sent, without what was sent again.
+/// The packets of a section, without those that were sent again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SentStats {
@@ -56,7 +56,7 @@ pub struct Stats {
     pub round_trip: Option<Duration>,
     /// The peer's estimate of its receive bandwidth, in bits per second.
     pub remote_estimate: Option<u64>,
-    /// What the path to the peer carries, as far as it was tried: bits per second.
+    /// The rate that the path to the peer carries, as far as it was tried: bits per second.
     pub estimate: Option<u64>,
     /// The share of our packets that is lost of late, in thousandths.
     pub loss: u16,

@@ -131,7 +131,7 @@ struct Keys {
     outbound: Outbound,
 }
 
-/// What ICE and DTLS answer for as long as nothing happens to them. They are asked with every frame, and looking at them
+/// The answers of ICE and DTLS for as long as nothing happens to them. They are asked with every frame, and looking at them
 /// costs more than what they say.
 #[derive(Debug, Clone, Copy)]
 struct Settled {

@@ -16,7 +16,7 @@ const LASTS: Duration = Duration::from_secs(30);
 const PASSES_MAX: usize = 100_000;
 const PASSES_OF_ADDRESS_MAX: usize = 10_000;
 
-/// Whom a pass is for.
+/// The stream, the protocol and the viewer of a pass.
 type Holder = (StreamKey, &'static str, String);
 
 #[derive(Debug)]

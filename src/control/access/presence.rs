@@ -60,7 +60,7 @@ pub(in crate::control) struct Presences {
 }
 
 impl Presences {
-    /// Who is there.
+    /// The number of viewers and publishers that are here.
     pub(in crate::control) fn held(&self) -> usize {
         self.sessions.len() + self.subscribers.len()
     }

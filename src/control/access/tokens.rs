@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Direction, Params};
-use crate::control::Control;
-use crate::control::Walks;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
+use crate::control::{Control, Walks};
 use crate::mail::PublishRequest;
 use crate::store::Key;
 use crate::types::{Now, StreamKey};

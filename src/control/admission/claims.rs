@@ -1,4 +1,4 @@
-//! Who may publish an id at all: where several servers share their ids, one of them at a time.
+//! The right to publish an id at all: where several servers share their ids, one server has it at a time.
 
 use std::fmt;
 

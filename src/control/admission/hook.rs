@@ -41,9 +41,7 @@ impl Records {
     fn meta_data(&self, key: &StreamKey) -> Option<&str> {
         self.get(key)?.meta_data.as_deref().filter(|text| !text.trim().is_empty())
     }
-}
 
-impl Records {
     /// The body for `webhookAuthenticateURL`.
     fn publish_question(&self, key: &StreamKey, params: &Params) -> Bytes {
         let shown = Credentials::of(params);
@@ -126,7 +124,7 @@ impl Control {
         }
     }
 
-    /// What the receiver knows the questions of an application by.
+    /// The secret that marks questions to an application's receiver as ours.
     fn hook_secret(&self, ticket: Ticket) -> Secret {
         let waiter = self.access.admissions.waiting.get(&ticket);
         let app = waiter.and_then(|waiter| self.apps.get(&waiter.admission.request.key().app));

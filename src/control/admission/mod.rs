@@ -176,7 +176,7 @@ struct Admission {
     until: Option<Instant>,
 }
 
-/// What an admission is waiting for.
+/// The answer that an admission waits for.
 #[derive(Debug)]
 enum Pending {
     Claim,
@@ -273,9 +273,7 @@ impl Access {
     fn give_back(&mut self, ticket: Ticket) {
         self.admissions.claims.release(ticket);
     }
-}
 
-impl Access {
     /// A stream has ended: its id may be published elsewhere.
     pub(in crate::control) fn release_claim(&mut self, stream: StreamId) {
         if let Some(ticket) = self.admissions.held.remove(&stream) {

@@ -30,7 +30,7 @@ const NAMED: [&str; 3] = ["endpointServiceId", "ids", "type"];
 /// Members of an answer that say what was made, where that is no credential.
 const MADE: [&str; 2] = ["dataId", "streamId"];
 
-/// Who asks: a user, or what let the request in.
+/// The author of a request: a user, or the rule that let the request in.
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
     pub(super) who: String,
@@ -46,7 +46,7 @@ struct Entry {
     is_plain: bool,
 }
 
-/// What is under way.
+/// The requests that are under way and will be written down.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     actor: Option<Actor>,
@@ -73,10 +73,8 @@ impl Audit {
         }
         has_room
     }
-}
 
-impl Audit {
-    /// Who makes the request that is handled now.
+    /// Notes the author of the request that is handled now.
     pub(in crate::control) fn audit_actor(&mut self, who: &str, from: Option<IpAddr>) {
         self.actor = Some(Actor { who: who.to_owned(), from });
     }

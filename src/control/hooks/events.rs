@@ -59,8 +59,8 @@ impl Members {
         self.0.insert("metadata".to_owned(), value);
     }
 
-    /// What the peer gave along comes last and stands for what is there already, but for what says which stream and
-    /// what has happened: that is not the peer's to say.
+    /// Appends the parameters that the peer gave. They replace no member that says which stream it is or what
+    /// has happened: those are not the peer's to say.
     fn params(&mut self, params: &Params) {
         for (name, value) in params {
             if !OWN_MEMBERS.contains(&name.as_str()) {

@@ -1,4 +1,4 @@
-//! What an earlier life of the server has left unfinished.
+//! Recordings that an earlier life of the server has left unfinished.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -49,11 +49,11 @@ struct Recording {
     vod: String,
     /// Files that have begun: the first has the id above.
     files: u32,
-    /// It was told to end.
+    /// Whether it was asked to end.
     stopped: bool,
 }
 
-/// What is tried again.
+/// A step that failed and is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
     /// A recording that failed, and the name that was wanted.
@@ -96,14 +96,14 @@ pub(super) struct Recordings {
     failures: u64,
 }
 
-/// What became of a call that begins or ends a recording.
+/// The outcome of a call that begins or ends a recording.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recorded {
-    /// It begins, or ends: its first file's id and when it began, in Unix milliseconds.
+    /// Begun, or ended: its first file's id and when it began, in Unix milliseconds.
     Done { vod: String, began: i64 },
-    /// It records already.
+    /// A recording is under way already.
     Already,
-    /// It cannot be done.
+    /// Nothing can be recorded.
     Refused,
 }
 
@@ -158,7 +158,7 @@ impl Files {
         self.recordings.refused.remove(key);
     }
 
-    pub(in crate::control) fn try_again(&mut self, now: Now, retry: Retry) {
+    fn try_again(&mut self, now: Now, retry: Retry) {
         if let Some(at) = now.mono.checked_add(RETRY) {
             self.recordings.retries.insert((at, retry));
         }

@@ -128,7 +128,7 @@ pub(in crate::control) enum Answer {
     Failure,
     /// The answer to a delete; its text depends on whether something was live.
     Deleted,
-    /// What was made: the id of an endpoint, or a publish key.
+    /// The made thing: the id of an endpoint, or a publish key.
     Made(String),
     /// The record of a source that runs by then, and the result of the reference behind it.
     Started,

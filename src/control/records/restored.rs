@@ -1,4 +1,4 @@
-//! What the store had when the server starts, decoded, part by part.
+//! The contents of the store at the start, decoded part by part.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::store::{self, Key};
 #[derive(Debug)]
 pub struct Restored(pub(in crate::control) Vec<(Key, StoredRecord)>);
 
-/// One of them.
+/// A restored record.
 #[derive(Debug)]
 pub(in crate::control) enum StoredRecord {
     Broadcast(Box<Broadcast>),
@@ -30,7 +30,7 @@ pub struct BadRecord {
 /// Why what the store has cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// One record cannot be read.
+    /// A record that cannot be read.
     #[error(transparent)]
     Record(#[from] BadRecord),
     /// Not everything was read.

@@ -1,4 +1,4 @@
-//! Who may use the operations of the server (docs/rest.md), in this order:
+//! Access to the operations of the server (docs/rest.md), checked in this order:
 //!
 //! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`; `/metrics` and `/openapi.json` have a list of
 //!    their own, and let in besides who is logged in;

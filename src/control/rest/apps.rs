@@ -26,7 +26,7 @@ fn failure(text: &str) -> Response {
     Outcome::failure(text).response(200)
 }
 
-/// What is wrong on the disk is the operator's to know; the answer says only that it went wrong.
+/// The answer to a failure of the disk: the reason is the operator's to know, and goes to the log.
 fn failed(error: &str) -> Response {
     tracing::warn!(error, "a change of the settings failed");
     failure("The change could not be saved")
@@ -365,7 +365,7 @@ fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     }
 }
 
-/// What the reference refuses without a word, and what we could not run with.
+/// Refuses settings that the reference refuses without a reason, and those that we could not run with.
 fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result<(), Unfit> {
     let heights = body.get("encoderSettings").and_then(Value::as_array);
     let is_flat = |step: &Value| step.get("height").and_then(Value::as_i64).is_some_and(|height| height <= 0);
@@ -385,7 +385,7 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
 
 impl Records {
     /// Whether a caller is an administrator of an application or, for [`SYSTEM`], of the server.
-    pub(in crate::control) fn administers(&self, caller: &Caller, scope: &str) -> bool {
+    pub(super) fn administers(&self, caller: &Caller, scope: &str) -> bool {
         match caller {
             Caller::Token => true,
             Caller::Nobody => false,

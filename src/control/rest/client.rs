@@ -1,4 +1,4 @@
-//! Whose request it is: the client's address behind proxies, and the page that a browser asks for.
+//! The origin of a request: the client's address behind proxies, and the page that a browser asks for.
 //!
 //! "From this machine" is the only credential of the first administrator, and of an application's API by default. A proxy on
 //! this machine that nobody has named lends its address to everybody, and a page whose name resolves to 127.0.0.1 (DNS
@@ -8,8 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::auth::proxy;
 use crate::config::AppSettings;
-use crate::control::Control;
-use crate::control::ControlConfig;
+use crate::control::{Control, ControlConfig};
 use crate::http::{Request, cors};
 
 /// An address that only rules for everybody contain.

@@ -105,7 +105,7 @@ fn read(call: &Call<'_>) -> Result<RoomBody, Reply> {
 }
 
 impl RoomBody {
-    /// What of it the record has.
+    /// The members that the record has.
     fn members(&self) -> Body {
         Body {
             planned_start_date: self.start_date.map(Some),

@@ -1,6 +1,6 @@
-//! What is looked at as it happens: the server, the broadcasts of a page, one broadcast. Each answer has a JSON object a line, the
-//! same things in the same lines each time, so that who asks again can tell which of them changed; asked for as server-sent
-//! events, that is what the connection sends (docs/rest.md).
+//! Answers that are asked for again and again: the server, the broadcasts of a page, one broadcast. Each has a JSON object a line, the
+//! same things in the same lines each time, so that a client can tell which of them changed; asked for as server-sent
+//! events, the changed lines are sent by the connection (docs/rest.md).
 
 use std::sync::Arc;
 

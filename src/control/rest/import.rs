@@ -13,14 +13,14 @@ use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::types::StreamKey;
 
-/// What becomes of a broadcast whose id is there already.
+/// The treatment of a broadcast whose id is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDuplicate {
     /// Nothing is imported.
     Refuse,
     /// The one that is there stays.
     Skip,
-    /// It is deleted, which ends its stream, and made anew.
+    /// Deletes it, which ends its stream, and makes it anew.
     Overwrite,
 }
 

@@ -1,4 +1,4 @@
-//! What settings mean: each key with its description, its default and where its value comes from (docs/rest.md).
+//! The meaning of settings: each key with its description, its default and where its value comes from (docs/rest.md).
 
 use serde_json::{Value, json};
 

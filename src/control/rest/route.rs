@@ -26,7 +26,7 @@ impl Base {
     }
 }
 
-/// Who may use a route. Those of [`Base::Root`] and [`Base::Server`] pass the dashboard's address filter first,
+/// The rule by which a route may be used. Those of [`Base::Root`] and [`Base::Server`] pass the dashboard's address filter first,
 /// whatever their policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {

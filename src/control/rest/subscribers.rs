@@ -128,7 +128,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     Reply::Now(json(200, &shown))
 }
 
-/// What happened to a subscriber, as servers before 3.0 show it.
+/// The events of a subscriber, as servers before 3.0 show them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SubscriberStats<'a> {

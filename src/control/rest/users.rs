@@ -23,7 +23,7 @@ use crate::store::{Key, Kind};
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
 const CODE_WANTED: &str = "The first user is made with the code in the log of the server's start";
 const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the server's start";
-/// What attempts at the code of the first user are counted under; no e-mail is that.
+/// The name under which attempts at the code of the first user are counted; no e-mail is that.
 const CODE_ATTEMPTS: &str = "first user";
 const TAKEN: &str = "User with the same e-mail already exists";
 /// Users of one server.

@@ -15,7 +15,7 @@ use crate::protocol::Container;
 
 /// Files of one bulk delete.
 const BULK_MAX: usize = 1000;
-/// What may be uploaded, by the ending of its name.
+/// The endings of names that may be uploaded.
 const EXTENSIONS: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
 /// Characters of the name of an upload.
 const NAME_CHARS_MAX: usize = 255;

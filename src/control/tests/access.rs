@@ -1,4 +1,4 @@
-//! Who may publish and play: the orders of checks, races, deadlines.
+//! Access to streams: the orders of checks, races, deadlines.
 
 use super::*;
 use crate::auth::access::{Denial, Direction, Secret, hash_token};

@@ -1,4 +1,4 @@
-//! Who may publish, grace, and the end.
+//! Admission of publishers, grace, and the end.
 
 use super::*;
 use crate::auth::access::Denial;

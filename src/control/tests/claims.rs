@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::auth::access::Denial;
 
-/// What a directory was told.
+/// The calls that a directory got.
 #[derive(Debug, Default)]
 struct Told {
     asked: Vec<(Ticket, StreamKey)>,

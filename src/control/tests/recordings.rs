@@ -108,7 +108,7 @@ impl Rig {
         self.vods().iter().map(|vod| vod["vodName"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What the store has of recordings.
+    /// The stored records of recordings.
     fn stored_vods(&mut self) -> Vec<Vod> {
         let vod = |(key, bytes): (store::Key, Bytes)| match Auxiliary::decode(key.kind, &bytes) {
             Some(Ok(Auxiliary::Vod(vod))) => Some(vod),

@@ -70,7 +70,7 @@ pub struct Stats {
     pub unsent_bytes: usize,
 }
 
-/// One WebSocket, opened already.
+/// A WebSocket, opened already.
 ///
 /// `Err` from an input means that the transport is to be dropped without flushing. What the peer is told about is no
 /// `Err`: the close frame is queued and [`WebSocket::is_closing`] turns true.

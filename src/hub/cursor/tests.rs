@@ -1,4 +1,4 @@
-//! What a cursor is sent, and where it goes on.
+//! The units that a cursor sends, and where it goes on.
 
 use std::sync::Arc;
 

@@ -25,9 +25,9 @@ struct Known {
 struct Viewer {
     id: SubscriptionId,
     subscriber: Subscriber,
-    /// What it was sent.
+    /// The text that it was sent.
     text: String,
-    /// It was paused at times: what it missed then is not counted.
+    /// Whether it was paused at times: units that it missed then do not count.
     was_paused: bool,
 }
 
@@ -174,7 +174,7 @@ impl Model {
         assert_eq!(ring.base(), needed.max(before), "neither more nor less is retained than is needed");
     }
 
-    /// One write of at most so many bytes.
+    /// Writes once, at most so many bytes.
     fn write(&mut self, index: usize, room: usize) {
         let viewer = &mut self.viewers[index];
         let subscriber = &mut viewer.subscriber;
@@ -195,8 +195,8 @@ impl Model {
         viewer.text.push_str(std::str::from_utf8(&sent).unwrap());
     }
 
-    /// What a viewer was sent: whole units in their order, from a key frame on, each behind the parameters that it needs; what is
-    /// missing ends with a key frame, and was counted.
+    /// Checks that a viewer was sent whole units in their order, from a key frame on, each behind the parameters that it needs; a gap
+    /// ends with a key frame, and was counted.
     fn check(&self, viewer: &Viewer) {
         let (mut last, mut epoch) = (None::<usize>, None);
         let (mut prelude, mut numbers) = (None::<u32>, None);

@@ -1,4 +1,4 @@
-//! What becomes of selections, mirrors, the demand and the memory of a stream, case by case.
+//! Selections, mirrors, the demand and the memory of a stream, case by case.
 
 use bytes::Bytes;
 use media::codec::{g711, vp8};
@@ -80,7 +80,7 @@ impl Scene {
         self.stream.select(subscriber, key, || Some(Box::new(Plain)))
     }
 
-    /// One write, as far as there is something.
+    /// Writes once, as far as there is something.
     fn write(&mut self, subscriber: &mut Subscriber) -> String {
         self.stream.prepare(subscriber);
         let bytes: Vec<u8> = {

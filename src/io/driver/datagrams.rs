@@ -15,7 +15,7 @@ use crate::protocol::{PathId, Port, Remote};
 use crate::types::{ConnId, Now};
 use crate::worker::Destination;
 
-/// What a connection of datagrams has here.
+/// The sockets of a connection of datagrams.
 #[derive(Debug)]
 pub(super) struct UdpPeer {
     pub(super) generation: u32,
@@ -177,7 +177,7 @@ impl Driver {
     }
 }
 
-/// What does not block is worth a line.
+/// Logs an error other than that nothing has come.
 pub(in crate::io) fn note_receive_error(error: &io::Error) {
     if error.kind() != io::ErrorKind::WouldBlock {
         tracing::debug!(%error, "UDP receive");

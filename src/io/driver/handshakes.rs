@@ -1,4 +1,4 @@
-//! Whose TLS handshake goes on: those that wait for their peer are bounded, for each listener, and the oldest give way.
+//! The limit of TLS handshakes under way: those that wait for their peer are bounded, for each listener, and the oldest give way.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the driver needs of those whose sessions it drives.
+//! The machine whose sessions the driver drives, as the driver uses it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,13 +51,13 @@ pub(in crate::io) trait Machine {
     fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination>;
     /// So many bytes of them were taken, at this time, and so many datagrams were not.
     fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize);
-    /// What follows from all of this.
+    /// The next action for the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output>;
     /// When `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// What the driver is to do.
+/// An action for the driver.
 #[derive(Debug)]
 pub(in crate::io) enum Output {
     /// Nothing: the machine's owner has done it, and more may follow from that.
@@ -87,7 +87,7 @@ pub(in crate::io) enum Output {
     /// The peer counts no longer among the unauthenticated.
     Authenticated {
         conn: ConnId,
-        /// It has been granted to publish.
+        /// Whether it has been granted to publish.
         publishes: bool,
     },
     /// Close the connection. All that was to be sent is sent, unless `abort`.
@@ -96,7 +96,7 @@ pub(in crate::io) enum Output {
     Hurry,
 }
 
-/// What TLS needs on an outgoing connection.
+/// The settings of TLS on an outgoing connection.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct TlsClient {
     /// The name that the server must prove to have.

@@ -192,7 +192,7 @@ impl Driver {
         }
     }
 
-    /// What TLS holds back goes first; only an empty transport takes more.
+    /// Sends the bytes that TLS holds back; only an empty transport takes more.
     fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
         match socket.transport.flush() {

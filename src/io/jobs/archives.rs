@@ -15,7 +15,7 @@ use super::files::{blame_append, checked, lead, open_folder, open_or_make_folder
 use crate::io::sys;
 use crate::jobs::{AppendError, ArchiveWork};
 
-/// What a file is named until all of it is there: hidden names are not served.
+/// The beginning and the ending of a file's name until all of it is there: hidden names are not served.
 const UNFINISHED: (&str, &str) = (".", ".tmp_archive");
 
 pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {

@@ -18,7 +18,7 @@ use crate::jobs::{Finished, ImportOutcome, ImportWork, ImportedFile};
 
 /// Files that become records, as in the reference.
 const IMPORTED: [&str; 4] = ["mp4", "flv", "mkv", "m3u8"];
-/// What is served besides: the segments of playlists.
+/// Endings of further files that are served: the segments of playlists.
 const SEGMENTS: [&str; 3] = ["ts", "m4s", "aac"];
 /// Files of a folder.
 const FILES_MAX: usize = 5000;

@@ -197,7 +197,7 @@ impl Jobs {
         sent.is_err().then(|| busy(id))
     }
 
-    /// What waits and what was refused, by class.
+    /// Waiting and refused jobs, by class.
     pub(super) fn counts(&self) -> Vec<JobCounts> {
         let counts = |(class, load): (&Class, &Load)| JobCounts {
             class: class.name(),

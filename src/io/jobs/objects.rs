@@ -86,7 +86,7 @@ impl<'a> Remote<'a> {
         Ok(Self { agent, bucket, credentials, settings, name: &work.name })
     }
 
-    /// What is said of the object when it is made.
+    /// The header fields with which the object is made.
     fn fields(&self) -> Fields {
         let settings = self.settings;
         let all = [

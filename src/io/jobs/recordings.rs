@@ -25,7 +25,7 @@ use super::files::{lead, open_folder, sync_folder};
 use crate::io::sys;
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 
-/// What the name of a copy ends with until it is complete.
+/// The ending of a copy's name until it is complete.
 const COPY: &str = ".tmp_copy";
 /// The folder of an application that recordings are in.
 const STREAMS: &str = "streams";
@@ -39,7 +39,7 @@ const DEPTH_MAX: usize = 16;
 const BOXES_MAX: usize = 64;
 /// Bytes at the beginning of a file that tell what it is.
 const FIRST_BYTES: usize = 256;
-/// What the name of a WebM file ends with; the others are MP4.
+/// The ending of a WebM file's name; the others are MP4.
 const WEBM: &str = ".webm";
 /// Ending of the name of a file that nothing can be made of.
 const DAMAGED: &str = ".damaged";
@@ -270,7 +270,7 @@ fn read(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
     Ok(bytes.freeze())
 }
 
-/// What a finished file says of itself.
+/// The properties that a finished file gives of itself.
 pub(super) fn finished(file: &File) -> io::Result<Finished> {
     let bytes = file.metadata()?.len();
     let is_webm = ::webm::is_webm(&read(file, 0, FIRST_BYTES)?);

@@ -1,4 +1,4 @@
-//! What sending costs this machine at the least: one thread writes frames to many connections of its own, another reads them.
+//! The least cost of sending on this machine: one thread writes frames to many connections of its own, another reads them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -25,7 +25,7 @@ const QUEUE_BYTES_MAX: usize = 32 << 20;
 const STREAM: u32 = 0;
 const DATAGRAMS: u32 = 1;
 
-/// What a connection lets through.
+/// The directions that a connection lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Connecting,
@@ -38,7 +38,7 @@ enum Flow {
 #[derive(Debug)]
 struct Stream {
     flow: Flow,
-    /// What waits to be sent.
+    /// Bytes that wait to be sent.
     out: SendQueue,
     /// In the write queue.
     writing: bool,
@@ -69,10 +69,10 @@ struct Socket {
 #[derive(Debug)]
 struct Conn {
     peer: Box<dyn Peer>,
-    /// What its owner numbered it with.
+    /// The number that its owner gave it.
     tag: usize,
     to: Arc<Destination>,
-    /// What is not given back to the driver yet.
+    /// The stream, until it is given back to the driver.
     stream: Option<Stream>,
     socket: Option<Socket>,
     /// The server consented.
@@ -405,7 +405,7 @@ impl Machine for Generator {
         self.give_back_idle(index);
     }
 
-    /// One peer at a time, so that what it sends is stamped right before its write.
+    /// Gives peers their time one by one, so that units are stamped right before their write.
     fn handle_timeout(&mut self, now: Now) -> bool {
         let is_due = |due: &BinaryHeap<Reverse<(Instant, usize)>>| {
             due.peek().is_some_and(|Reverse((at, _))| *at <= now.mono)

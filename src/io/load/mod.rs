@@ -1,7 +1,7 @@
 //! The loop of the load generator: many peers of `bench`, each behind a socket, driven by one thread as a worker drives its
 //! sessions (`driver`).
 //!
-//! What comes is stamped with the time after the read that brought it; what a publisher sends is stamped before the write.
+//! Received bytes are stamped with the time after the read that brought them, sent ones before the write.
 //! [`run()`] makes a whole run of it, with several threads.
 
 mod floor;
@@ -45,7 +45,7 @@ pub struct Destination {
     pub address: SocketAddr,
     /// The name to verify, when under TLS.
     pub tls: Option<(String, Arc<ClientConfig>)>,
-    /// What is opened to it.
+    /// The sockets that are opened to it.
     pub sockets: Sockets,
 }
 
@@ -74,7 +74,7 @@ impl Destination {
         Ok(Self { address, tls: config.map(|config| (address.ip().to_string(), config)), sockets })
     }
 
-    /// What TLS needs, when under it.
+    /// The settings of TLS, when under it.
     fn tls_client(&self) -> Option<TlsClient> {
         let (name, config) = self.tls.as_ref()?;
         Some(TlsClient { name: name.as_str().into(), config: Arc::clone(config) })
@@ -92,20 +92,20 @@ impl Destination {
     }
 }
 
-/// What became of a connection.
+/// The fate of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome<'a> {
-    /// What its owner numbered it with.
+    /// The number that its owner gave it.
     pub tag: usize,
     /// Whether the server had consented.
     pub ready: bool,
     /// Why it is gone; `None` while it is there.
     pub gone: Option<&'a str>,
-    /// What it made or missed.
+    /// The units that it has got, or missed.
     pub score: Score,
 }
 
-/// What both roles saw. A benchmark has both in one loop.
+/// The figures of both roles. A benchmark has both in one loop.
 #[derive(Debug)]
 struct Tallies {
     published: Tally,
@@ -129,7 +129,7 @@ impl Tallies {
         tally
     }
 
-    /// What was sent: that of publishers counts.
+    /// Counts sent bytes: those of publishers.
     fn sent(&mut self, role: Role, bytes: usize) {
         if role == Role::Publish {
             self.published.bytes += u64::try_from(bytes).unwrap_or(0);
@@ -239,7 +239,7 @@ impl Load {
         tallies.played.clear();
     }
 
-    /// What the peers of a role saw.
+    /// The figures of the peers of a role.
     #[must_use]
     pub const fn tally(&self, role: Role) -> &Tally {
         match role {

@@ -29,7 +29,7 @@ const CONNECTING: u8 = 0;
 const MEASURING: u8 = 1;
 const CLOSING: u8 = 2;
 
-/// What threads and the main thread tell each other.
+/// The state that threads and the main thread share.
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
@@ -39,7 +39,7 @@ struct Shared {
     settled: AtomicUsize,
 }
 
-/// What a thread brings home.
+/// The results of a thread.
 #[derive(Debug)]
 struct Share {
     tally: Tally,
@@ -155,7 +155,7 @@ impl Watch<'_> {
     }
 }
 
-/// One thread's part.
+/// The part of a thread.
 struct Worker<'a> {
     options: &'a Options,
     shared: &'a Shared,

@@ -19,7 +19,7 @@ struct Notes {
     bytes: usize,
     /// How many of them came before the end.
     ended_after: Option<usize>,
-    /// What it is to send.
+    /// The bytes that it sends.
     says: Bytes,
     /// When it is due, once.
     due: Option<Instant>,
@@ -220,7 +220,7 @@ fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     (load, witness, server)
 }
 
-/// What comes in one wake-up is not told again: a few turns are all turns.
+/// Runs a few turns: events of one wake-up are not reported again.
 fn turn(load: &mut Load) {
     for _ in 0..5 {
         load.turn(Instant::now() + Duration::from_millis(50)).unwrap();

@@ -29,7 +29,7 @@ const FIXED_BYTES: usize = 16;
 pub(super) struct Header {
     /// Its bytes.
     pub(super) bytes: usize,
-    /// Whom the proxy connects for; `None`: for itself (a health check), or for one it cannot name.
+    /// The client of the connection; `None`: the proxy itself (a health check), or a client that it cannot name.
     pub(super) source: Option<SocketAddr>,
 }
 

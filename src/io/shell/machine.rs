@@ -19,7 +19,7 @@ use crate::worker::{self, Destination, Way, Worker, Writers};
 
 /// Other threads that a worker speaks to.
 pub(super) struct Colleagues {
-    /// Who speaks.
+    /// The worker that sends.
     pub(super) id: WorkerId,
     /// All workers, itself included.
     pub(super) workers: Vec<MailSender>,
@@ -49,9 +49,9 @@ impl Colleagues {
 pub(super) struct WorkerMachine {
     pub(super) worker: Worker,
     pub(super) colleagues: Colleagues,
-    /// What TLS connections are made from.
+    /// The settings of TLS connections.
     pub(super) tls: Configs,
-    /// It has no sessions any more, and gets no new ones.
+    /// Whether it has no sessions any more, and gets no new ones.
     pub(super) drained: bool,
 }
 

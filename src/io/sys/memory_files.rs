@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(files.slot_of(&[0; 9]), None);
     }
 
-    /// What the peer has not read yet is what was sent, whatever became of the file.
+    /// Bytes that the peer has not read yet are those that were sent, whatever happens to the file.
     #[test]
     fn what_is_on_its_way_does_not_change() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -38,7 +38,7 @@ struct Tls {
 /// The ClientHello of a peer, until TLS begins with it.
 struct Hello {
     acceptor: Acceptor,
-    /// It is whole.
+    /// The accepted hello, once it is whole.
     accepted: Option<Accepted>,
     /// Bytes of it were read.
     begun: bool,

@@ -95,7 +95,7 @@ impl Producer {
     }
 }
 
-/// What a job brings back.
+/// The result of a job.
 struct Done {
     transcoder: Box<Transcoder>,
     made: Vec<AccessUnit>,

@@ -55,7 +55,7 @@ impl AudioLimits {
     }
 }
 
-/// Who is sent silence where a stream has no sound.
+/// The viewers that get silence where a stream has no sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Silence {
     /// Nobody.

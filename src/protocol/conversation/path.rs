@@ -36,6 +36,6 @@ pub enum PathEvent<'a> {
     },
     /// The peer closed its side.
     PeerClosed,
-    /// It failed, or could not be opened: the reason.
+    /// The path failed, or could not be opened: the reason.
     Broken(&'a str),
 }

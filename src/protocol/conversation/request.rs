@@ -18,7 +18,7 @@ pub struct Watched {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// What it was known by before it had this one.
+    /// The name that it had before this one.
     pub former: Option<String>,
 }
 

@@ -48,9 +48,9 @@ pub(crate) enum Outcome {
     Unit(AccessUnit),
     /// Parameter sets, metadata, silence: nothing to pass on by itself.
     Taken,
-    /// It came too early: before the parameter sets of its track, or before the first key frame.
+    /// Came too early: before the parameter sets of its track, or before the first key frame.
     Dropped,
-    /// It is malformed; too many of these end the connection.
+    /// Malformed; too many of these end the connection.
     Bad,
     /// The stream cannot be carried; the text is for the publisher.
     Unsupported(String),
@@ -107,7 +107,7 @@ pub(crate) struct Depackager {
     /// A video message has come, audio has become a unit.
     video_seen: bool,
     audio_seen: bool,
-    /// What was wrong with the last message that was bad.
+    /// The fault of the last message that was bad.
     why_bad: &'static str,
 }
 
@@ -144,12 +144,12 @@ impl Depackager {
         &self.tracks
     }
 
-    /// What was wrong with the last message that was bad.
+    /// The fault of the last message that was bad.
     pub(crate) const fn why_bad(&self) -> &'static str {
         self.why_bad
     }
 
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     pub(crate) fn supply(&self) -> Supply {
         if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
             return Supply::Nothing;

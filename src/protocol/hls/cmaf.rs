@@ -44,7 +44,7 @@ const AUDIO: &str = "audio";
 /// How names of manifests end.
 pub(super) const MANIFEST: &str = ".mpd";
 
-/// One playlist of all tracks.
+/// The sink of one playlist of all tracks.
 pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
@@ -304,7 +304,7 @@ impl CmafSink {
         others.map(|(_, rendition)| report(rendition)).collect()
     }
 
-    /// What a rendition has made since, and its playlist. False when that is nothing.
+    /// Publishes the new parts of a rendition, and its playlist. False when there are none.
     fn publish_rendition(&mut self, rendition: &mut Rendition, reports: Vec<Report>) -> bool {
         let made = rendition.take_made();
         let ended = rendition.window().playlist().ended;

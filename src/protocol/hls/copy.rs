@@ -39,7 +39,7 @@ const STREAMS: &str = "streams";
 /// How often a server is sent a file, and the pause between two tries.
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
-/// What is removed from a server waits, too; more is left there.
+/// The most files that wait for their removal from a server; more are left there.
 const REMOVALS_MAX: usize = 100;
 
 /// Where a copy is.
@@ -101,7 +101,7 @@ enum End {
 /// Files beside the playlist.
 #[derive(Debug, Default)]
 struct Files {
-    /// Those that wait to be put, and their bytes.
+    /// Files that wait to be put, and their bytes.
     waiting: VecDeque<Step>,
     held_bytes: usize,
     /// Names of those that are not there yet, and of those that could not be written.
@@ -166,7 +166,7 @@ pub(super) struct HlsCopy {
 }
 
 impl HlsCopy {
-    /// What the settings of a stream want. `playlist` is its name below the application's `streams`.
+    /// The copies that the settings of a stream want. `playlist` is its name below the application's `streams`.
     pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Vec<Self> {
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));

@@ -27,7 +27,7 @@ struct Rig {
     disk: BTreeMap<String, Bytes>,
     memory: BTreeMap<String, Bytes>,
     live: MediaPlaylist,
-    /// What live viewers get.
+    /// The playlist that live viewers get.
     shown: MediaPlaylist,
     job: Option<ArchiveWork>,
     fragmented: bool,

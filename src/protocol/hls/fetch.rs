@@ -1,4 +1,4 @@
-//! One request after the other: to the server that there is a connection to, or to another one first.
+//! Requests one after the other: to the server that there is a connection to, or to another one first.
 
 use ::hls::Request;
 
@@ -9,16 +9,16 @@ use crate::mail::NextServer;
 const OK: u16 = 200;
 const PARTIAL: u16 = 206;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fetched {
     /// More of the body.
     Body(bytes::Bytes),
     /// All of it came.
     End,
-    /// It is elsewhere.
+    /// The resource is at another address.
     Moved(String),
-    /// It did not come.
+    /// The resource did not come.
     Failed(String),
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Go {
 pub(super) struct Fetch {
     /// The server of the connection, while it can be used.
     server: Option<NextServer>,
-    /// What is to be sent when the next one is there, and what is asked for by it.
+    /// The next server and the request for it, while there is no connection to it.
     next: Option<(NextServer, String)>,
     response: Option<ResponseReader>,
     /// The head of the response has come.

@@ -24,7 +24,7 @@ pub(super) struct Piece {
     map: Option<Arc<Map>>,
 }
 
-/// What is to be fetched next.
+/// The next thing to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Want {
     Playlist,
@@ -35,7 +35,7 @@ pub(super) enum Want {
     Hint(String),
 }
 
-/// What a playlist said.
+/// The contents of a playlist.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// When the end of what it has was made.

@@ -42,16 +42,16 @@ use viewer::Viewer;
 
 /// How the names of playlists end.
 const ENDING: &str = ".m3u8";
-/// What follows the name of a playlist in that of its delta update: the parameter that asks for it (RFC 8216bis §6.2.5.1).
+/// The query behind the name of a playlist that asks for its delta update (RFC 8216bis §6.2.5.1).
 const DELTA: &str = "?_HLS_skip=YES";
 /// Digits of the milliseconds of Unix time since 2001.
 const UNIX_MS_DIGITS: usize = 13;
 /// The name of the protocol, and what its viewers are counted under.
 const NAME: &str = "hls";
-/// What viewers of the manifest are counted under.
+/// The protocol that viewers of the manifest count under.
 const DASH: &str = "dash";
 
-/// What the load generator does with the URL of a playlist.
+/// The use of a playlist's URL by the load generator.
 const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
 /// And where a segment of the path says low latency. It is a name alone: the playlist says what it offers.
 const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };

@@ -1,4 +1,4 @@
-//! What a sink gives to requests: blobs, with what players and caches have to know of them.
+//! The blobs of a sink, with what players and caches use to keep them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

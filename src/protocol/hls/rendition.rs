@@ -1,4 +1,4 @@
-//! One playlist of fragmented MP4: the segments of one track, or of several together, and their parts (RFC 8216bis).
+//! A playlist of fragmented MP4: the segments of one track, or of several together, and their parts (RFC 8216bis).
 //!
 //! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
 //! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
@@ -39,14 +39,14 @@ pub(super) struct Made {
     /// The name, relative to the playlist.
     pub(super) name: String,
     pub(super) bytes: Bytes,
-    /// It is an init segment.
+    /// Whether it is an init segment.
     pub(super) is_init: bool,
 }
 
 /// How names of what is made are formed.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
-    /// What they begin with.
+    /// The beginning of their names.
     pub(super) base: String,
     /// How segments end.
     pub(super) ending: &'static str,
@@ -150,7 +150,7 @@ struct PartRule {
     are_wanted: bool,
     /// Distances of units so far, in milliseconds, until the target is known.
     steps: Vec<i64>,
-    /// What nearly all of them do not exceed.
+    /// The duration that nearly all of them do not exceed.
     step_ms: i64,
     /// The DTS of the last unit, and whether it is a key frame.
     last: Option<(i64, bool)>,
@@ -497,7 +497,7 @@ impl Rendition {
         self.forget_old();
     }
 
-    /// What the playlist no longer has.
+    /// Forgets the files that the playlist no longer has.
     fn forget_old(&mut self) {
         self.gone.extend(self.window.take_gone());
         let first = self.window.playlist().media_sequence;
@@ -538,7 +538,7 @@ impl Rendition {
 
     // ---- outputs
 
-    /// What can be fetched from now on, init segments first.
+    /// The files that can be fetched from now on, init segments first.
     pub(super) fn take_made(&mut self) -> Vec<Made> {
         let mut made = std::mem::take(&mut self.made);
         made.sort_by_key(|made| !made.is_init);
@@ -602,7 +602,7 @@ impl Rendition {
     }
 }
 
-/// One piece of what several slices have. This is the only copy of a segment, and of a part.
+/// Joins slices into one piece: the only copy of a segment, and of a part.
 fn joined(slices: &[Bytes], bytes: usize) -> Bytes {
     let mut joined = BytesMut::with_capacity(bytes);
     slices.iter().for_each(|slice| joined.extend_from_slice(slice));

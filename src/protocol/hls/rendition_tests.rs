@@ -71,7 +71,7 @@ impl Rig {
         self.look();
     }
 
-    /// What was made is there; then the playlist is looked at.
+    /// Takes the made files, then looks at the playlist.
     fn look(&mut self) {
         let made = self.rendition.take_made();
         if made.is_empty() {

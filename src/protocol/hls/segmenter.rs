@@ -23,7 +23,7 @@ pub(super) struct Cut {
 /// The segments of one stream.
 #[derive(Debug)]
 pub(super) struct Segmenter {
-    /// What the URIs begin with.
+    /// The beginning of the URIs.
     name: String,
     suffix: Suffix,
     window: Window,
@@ -184,7 +184,7 @@ mod tests {
             self.last = read;
         }
 
-        /// What the RFC wants of a playlist, and of one that follows another.
+        /// Checks the rules of the RFC for a playlist, and for one that follows another.
         fn check(&self, now: &MediaPlaylist, text: &str) {
             let before = &self.last;
             for segment in &now.segments {

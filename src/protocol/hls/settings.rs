@@ -181,7 +181,7 @@ impl HlsSettings {
     }
 }
 
-/// What `hlsHttpEndpoint` says.
+/// The URL of `hlsHttpEndpoint`.
 fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
     let key = "hlsHttpEndpoint";
     let text = values.text(key).trim();
@@ -195,7 +195,7 @@ fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
         .ok_or_else(|| values.bad(key, "must be a URL of http or https without a login"))
 }
 
-/// What `hlsPlayListType` says. The reference takes any value, and does nothing by those that it does not know.
+/// The kind of `hlsPlayListType`. The reference takes any value, and does nothing by those that it does not know.
 fn kind(text: &str) -> Option<Kind> {
     match text.trim().to_ascii_lowercase().as_str() {
         "event" => Some(Kind::Event),
@@ -233,7 +233,7 @@ impl Suffix {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
     }
 
-    /// What stands before the suffix of a segment's name. `None`: it has none, or one that cannot be told from an id that ends with
+    /// The part of a segment's name before the suffix. `None`: no suffix, or one that cannot be told from an id that ends with
     /// digits: numbers of files must never be longer than their width.
     pub(super) fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
         let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;

@@ -10,7 +10,7 @@ use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 use crate::protocol::{mp4_mapping, ts};
 
-/// What the segments are.
+/// The kind of the segments.
 #[derive(Debug)]
 enum Kind {
     /// None came.
@@ -162,7 +162,7 @@ impl Units {
         }
     }
 
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     pub(super) fn supply(&self) -> Supply {
         match &self.kind {
             Kind::Unknown => Supply::Nothing,

@@ -6,7 +6,7 @@
 //! 3. Of a playlist that offers low latency the parts, and reloads that wait for the next one (RFC 8216bis §6.2.5.2); every other
 //!    part is asked for by its hint, before it is there.
 //!
-//! What comes is counted and thrown away: a load that took it apart would measure itself.
+//! The received bytes are counted and thrown away: a load that took them apart would measure itself.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::mail::NextServer;
 use crate::protocol::player::{LoadEvent, LoadPlayer};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
 
-/// What was asked for, and when.
+/// A request, and its time.
 #[derive(Debug)]
 struct Asked {
     follower: usize,

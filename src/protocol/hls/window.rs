@@ -50,7 +50,7 @@ impl Start {
     }
 }
 
-/// What has to be known of a unit.
+/// The properties of a unit that a window uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit {
     /// Its DTS in milliseconds.
@@ -146,7 +146,7 @@ impl Window {
         self.open.as_ref().map(|open| open.begin_ms)
     }
 
-    /// What the playlist says now.
+    /// The playlist as of now.
     pub(super) const fn playlist(&self) -> &MediaPlaylist {
         &self.playlist
     }
@@ -269,7 +269,7 @@ impl Window {
         self.close(end_ms, uri, 0, gap)
     }
 
-    /// What a segment's duration may come to, in milliseconds: rounded it is the target, also if its last frame takes no time and is told
+    /// The longest duration of a segment, in milliseconds: rounded it is the target, also if its last frame takes no time and is told
     /// to take one.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {

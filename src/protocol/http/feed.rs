@@ -30,7 +30,7 @@ pub(super) fn is_wanted(request: &Request) -> bool {
 enum Stage {
     /// Control was asked.
     Asked,
-    /// It is asked at this time.
+    /// The next question is due at this time.
     Waiting(Instant),
     Over,
 }

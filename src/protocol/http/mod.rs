@@ -1,6 +1,6 @@
 //! HTTP connections: a router in front of control (the API), the hub (HTTP-FLV, WS-FLV), files and signalling.
 //!
-//! One request is outstanding at a time. `mounts` has the table of what is where. What a row says of origins, methods
+//! Requests are answered one at a time. `mounts` has the table of what is where. The rules of a row for origins, methods
 //! and bodies is enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
 //! [`Responder`] that does.
 

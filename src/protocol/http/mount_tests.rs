@@ -111,7 +111,7 @@ impl Conversation for Echo {
     }
 }
 
-/// What a peer is answered that sends `head` and `body` to these mounts.
+/// The answer of these mounts to `head` and `body`.
 fn answer(head: &str, body: &[u8]) -> String {
     let mut rig = Rig::with_mounts(&MOUNTS);
     let head = format!("{head}\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -17,9 +17,9 @@ macro_rules! policy {
     };
 }
 const POLICY: &str = policy!("", "'none'");
-/// That of a page that other pages may show in a frame: a player has nothing that a click could be stolen for.
+/// The policy of a page that other pages may show in a frame: a player has nothing that a click could be stolen for.
 const FRAMED_POLICY: &str = policy!("", "*");
-/// That of the API's viewer: its library has styles and icons in its lines, but no scripts.
+/// The policy of the API's viewer: its library has styles and icons in its lines, but no scripts.
 const VIEWER_POLICY: &str = policy!("style-src 'self' 'unsafe-inline'; img-src 'self' data:; ", "'none'");
 
 const HTML: &str = "text/html;charset=utf-8";

@@ -42,7 +42,7 @@ pub(super) struct Polled {
     file: FilePath,
     fields: Fields,
     viewer: Viewer,
-    /// What it is counted under.
+    /// The protocol that it counts under.
     protocol: &'static str,
     /// How far the viewer has been let in.
     entry: Entry,
@@ -59,16 +59,16 @@ enum Entry {
     IfThere,
     /// Asked about what is there.
     AskedAgain,
-    /// It may have it.
+    /// Let in.
     LetIn,
 }
 
-/// Who asks.
+/// The viewer of a request.
 #[derive(Debug, Clone)]
 struct Viewer {
-    /// What it is known by.
+    /// The name that identifies it.
     name: String,
-    /// What it would be known by without the cookie.
+    /// The name that would identify it without the cookie.
     without: Option<String>,
     /// The cookie that it is to get.
     cookie: Option<String>,
@@ -249,7 +249,7 @@ impl Polled {
     }
 }
 
-/// What a viewer without a cookie is known by.
+/// The name of a viewer without a cookie.
 fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings>) -> String {
     let shown = app.map(|app| Credentials::of(&request.query).counting(&app.security.play));
     let shown = shown.unwrap_or_default();
@@ -298,7 +298,7 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
     }
 }
 
-/// What a request waits for.
+/// The event that a request waits for.
 enum Wanted {
     /// Nothing.
     Now,

@@ -1,4 +1,4 @@
-//! What answers the outstanding request of a connection, and what it may use of the connection.
+//! Responders: the answers to outstanding requests, and the connection as they use it.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;

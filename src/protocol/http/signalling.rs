@@ -33,13 +33,13 @@ pub trait Conversation: Debug + Send {
     fn is_granted(&self) -> bool {
         false
     }
-    /// What a WebSocket is told when the server closes it.
+    /// The last message on a WebSocket that the server closes.
     fn farewell(&self) -> Option<String> {
         None
     }
 }
 
-/// What a conversation does with its connection.
+/// An action of a conversation on its connection.
 #[derive(Debug)]
 pub enum Action {
     /// Answers the request. The conversation is over.

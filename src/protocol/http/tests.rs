@@ -241,6 +241,6 @@ fn a_web_socket_is_told_whether_the_stream_or_the_server_goes() {
     }
 }
 
-/// What makes a request one for a WebSocket.
+/// The header fields of a request for a WebSocket.
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

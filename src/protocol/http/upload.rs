@@ -55,7 +55,7 @@ struct Receiving {
     metadata: Vec<u8>,
     gathered: Vec<Bytes>,
     gathered_bytes: usize,
-    /// What the job under way appends.
+    /// The bytes that the job under way appends.
     under_way: Vec<Bytes>,
     is_writing: bool,
     retry_at: Option<Instant>,

@@ -21,7 +21,7 @@ const REDIRECTS_MAX: u8 = 5;
 /// The client.
 #[derive(Debug)]
 pub(super) struct HttpPull {
-    /// What is asked for now.
+    /// The URL that is asked for now.
     url: LiveUrl,
     reading: Reading,
     redirects: u8,

@@ -109,7 +109,7 @@ impl Depackager {
         Ok(())
     }
 
-    /// What follows of a file is its next segment.
+    /// Begins the next segment of a file.
     ///
     /// # Errors
     /// The one before has ended early.
@@ -117,7 +117,7 @@ impl Depackager {
         self.readers.get_mut(input).map_or(Ok(()), Reader::begin_segment)
     }
 
-    /// What follows of a file begins with its index, whatever came before.
+    /// Begins again with the index of a file, whatever came before.
     pub(in crate::protocol) fn begin_again(&mut self, input: usize) {
         if let Some(reader) = self.readers.get_mut(input) {
             *reader = Reader::new(Limits::default());
@@ -165,7 +165,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let lacks_video = self.lanes.iter().any(|lane| lane.is_video && !lane.has_begun);
         match self.delivers {

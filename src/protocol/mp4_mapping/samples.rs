@@ -68,7 +68,7 @@ impl Samples {
         }
     }
 
-    /// What is complete, for a fragment: the decode time of the first, and the samples.
+    /// The complete samples, for a fragment, with the decode time of the first.
     pub(in crate::protocol) fn take(&mut self) -> (i64, Vec<FragmentSample>) {
         (self.at, std::mem::take(&mut self.complete))
     }

@@ -25,7 +25,7 @@ pub(super) use path::OwnPath;
 const BLOCK_BYTES: usize = 128 * 1024;
 /// The job service may be busy for some time; the session's own deadlines bound it.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// One job is under way at a time.
+/// The id of its jobs; a single one is under way at a time.
 const JOB: JobId = JobId(0);
 
 /// The target of a file.

@@ -1,4 +1,4 @@
-//! What a source that is one run of bytes is, the body of a response or a file: FLV, an MPEG transport stream or MP4, as its first
+//! The container of a source that is one run of bytes, the body of a response or a file: FLV, an MPEG transport stream or MP4, as its first
 //! bytes say.
 
 use bytes::{Bytes, BytesMut};

@@ -32,7 +32,7 @@ pub(super) enum Output {
     },
     /// A clock was wrong, and was corrected.
     Clock(ClockNews),
-    /// It is malformed.
+    /// Malformed.
     Bad,
     /// The stream cannot be carried.
     Unsupported(String),
@@ -60,7 +60,7 @@ impl Depackager {
         }
     }
 
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     pub(super) fn supply(&self) -> Supply {
         match self {
             Self::Tags(ingest) => ingest.supply(),
@@ -77,7 +77,7 @@ impl Depackager {
         }
     }
 
-    /// What was wrong with the last piece that made no sense; `None` as long as all did.
+    /// The fault of the last piece that made no sense; `None` as long as all did.
     pub(super) fn why_bad(&self) -> Option<&'static str> {
         match self {
             Self::Tags(ingest) => Some(ingest.why_bad()).filter(|why| !why.is_empty()),

@@ -12,10 +12,10 @@ const HEAD_BYTES: usize = 8;
 /// With one of 64 bits.
 const LARGE_HEAD_BYTES: usize = 16;
 
-/// What the first boxes tell.
+/// The order of a file, as its first boxes tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// It can be read as it comes, or it will be seen why not.
+    /// Readable as it comes, or it will be seen why not.
     InOrder,
     /// The media comes first.
     MediaFirst {
@@ -76,7 +76,7 @@ impl Beginning {
     }
 }
 
-/// What comes behind the media, until the index is there. What stands before that is forgotten.
+/// The bytes behind the media, until the index is there. Bytes before that are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     bytes: BytesMut,

@@ -104,7 +104,7 @@ impl Media {
     }
 }
 
-/// What a client begins with.
+/// The parts that a client begins with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start<'a> {
     /// The time.
@@ -113,7 +113,7 @@ pub(super) struct Start<'a> {
     pub(super) address: Option<SocketAddr>,
     /// The settings of the server.
     pub(super) server: &'a SessionSettings,
-    /// Those of the application; the load generator has none.
+    /// The settings of the application; the load generator has none.
     pub(super) app: Option<&'a AppSettings>,
 }
 
@@ -222,7 +222,7 @@ pub(super) trait Client: Debug + Send {
 pub(super) trait UnitClient {
     /// Where the stream stands: what comes becomes units from there on.
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     fn supply(&self) -> Supply;
 }
 

@@ -1,4 +1,4 @@
-//! What is read of a source that is one run of bytes, and in which order: all of it as it stands; or, of an MP4 file with its
+//! The order in which a source that is one run of bytes is read: all of it as it stands; or, of an MP4 file with its
 //! index behind its media, its beginning, then the index, and then the media.
 
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use super::Media;
 use super::body::Body;
 use super::layout::Behind;
 
-/// What is read.
+/// The part that is read.
 #[derive(Debug)]
 enum Part {
     /// All of it.

@@ -1,4 +1,4 @@
-//! One attempt against servers of every kind, without sockets.
+//! Attempts against servers of every kind, without sockets.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some events")]
 
@@ -531,7 +531,7 @@ fn a_stop_says_goodbye_and_is_the_end() {
 }
 
 impl Rig {
-    /// What the peer sends comes in, and the answers go back.
+    /// Takes in what the peer sends, and gives it the answers.
     fn exchange(&mut self, peer: &mut ::srt::Connection) {
         let peer_address = SocketAddr::from(([192, 0, 2, 1], 9));
         let (now, from) = (self.now.mono, Remote::of(peer_address));

@@ -6,7 +6,7 @@ use super::fragments::Muxer;
 use super::{mp4, webm};
 use crate::hub::{Chosen, Fit};
 
-/// What a recording is written as.
+/// The container of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Container {
     /// MP4: every codec but G.711.
@@ -55,7 +55,7 @@ impl Container {
         })
     }
 
-    /// What writes a file.
+    /// The writer of a file.
     pub(super) fn muxer(self) -> Box<dyn Muxer> {
         match self {
             Self::Mp4 => Box::new(mp4::Mp4::default()),

@@ -33,7 +33,7 @@ pub(super) trait Muxer: fmt::Debug + Send {
     /// Takes a unit. False: it is not in the file.
     fn push(&mut self, entry: &Entry) -> bool;
 
-    /// What was taken, behind the head of the file when it is the first. `None`: there is nothing to write.
+    /// The fragment of the units so far, behind the head of the file when it is the first. `None`: there is nothing to write.
     ///
     /// # Errors
     /// Tracks that cannot be written.

@@ -81,7 +81,7 @@ impl Lane {
 #[derive(Debug, Default)]
 pub(super) struct Mp4 {
     lanes: Vec<Lane>,
-    /// What is presented at zero, as time of this clock.
+    /// The time that is presented at zero, by this clock.
     zero: Option<(i64, Timescale)>,
     sequence: u32,
 }

@@ -1,6 +1,6 @@
 //! A sink that records a stream: one file, and the next one when it is full or the tracks of the stream change.
 //!
-//! One append is under way at a time; what comes meanwhile is gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
+//! An append is under way at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
 //! its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full. What was appended is
 //! synced at once, so that a power cut takes little more than a crash does. A sync that takes long holds up no append: a crash of the
 //! server then takes no more than ever.
@@ -104,7 +104,7 @@ impl Package for AsTheyAre {
     }
 }
 
-/// What is to be done with files, in this order.
+/// A step on files; steps are done in order.
 #[derive(Debug)]
 enum Step {
     /// Begin a file.
@@ -122,7 +122,7 @@ struct OpenFile {
     unsynced_bytes: usize,
 }
 
-/// What is written now.
+/// The step that is under way.
 #[derive(Debug)]
 enum Doing {
     Nothing,

@@ -54,7 +54,7 @@ pub(super) struct WebM {
 }
 
 impl WebM {
-    /// What is waiting, as blocks: of the tracks that the file has, and not before its beginning.
+    /// The waiting units as blocks: of the tracks that the file has, and not before its beginning.
     fn blocks(&mut self, zero_ns: i64) -> Vec<Block> {
         let lanes = &mut self.lanes;
         let block = |waiting: Waiting| {

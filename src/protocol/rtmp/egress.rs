@@ -154,7 +154,7 @@ mod tests {
         format(1, four_ccs).choose(tracks)
     }
 
-    /// What a player that announced this is sent: bodies of the prelude, of a video frame, of an audio frame.
+    /// The bodies for a player that announced this: of the prelude, of a video frame, of an audio frame.
     fn sent(tracks: &Tracks, four_ccs: FourCcs) -> [Vec<u8>; 3] {
         let chosen = chosen(tracks, four_ccs);
         let package = format(1, four_ccs).package();

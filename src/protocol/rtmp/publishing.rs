@@ -1,4 +1,4 @@
-//! What publishes to another RTMP server, whoever feeds it: a push, or a publisher of the load generator.
+//! The publisher to another RTMP server, whoever feeds it: a push, or a publisher of the load generator.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crypto::Seed;
 use rtmp::{Client, ClientConfig, ClientEvent};
 use wire::SendQueue;
 
-/// What comes of it.
+/// An event of the publisher.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Published {
     /// The server takes the stream.

@@ -56,7 +56,7 @@ impl RtmpPush {
         }
     }
 
-    /// What the target takes. A target that answers with a list is taken at its word. Most say nothing and take
+    /// The codecs that the target takes. A target that answers with a list is taken at its word. Most say nothing and take
     /// what comes (nginx-rtmp, and everything that ffmpeg feeds, which never waits for an answer): one that says
     /// nothing is sent everything.
     fn format(&self, message_stream: u32) -> Format {

@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(configs::reorder_of(&config), Some(2));
     }
 
-    /// What a description says of a track's encoding.
+    /// The lines of a description about a track's encoding.
     fn lines(config: CodecConfig) -> Vec<String> {
         let id = if config.codec().kind() == TrackKind::Video { TrackId::VIDEO } else { TrackId::AUDIO };
         let mut description = sdp::Description::default();

@@ -226,7 +226,7 @@ impl Depackager {
         }
     }
 
-    /// What is told the source of a section of its reception; `None` before its first packet.
+    /// The receiver report on a section; `None` before its first packet.
     pub(in crate::protocol) fn report(&mut self, now: Instant, section: usize) -> Option<Vec<u8>> {
         let (ssrc, receiver) = self.at(section)?.receiver.as_mut()?;
         let own = Ssrc(!ssrc.0);
@@ -273,7 +273,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let mut videos =
             self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);

@@ -1,4 +1,4 @@
-//! What the protocols over RTP share: tracks as formats of session descriptions and back, times of sources on one common
+//! The common parts of protocols over RTP: tracks as formats of session descriptions and back, times of sources on one common
 //! clock, frames to access units.
 
 pub(super) mod clock;

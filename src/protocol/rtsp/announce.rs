@@ -1,4 +1,4 @@
-//! What a client describes to a server that it publishes to, and how its tracks are to be set up.
+//! The description that a client gives a server to which it publishes, and the set-up of its tracks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -28,7 +28,7 @@ const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
 const ONE_SLICE_FROM: usize = 16;
 /// The head of an interleaved frame.
 const FRAME_HEAD_BYTES: usize = 4;
-/// It, and the head of an RTP packet.
+/// The frame head and the head of an RTP packet.
 const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
 /// Heads are cut out of blocks of this size.
 const SCRATCH_BYTES: usize = 4096;
@@ -161,7 +161,7 @@ impl RtspPackage {
         }
     }
 
-    /// What was added.
+    /// The added slices.
     fn take(&mut self) -> Parts {
         if !self.in_one || self.out.len() < 3 {
             return Parts::new(self.out.drain(..));

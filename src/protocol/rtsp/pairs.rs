@@ -15,7 +15,7 @@ const PAIRS_MAX: usize = 16;
 /// Attempts to find two ports next to each other.
 const TRIES_MAX: u8 = 16;
 
-/// What is asked of the owner of sockets.
+/// A request to the owner of sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     /// To open one.
@@ -42,7 +42,7 @@ impl From<Ask> for ClientEvent {
     }
 }
 
-/// What became of a socket.
+/// The outcome of opening a socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened {
     /// Another one is being opened.
@@ -90,7 +90,7 @@ impl Pairs {
         Self { peer, opening: None, open: Vec::new(), asks: VecDeque::new() }
     }
 
-    /// What the owner of the sockets is asked, since this was called before.
+    /// The requests to the owner of the sockets since the last call.
     pub(super) fn take_asks<A: From<Ask>>(&mut self) -> impl Iterator<Item = A> {
         self.asks.drain(..).map(A::from)
     }

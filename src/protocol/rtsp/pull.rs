@@ -48,7 +48,7 @@ struct Arrived {
     packet: Bytes,
 }
 
-/// What becomes of packets.
+/// The treatment of packets.
 #[derive(Debug)]
 enum Intake {
     /// Nothing is described yet.
@@ -94,7 +94,7 @@ pub(super) struct RtspPull {
     ways: Vec<Way>,
     intake: Intake,
     begun: bool,
-    /// One that came before the description.
+    /// A grant that came before the description.
     grant: Option<Grant>,
     report_at: Option<Instant>,
     outgoing: VecDeque<Outgoing>,
@@ -294,7 +294,7 @@ impl RtspPull {
     }
 }
 
-/// What a server refuses with.
+/// The text of a server's refusal.
 fn refusal(status: Status, reason: &str) -> String {
     format!("RTSP {} {reason}", status.code())
 }

@@ -1,4 +1,4 @@
-//! What a URL asks for, and the statuses of refusals.
+//! The stream that a URL asks for, and the statuses of refusals.
 
 use ::rtsp::{Status, Target};
 use percent_encoding::percent_decode_str;

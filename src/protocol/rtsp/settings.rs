@@ -118,7 +118,7 @@ impl RtspAppSettings {
         Ok(Self { carriage, timeout: Duration::from_millis(timeout) })
     }
 
-    /// Those of an application.
+    /// The settings of an application.
     pub(super) fn of(app: &AppSettings) -> Option<Self> {
         app.protocols.get::<Self>().copied()
     }

@@ -12,7 +12,7 @@ pub(crate) struct RtspUrl {
     pub(crate) host: String,
     /// Explicit port, or the scheme's default.
     pub(crate) port: u16,
-    /// What is asked for.
+    /// The URI of the request.
     pub(crate) uri: Uri,
     /// `?tcp` or `?udp`, as ffmpeg has it: how media is to come, whatever the settings say. The server does not see it.
     pub(crate) carriage: Option<Carriage>,

@@ -17,7 +17,7 @@ use crate::protocol::{PathId, To};
 
 /// Bytes that wait to be sent; behind that its cursor stays.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// What is sent at once, and how soon the next may follow: 128 Mb/s, so that the backlog that a viewer begins with does not
+/// The bytes that are sent at once, and how soon the next may follow: 128 Mb/s, so that the backlog that a viewer begins with does not
 /// overrun its socket.
 const PACE_BYTES: usize = 32 << 10;
 const PACE_INTERVAL: Duration = Duration::from_millis(2);
@@ -52,7 +52,7 @@ pub(super) struct Viewer {
     description: Description,
     waiting: VecDeque<Packet>,
     waiting_bytes: usize,
-    /// What was sent since when.
+    /// Bytes that were sent, and since when.
     paced: (Instant, usize),
 }
 
@@ -78,7 +78,7 @@ impl Viewer {
         self.tracks.is_empty()
     }
 
-    /// What it is described.
+    /// The description that it got.
     pub(super) const fn description(&self) -> &Description {
         &self.description
     }
@@ -110,7 +110,7 @@ impl Viewer {
         self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
     }
 
-    /// What it wants of its stream, when that is not all: nothing comes that it has not set up, tracks that the stream gets later
+    /// The part of its stream that it wants, when that is not all: nothing comes that it has not set up, tracks that the stream gets later
     /// neither.
     pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
         let pick = |kind, whole| {
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::hub::{Entry, Fit, Package};
 
-    /// What a viewer selects that was described these tracks, and has set up those sections of them.
+    /// The selection of a viewer that was described these tracks, and has set up those sections of them.
     fn narrowed(tracks: &[TrackId], set_up: &[usize]) -> Option<Selection> {
         let config = |id| match id {
             TrackId::VIDEO => CodecConfig::Vp8(vp8::Config::default()),

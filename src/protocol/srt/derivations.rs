@@ -13,7 +13,7 @@ use crate::auth::network;
 
 /// Derivations a second: at most a tenth of a worker's time.
 const PER_SECOND: u64 = 200;
-/// Those of one address.
+/// The most of one address in a second.
 const PER_SECOND_AND_ADDRESS: u64 = 20;
 /// How many may come at once, of one address or of all, which is the most that one turn does.
 const BURST: u64 = 4;

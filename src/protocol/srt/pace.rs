@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::srt::Stats;
 
-/// What is younger is new, and leaves at once: units may wait for so long to be sent together.
+/// The age up to which a unit is new, and leaves at once: units may wait for so long to be sent together.
 const NEW: Duration = Duration::from_millis(100);
 /// The speed of a line with nothing in its queues, in percent of that at which the units came.
 const SPEED: u32 = 400;
@@ -23,7 +23,7 @@ const BURST: Duration = Duration::from_millis(10);
 /// How much longer than the shortest round trip an acknowledgement may take: an acknowledgement's interval (10 ms) and a queue.
 const QUEUE: Duration = Duration::from_millis(50);
 
-/// What is known of a line.
+/// The state of a line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     rtt: Duration,
@@ -45,7 +45,7 @@ pub(super) struct Pace {
     last: Option<Instant>,
     /// When the next may leave; those of the past say what was not used.
     due: Option<Instant>,
-    /// It is not time yet.
+    /// Whether the time of the next unit is still to come.
     waits: bool,
     /// When it leaves whatever is in the line.
     latest: Option<Instant>,

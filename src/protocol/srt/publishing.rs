@@ -1,4 +1,4 @@
-//! What publishes to another SRT server, whoever feeds it: a push, or a publisher of the load generator.
+//! The publisher to another SRT server, whoever feeds it: a push, or a publisher of the load generator.
 
 use std::time::Instant;
 

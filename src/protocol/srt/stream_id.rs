@@ -29,7 +29,7 @@ pub(crate) enum Mode {
 /// Why a stream id is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadStreamId {
-    /// It is malformed, or has characters that are not allowed.
+    /// Malformed, or with characters that are not allowed.
     Malformed,
     /// A mode other than to publish or to play.
     Mode,

@@ -10,7 +10,7 @@
 //! **Segments** ([`TsPackage::segments`]) are made as a whole: their owner says where they begin ([`TsPackage::begin`]) and end
 //! ([`TsPackage::flush`]).
 //!
-//! What MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) is left out, and not
+//! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left out, and not
 //! announced.
 
 use bytes::Bytes;
@@ -182,7 +182,7 @@ fn stream_kind(track: &Track) -> Option<StreamKind> {
     })
 }
 
-/// What precedes an audio frame.
+/// The bytes before an audio frame.
 fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     match config {
         CodecConfig::Aac(config) => {

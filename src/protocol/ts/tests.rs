@@ -90,7 +90,7 @@ fn units(ingest: &mut Depackager) -> Vec<AccessUnit> {
     std::iter::from_fn(|| ingest.poll_unit()).map(|(unit, _)| unit).collect()
 }
 
-/// What is compared of a unit.
+/// The compared parts of a unit.
 fn seen(units: &[AccessUnit]) -> Vec<(TrackId, i64, i64, bool, &Bytes)> {
     units.iter().map(|unit| (unit.track, unit.dts, unit.pts, unit.key_frame, &unit.payload)).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::settings::RtcAppSettings;
 
-/// Whom a `Link` is for.
+/// The recipient of a `Link`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     /// Somebody who was let in.

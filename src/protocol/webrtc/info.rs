@@ -1,4 +1,4 @@
-//! What a page may ask of a stream: its tracks, and how much of each there is.
+//! The answers to questions of a page about a stream: its tracks, and how much of each there is.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(super) struct TrackInfo {
     pub(super) unit_rate: u64,
 }
 
-/// What a viewer is sent, and what its path carries: bits per second.
+/// The rate that a viewer is sent, and the one that its path carries: bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bitrates {
     pub(super) target: u64,
@@ -67,7 +67,7 @@ impl Rates {
         self.0.iter().find(|rate| rate.track == track).map_or(0, |rate| rate.bit_rate)
     }
 
-    /// What these tracks are.
+    /// The description of these tracks.
     pub(super) fn info(&self, tracks: &Tracks) -> Vec<TrackInfo> {
         let info = |track: &Track| {
             let rate = self.0.iter().find(|rate| rate.track == track.id);

@@ -223,7 +223,7 @@ impl Ingest {
         }
     }
 
-    /// What the stream is.
+    /// The description of the stream's tracks.
     pub(super) fn info(&self) -> Vec<TrackInfo> {
         self.rates.info(&self.tracks)
     }

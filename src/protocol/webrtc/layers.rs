@@ -24,14 +24,14 @@ const TRIAL: Duration = Duration::from_secs(8);
 /// A viewer whose rendition does not come for so long is sent whatever there is: it may have left the stream, and who is sent
 /// nothing does not hear of it.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
-/// What a path must carry beyond a rendition's rate, in eighths.
+/// The rate that a path must carry beyond a rendition's, in eighths of it.
 const MARGIN_EIGHTHS: u64 = 9;
 /// Loss in thousandths up to which nothing is wrong.
 const LOSS_CALM: u16 = 50;
 /// The rate that a new viewer's path is thought to carry, in bits per second.
 const RATE_FIRST: u64 = 1_500_000;
 
-/// What is known of a viewer's path.
+/// The state of a viewer's path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PathState {
     /// Bits per second that it carries, as far as it was tried.
@@ -48,7 +48,7 @@ impl PathState {
     }
 }
 
-/// What is to be done.
+/// The next step of a viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send another track: [`Layers::pick`].
@@ -57,7 +57,7 @@ pub(super) enum Step {
     Probe(u64),
 }
 
-/// What the path says.
+/// The choice that the path suggests.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Track(TrackId),
@@ -122,7 +122,7 @@ impl Layers {
         })
     }
 
-    /// What a viewer begins with, before anything is known of its path.
+    /// The rendition that a viewer begins with, before anything is known of its path.
     pub(super) fn first(&mut self, tracks: &Tracks) -> TrackId {
         let all = renditions(tracks, self.codec, self.group);
         let fits = all.iter().rev().find(|track| rate_of(track) <= RATE_FIRST);
@@ -137,7 +137,7 @@ impl Layers {
         self.forced = height;
     }
 
-    /// What is to be sent.
+    /// The tracks to send.
     pub(super) const fn pick(&self) -> Pick {
         if self.starves { Pick::Default } else { Pick::Only(self.wanted) }
     }
@@ -222,7 +222,7 @@ impl Layers {
     }
 }
 
-/// What a path must carry for a rendition.
+/// The rate that a path must carry for a rendition.
 fn needed(track: &Track) -> u64 {
     rate_of(track).saturating_mul(MARGIN_EIGHTHS) / 8
 }
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(bench.run(10, |_| carries(9_000_000)).last().unwrap().1, id(0));
     }
 
-    /// Who is sent nothing does not hear that its rendition has left the stream.
+    /// A viewer that is sent nothing does not hear that its rendition has left the stream.
     #[test]
     fn a_viewer_that_starves_takes_what_there_is() {
         let mut bench = Bench::new();

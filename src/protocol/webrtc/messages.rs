@@ -1,4 +1,4 @@
-//! What a session and its asker say to each other.
+//! The messages of a session and its asker.
 
 use sdp::Description;
 
@@ -7,7 +7,7 @@ use crate::auth::access::Params;
 use crate::mail::{NoSubscription, Refusal};
 use crate::types::StreamKey;
 
-/// What a session is wanted for.
+/// The purpose of a session.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) publishes: bool,
@@ -23,7 +23,7 @@ pub(super) struct Ask {
     pub(super) secret: u64,
 }
 
-/// What an asker says to a session.
+/// A message of an asker to a session.
 #[derive(Debug, Clone)]
 pub(super) enum ToSession {
     /// The client's offer.
@@ -53,10 +53,10 @@ pub(super) enum Later {
     Patch { fragment: Box<Description>, if_match: Option<String> },
 }
 
-/// What a session says to its asker.
+/// A message of a session to its asker.
 #[derive(Debug, Clone)]
 pub(super) enum FromSession {
-    /// What a viewer asked for is being started.
+    /// The stream that a viewer asked for is being started.
     Soon,
     /// A publisher goes on with a stream that waited for it.
     Restored,
@@ -70,13 +70,13 @@ pub(super) enum FromSession {
     Connected,
     /// The first media came, or was sent.
     Started,
-    /// It will not come to anything.
+    /// The session will not begin.
     Refused(Refused),
     /// The stream has ended, or its session.
     Ended,
     /// The tracks of the stream, as far as they are known.
     Info(Vec<TrackInfo>),
-    /// What the viewer is sent, once in a while.
+    /// The rates of the viewer, once in a while.
     Bitrates(Bitrates),
     /// The viewer is sent another rendition, so many lines high.
     Resolution(u32),

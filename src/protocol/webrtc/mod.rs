@@ -59,7 +59,7 @@ static FORMAT: FormatKind = FormatKind {
     is_given_up_by_close: false,
 };
 
-/// What the load generator does where a segment of the path is so called.
+/// The use of a URL with such a segment in its path by the load generator.
 const WHIP: LoadUse = LoadUse { plays: false, publishes: true, segment: Some("whip"), ..of_load("whip") };
 const WHEP: LoadUse = LoadUse { segment: Some("whep"), ..of_load("whep") };
 

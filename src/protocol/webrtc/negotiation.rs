@@ -1,4 +1,4 @@
-//! What the server wants of a client's sections, and offers: the codecs of the stream, and no others.
+//! The server's answers to a client's sections, and its offers: the codecs of the stream, and no others.
 
 use ::webrtc::{MediaPreference, offered_formats};
 use media::codec::{Codec, CodecConfig};
@@ -24,7 +24,7 @@ const HEVC_PROFILE: usize = 1;
 /// Profiles of H.265 (H.265 §A.3).
 const HEVC_MAIN: u32 = 1;
 const HEVC_MAIN_10: u32 = 2;
-/// What pages strip from the name of a track to have that of its stream.
+/// The prefix that pages strip from the name of a track to have that of its stream.
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
 
@@ -111,7 +111,7 @@ fn formats_of(codec: Codec) -> Vec<Format> {
 #[derive(Debug, Default)]
 pub(super) struct Taken(Vec<TrackId>);
 
-/// What a viewer's section gets: a track of its kind that it can decode and no other section has.
+/// The track that a viewer's section gets: one of its kind that it can decode and no other section has.
 pub(super) fn give(
     media: &Media,
     tracks: &Tracks,

@@ -1,6 +1,6 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
-//! What viewers share is not bytes, since each has numbers and keys of its own, but the packets before those: a log per
+//! The viewers do not share bytes, since each has numbers and keys of its own, but the packets before those: a log per
 //! track, kept from the newest key frame on for those who join. The hub's [`Parts`] of a unit are its number in the
 //! list of cut units; viewers look it up in [`RtcPackage`] itself ([`Package::shared`]).
 //!

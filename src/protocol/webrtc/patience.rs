@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Between a request that was heard and the next one; doubled each time.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(8);
-/// Who has asked for nothing for so long is heard at once again.
+/// The time without a request after which the next one is heard at once again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 
 /// The requests of one viewer. Its first one is heard at once; while it goes on asking it waits longer and longer.

@@ -47,7 +47,7 @@ pub(super) struct RtcPort {
     bound: Option<SocketAddr>,
     /// The addresses of the machine.
     hosts: Vec<IpAddr>,
-    /// What sessions are made with, and the settings that it was made of.
+    /// The configuration of sessions, and the settings that it was made of.
     config: Option<(RtcSettings, Arc<Config>)>,
     /// Sessions without a validated path, by network; and of which network a session is.
     waiting: HashMap<IpAddr, u32>,

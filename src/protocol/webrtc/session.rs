@@ -1,6 +1,6 @@
 //! A WebRTC peer of the server: it publishes a stream, or is sent one.
 //!
-//! It is made for somebody who speaks with the client about it, the asker: a request of WHIP or WHEP, or a signalling
+//! The session is made for an asker, which speaks with the client about it: a request of WHIP or WHEP, or a signalling
 //! socket. Descriptions and news go between the two as [`ToSession`] and [`FromSession`]; media comes and goes by the
 //! port.
 //!
@@ -45,7 +45,7 @@ const EVENTS_KEPT: usize = 4;
 /// How long a viewer waits for the first tracks of its stream, and a client for anything but media.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 
-/// What the peer is.
+/// The role of the peer.
 #[derive(Debug)]
 enum Role {
     /// Nothing yet, or nothing any more.
@@ -76,7 +76,7 @@ pub(super) struct RtcSession {
     publishes: bool,
     secret: u64,
     events: VecDeque<Event>,
-    /// It must have been described by then.
+    /// The time by which it must have been described.
     describe_by: Option<Instant>,
     /// Allowed to do what it asked for: its end is worth a line of the log.
     granted: bool,
@@ -276,7 +276,7 @@ impl RtcSession {
         }
     }
 
-    /// What the viewer is to be sent has changed.
+    /// Selects the tracks that the viewer is to be sent from now on.
     fn select(&mut self) {
         if let Role::Viewer(viewer) = &self.role {
             let selection = viewer.selection();
@@ -284,7 +284,7 @@ impl RtcSession {
         }
     }
 
-    /// What the client of a request offers cannot be answered: it is told what it could be sent.
+    /// Answers an offer that cannot be answered with one of ours: the tracks that the client could be sent.
     fn counter(&mut self, tracks: &Tracks) {
         match self.peer.offer(&negotiation::offered(tracks, &self.key.id)) {
             Ok(offer) => {

@@ -37,12 +37,12 @@ pub(super) struct RtcFigures {
     jitter_ms: u64,
     /// Names the peer for as long as it lives.
     id: u32,
-    /// What it is sent.
+    /// The video that it is sent.
     video: Option<Sent>,
     audio: Option<Sent>,
 }
 
-/// What a viewer is sent of one kind.
+/// The packets of one kind that a viewer is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     stats: SentStats,

@@ -216,7 +216,7 @@ mod tests {
             self.call(|carrier, ctx| carrier.handle_timeout(ctx));
         }
 
-        /// What it carries until its end, and the end.
+        /// The number of datagrams that it carries until its end, and the end.
         fn drain(&mut self) -> (usize, Option<String>) {
             let mut carried = 0;
             loop {

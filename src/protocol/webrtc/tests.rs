@@ -1,4 +1,4 @@
-//! What is agreed on, what becomes of a publisher's frames, and what viewers are sent.
+//! The agreement on a session, the frames of publishers, and the packets of viewers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

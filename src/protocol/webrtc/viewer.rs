@@ -1,4 +1,4 @@
-//! What a WebRTC viewer is sent: which section carries which track, and how it begins.
+//! The sections of a WebRTC viewer: which one carries which track, and how it begins.
 //!
 //! A viewer begins with the newest key frame, which may be seconds old. That backlog is squeezed into [`SQUEEZED`] of its
 //! clock: it is decoded as it comes, and from the live edge on the viewer is on time. Audio begins at the edge.
@@ -22,7 +22,7 @@ use crate::types::StreamKey;
 /// How often a page is told what it is sent, and what its path carries.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
-/// What a backlog takes of a viewer's clock.
+/// The time that a backlog takes of a viewer's clock.
 const SQUEEZED: Duration = Duration::from_millis(200);
 
 /// A section and what it carries.
@@ -31,7 +31,7 @@ struct Output {
     section: SectionId,
     track: TrackId,
     codec: Codec,
-    /// It was sent its first unit.
+    /// Whether it was sent its first unit.
     begun: bool,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Viewer {
     tracks: Arc<Tracks>,
 }
 
-/// What became of a unit.
+/// The outcome of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was sent, or is none of the viewer's.
+    /// Sent, or none of the viewer's.
     Done,
-    /// It was sent, the first of another rendition, so many lines high.
+    /// Sent, the first of another rendition, so many lines high.
     Switched(u32),
     /// Its path has no room for it.
     LeftOut,
@@ -139,7 +139,7 @@ impl Viewer {
         }
     }
 
-    /// What it is to be sent. Without renditions the choice is the stream's.
+    /// The tracks that it is to be sent. Without renditions the choice is the stream's.
     pub(super) fn selection(&self) -> Selection {
         let video = self.layers.as_ref().map_or(Pick::Default, |layers| layers.pick());
         let pick = |wanted, pick| if wanted { pick } else { Pick::None };
@@ -174,7 +174,7 @@ impl Viewer {
         self.tells_at = now.checked_add(BITRATES_INTERVAL);
     }
 
-    /// What its page is told, when that is due and anything is known of the path.
+    /// The rates for its page, when they are due and anything is known of the path.
     pub(super) fn poll_bitrates(&mut self, now: Instant, peer: &Peer) -> Option<Bitrates> {
         self.tells_at.filter(|at| *at <= now)?;
         self.tells_at = now.checked_add(BITRATES_INTERVAL);
@@ -207,7 +207,7 @@ impl Viewer {
         Some((output, true))
     }
 
-    /// What the stream is.
+    /// The description of the stream's tracks.
     pub(super) fn info(&self) -> Vec<TrackInfo> {
         self.rates.info(&self.tracks)
     }

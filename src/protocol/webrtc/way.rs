@@ -23,7 +23,7 @@ const RECENT_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     open: SmallVec<[(Path, Remote); 1]>,
-    /// What came by others, the latest last: answers to checks go there, although nobody has validated it. Checks of several
+    /// The other paths that brought something, the latest last: answers to checks go there, although nobody has validated them. Checks of several
     /// come at once.
     recent: Vec<(Path, Remote)>,
 }

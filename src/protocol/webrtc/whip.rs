@@ -155,7 +155,7 @@ fn base_of(request: &Request, prefix: &str) -> String {
 
 // ---- requests that a session answers
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Debug)]
 enum About {
     /// An offer: a session is made for it.
@@ -164,7 +164,7 @@ enum About {
         key: StreamKey,
         publishes: bool,
         secret: u64,
-        /// What the answer says of servers that help to find a path.
+        /// The `Link` of the answer to servers that help to find a path.
         link: Option<String>,
         /// Until when an offer of ours can be answered.
         valid_until: String,
@@ -290,7 +290,7 @@ fn created((status, kind): (u16, &str), described: &Described, base: &str, name:
         .header("Accept-Patch", FRAGMENT)
 }
 
-/// What the application's answers say of servers that help to find a path.
+/// The `Link` of an application's answers to servers that help to find a path.
 fn link_of(ctx: &Context<'_>, key: &StreamKey, whom: For) -> Option<String> {
     ice_servers::link(RtcAppSettings::of(ctx.apps.get(&key.app)?), whom)
 }

@@ -9,7 +9,7 @@ use crypto::{Random, Seed};
 
 use super::*;
 
-/// What a disk does at once or not at all.
+/// The bytes that a disk writes at once or not at all.
 const SECTOR: usize = 512;
 
 /// Everything that is in a store.
@@ -196,7 +196,7 @@ fn history(commits: usize, random: &mut Random) -> (Vec<u8>, Vec<Step>, Vec<(usi
     (image, steps, acknowledged)
 }
 
-/// What the records may be when the power went after `done` steps.
+/// Checks the records after the power went behind `done` steps.
 fn assert_kept(found: &Records, acknowledged: &[(usize, Records)], done: usize, place: &str) {
     let last = acknowledged.partition_point(|(at, _)| *at <= done) - 1;
     let under_way = acknowledged.get(last + 1);

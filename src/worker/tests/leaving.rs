@@ -4,8 +4,7 @@
 
 use super::*;
 use crate::hub::Selection;
-use crate::mail::Progress;
-use crate::mail::StreamEnd;
+use crate::mail::{Progress, StreamEnd};
 use crate::protocol::WantedBlob;
 
 /// Entries of the small run.
@@ -52,7 +51,7 @@ impl Rig {
     }
 }
 
-/// Who is to leave.
+/// The one to leave.
 enum Leaves {
     Sessions(Vec<ConnId>),
     Streams(Vec<StreamId>),
@@ -75,7 +74,7 @@ fn awaited_by_all(rig: &mut Rig, count: usize) -> Leaves {
 
 fn held(rig: &mut Rig, count: usize) -> Leaves {
     let key = StreamKey::new("live", "started-by-viewers");
-    rig.worker.note_auto_start(vec![(key.clone(), true)]);
+    rig.worker.live.note_auto_start(vec![(key.clone(), true)]);
     let sessions = rig.sessions(count);
     for id in &sessions {
         let ask = PlayAsk {
@@ -113,7 +112,7 @@ fn blob_waiters(rig: &mut Rig, count: usize) -> Leaves {
 fn streams_with_sinks(rig: &mut Rig, count: usize) -> Leaves {
     let streams: Vec<StreamId> = (0..count).map(|n| rig.stream(n as u64 + 10)).collect();
     for stream in &streams {
-        rig.worker.note_sink(*stream, "hls");
+        rig.worker.polled.note_sink(*stream, "hls");
     }
     Leaves::Streams(streams)
 }

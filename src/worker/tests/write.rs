@@ -53,7 +53,7 @@ impl Rig {
         (id, actor)
     }
 
-    /// What is there is flushed, and written by all but sinks.
+    /// Flushes everything, and has all but sinks write.
     fn flush(&mut self) {
         self.worker.flush_stream(STREAM);
         assert_eq!(self.worker.next_write(Writers::All), None);

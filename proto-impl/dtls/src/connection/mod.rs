@@ -1,4 +1,4 @@
-//! One end of a DTLS association: records in, handshake, events and datagrams out. `input` handles what the peer sends.
+//! An end of a DTLS association: records in, handshake, events and datagrams out. `input` handles what the peer sends.
 
 mod input;
 #[cfg(test)]
@@ -53,7 +53,7 @@ pub enum Role {
     Server,
 }
 
-/// One end of a DTLS association.
+/// An end of a DTLS association.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,

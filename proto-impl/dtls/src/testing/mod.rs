@@ -1,4 +1,4 @@
-//! What the tests of several modules share.
+//! The shared parts of tests of several modules.
 
 use std::sync::{Arc, LazyLock};
 

@@ -14,7 +14,7 @@ use wire::Datagrams;
 
 use crate::peers::{Certificate, PATIENCE, Peer, certificate};
 
-/// What came out of a handshake.
+/// The result of a handshake.
 pub(crate) struct Ours {
     pub(crate) connected: Connected,
     /// 60 bytes for SRTP, however much the profile needs.

@@ -12,9 +12,9 @@ use dtls::{CloseReason, Config, Connected, Connection, Event, Identity, Stats};
 use netsim::{Clock, Input, Link, Pair, Peer, ms, secs};
 use wire::Datagrams;
 
-/// What a handshake may hold.
+/// The most that a handshake may hold.
 const HELD_BYTES_MAX: usize = 80 * 1024;
-/// What a session may hold.
+/// The most that a session may hold.
 const SESSION_BYTES_MAX: usize = 2 * 1024;
 
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =

@@ -213,7 +213,7 @@ fn track_fragment(
     Ok(end)
 }
 
-/// What a run follows.
+/// The place that a run follows.
 #[derive(Debug)]
 struct Place {
     track: usize,

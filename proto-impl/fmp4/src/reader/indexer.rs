@@ -16,7 +16,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// Samples of one fragment. A recorder writes less than a thousand; a run whose samples are all alike may announce any number.
 const FRAGMENT_SAMPLES_MAX: usize = 16 * 1024;
 
-/// What a file has.
+/// The samples and boxes of a file.
 #[derive(Debug, Clone)]
 pub struct Indexed {
     /// The tracks that have samples. Offsets count from the first byte of the file.
@@ -44,7 +44,7 @@ struct Lane {
     bytes: u64,
 }
 
-/// What is read next.
+/// The next part to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Head,
@@ -252,7 +252,7 @@ impl Indexer {
         }
     }
 
-    /// What was found, when nothing is wanted any more.
+    /// The found samples and boxes, when nothing is wanted any more.
     ///
     /// # Errors
     /// There is no index.

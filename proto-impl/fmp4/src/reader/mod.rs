@@ -6,7 +6,7 @@
 //!    or mdat alone -> Event::Sample, by the tables of the moov
 //! ```
 //!
-//! What is held: the index, the unfinished box of an index, one unfinished sample. Sample tables and runs stay the bytes
+//! Held in memory: the index, the unfinished box of an index, one unfinished sample. Sample tables and runs stay the bytes
 //! that came, and are walked. Boxes that are not known (`styp`, `sidx`, `prft`, `emsg`, `free`, ...) are passed over. No box is read
 //! by descent into unknown ones, so nesting has no depth to bound.
 
@@ -59,7 +59,7 @@ impl Default for Limits {
     }
 }
 
-/// What was read.
+/// A part of the file that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// An index: the samples that follow are of these tracks. Those of an index before have ended.
@@ -91,7 +91,7 @@ pub struct Sample {
     pub payload: Bytes,
 }
 
-/// What comes next in the file.
+/// The next part of the file.
 #[derive(Debug, Clone, Copy)]
 enum State {
     Head,
@@ -105,7 +105,7 @@ enum State {
     Media {
         end: Option<u64>,
     },
-    /// What is passed over.
+    /// Bytes that are passed over.
     Skip {
         end: Option<u64>,
     },
@@ -280,7 +280,7 @@ impl Reader {
         self.held.len() >= bytes
     }
 
-    /// What is held; its memory goes with it.
+    /// Takes the held bytes; their memory goes with them.
     fn take_held(&mut self) -> Bytes {
         std::mem::take(&mut self.held).freeze()
     }

@@ -29,7 +29,7 @@ pub struct Track {
     pub timescale: Timescale,
     /// The language: a tag of BCP 47 (`elng`), else three letters of ISO 639-2 (`mdhd`). `None`: undetermined.
     pub language: Option<Arc<str>>,
-    /// What the edit list adds to the times of the media, in ticks: an empty edit delays, a media time of its first
+    /// The ticks that the edit list adds to the times of the media: an empty edit delays, a media time of its first
     /// edit brings forward (§8.6.6). The times of samples have it.
     pub shift: i64,
     /// Width and height as the sample entry says.
@@ -38,7 +38,7 @@ pub struct Track {
     pub bit_rate: u32,
 }
 
-/// What samples of a fragment have that do not say otherwise (`trex`, §8.8.3).
+/// The defaults of a fragment's samples (`trex`, §8.8.3).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Defaults {
     pub(super) description: u32,
@@ -199,8 +199,8 @@ fn packed_language(mdhd: &Bytes) -> Result<u16, Truncated> {
     reader.u16()
 }
 
-/// What an edit list (§8.6.6) does to the beginning of a track: empty edits, then the first edit with media. What later
-/// edits cut out is not followed.
+/// The effect of an edit list (§8.6.6) on the beginning of a track: empty edits, then the first edit with media. Cuts by later
+/// edits are not followed.
 fn shift(elst: &Bytes, movie: Timescale, track: Timescale) -> Result<i64, Error> {
     let mut reader = Reader::new(elst);
     let short = short_in(b"elst");

@@ -35,7 +35,7 @@ pub struct BitRate {
     pub average: u32,
 }
 
-/// What the colours of a video track mean (`colr` of type `nclx`, ISO/IEC 14496-12 §12.1.5; code points of ITU-T H.273).
+/// The meaning of the colours of a video track (`colr` of type `nclx`, ISO/IEC 14496-12 §12.1.5; code points of ITU-T H.273).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Colour {
     /// colour_primaries.
@@ -97,7 +97,7 @@ impl Description {
         }
     }
 
-    /// What is known of a track of a stream, as the track `id` of a file.
+    /// The description of a track of a stream, as the track `id` of a file.
     #[must_use]
     pub fn of_track(id: u32, track: &media::Track) -> Self {
         Self {

@@ -5,7 +5,7 @@
 //! afterwards            ftyp | moov | free | mdat head | moov moof mdat moof mdat ...
 //! ```
 //!
-//! What was the fragmented file becomes the payload of one `mdat`. The first eight bytes behind `ftyp` decide which it is: when
+//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes behind `ftyp` decide which it is: when
 //! all others are on the disk, they are written last.
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::Error;
 use crate::boxes::HEAD_BYTES;
 use crate::reader::Indexed;
 
-/// What a recorded file begins with: its `moov` is at `room`.
+/// The beginning of a recorded file: its `moov` is at `room`.
 ///
 /// # Errors
 /// A codec that MP4 has no place for, or a room that is too small for `ftyp`.
@@ -32,10 +32,10 @@ pub fn recording_head(tracks: &[Description], room: u32) -> Result<Bytes, Error>
     Ok(out.into_bytes())
 }
 
-/// What makes a recorded file a plain one.
+/// The bytes that make a recorded file a plain one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlainHead {
-    /// What stands between `ftyp` and the `moov` of before.
+    /// The bytes between `ftyp` and the `moov` of before.
     Fits(Bytes),
     /// The room is too small by so many bytes.
     Short(u64),

@@ -1,4 +1,4 @@
-//! What may stand before the fragments of a segment: `styp`, `sidx`, `prft`.
+//! The boxes that may stand before the fragments of a segment: `styp`, `sidx`, `prft`.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! What is written is read, for every codec.
+//! Files of every codec, written and read.
 
 use bytes::Bytes;
 use media::TrackKind;
@@ -154,7 +154,7 @@ fn made() -> impl Strategy<Value = Vec<Made>> {
     proptest::collection::vec((duration, composition, any::<bool>(), payload), 1..30)
 }
 
-/// What a reader says of such samples of a track.
+/// The samples of a track as a reader gives them.
 fn expected(track: &Description, begin: i64, made: &[Made]) -> Vec<Sample> {
     let is_video = track.config.codec().kind() == TrackKind::Video;
     let mut dts = begin - track.media_start;

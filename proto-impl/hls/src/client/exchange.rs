@@ -1,4 +1,4 @@
-//! What is done with an answer.
+//! The treatment of answers.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::uri::Url;
 /// Failures of a playlist in a row that are tried again.
 const PLAYLIST_RETRIES: u32 = 3;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Playlist,

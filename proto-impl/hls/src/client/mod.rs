@@ -30,7 +30,7 @@ use choose::Choice;
 use exchange::Exchange;
 use track::Track;
 
-/// What is pulled.
+/// The playlist that is pulled, and the limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The highest bandwidth of a variant, in bits per second; the lowest variant is taken if none is below it.
@@ -63,7 +63,7 @@ pub enum Rendition {
     Audio,
 }
 
-/// What a segment is.
+/// The kind of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
     /// MPEG-TS, or raw audio: the bytes tell.
@@ -72,14 +72,14 @@ pub enum SegmentKind {
     Fmp4,
 }
 
-/// What the owner must know. Of each rendition: `Begin`, `Init` if there is a new one, `Media`, then `End` or `Lost`.
+/// An event for the owner. Of each rendition: `Begin`, `Init` if there is a new one, `Media`, then `End` or `Lost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A segment begins.
     Begin {
         /// Of which rendition.
         rendition: Rendition,
-        /// What it is.
+        /// The kind of the segment.
         kind: SegmentKind,
         /// Whether encoding and timestamps may have changed.
         discontinuity: bool,
@@ -103,7 +103,7 @@ pub enum Event {
         /// Of which rendition.
         rendition: Rendition,
     },
-    /// One or more segments are missing; a segment that has begun breaks off.
+    /// A segment or more are missing; a segment that has begun breaks off.
     Lost {
         /// Of which rendition.
         rendition: Rendition,
@@ -234,7 +234,7 @@ impl Client {
         Some(Request { url: exchange.url.to_string(), range: exchange.range })
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -1,4 +1,4 @@
-//! What is requested next, and when.
+//! The next request, and its time.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// What is to be done first: when, whether it is for a segment, and of which track.
+    /// The first thing to do: when, whether it is for a segment, and of which track.
     fn candidates(&self) -> Option<(Instant, bool, usize)> {
         let mut all = Vec::new();
         for (index, track) in self.tracks.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Client {
         Ok((Purpose::Playlist, track.url.clone(), None))
     }
 
-    /// What the segment needs next: a key, the initialization section, or itself.
+    /// The next request of a segment: for its key, its initialization section, or itself.
     fn segment_request(&self, index: usize) -> Made {
         let track = self.tracks.get(index).ok_or(Refusal::Segment)?;
         let segment = &track.current.as_ref().ok_or(Refusal::Segment)?.segment;

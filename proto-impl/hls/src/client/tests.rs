@@ -8,7 +8,7 @@ use crate::limits::{INIT_BYTES_MAX, PLAYLIST_BYTES_MAX, RELOAD_MIN, SEGMENT_BYTE
 
 const URL: &str = "http://o/live/p.m3u8";
 
-/// What is served by URL; what is not there fails.
+/// The served bodies by URL; other URLs fail.
 struct Origin {
     now: Instant,
     begin: Instant,

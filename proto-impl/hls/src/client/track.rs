@@ -30,7 +30,7 @@ pub(super) struct Current {
     pub(super) begun: bool,
 }
 
-/// One rendition.
+/// A rendition.
 #[derive(Debug)]
 pub(super) struct Track {
     pub(super) rendition: Rendition,
@@ -57,7 +57,7 @@ pub(super) struct Track {
     listing: Option<Listing>,
 }
 
-/// What the last playlist looked like.
+/// The look of the last playlist.
 #[derive(Debug, Clone, Copy)]
 struct Listing {
     first: u64,
@@ -68,7 +68,7 @@ struct Listing {
     unchanged: u32,
 }
 
-/// What became of a playlist.
+/// The changes that a playlist brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loaded {
     /// Segments were missed.

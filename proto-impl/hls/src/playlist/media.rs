@@ -1,4 +1,4 @@
-//! What a media playlist says (RFC 8216 §4.3.2, §4.3.3).
+//! Media playlists (RFC 8216 §4.3.2, §4.3.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct MediaPlaylist {
     pub skipped: u64,
     /// The segments, the last [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) of them.
     pub segments: Vec<Segment>,
-    /// What players need for low latency.
+    /// The tags of low latency.
     pub low_latency: Option<Box<LowLatency>>,
 }
 
@@ -123,13 +123,13 @@ pub struct Segment {
     pub uri: String,
     /// How long it plays.
     pub duration: Duration,
-    /// What follows the duration; often empty.
+    /// The text behind the duration; often empty.
     pub title: String,
     /// The part of the resource that it is; the whole without.
     pub byte_range: Option<ByteRange>,
     /// Whether encoding or timestamps change before it (§4.3.2.3).
     pub discontinuity: bool,
-    /// What it is encrypted with.
+    /// The key that it is encrypted with.
     pub key: Option<Arc<Key>>,
     /// The initialization section that it needs.
     pub map: Option<Arc<Map>>,
@@ -193,6 +193,6 @@ pub struct Map {
     pub uri: String,
     /// The part of the resource that it is.
     pub byte_range: Option<ByteRange>,
-    /// What it is encrypted with.
+    /// The key that it is encrypted with.
     pub key: Option<Arc<Key>>,
 }

@@ -1,4 +1,4 @@
-//! What a multivariant playlist says (RFC 8216 §4.3.4).
+//! Multivariant playlists (RFC 8216 §4.3.4).
 
 /// Variants of one presentation, and the renditions that they share.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,11 +48,11 @@ pub struct Resolution {
 /// `EXT-X-MEDIA` (RFC 8216 §4.3.4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendition {
-    /// What it is.
+    /// The kind of the rendition.
     pub kind: RenditionKind,
     /// The group that variants name.
     pub group_id: String,
-    /// What people choose it by.
+    /// The name by which people choose it.
     pub name: String,
     /// The language (RFC 5646).
     pub language: Option<String>,

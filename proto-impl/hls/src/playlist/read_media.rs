@@ -30,7 +30,7 @@ struct Range {
     offset: Option<u64>,
 }
 
-/// What the lines so far mean.
+/// The state after the lines so far.
 #[derive(Debug, Default)]
 struct Reader {
     playlist: MediaPlaylist,

@@ -1,4 +1,4 @@
-//! What is read, what is refused, and that what was written reads the same.
+//! Playlists that are read, those that are refused, and written ones that read the same.
 
 use std::sync::Arc;
 use std::time::Duration;

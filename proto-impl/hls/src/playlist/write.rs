@@ -97,7 +97,7 @@ fn head(f: &mut Formatter<'_>, version: u32, independent_segments: bool) -> fmt:
     if independent_segments { f.write_str("#EXT-X-INDEPENDENT-SEGMENTS\n") } else { Ok(()) }
 }
 
-/// What holds for segments until another line says otherwise.
+/// The attributes that hold for segments until another line says otherwise.
 #[derive(Default)]
 struct State {
     key: Option<Arc<Key>>,
@@ -129,7 +129,7 @@ impl State {
         low.reports.iter().try_for_each(|report| write_report(f, report))
     }
 
-    /// What stands before the duration.
+    /// Writes the tags before the duration.
     fn tags(&mut self, f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
         if segment.discontinuity {
             f.write_str("#EXT-X-DISCONTINUITY\n")?;

@@ -191,7 +191,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// One that cannot be used (TCP, no port, an address of nobody), which is counted and does no harm; one too many; or
+    /// A candidate that cannot be used (TCP, no port, an address of nobody), which is counted and does no harm; one too many; or
     /// the agent has ended.
     pub fn add_remote(&mut self, now: Instant, candidate: &Candidate) -> Result<(), Error> {
         if self.closed.is_some() {

@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Who knows the credentials is at the other end.
+    /// Notes a path of the other end, which knows the credentials.
     fn hear(&mut self, now: Instant, path: Path) {
         let until = now + self.config.consent_timeout;
         if let Some(pair) = self.checks.get_mut(&path)

@@ -39,7 +39,7 @@ pub(super) struct Transaction {
     pub(super) is_replaced: bool,
 }
 
-/// What is due for a transaction.
+/// The next step of a transaction.
 #[derive(Debug)]
 pub(super) enum Due {
     /// Goes out again.

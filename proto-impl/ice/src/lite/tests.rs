@@ -11,7 +11,7 @@ fn path(port: u16) -> Path {
     Path::udp(SocketAddr::from(([192, 0, 2, 1], 8000)), SocketAddr::from(([203, 0, 113, 7], port)))
 }
 
-/// What makes one request.
+/// The parts of a request.
 #[derive(Clone)]
 struct Request<'a> {
     ufrag: &'a str,
@@ -91,7 +91,7 @@ impl Server {
         answer.is_some_and(|answer| Message::read(&answer).unwrap().class() == Class::Success)
     }
 
-    /// What happened, but for further checks.
+    /// The events, but for further checks.
     fn events(&mut self) -> Vec<Event> {
         let all = std::iter::from_fn(|| self.agent.poll_event());
         all.filter(|event| !matches!(event, Event::Heard(_))).collect()

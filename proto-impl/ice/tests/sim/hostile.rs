@@ -131,7 +131,7 @@ fn i_05_media_is_taken_from_validated_paths_only() {
     }
 }
 
-/// One who knows the credentials, and abuses them.
+/// An attacker that knows the credentials, and abuses them.
 #[test]
 fn i_10_caps_hold_against_an_authentic_flood() {
     let mut clock = Clock::new();

@@ -125,7 +125,7 @@ impl Adts {
 }
 
 impl Config {
-    /// What an ADTS header says, as a record. Of channel configuration 0 the frames tell, which a record would have to
+    /// The record of an ADTS header. Of channel configuration 0 the frames tell, which a record would have to
     /// repeat: that is refused.
     pub fn of_parts(object_type: u8, rate_index: u8, channel_configuration: u8) -> Result<Self, Error> {
         if channel_configuration == 0 {

@@ -102,7 +102,7 @@ const CHANNELS: [u8; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
 /// Dependent substreams of the one program that is described.
 const DEPENDENTS_MAX: u8 = 15;
 
-/// What an MP4 file says of a track, read from its first unit.
+/// The description of a track in an MP4 file, read from its first unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// Hz.
@@ -138,7 +138,7 @@ impl Description {
         Ok(Self { sample_rate: frame.sample_rate, channels: channels(acmod, lfe), record })
     }
 
-    /// One independent substream, and what depends on it.
+    /// Reads an independent substream, and those that depend on it.
     ///
     /// ```text
     /// data_rate(13) | num_ind_sub(3) | fscod(2) | bsid(5) | 0 | asvc(1) | bsmod(3) | acmod(3) | lfeon(1) | 0(3)
@@ -176,7 +176,7 @@ fn channels(acmod: u32, lfe: u32) -> u8 {
     full.unwrap_or(2) + u8::from(lfe != 0)
 }
 
-/// What `dec3` repeats of a substream's head (§E.1.2.2).
+/// The parts of a substream's head that `dec3` repeats (§E.1.2.2).
 #[derive(Debug)]
 struct EnhancedHead {
     fscod: u32,

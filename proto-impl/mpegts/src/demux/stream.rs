@@ -1,4 +1,4 @@
-//! One elementary stream: continuity, and PES packets out of transport packets.
+//! Elementary streams: continuity, and PES packets out of transport packets.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ enum State {
 enum Filling {
     /// The assumption has held this many times.
     Seen(u32),
-    /// It has failed.
+    /// Failed.
     MeansNothing,
 }
 

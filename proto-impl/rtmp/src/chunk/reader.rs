@@ -64,7 +64,7 @@ struct ChunkStream {
     data: Data,
 }
 
-/// What the data of an unfinished message gather in.
+/// The place where the data of an unfinished message gather.
 #[derive(Debug)]
 enum Data {
     /// A buffer of its own.

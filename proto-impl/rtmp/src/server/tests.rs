@@ -41,7 +41,7 @@ fn hits(rig: &Rig, want: Limit) {
     assert!(matches!(rig.error(), Some(Error::Limit { limit, .. }) if limit == want), "{:?}", rig.closed());
 }
 
-/// What ffmpeg 5.1 sends: three commands back to back, publish on chunk stream 8, media with a wrapped onMetaData.
+/// The messages of ffmpeg 5.1: three commands back to back, publish on chunk stream 8, media with a wrapped onMetaData.
 #[test]
 fn a_publish_as_ffmpeg_sends_it() {
     let mut rig = Rig::new();

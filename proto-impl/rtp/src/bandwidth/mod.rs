@@ -9,7 +9,7 @@
 //!     both     -> bits per second               RateControl
 //! ```
 //!
-//! What is sent is a stream that comes as it is, and often far below what the path carries. So the estimate is bounded by
+//! The sent stream comes as it is, and often far below what the path carries. So the estimate is bounded by
 //! what was tried: half as much again as what is sent. Who wants to know about more has a probe sent
 //! ([`BandwidthEstimator::begin_probe`]).
 //!
@@ -155,7 +155,7 @@ impl BandwidthEstimator {
             || self.feedback.as_ref().is_some_and(|feedback| feedback.is_silent())
     }
 
-    /// What is sent from now on, until [`Self::end_probe`], tries the path: the rate at which it arrives is carried.
+    /// Begins a probe: packets that are sent until [`Self::end_probe`] try the path, and the rate at which they arrive is carried.
     pub fn begin_probe(&mut self) {
         if let Some(feedback) = &mut self.feedback {
             feedback.begin_probe();

@@ -177,7 +177,7 @@ fn a_random_loss_of_a_third_is_told_and_is_no_congestion() {
     assert!(line.estimator.loss() < 5, "{}", line.estimator.loss());
 }
 
-/// What is sent is far below what the line carries: only a probe can tell.
+/// The stream is far below what the line carries: only a probe can tell.
 #[test]
 fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing() {
     for (rate, wanted) in [(10_000_000, 2_000_000..3_400_000), (1_200_000, 400_000..1_250_000)] {

@@ -6,7 +6,7 @@ use media::codec::aac::{Adts, Config};
 use super::Frame;
 use super::frames::Out;
 
-/// What the headers of the frames said last.
+/// The last headers of the frames.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     config: Option<Config>,

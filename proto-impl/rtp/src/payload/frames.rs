@@ -15,12 +15,12 @@ use super::{Error, FRAME_BYTES_MAX, Frame, Part, Stats};
 /// The codec's verdict on a frame that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is complete.
+    /// Complete.
     Whole {
         /// Whether a decoder can start with it.
         key_frame: bool,
     },
-    /// It has no slice yet: some cameras send parameter sets under a timestamp or a marker of their own.
+    /// Without a slice yet: some cameras send parameter sets under a timestamp or a marker of their own.
     NoPicture,
     /// The frame is whole, but without the layer that is shown: it is left out, and nothing is lost.
     Skipped,

@@ -1,6 +1,6 @@
 //! NAL units in packets: alone, several in one packet, one in several. H.264 and H.265 differ only in their heads.
 //!
-//! What cameras get wrong costs the NAL unit and not the picture: types that are reserved, sizes of 0 and zeros in an
+//! A fault of a camera costs the NAL unit and not the picture: types that are reserved, sizes of 0 and zeros in an
 //! aggregation packet. Start codes, which no NAL unit can have in it (H.264 §7.4.1), divide a payload into several; a last
 //! fragment may lack its end bit, for a lost one is known by the sequence numbers.
 

@@ -58,7 +58,7 @@ pub struct Fir<'a> {
     entries: &'a [[u8; 8]],
 }
 
-/// One request of a [`Fir`].
+/// A request of a [`Fir`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirEntry {
     /// The source of the video that is asked for.

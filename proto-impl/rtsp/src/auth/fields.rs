@@ -14,7 +14,7 @@ use crate::transport::split_unquoted;
 pub enum Challenge {
     /// The password itself is wanted.
     Basic {
-        /// What the password is for.
+        /// The realm that the password is for.
         realm: String,
     },
     /// A proof that the password is known.
@@ -24,11 +24,11 @@ pub enum Challenge {
 /// A demand for a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DigestChallenge {
-    /// What the password is for.
+    /// The realm that the password is for.
     pub realm: String,
-    /// What the proof is made with.
+    /// The number that the proof is made with.
     pub nonce: String,
-    /// What the server wants back.
+    /// The value that the server wants back.
     pub opaque: Option<String>,
     /// The hash.
     pub algorithm: Algorithm,
@@ -142,9 +142,9 @@ pub enum Authorization {
 /// A proof, with what it was made from.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DigestAnswer {
-    /// Who it is.
+    /// The user's name.
     pub user: String,
-    /// What the password is for.
+    /// The realm that the password is for.
     pub realm: String,
     /// The nonce of the challenge.
     pub nonce: String,
@@ -156,7 +156,7 @@ pub struct DigestAnswer {
     pub algorithm: Option<Algorithm>,
     /// The count and the client's nonce, when `qop=auth` is used.
     pub auth: Option<(String, String)>,
-    /// What the server wanted back.
+    /// The value that the server wanted back.
     pub opaque: Option<String>,
 }
 

@@ -11,7 +11,7 @@ const NONCE_LIFE: Duration = Duration::from_secs(300);
 /// Hexadecimal digits of a nonce's time.
 const TIME_DIGITS: usize = 16;
 
-/// What credentials are worth.
+/// The verdict on credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// They are those of the user.

@@ -72,7 +72,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// What a Digest response is made of (RFC 7616 §3.4.1).
+/// The parts of a Digest response (RFC 7616 §3.4.1).
 struct Computation<'a> {
     algorithm: Algorithm,
     realm: &'a str,

@@ -1,4 +1,4 @@
-//! What a client asks, and what it does with the answers and with the server's own requests.
+//! The requests of a client, and its treatment of the answers and of the server's own requests.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::{
     TrackSetup, Transport, Violation, rtp_info,
 };
 
-/// What the client answers to a server's `OPTIONS`.
+/// The methods in the answer to a server's `OPTIONS`.
 const PUBLIC: &str = "OPTIONS, ANNOUNCE, GET_PARAMETER, SET_PARAMETER, REDIRECT, TEARDOWN";
 const SDP: &str = "application/sdp";
 
@@ -207,7 +207,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the server made of an offer, if it may: interleaved on channels that are free, or UDP when that was offered. A
+    /// The transport that the server chose of an offer, if it may: interleaved on channels that are free, or UDP when that was offered. A
     /// server that answers UDP with interleaving is followed.
     fn chosen(&self, offer: &Transport, answer: Transport) -> Option<Transport> {
         let presentation = self.presentation.as_ref()?;
@@ -259,7 +259,7 @@ impl Client {
         self.finish(CloseReason::Redirected);
     }
 
-    /// What a server asks of its client.
+    /// Answers a request of the server.
     pub(super) fn handle_request(&mut self, now: Instant, request: &Request) -> Result<(), Error> {
         self.link.count_message(now)?;
         let mut response = Response::new(Status::OK, request.headers.cseq());

@@ -6,7 +6,7 @@ use crate::auth::{Answerer, Challenge};
 use crate::link::Link;
 use crate::{Method, Request, Response, SessionHeader};
 
-/// What a session lasts when the server does not say so (RFC 2326 §12.37).
+/// The life of a session when the server does not say so (RFC 2326 §12.37).
 const SESSION_TIMEOUT_SECS: u32 = 60;
 /// Between two keep-alives at least, whatever the server says.
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@
 //! 5. media; at half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server that does not know that;
 //! 6. `close` -> `TEARDOWN` goes out.
 //!
-//! One request is out at a time. A 401 is answered with credentials, once, and again when the server says that its nonce
+//! Requests go out one at a time. A 401 is answered with credentials, once, and again when the server says that its nonce
 //! was stale. Any other refusal is [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an
 //! accepted connection hold.
 

@@ -37,7 +37,7 @@ impl Seen {
     }
 }
 
-/// What bytes begin with.
+/// The kind of item that bytes begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
     /// More of them will tell.

@@ -55,7 +55,7 @@ struct Pending {
     step: Step,
 }
 
-/// What the verdict leads to.
+/// The step that the verdict leads to.
 #[derive(Debug)]
 enum Step {
     Describe,
@@ -78,7 +78,7 @@ pub struct Server {
     random: Random,
     gatekeeper: Gatekeeper,
     failed_authentications: u32,
-    /// What a pending verdict has left of the time to a session.
+    /// The time that a pending verdict has left to a session.
     request_left: Option<Duration>,
     /// Input received while a request awaits its verdict.
     held: Vec<u8>,

@@ -12,7 +12,7 @@ use crate::{
     StreamRequest, Target, Timer, Transport, Uri,
 };
 
-/// What `OPTIONS` answers.
+/// The methods in the answer to `OPTIONS`.
 const PUBLIC: &str =
     "OPTIONS, DESCRIBE, ANNOUNCE, SETUP, PLAY, RECORD, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
 /// The type of a description.
@@ -35,7 +35,7 @@ impl Server {
         Ok(())
     }
 
-    /// What holds for every request: no feature is demanded that is not there (RFC 2326 §12.32), and the session is this
+    /// Checks the rules for every request: no feature is demanded that is not there (RFC 2326 §12.32), and the session is this
     /// connection's. A request without `Session` is taken as one of it.
     fn check(&self, request: &Request) -> Result<(), Status> {
         if request.headers.get("Require").is_some() {

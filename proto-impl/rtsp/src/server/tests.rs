@@ -4,7 +4,7 @@ use crate::{Limit, Lower, Ports};
 
 const URL: &str = "rtsp://127.0.0.1:8554/live/s?token=a";
 
-/// One request.
+/// A request.
 fn ask(method: &str, uri: &str, fields: &str, body: &str) -> Vec<u8> {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     format!("{method} {uri} RTSP/1.0\r\nCSeq: 7\r\n{fields}{length}\r\n{body}").into_bytes()

@@ -29,9 +29,9 @@ impl Slot {
 pub(crate) enum Arrival {
     /// The next, or one behind a gap: from first to last of what is missing now.
     New(Option<(Seq, Seq)>),
-    /// It fills a gap.
+    /// Fills a gap.
     Filled,
-    /// It was received before.
+    /// Received before.
     Duplicate,
     /// Delivered or given up already.
     Belated,
@@ -39,7 +39,7 @@ pub(crate) enum Arrival {
     NoRoom,
 }
 
-/// What leaves the buffer.
+/// A message or a gap that leaves the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// A message.

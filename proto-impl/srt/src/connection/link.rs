@@ -316,8 +316,8 @@ pub(super) struct Link {
     pub(super) skipped: u32,
     /// The newest time that was heard of.
     pub(super) horizon_us: i64,
-    /// What is due by this time may be delivered. It moves with what events follow on, and not with what is sent: what
-    /// becomes due then has its deadline.
+    /// The time up to which messages that are due may be delivered. It moves with what events follow on, and not with what is sent: messages that
+    /// become due then have their deadline.
     pub(super) due_us: i64,
 
     pub(super) keys: Option<Box<SessionKeys>>,

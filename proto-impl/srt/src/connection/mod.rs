@@ -1,4 +1,4 @@
-//! One connection: caller or listener, from the handshake to the shutdown.
+//! Connections: caller or listener, from the handshake to the shutdown.
 //!
 //! ```text
 //!      caller                                   listener (port: crate::Endpoint)

@@ -28,7 +28,7 @@ const ACKACK_FIRST_US: i64 = 10_000;
 /// than ten samples a second, and a confirmation costs as much as sending a packet. libsrt repeats an
 /// acknowledgement that is not confirmed only when nothing new was to be acknowledged for a round trip.
 const ACKACK_US: i64 = 100_000;
-/// One of so many data packets starts a probing pair (libsrt sends them back to back).
+/// The number of data packets of which one starts a probing pair (libsrt sends them back to back).
 const PAIR_EVERY: u32 = 16;
 /// A jump is accepted when further packets follow within this distance.
 const JUMP_WITNESS: u32 = 16;

@@ -69,7 +69,7 @@ pub(crate) fn message(number: u32) -> Bytes {
     bytes.into()
 }
 
-/// What the port does with a caller.
+/// The answer of the port to a caller.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Accept,
@@ -100,7 +100,7 @@ pub(crate) struct End {
     /// How often the deadline was another one after an input.
     pub(crate) moved: u64,
     pub(crate) received_at: Vec<Instant>,
-    /// What does not come in, by its place among the datagrams.
+    /// The datagrams that do not come in, by their place.
     pub(crate) swallow: Option<fn(u64, &[u8]) -> bool>,
     arrived: u64,
 }
@@ -320,7 +320,7 @@ pub(crate) fn start(sim: &mut Sim, packets: u32, per_second: u64) {
     sim.a.source = Some(source);
 }
 
-/// One more seed for each unit of `MILLSTREAM_SEEDS`.
+/// The seeds: another one for each unit of `MILLSTREAM_SEEDS`.
 pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
     let count = std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default);
     1..count + 1

@@ -44,7 +44,7 @@ fn changed(conclusion: &[u8], change: impl FnOnce(&mut Handshake)) -> Vec<u8> {
     out
 }
 
-/// What a port makes of a datagram: a reason of a refusal, or of a drop, or nothing when it is a caller.
+/// The verdict of a port on a datagram: a reason of a refusal, or of a drop, or nothing when it is a caller.
 fn verdict(port: &mut Endpoint<u32>, clock: &Clock, datagram: &[u8]) -> Result<Box<Incoming>, String> {
     let mut reply = Vec::new();
     let route = port.route(clock.now(), address(FROM), datagram, &mut reply);
@@ -103,7 +103,7 @@ fn an_induction_is_answered_with_our_version_no_cipher_and_the_address_that_it_c
     assert_eq!((answer.first_seq, answer.mss, answer.request), (asked.first_seq, asked.mss, asked.request));
 }
 
-/// What is kept of a peer is gone with its last connection: another one is not taken for it.
+/// The memory of a peer is gone with its last connection: another peer is not taken for it.
 #[test]
 fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     let clock = Clock::new();

@@ -18,7 +18,7 @@ const FRAME_BYTES_MAX: usize = 6144 / 8 * 8;
 /// Samples at the higher rate by which SBR's filters delay (ISO/IEC 14496-3 §4.6.18.5).
 const SBR_DELAY: u32 = 962;
 
-/// What the library says of a damaged frame that it has concealed: the samples are good.
+/// The results of the library for a damaged frame that it has concealed: the samples are good.
 const CONCEALED: [DecoderError; 13] = [
     DecoderError::TRANSPORT_ERROR,
     DecoderError::PARSE_ERROR,
@@ -82,7 +82,7 @@ impl Aac {
         Ok(())
     }
 
-    /// What the library adds. The delay of SBR itself is not taken off: no player does, so encoders stamp what they send for those.
+    /// The delay that the library adds. The delay of SBR itself is not taken off: no player does, so encoders stamp what they send for those.
     pub(crate) fn delay(&self) -> u32 {
         let info = self.decoder.stream_info();
         let sbr = if info.sampleRate > info.aacSampleRate { SBR_DELAY } else { 0 };

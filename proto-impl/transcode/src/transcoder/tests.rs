@@ -34,7 +34,7 @@ fn clicks(seconds: f64) -> f64 {
     if at < 0.002 { 0.8 * (TAU * 1500.0 * at).sin() } else { 0.0 }
 }
 
-/// What an encoder makes of a signal: AAC of this rate with times in milliseconds, as RTMP has them. The encoder's delay is taken off.
+/// A signal as an encoder gives it: AAC of this rate with times in milliseconds, as RTMP has them. The encoder's delay is taken off.
 fn aac_units(rate: u32, mode: ChannelMode, epoch: u32, from: f64, seconds: f64, signal: Signal) -> Vec<Sent> {
     units_of(AudioObjectType::Mpeg4LowComplexity, rate, mode, epoch, from, seconds, signal)
 }
@@ -113,7 +113,7 @@ fn g711_units(law: g711::Law, seconds: f64, signal: Signal) -> Vec<Sent> {
     (0..(seconds * 50.0) as i64).map(packet).collect()
 }
 
-/// What a transcoder makes of these.
+/// The units that a transcoder makes of these.
 fn transcoded(transcoder: &mut Transcoder, sent: &[Sent]) -> Vec<AccessUnit> {
     let mut made = Vec::new();
     for (track, unit) in sent {
@@ -124,7 +124,7 @@ fn transcoded(transcoder: &mut Transcoder, sent: &[Sent]) -> Vec<AccessUnit> {
     made
 }
 
-/// What a listener hears: the left channel, and the time of its first sample in ticks.
+/// The left channel as a listener hears it, and the time of its first sample in ticks.
 fn heard(target: Target, made: &[AccessUnit]) -> (i64, Vec<f32>) {
     let mut decoder = Decoder::new(&target.config().unwrap()).unwrap();
     let (mut pcm, mut out) = (Pcm::default(), Vec::new());

@@ -63,7 +63,7 @@ fn top(file: &[u8]) -> Vec<(u32, usize, &[u8])> {
     found
 }
 
-/// What a finished file promises: where everything is, and where it can be sought to.
+/// Checks the promises of a finished file: where everything is, and where it can be sought to.
 fn check_finished(file: &[u8], duration: u64) {
     assert!(is_finished(&file[..file.len().min(256)], file.len() as u64));
     let top = top(file);

@@ -14,7 +14,7 @@ pub(crate) const BLOCK_HEAD_BYTES: usize = 1 + 2 + 1;
 /// The flag of a frame at which decoding can begin.
 pub(crate) const KEY_FRAME: u8 = 0x80;
 
-/// One frame.
+/// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// The number of its track.

@@ -14,7 +14,7 @@ use crate::id;
 /// TrackType.
 const VIDEO: u64 = 1;
 const AUDIO: u64 = 2;
-/// What a decoder of Opus needs before the place that is sought to (RFC 7845 §4.6), in nanoseconds.
+/// The time that a decoder of Opus needs before the place that is sought to (RFC 7845 §4.6), in nanoseconds.
 const OPUS_PRE_ROLL_NS: u64 = 80_000_000;
 /// The code point of H.273 that says nothing.
 const UNSPECIFIED: u8 = 2;
@@ -59,7 +59,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// What is known of a track of a stream, as the track `number` of a file.
+    /// The description of a track of a stream, as the track `number` of a file.
     #[must_use]
     pub fn of_track(number: u8, track: &media::Track) -> Self {
         Self {
@@ -197,7 +197,7 @@ fn vp9_features(config: &vp9::Config) -> BytesMut {
     out
 }
 
-/// What the colours mean (code points of ITU-T H.273).
+/// The meaning of the colours (code points of ITU-T H.273).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Colour {
     bits: u8,

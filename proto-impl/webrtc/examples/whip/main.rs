@@ -4,7 +4,7 @@
 //! whip [ADDRESS:PORT] [--profile gcm128|gcm256|sha1-80] [--dtls-client] [--loss PERCENT]
 //! ```
 //!
-//! It listens for HTTP and for UDP there (127.0.0.1, any ports), says `ready http://ADDRESS:PORT`, then a line for
+//! The program listens for HTTP and for UDP there (127.0.0.1, any ports), says `ready http://ADDRESS:PORT`, then a line for
 //! whatever happens. `POST /whip` publishes, `POST /whep` plays. Without a `--profile` all are offered; with
 //! `--dtls-client` the relay opens the associations; with `--loss` so many datagrams are lost, each way.
 

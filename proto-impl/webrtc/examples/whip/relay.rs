@@ -26,14 +26,14 @@ use crate::http::{Request, Response};
 /// How long the loop waits for a datagram before it looks at deadlines and requests.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) address: SocketAddr,
     /// The only SRTP profile.
     pub(crate) profile: Option<SrtpProfile>,
     pub(crate) dtls_client: bool,
-    /// What part of the datagrams is lost, each way: to see what is repaired.
+    /// The part of the datagrams that is lost, each way: to see what is repaired.
     pub(crate) loss: f64,
 }
 
@@ -54,11 +54,11 @@ struct Session {
 
 enum Role {
     Publisher,
-    /// What it gets: its section, the track, and whether it waits for a key frame.
+    /// A viewer: its section, the track, and whether it waits for a key frame.
     Viewer(Vec<(SectionId, usize, bool)>),
 }
 
-/// What the publisher sends.
+/// The stream of the publisher.
 struct Stream {
     publisher: u64,
     tracks: Vec<Live>,
@@ -452,14 +452,14 @@ fn codec_of(section: &Section) -> Option<Codec> {
     section.formats.first().and_then(|format| codec_of_description(&format.remote))
 }
 
-/// What the relay takes of a publisher: of each kind the first codec that it knows, and no other.
+/// The codecs that the relay takes of a publisher: of each kind the first that it knows, and no other.
 fn take(media: &Media) -> Option<MediaPreference> {
     let known = |format| codec_of_description(&format).map(|codec| offered_formats(codec, 96));
     let formats = media.rtp_formats().filter_map(known).find(|formats| !formats.is_empty())?;
     Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
 }
 
-/// What a viewer gets: the publisher's codec of that kind.
+/// The codec that a viewer gets: the publisher's of that kind.
 fn give(media: &Media, stream: &Stream) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let of_kind = |live: &&Live| live.codec.kind() == kind;

@@ -1,6 +1,6 @@
 //! Offers and answers (RFC 8829, RFC 9143): the result of a negotiation, as values.
 //!
-//! One transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
+//! A single transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
 //! refused. A section of an offer is answered by what its [`MediaPreference`] says; one of data channels is taken, and
 //! what comes by it is dropped.
 
@@ -102,7 +102,7 @@ pub struct Section {
     pub kind: MediaKind,
     /// The direction, as seen by us.
     pub direction: Direction,
-    /// What may be sent and read, in order of preference: in our order in an answer, in the peer's in an offer.
+    /// The formats that may be sent and read, in order of preference: in our order in an answer, in the peer's in an offer.
     pub formats: Vec<SectionFormat>,
     /// Header extensions.
     pub extensions: ExtensionMap,

@@ -128,7 +128,7 @@ fn rtx_formats(formats: &[Format], taken: &mut Vec<PayloadType>) -> Vec<(Payload
         .collect()
 }
 
-/// What the answer to our offer agrees to. `sources` are those of the offer.
+/// The agreement of the answer to our offer. `sources` are those of the offer.
 pub(crate) fn accept_answer(
     offer: &Description,
     sources: &[Option<SourcePair>],

@@ -25,7 +25,7 @@ const PUBLISHERS: [(&str, &str); 7] = [
     ("aiortc", AIORTC),
 ];
 
-/// One side's part of a description.
+/// The part of one side in a description.
 struct Side {
     credentials: ice::Credentials,
     fingerprint: Fingerprint,
@@ -70,7 +70,7 @@ fn formats(codecs: &[Codec]) -> Vec<Format> {
     (0u8..).zip(codecs).flat_map(|(n, &codec)| offered_formats(codec, 96 + n * 5)).collect()
 }
 
-/// What a server wants of a publisher.
+/// The preference of a server for a publisher.
 fn receive(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio {
         &[Codec::Opus, Codec::G711(media::codec::g711::Law::A)]
@@ -183,7 +183,7 @@ fn names_extension(media: &Media, extension: Extension) -> bool {
     media.attributes.extmaps().any(|map| map.uri == extension.uri())
 }
 
-/// What a server gives a player.
+/// The preference of a server for a player.
 fn send(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio { &[Codec::Opus] } else { &[Codec::H264] };
     let msid = sdp::Msid { stream: "live".to_owned(), track: None };

@@ -89,7 +89,7 @@ impl Peer {
         }
     }
 
-    /// What the path carries has changed, or what it loses.
+    /// Takes a new estimate of what the path carries, or of what it loses.
     fn take_estimate(&mut self, now: Instant) {
         let (loss, is_congested) = (self.bandwidth.loss(), self.bandwidth.is_congested(now));
         (self.stats.estimate, self.stats.loss) = (self.bandwidth.estimate(now), loss);

@@ -1,4 +1,4 @@
-//! One session: a description in, a description out, then datagrams, events and media.
+//! A session: a description in, a description out, then datagrams, events and media.
 //!
 //! ```text
 //!     datagram -> transport (ICE, DTLS, SRTP) -> reception (sources, repair, frames) -> Event::Frame
@@ -189,7 +189,7 @@ impl Peer {
         true
     }
 
-    /// What a section is sent begins `span` ticks before the live edge, which has the timestamp `edge` on the clock of its
+    /// Begins a section `span` ticks before the live edge, which has the timestamp `edge` on the clock of its
     /// track. Those ticks are squeezed into `squeezed`, so that a viewer who joins late shows them at once.
     pub fn begin_behind(&mut self, section: SectionId, edge: u32, span: u32, squeezed: u32) {
         if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
@@ -211,15 +211,15 @@ impl Peer {
         sender.map_or(0, |sender| sender.drop_unbegun(log))
     }
 
-    /// What is sent in this section from now on is another track that shows the same, and `first` its first unit, a key
-    /// frame. What still waits of the one before is left out.
+    /// Switches a section to another track that shows the same; `first` is its first unit, a key
+    /// frame. Packets of the former track that still wait are left out.
     pub fn switch(&mut self, section: SectionId, first: &SentUnit) {
         if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
             sender.switch(first);
         }
     }
 
-    /// What the path to the peer carries, in bits per second, as far as it was tried: half as much again as what is sent, if
+    /// The rate that the path to the peer carries, in bits per second, as far as it was tried: half as much again as what is sent, if
     /// nothing speaks against it. `None` before anything is known, and of a peer that tells nothing.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What is sent as feedback: what was agreed on, and nothing else.
+//! The feedback: what was agreed on, and nothing else.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -112,7 +112,7 @@ impl Bench {
         self.peer.rtcp.drain(..).map(parts).collect()
     }
 
-    /// What is sent but reports, alone.
+    /// The sent feedback but for reports.
     fn feedback(&mut self) -> Vec<String> {
         self.sent()
             .into_iter()

@@ -267,7 +267,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     assert_eq!((bench.events(), bench.key_frames_wanted()), ("LD".to_owned(), vec![1]));
 }
 
-/// What is to be told about packets whose sources are gone does not wait for ever.
+/// Reports about packets whose sources are gone do not wait for ever.
 #[test]
 fn arrivals_of_repairs_alone_are_told() {
     let mut bench = Bench::new();

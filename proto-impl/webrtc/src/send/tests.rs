@@ -117,7 +117,7 @@ impl Bench {
     }
 }
 
-/// What was gone before it could be sent, or is too large for any datagram, leaves a hole in the numbers: without one the
+/// Packets that were gone before they could be sent, or are too large for any datagram, leave a hole in the numbers: without one the
 /// peer would assemble a frame from what is left.
 #[test]
 fn what_is_left_out_is_seen_by_the_peer() {
@@ -173,7 +173,7 @@ fn a_long_name_stays_out_of_packets() {
     }
 }
 
-/// What is lost costs nothing, as long as not all that carry it are.
+/// Lost packets cost nothing, as long as not all that carry the same are lost.
 #[test]
 fn audio_is_redundant_while_packets_are_lost() {
     let mut bench = Bench::with(Codec::Opus, "0", &[], Some(63));
@@ -213,7 +213,7 @@ fn packets_have_numbers_and_times() {
     assert_eq!(second.since(first), Some(Duration::from_secs(1)));
 }
 
-/// Who asks is answered twice where much is lost, the second time a little later; not where the path is full.
+/// Requested packets are sent twice where much is lost, the second time a little later; not where the path is full.
 #[test]
 fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     for (loss, is_congested, times) in [(100, false, 1), (350, false, 2), (350, true, 1)] {

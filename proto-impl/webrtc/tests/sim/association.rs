@@ -101,7 +101,7 @@ fn another_certificate_is_another_session() {
     }
 }
 
-/// Who offered first has its role too when the other offers next.
+/// The first offerer has its role too when the other offers next.
 #[test]
 fn an_offerer_keeps_its_role_when_it_answers() {
     let mut pair = session(1, Direction::SendOnly);

@@ -1,4 +1,4 @@
-//! What a session is for.
+//! The tasks of a session.
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::{Clock, Pair, Peer as _, ms, secs};

@@ -1,4 +1,4 @@
-//! One end of a session: a peer with its tracks, what it received, and what it was told.
+//! An end of a session: a peer with its tracks, what it received, and its events.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -177,7 +177,7 @@ pub(crate) struct End {
     pub(crate) key_frames_wanted: u64,
     pub(crate) held_most: usize,
     pub(crate) sent: u64,
-    /// What does not go out: by its place among those of its kind, STUN (true) or not.
+    /// The datagrams that do not go out: by their place among those of their kind, STUN (true) or not.
     pub(crate) swallow: Option<Box<dyn Fn(bool, u64) -> bool>>,
     /// Datagrams that went out, STUN and others.
     kinds: [u64; 2],
@@ -295,7 +295,7 @@ impl Machine for End {
     }
 }
 
-/// What a client offers: audio, then video.
+/// The offer of a client: audio, then video.
 pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference); 2] {
     [(MediaKind::Audio, Codec::Opus), (MediaKind::Video, Codec::H264)].map(|(kind, codec)| {
         let first = if codec == Codec::Opus { 111 } else { 96 };

@@ -39,7 +39,7 @@ fn any_of_the_first_six_checks_may_be_lost() {
     }
 }
 
-/// One in ten is lost each way: all connect, and nothing grows.
+/// A tenth is lost each way: all connect, and nothing grows.
 #[test]
 fn with_a_tenth_lost_everybody_connects() {
     let mut slowest = ms(0);
@@ -174,7 +174,7 @@ fn where_a_third_is_lost_most_is_repaired() {
     assert!(came * 10 >= made * 7, "{came} of {made}");
 }
 
-/// What the line carries is told, and what is lost: with feedback, and without.
+/// The estimates of what the line carries, and of what is lost: with feedback, and without.
 #[test]
 fn what_the_path_carries_is_estimated() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(20_000_000));
@@ -229,7 +229,7 @@ fn after_a_blackout_a_key_frame_is_asked_for() {
     pair.run_until(secs(5) + ms(700), |a, _| a.key_frames_wanted > 0).unwrap();
 }
 
-/// What a new viewer begins with comes over time, and the stream behind it; a slow path holds what is usual.
+/// The first frames of a new viewer come over time, and the stream behind them; a slow path holds what is usual.
 #[test]
 fn a_burst_of_frames_is_spread() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(8_000_000));

@@ -1,4 +1,4 @@
-//! What waits for a viewer that is not drained.
+//! The packets that wait for a viewer that is not drained.
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::secs;

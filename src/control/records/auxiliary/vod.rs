@@ -44,7 +44,7 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) latitude: Option<String>,
     pub(in crate::control) longitude: Option<String>,
     pub(in crate::control) altitude: Option<String>,
-    /// It is still being written, or was when the server ended; nobody sees it.
+    /// Whether it is still being written, or was when the server ended. Nobody sees such a record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
     /// The object that it is in a storage; nobody sees it ([`Stored`]).
@@ -56,9 +56,9 @@ pub(in crate::control) struct Vod {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) enum Kept {
-    /// It is to be uploaded under this name.
+    /// To be uploaded under this name.
     Wanted { name: String },
-    /// It is there, under this name.
+    /// Uploaded, under this name.
     There { name: String },
 }
 

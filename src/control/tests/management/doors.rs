@@ -1,4 +1,4 @@
-//! What nobody is asked a login for, and what a login for reading does not give.
+//! Doors that need no login, and those that a login for reading does not open.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the panel asks for beside the reference's operations.
+//! Operations of the panel beside the reference's.
 
 use super::*;
 use serde_json::{Value, json};

@@ -95,7 +95,7 @@ fn index(file: &File) -> io::Result<Option<Indexed>> {
     }
 }
 
-/// What is written behind `ftyp`, and where that is, when the room for it is there or could be made.
+/// The bytes behind `ftyp` and their place, when the room for them is there or could be made.
 fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Option<(Bytes, u64)>> {
     let (from, _) = box_at(file, 0)?;
     let block = file.metadata()?.blksize().max(1);

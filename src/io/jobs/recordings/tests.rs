@@ -30,7 +30,7 @@ fn recorded(fragments: u32) -> Vec<u8> {
     file
 }
 
-/// What a reader finds in a file: the times and the payload of each sample.
+/// The times and the payload of each sample, as a reader finds them.
 fn samples(file: &[u8]) -> Vec<(i64, Bytes)> {
     let mut reader = Reader::new(Limits::default());
     let mut input = file;

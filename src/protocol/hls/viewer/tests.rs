@@ -17,7 +17,7 @@ impl Rig {
         Self { now, viewer: Viewer::new(url, now).unwrap() }
     }
 
-    /// What is asked for now; the path.
+    /// The path of the request that it makes now.
     fn asks(&mut self) -> String {
         self.viewer.handle_timeout(self.now);
         let mut out = SendQueue::new();
@@ -33,7 +33,7 @@ impl Rig {
         }
     }
 
-    /// It asks for `path` and is answered.
+    /// Answers its request for `path`.
     fn gives(&mut self, path: &str, body: &str) {
         assert_eq!(self.asks(), path);
         self.answer("200 OK", body);

@@ -48,15 +48,15 @@ struct Rig {
     files: Vec<Arc<Memory>>,
     /// The disk does nothing.
     stalls: bool,
-    /// It syncs nothing.
+    /// Whether it syncs nothing.
     syncs_stall: bool,
     /// The jobs that wait for it.
     held: Vec<Job>,
-    /// What jobs come to in place of what they do, after so many.
+    /// The outcomes of jobs in place of their work, after so many.
     faults: VecDeque<Outcome>,
     faults_after: usize,
     jobs: usize,
-    /// What control was told.
+    /// The news that control got.
     told: Vec<String>,
     sent: Vec<Unit>,
 }
@@ -153,7 +153,7 @@ impl Rig {
         self.drain();
     }
 
-    /// One unit, in milliseconds; false when the sink has no room for it.
+    /// Gives a unit, in milliseconds; false when the sink has no room for it.
     fn unit(&mut self, track: TrackId, dts_ms: i64, key_frame: bool, payload: Bytes) -> bool {
         let Some(known) = self.tracks.get(track) else { return false };
         let dts = Timescale::new(1000).convert(dts_ms, known.timescale);
@@ -191,7 +191,7 @@ impl Rig {
         self.drain();
     }
 
-    /// What a file plays: track, decode time and end in milliseconds, payload.
+    /// The samples of a file: track, decode time and end in milliseconds, payload.
     fn samples(&self, file: usize) -> Vec<(TrackId, i64, i64, Bytes)> {
         let bytes = self.files.get(file).unwrap().0.lock().unwrap().0.clone();
         let mut reader = Reader::new(Limits::default());
@@ -480,7 +480,7 @@ fn a_disk_that_stalls_is_waited_for_up_to_a_number_of_bytes() {
     rig.assert_whole(&sent);
 }
 
-/// What a fragment may have beyond the bytes at which no more units are taken.
+/// The bytes that a fragment may have beyond those at which no more units are taken.
 const FRAGMENT_ROOM: usize = 6 << 20;
 
 #[test]
@@ -566,7 +566,7 @@ fn opus(id: TrackId) -> Track {
 }
 
 const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
-/// What its decoder throws away at the start, in whole milliseconds: 312 samples.
+/// The start that its decoder throws away, in whole milliseconds: 312 samples.
 const OPUS_DELAY_MS: i64 = 7;
 
 fn vp8() -> Track {

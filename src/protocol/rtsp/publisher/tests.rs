@@ -14,7 +14,7 @@ use crate::protocol::publisher::grant;
 use crate::protocol::rtsp::package::{self, RtspPackage, channel_of};
 use crate::protocol::rtsp::viewer::Viewer;
 
-/// What became of a stream.
+/// The outcome of a stream.
 #[derive(Debug)]
 struct Outcome {
     video: Counts,

@@ -8,7 +8,7 @@ use crate::config::AppSettings;
 use crate::protocol::{OpenPath, schema};
 
 const CAMERA: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-/// One picture of VP8 in one packet, and G.711 beside it.
+/// A picture of VP8 in one packet, and G.711 beside it.
 const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
     m=application 0 RTP/AVP 107\r\na=rtpmap:107 vnd.onvif.metadata/90000\r\na=control:trackID=0\r\n\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\na=control:trackID=1\r\n\
@@ -21,7 +21,7 @@ struct Rig {
     camera: Server,
     login: Option<(&'static str, &'static str)>,
     takes: Vec<Lower>,
-    /// What the camera was asked, and what it was asked for.
+    /// The transports that the camera was asked for.
     setups: Vec<Transport>,
     events: Vec<ClientEvent>,
     /// The next port that a socket is opened at.
@@ -111,7 +111,7 @@ impl Rig {
         self.pull.handle_grant(self.now, &grant);
     }
 
-    /// What was not asked of the camera, or told by it.
+    /// Events but those that ask the camera for something.
     fn told(&mut self) -> Vec<ClientEvent> {
         self.events.extend(std::iter::from_fn(|| self.pull.poll()));
         std::mem::take(&mut self.events)

@@ -42,7 +42,7 @@ impl Rig {
         Self { now, session, cseq: 0, events: Vec::new(), port: Some(40_000) }
     }
 
-    /// One that has been described a stream of video and audio.
+    /// A session that has been described a stream of video and audio.
     fn viewing(security: Security) -> Self {
         let mut rig = Self::new(security);
         assert_eq!(rig.ask("DESCRIBE", "", "", ""), "");
@@ -54,7 +54,7 @@ impl Rig {
         rig
     }
 
-    /// One that was granted its stream.
+    /// A session that was granted its stream.
     fn publishing() -> Self {
         let mut rig = Self::new(Security::Plain);
         assert_eq!(rig.ask("ANNOUNCE", "", "", DESCRIPTION), "");

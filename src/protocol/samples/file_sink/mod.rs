@@ -1,6 +1,6 @@
 //! A sink that appends the units of a stream to a file, all tracks of it, through the job service.
 //!
-//! One append is under way at a time; what comes meanwhile is gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no
+//! An append is under way at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no
 //! more units, its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full.
 //!
 //! ```text

@@ -203,7 +203,7 @@ impl Depackager {
         self.units.pop_front()
     }
 
-    /// What has come of the stream so far.
+    /// The part of the stream that has come so far.
     pub(crate) fn supply(&self) -> Supply {
         let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
         match (self.delivers, lacks_video) {

@@ -119,7 +119,7 @@ pub(super) struct Video {
     /// No picture of it is a field.
     frames_only: bool,
     held: Option<Held>,
-    /// It was seen to split access units into several packets.
+    /// Whether it was seen to split access units into several packets.
     cuts: bool,
     /// DTS of the first picture of the last packet, and how many it had.
     last: Option<(u64, u64)>,

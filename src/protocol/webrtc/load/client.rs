@@ -1,4 +1,4 @@
-//! One client: an offer by POST, its answer, the peer's machine, DELETE.
+//! A client: an offer by POST, its answer, the peer's machine, DELETE.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,15 +23,15 @@ const ANSWER_BYTES_MAX: usize = 128 * 1024;
 /// The media type of descriptions.
 const SDP: &str = "application/sdp";
 const CREATED: u16 = 201;
-/// What reports call the time of the beginning: no clock is here, and only differences count.
+/// The time of the beginning in reports: no clock is here, and only differences count.
 const WALL_CLOCK: Duration = Duration::from_secs(1_800_000_000);
 
-/// What a client reports.
+/// An event of a client.
 #[derive(Debug, PartialEq)]
 pub(super) enum ClientEvent {
     /// Media can be sent and received.
     Ready,
-    /// It wants another byte stream.
+    /// Wants another byte stream.
     Reconnect,
     /// A frame of a section came whole.
     Frame { section: SectionId, payload: Bytes },
@@ -53,7 +53,7 @@ enum Stage {
     Live {
         session: String,
     },
-    /// It is being deleted.
+    /// Being deleted.
     Deleting,
     Closed,
 }
@@ -67,7 +67,7 @@ pub(super) struct RtcClient {
     stage: Stage,
     /// Where the socket receives.
     local: Option<SocketAddr>,
-    /// What is to be sent over the byte stream.
+    /// The request to send over the byte stream.
     request: Option<Bytes>,
     response: ResponseReader,
     events: VecDeque<ClientEvent>,

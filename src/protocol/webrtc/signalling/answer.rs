@@ -60,7 +60,7 @@ pub(super) fn finished(id: &str, publishes: bool) -> String {
     notification(if publishes { "publish_finished" } else { "play_finished" }, id)
 }
 
-/// What a viewer is sent, in bits per second, and what its path carries: pages warn when that is less.
+/// The rate of a viewer, in bits per second, and the rate of its path: pages warn when that is less.
 pub(super) fn bitrates(id: &str, bitrates: &Bitrates) -> String {
     json!({
         "command": "notification",
@@ -147,7 +147,7 @@ pub(super) const fn denial(denial: &Denial) -> &'static str {
     }
 }
 
-/// One entry for each picture size: what there is to choose from.
+/// An entry for each picture size that there is to choose from.
 pub(super) fn stream_information(id: &str, tracks: &[TrackInfo]) -> String {
     let audio: u64 = tracks.iter().filter(|track| !track.is_video).map(|track| track.bit_rate).sum();
     let entry = |track: &TrackInfo| {

@@ -28,7 +28,7 @@ impl Command {
         Some(Self(members)).filter(|command| !command.name().is_empty())
     }
 
-    /// What is wanted.
+    /// The name of the command.
     pub(super) fn name(&self) -> &str {
         self.text("command")
     }

@@ -74,7 +74,7 @@ struct Stream {
     let_in: bool,
     /// A publisher's stream waited for it.
     restored: bool,
-    /// What a viewer wants of it.
+    /// Whether a viewer wants its video.
     video: bool,
     audio: bool,
 }
@@ -94,7 +94,7 @@ struct Socket {
     events: VecDeque<Event>,
     actions: VecDeque<Action>,
     granted: bool,
-    /// One of its sessions was let in.
+    /// Whether a session of this socket was let in.
     was_let_in: bool,
     /// The client has asked for the servers that help to find a path, and was not told all.
     awaits_ice_servers: bool,
@@ -128,7 +128,7 @@ impl Socket {
         self.send(if self.was_let_in { all } else { some });
     }
 
-    /// One of its sessions was let in.
+    /// Notes that a session of this socket was let in.
     fn let_in(&mut self, ctx: &Context<'_>, at: usize) {
         if let Some(stream) = self.streams.get_mut(at) {
             stream.let_in = true;

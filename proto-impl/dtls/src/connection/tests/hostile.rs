@@ -1,4 +1,4 @@
-//! One end against a hostile peer.
+//! Connections against a hostile peer.
 
 use crypto::AgreementGroup;
 use wire::Reader;
@@ -47,7 +47,7 @@ fn message(kind: MessageType, sequence: u16, body: &[u8]) -> Vec<u8> {
     fragment(&FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment: body.len() }, body)
 }
 
-/// What a server says to a hello that was changed.
+/// The answer of a server to a changed hello.
 fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageType, u16, Vec<u8>)>, Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -69,7 +69,7 @@ fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageTy
     }
 }
 
-/// What a client says to a server's first message that was changed.
+/// The failure of a client at a changed first message of a server.
 fn client_on(change: impl FnOnce(&mut ServerHello<'_>)) -> Option<Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();

@@ -16,7 +16,7 @@ fn rows(samples: &[Sample], track: u32) -> Vec<Row> {
         .collect()
 }
 
-/// What ffprobe says of the video of both files: B pictures, an edit list that brings them forward by one.
+/// The video of both files, by ffprobe: B pictures, an edit list that brings them forward by one.
 const VIDEO: [Row; 10] = [
     (1, 0, -512, 2187, true),
     (1, 1024, 0, 9, false),

@@ -1,4 +1,4 @@
-//! What a server refuses, and how many mistakes it takes.
+//! Requests that a server refuses, and the number of mistakes that it takes.
 
 use std::time::Duration;
 

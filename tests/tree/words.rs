@@ -1,0 +1,56 @@
+//! The English of doc comments: how many of them begin with a pronoun where a noun or a verb says what the thing is or does.
+
+use crate::source;
+
+/// First words that say nothing of the thing.
+const PRONOUNS: [&str; 8] = ["What", "Who", "Whose", "Whom", "Those", "It", "One", "That"];
+
+/// Doc comments that begin so. The number only falls; when it does, write the new one here.
+const BEGINNINGS: usize = 0;
+
+/// Doc comments with "is told" or "are told", in which nobody sees who says what to whom.
+const TOLD: usize = 80;
+
+/// The doc comments of a file, each from its first line on.
+fn doc_comments(text: &str) -> Vec<String> {
+    let mut comments: Vec<String> = Vec::new();
+    let mut is_inside = false;
+    for line in text.lines().map(str::trim_start) {
+        let said = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
+        match said {
+            Some(said) if is_inside => {
+                if let Some(comment) = comments.last_mut() {
+                    comment.push(' ');
+                    comment.push_str(said);
+                }
+            }
+            Some(said) => comments.push(said.to_owned()),
+            None => {}
+        }
+        is_inside = said.is_some() || is_inside && matches!(line, "///" | "//!");
+    }
+    comments
+}
+
+#[test]
+fn doc_comments_begin_with_the_thing_that_they_describe() {
+    let files = ["src", "proto-impl"].into_iter().flat_map(|folder| source::files(folder, &[".rs"]));
+    let comments: Vec<String> = files.flat_map(|file| doc_comments(&file.text)).collect();
+    assert!(comments.len() > 5000, "the sources were not read: {} comments", comments.len());
+    let begins =
+        |comment: &&String| PRONOUNS.contains(&comment.split([' ', ',', '.', ':']).next().unwrap_or(""));
+    let tells = |comment: &&String| comment.contains(" is told") || comment.contains(" are told");
+    for (name, count, listed) in [
+        ("begin with a pronoun", comments.iter().filter(begins).count(), BEGINNINGS),
+        ("say \"is told\"", comments.iter().filter(tells).count(), TOLD),
+    ] {
+        assert!(count <= listed, "{count} doc comments {name}; {listed} did: name the thing instead");
+        assert!(count == listed, "{count} doc comments {name}: write that number in place of {listed}");
+    }
+}
+
+#[test]
+fn comments_are_read_whole_and_apart() {
+    let text = "/// What it is.\n/// More.\n///\n/// And more.\nfn a();\n\n    /// It.\n    fn b();\n//! A module.\n";
+    assert_eq!(doc_comments(text), ["What it is. More. And more.", "It.", "A module."]);
+}
