@@ -13,6 +13,7 @@ need() { # PROGRAM PACKAGE
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 need nginx nginx
+need haproxy haproxy
 need caddy caddy
 need varnishd varnish
 # Varnish compiles its configuration.
@@ -20,6 +21,7 @@ need cc gcc
 need prometheus prometheus
 need promtool prometheus
 need lego lego
+need certbot certbot
 need openssl openssl
 need dpkg-deb dpkg
 need debootstrap debootstrap

@@ -1,4 +1,4 @@
-"""A certificate by lego from Pebble, the test server of Let's Encrypt: proved by the server's own folder, put in place by the hook, served without a restart."""
+"""A certificate by lego and by certbot from Pebble, the test server of Let's Encrypt: proved by the server's own folder, put in place by the hook, served without a restart."""
 
 import json
 import os
@@ -81,6 +81,19 @@ def check_lego_and_pebble_renew_the_certificate_of_a_running_server():
                 key = (server.home / "conf" / "privkey.pem").stat()
                 assert key.st_mode & 0o777 == 0o600 and key.st_uid == (server.home / "conf").stat().st_uid
             assert server.process.poll() is None and server.log().count("certificate loaded") >= 2
+
+
+def check_certbot_and_pebble_give_a_running_server_its_certificate():
+    need("pebble", "certbot", "openssl")
+    with folder() as place, Server() as server:
+        program, directory = pebble(server, place)
+        with program:
+            (server.home / "acme").mkdir(exist_ok=True)
+            run("certbot", "certonly", "--non-interactive", "--agree-tos", "--email", "me@example.org", "--webroot", "-w", server.home / "acme",
+                "-d", NAME, "--server", directory, "--config-dir", place / "etc", "--work-dir", place / "work", "--logs-dir", place / "log",
+                "--deploy-hook", HOOK, env={"REQUESTS_CA_BUNDLE": str(place / "pebble.pem"), "SERVER_HOME": str(server.home)})
+            wait_for("the new certificate", lambda: "Pebble" in served(server.https_port))
+        assert server.process.poll() is None and "certificate loaded" in server.log()
 
 
 def check_the_hook_is_told_by_certbot_and_refuses_what_does_not_fit():

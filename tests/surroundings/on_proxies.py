@@ -1,4 +1,4 @@
-"""The panel and WHIP sessions through Caddy and Traefik, at the root and in a folder; configurations are those of docs/proxies.md."""
+"""The panel and WHIP sessions through nginx, HAProxy, Caddy and Traefik, at the root and in a folder; configurations are those of docs/proxies.md."""
 
 import http.cookies
 import json
@@ -107,6 +107,45 @@ def traefik(server, place, port, in_folder):
         f"entryPoints: {{ web: {{ address: '127.0.0.1:{port}' }} }}\nproviders: {{ file: {{ filename: {place}/dynamic.yml }} }}\n"
         "global: { checkNewVersion: false, sendAnonymousUsage: false }\n")
     return Program("traefik", f"--configFile={place}/traefik.yml", port=port)
+
+
+def haproxy(server, place, port, in_folder):
+    """In mode `http`; the folder is cut off by a rule of its own, which the page has, too."""
+    config = example("docs/proxies.md", "HAProxy", 2 if in_folder else 1)
+    assert "bind :443 ssl crt /etc/haproxy/media.example.pem" in config and "127.0.0.1:5080" in config
+    both = (server.home / "conf" / "fullchain.pem").read_text() + (server.home / "conf" / "privkey.pem").read_text()
+    (place / "both.pem").write_text(both)
+    config = config.replace(":443 ssl crt /etc/haproxy/media.example.pem", f"127.0.0.1:{port} ssl crt {place}/both.pem")
+    limits = "defaults\n    timeout connect 5s\n    timeout client 1m\n    timeout server 1m\n"
+    (place / "haproxy.cfg").write_text(limits + config.replace("127.0.0.1:5080", server.http))
+    return Program("haproxy", "-db", "-f", place / "haproxy.cfg", port=port)
+
+
+def nginx(server, place, port, in_folder):
+    config = example("docs/proxies.md", "nginx", 0)
+    assert "listen 443 ssl;" in config and "proxy_pass http://127.0.0.1:5080;" in config
+    config = re.sub(r"(ssl_certificate\w*) +\S+;", lambda found: f"{found[1]} {server.home}/conf/" + ("privkey.pem;" if "key" in found[1] else "fullchain.pem;"), config)
+    if in_folder:
+        # The comments of the page say what changes.
+        config = re.sub(r"^( *)\S[^#\n]*#(?: in a folder:)? *((?:location|proxy_\w+) .*)$", r"\1\2", config, flags=re.MULTILINE)
+        assert "location /media/ {" in config and "5080/;" in config and "X-Forwarded-Prefix /media;" in config, config
+    config = config.replace("listen 443", f"listen 127.0.0.1:{port}").replace("127.0.0.1:5080", server.http)
+    folders = " ".join(f"{name}_temp_path {place}/{name};" for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"])
+    (place / "nginx.conf").write_text(
+        f"daemon off; user root; pid {place}/pid; error_log {place}/errors; events {{}}\nhttp {{ access_log off; {folders}\n{config}}}\n")
+    return Program("nginx", "-e", "stderr", "-c", place / "nginx.conf", port=port)
+
+
+def check_haproxy_with_the_panel_and_whip():
+    need("haproxy")
+    with Server(*SETTINGS) as server:
+        through(server, haproxy)
+
+
+def check_nginx_with_the_panel_and_whip():
+    need("nginx")
+    with Server(*SETTINGS) as server:
+        through(server, nginx)
 
 
 def check_caddy_with_the_panel_and_whip():
