@@ -11,6 +11,7 @@ if [ ! -x "$about" ]; then
     cargo install --locked --quiet --root "target/tools/cargo-about-$version" --features cli "cargo-about@$version"
 fi
 mkdir -p "$(dirname "$1")"
-# The texts are those in the crates themselves: nothing is asked of anybody.
-"$about" about generate --offline --locked --fail --config packaging/about.toml --output-file "$1" packaging/about.hbs 2>/dev/null \
-    || "$about" generate --offline --locked --fail --config packaging/about.toml --output-file "$1" packaging/about.hbs
+# The texts are those in the crates themselves: no service is asked for them.
+cargo fetch --locked --quiet
+"$about" generate --offline --locked --fail --config packaging/about.toml --output-file "$1.part" packaging/about.hbs
+mv "$1.part" "$1"

@@ -50,11 +50,18 @@ for page in README CHANGELOG ARCHITECTURE CONTRIBUTING; do
 done
 cp -R "$from/docs" "$doc/"
 cp -R "$from/licenses" "$from/LICENSE-APACHE" "$from/LICENSE-MIT" "$doc/"
-# Where Debian looks for it.
-{
-    echo "millstream is under the licences MIT or Apache-2.0, as you choose: LICENSE-MIT, LICENSE-APACHE."
-    echo "Libraries that are part of it: licenses/."
-} > "$doc/copyright"
+# Where Debian looks for it, in its form.
+cat > "$doc/copyright" <<END
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: millstream
+
+Files: *
+Copyright: The millstream authors
+License: MIT or Apache-2.0
+ As you choose: LICENSE-MIT in this folder, or on Debian systems
+ /usr/share/common-licenses/Apache-2.0. Crates and libraries that are part of
+ the program: licenses in this folder.
+END
 for file in postinst.sh prerm.sh postrm.sh default; do
     cp "$from/packaging/linux/$file" "$to/$file"
 done
@@ -62,7 +69,10 @@ cp "$from/packaging/linux/logrotate.conf" "$to/logrotate"
 # git keeps no dates; the archive's own are those of its commit.
 time=$(stat -c %Y "$from/LICENSE-MIT")
 find "$to" -exec touch -h -d "@$time" {} +
-export ARCH VERSION RELEASE
+# The oldest C library that has all that the binary calls.
+GLIBC=$(objdump -T "$to/usr/bin/millstream" | grep -o 'GLIBC_[0-9.]*' | sort -V | tail -n 1)
+GLIBC=${GLIBC#GLIBC_}
+export ARCH VERSION RELEASE GLIBC
 
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
