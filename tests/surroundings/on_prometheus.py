@@ -87,6 +87,7 @@ def check_every_query_has_data_and_alerts_work():
                 except AssertionError:
                     raise AssertionError(f"no data: {missing}") from None
 
+                assert prometheus.values("0 < millstream_disk_usable_bytes <= millstream_disk_bytes")
                 # Each series that an alert asks for is there, and Prometheus evaluates each rule without an error.
                 alerts = (PROMETHEUS / "alerts.yml").read_text()
                 selectors = set(re.findall(r"(?:millstream_\w+|up)\{[^}]*\}", " ".join(alerts.split())))
