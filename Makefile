@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry soak instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -17,8 +17,10 @@ run: ## Build and start the server with its embedded store, in ./millstream-home
 build:
 	cargo build --release --locked
 
-dist: ## The release archive and its SHA-256, in target/dist
-	sh packaging/dist.sh
+dist: ## The release archive, packages for Debian and RPM systems, and the binary's symbols, in target/dist
+	sh packaging/licenses.sh target/licenses/crates.txt
+	CRATE_LICENSES=target/licenses/crates.txt sh packaging/dist.sh
+	sh packaging/packages.sh
 
 image: ## The container image, by docker or podman (ENGINE=...)
 	sh packaging/image.sh build
@@ -53,6 +55,11 @@ suite: ## The whole server with real clients, hostile peers, crashes, and in vir
 
 replay: ## Every fuzz corpus, without a fuzzer
 	cd fuzz && cargo test --locked --target-dir ../target
+
+surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part
+	@sh tests/surroundings/install.sh
+	cargo build --locked --bin millstream
+	python3 tests/surroundings/run.py $(ONLY)
 
 deny: ## Licences, sources and duplicates of the dependencies
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2

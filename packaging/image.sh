@@ -41,14 +41,16 @@ check_file() {
     for path in target millstream-home .git; do
         grep -qx "$path" .dockerignore || fail ".dockerignore lets in $path"
     done
-    for port in 5080 5443 1935 8443 4200/udp 50000-50007/udp 50000-50007; do
+    for port in 5080 5443 1935 8443 5554 5555 4200/udp 50000-50007/udp 50000-50007; do
         grep "^EXPOSE " "$file" | grep -qw "$port" || fail "$file does not expose $port"
     done
     binary=$(sed -n 's/^ENTRYPOINT \["\([^"]*\)".*/\1/p' "$file")
     grep -q "^COPY --from=build /src/target/release/millstream $binary$" "$file" || fail "the entry point is not what is copied"
     home=$(sed -n 's/^ENTRYPOINT .*"--home", "\([^"]*\)"\]$/\1/p' "$file")
     grep -q "^VOLUME $home$" "$file" || fail "the home is not the volume"
-    grep -q "^USER millstream$" "$file" || fail "it would run as root"
+    user=$(sed -n 's/^USER \([0-9]*\)$/\1/p' "$file")
+    grep -q "useradd .*--uid ${user:-none} .* millstream$" "$file" || fail "it would run as root, or as nobody that it makes"
+    grep -q "rest/v2/liveness" "$file" || fail "it has no health check"
 }
 
 # The image as it is used: started, asked, ended.
@@ -63,6 +65,7 @@ check_image() {
         sleep 1
     done
     [ "$("$engine" exec "$container" id -un)" = millstream ] || fail "it runs as another user"
+    "$engine" exec "$container" curl --fail --silent --output /dev/null http://127.0.0.1:5080/rest/v2/liveness || fail "it does not say that it lives"
     "$engine" stop --time 15 "$container" >/dev/null
     code=$("$engine" inspect -f '{{.State.ExitCode}}' "$container")
     [ "$code" = 0 ] || fail "SIGTERM ended it with $code"

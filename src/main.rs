@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use millstream::bench;
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
-use millstream::io::{self, AddUserError, Notice, Server, StopReason, load, log, store_tools};
+use millstream::io::{
+    self, AddUserError, Notice, Server, ServiceManager, StopReason, load, log, store_tools,
+};
 use millstream::protocol::{self, Addresses};
 use millstream::store::{self, RedbStore, Store, backup};
 use millstream::types::build;
@@ -76,8 +78,16 @@ fn serve(options: &Options) -> ExitCode {
         Err(error) => return fail(RUN_TIME, &error.with_advice(&config)),
     };
     print(&ready_line(server.addresses()));
-    tracing::info!("millstream {}, listening: {}", build::FULL, listeners(server.addresses()));
-    let code = watch(server, &heard);
+    let listening = listeners(server.addresses());
+    tracing::info!("millstream {}, listening: {listening}", build::FULL);
+    let manager = ServiceManager::of_environment();
+    if let Some(manager) = &manager {
+        if let Err(error) = server.start_watchdog(Arc::clone(manager)) {
+            return fail(RUN_TIME, &format!("the watchdog: {error}"));
+        }
+        manager.ready(&format!("listening: {listening}"));
+    }
+    let code = watch(server, &heard, manager.as_deref());
     drop(guards);
     code
 }
@@ -100,7 +110,7 @@ fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
 }
 
 /// Waits for a signal, then for the end of every thread.
-fn watch(server: Server, heard: &Receiver<Notice>) -> ExitCode {
+fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManager>) -> ExitCode {
     let mut drained_by = None::<Instant>;
     let mut living = server.threads();
     while living > 0 {
@@ -121,6 +131,9 @@ fn watch(server: Server, heard: &Receiver<Notice>) -> ExitCode {
             }
             Some(Notice::Signal(signal)) if drained_by.is_none() => {
                 tracing::info!(signal, "draining");
+                if let Some(manager) = manager {
+                    manager.draining();
+                }
                 server.drain();
                 drained_by = Some(Instant::now() + DRAIN_MAX);
             }

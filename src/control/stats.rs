@@ -120,6 +120,7 @@ impl Control {
             store_failures: self.records.store_failures(),
             store_waiting: self.records.waiting_writes(),
             memory_percent: self.figures.load.memory_percent,
+            disk: self.figures.host.disk,
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),
             asks_waiting: self.access.admissions.len(),

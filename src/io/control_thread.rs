@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::clock;
 use super::jobs::{Asker, Jobs};
 use super::mailbox::{Mail, MailSender};
+use super::notify::Answer;
 use crate::control::{Control, Output};
 use crate::jobs::JobDone;
 use crate::mail::{ToControl, ToWorker};
@@ -47,6 +48,8 @@ pub(super) enum ControlMail {
     },
     /// Figures of the machine.
     Host(Box<HostFigures>),
+    /// The watchdog asks whether mail is taken.
+    Pulse(Answer),
     /// SIGTERM.
     Drain,
 }
@@ -153,6 +156,9 @@ impl ControlThread {
                     self.control.back_up_now(now, session);
                 }
                 ControlMail::Host(figures) => self.control.handle_host(now, *figures, self.jobs.counts()),
+                ControlMail::Pulse(answer) => {
+                    let _ = answer.send(None);
+                }
                 ControlMail::Drain => self.control.drain(now),
             }
         }

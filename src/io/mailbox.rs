@@ -14,6 +14,7 @@ use mio::Waker;
 use mio::net::TcpStream;
 
 use super::budget::{GiveWay, Permit};
+use super::notify::Answer;
 use super::tls::Configs;
 use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
@@ -32,6 +33,8 @@ pub(super) enum Mail {
     Tls(Configs),
     /// A newcomer of another worker needs room.
     GiveWay(GiveWay),
+    /// The watchdog asks whether mail is taken.
+    Pulse(Answer),
 }
 
 /// An accepted connection on its way to another worker.

@@ -17,6 +17,7 @@ mod log_fields;
 mod log_limit;
 mod log_line;
 mod mailbox;
+mod notify;
 mod preface;
 mod server;
 mod shell;
@@ -26,6 +27,7 @@ mod tls;
 mod udp;
 
 pub use local::{AddUserError, add_user};
+pub use notify::ServiceManager;
 pub use tls::{CertificateError, CertificateFiles};
 
 pub use server::{Notice, Server, StartError, StopReason};

@@ -17,6 +17,7 @@ use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
 use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
+use super::notify::{Pulse, ServiceManager};
 use super::shell::{Budgets, Loads, Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::udp::UdpSocket;
@@ -121,7 +122,7 @@ impl Drop for Farewell {
 #[derive(Debug)]
 pub struct Server {
     addresses: Addresses,
-    control_sender: ControlSender,
+    pulse: Pulse,
     control_thread: JoinHandle<()>,
     workers: Vec<JoinHandle<()>>,
     store: JoinHandle<()>,
@@ -204,9 +205,9 @@ impl Server {
         let store = start_thread("store", notices, move || {
             store::run(store, &store_queue, move |reply| control_sender.send(ControlMail::Store(reply)));
         })?;
-        let control_sender = shells.control_sender.clone();
+        let pulse = Pulse { workers: shells.senders, control: shells.control_sender };
         let control_thread = start_thread("control", notices, move || control_thread.run())?;
-        Ok(Self { addresses, control_sender, control_thread, workers, store, reload })
+        Ok(Self { addresses, pulse, control_thread, workers, store, reload })
     }
 
     /// The bound addresses.
@@ -217,13 +218,21 @@ impl Server {
 
     /// Begins the drain: no new sessions, peers are told, the store is flushed.
     pub fn drain(&self) {
-        self.control_sender.send(ControlMail::Drain);
+        self.pulse.control.send(ControlMail::Drain);
     }
 
     /// Reads the certificate and the settings again (SIGHUP).
     pub fn reload(&self) {
         self.reload.now();
-        self.control_sender.send(ControlMail::Reload);
+        self.pulse.control.send(ControlMail::Reload);
+    }
+
+    /// Tells the service manager's watchdog, where it has one, that the server lives.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn start_watchdog(&self, manager: Arc<ServiceManager>) -> io::Result<()> {
+        self.pulse.clone().start(manager)
     }
 
     /// The number of threads that report their end.

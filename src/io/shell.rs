@@ -197,6 +197,9 @@ impl Shell {
                     self.driver.give_way(now, &mut self.machine, way);
                 }
                 Mail::Tls(configs) => self.machine.tls = configs,
+                Mail::Pulse(answer) => {
+                    let _ = answer.send(Some(self.id));
+                }
                 Mail::Socket(handover) => {
                     // Counted since it was handed over, so that a burst is spread; counted anew with its socket.
                     if let Some(load) = self.load() {

@@ -396,6 +396,8 @@ impl Page {
             self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.refused))),
         )?;
         out.gauges("memory_used_percent", "Memory of the machine", one(u64::from(control.memory_percent)))?;
+        out.gauges("disk_bytes", "Size of the file system of the home", one(control.disk.total))?;
+        out.gauges("disk_usable_bytes", "What the server may still write there", one(control.disk.usable))?;
         let mut family = out.family("build", "This program", MetricType::Info)?;
         family.encode_info(&[("version", build::VERSION), ("commit", build::COMMIT), ("date", build::DATE)])
     }
@@ -452,7 +454,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::time::{Duration, Instant};
 
-    use super::super::{Format, Role, StreamFigures, Totals, Traffic};
+    use super::super::{DiskFigures, Format, Role, StreamFigures, Totals, Traffic};
     use super::*;
     use crate::types::{Ingest, StreamKey};
 
@@ -547,7 +549,9 @@ mod tests {
             vec![JobCounts { class: "resolve", waiting: 2, refused: 5, cpu: Duration::from_millis(1250) }];
         // A connection is of one worker.
         let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
-        let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures, second] };
+        let disk = DiskFigures { total: 100, free: 60, usable: 50 };
+        let control = ControlFigures { disk, ..ControlFigures::default() };
+        let page = Page { control, jobs, workers: vec![figures, second] };
         let text = render(page);
         parse(Format::OpenMetrics, &text);
         parse(Format::Text, &Format::Text.of_open_metrics(text.clone()));
@@ -556,6 +560,10 @@ mod tests {
         let bucket = "millstream_forwarding_seconds_bucket{le=\"0.00015\",ingest=\"rtmp\",egress=\"rtmp\",kind=\"video\"} 2\n";
         assert!(text.contains(bucket), "{text}");
         assert!(text.contains("millstream_jobs_refused_total{class=\"resolve\"} 5"), "{text}");
+        assert!(
+            text.contains("millstream_disk_bytes 100\n")
+                && text.contains("millstream_disk_usable_bytes 50\n")
+        );
         assert!(text.contains("stream=\"s\\\"1\"") && text.ends_with("# EOF\n"));
 
         let documented: BTreeSet<&str> = include_str!("../../docs/metrics.md")

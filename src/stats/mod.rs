@@ -257,6 +257,8 @@ pub struct ControlFigures {
     pub store_waiting: usize,
     /// Memory of the machine in use, in percent.
     pub memory_percent: u8,
+    /// The file system of the home folder.
+    pub disk: DiskFigures,
     /// Hooks that wait or are being sent.
     pub hooks_waiting: usize,
     /// Hooks by what became of them.

@@ -1,11 +1,14 @@
-//! Checks README.md and the pages of docs/: the calls of the API, the commands and the pages that they name exist.
+//! Checks README.md and the pages of docs/: the calls of the API, the commands and the pages that they name exist, and what asks for metrics
+//! asks for those of docs/metrics.md.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream::cli;
 use millstream::control::{Base, routes};
 use millstream::http::Method;
+use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// The address that examples have.
@@ -136,4 +139,95 @@ fn links_of_the_documentation_lead_to_files() {
             "{name} is not in docs/README.md"
         );
     }
+}
+
+/// The text of a file of the repository.
+fn text(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).unwrap()
+}
+
+/// Names of metrics in a text.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let names = text.match_indices("millstream_").map(|(at, _)| {
+        let rest = &text[at..];
+        rest.split(|c: char| !is_part(c)).next().unwrap()
+    });
+    names.collect()
+}
+
+/// The series that docs/metrics.md promises; the unit tests of the page hold it to what is exposed.
+fn series() -> BTreeSet<String> {
+    let page = text("docs/metrics.md");
+    let rows = page.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split('`');
+        let name = cells.next()?;
+        Some((name.to_owned(), cells.next()?.trim_matches([' ', '|']).split(' ').next()?.to_owned()))
+    });
+    let endings = |kind: &str| match kind {
+        "histogram" => vec!["_bucket", "_sum", "_count"],
+        "info" => vec!["_info"],
+        _ => vec![""],
+    };
+    rows.flat_map(|(name, kind)| endings(&kind).into_iter().map(move |end| format!("{name}{end}"))).collect()
+}
+
+#[test]
+fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
+    let series = series();
+    assert!(series.contains("millstream_viewers") && series.contains("millstream_build_info"), "{series:?}");
+    for (file, least) in [
+        ("packaging/grafana/millstream.json", 40),
+        ("packaging/prometheus/alerts.yml", 15),
+        ("packaging/prometheus/alerts_test.yml", 15),
+    ] {
+        let text = text(file);
+        let asked = metrics(&text);
+        let unknown: Vec<&&str> = asked.iter().filter(|name| !series.contains(**name)).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+        assert!(asked.len() >= least, "{file} has only {} metrics", asked.len());
+    }
+}
+
+#[test]
+fn each_alert_has_a_paragraph_and_a_test() {
+    let (alerts, page) = (text("packaging/prometheus/alerts.yml"), text("docs/operations.md"));
+    let tests = text("packaging/prometheus/alerts_test.yml");
+    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() >= 15, "{names:?}");
+    for name in &names {
+        assert!(page.contains(&format!("\n### {name}\n")), "docs/operations.md has no part on {name}");
+        assert!(tests.contains(&format!("alertname=\"{name}\"")), "{name} has no test");
+        let link = format!("docs/operations.md#{}", name.to_lowercase());
+        assert!(alerts.contains(&link), "{name} does not lead to its paragraph");
+    }
+    let parts = page.lines().filter_map(|line| line.strip_prefix("### Millstream"));
+    assert_eq!(parts.count(), names.len(), "docs/operations.md has a part on an alert that there is not");
+}
+
+/// Rules of Grafana that its schema does not have.
+#[test]
+fn the_dashboard_has_each_panel_once_and_none_above_another() {
+    let dashboard: Value = serde_json::from_str(&text("packaging/grafana/millstream.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut ids = BTreeSet::new();
+    let mut cells = BTreeSet::new();
+    for panel in panels {
+        let title = &panel["title"];
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+        let place = |name: &str| panel["gridPos"][name].as_u64().unwrap();
+        assert!(place("x") + place("w") <= 24, "{title}");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(cells.insert((x, y)), "{title} lies above another panel");
+            }
+        }
+        let sources = panel["targets"].as_array().into_iter().flatten().chain([panel]);
+        for source in sources.filter(|source| panel["type"] != "row" && !source.is_null()) {
+            assert_eq!(source["datasource"]["uid"], "${datasource}", "{title}");
+        }
+    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let names: Vec<&str> = variables.iter().filter_map(|variable| variable["name"].as_str()).collect();
+    assert_eq!(names, ["datasource", "job", "instance"]);
 }

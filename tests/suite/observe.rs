@@ -36,6 +36,9 @@ fn the_page_counts_what_every_worker_has_done() {
         metric(&server.api().get("/metrics").body, "millstream_viewers", &[]) == 8.0
     });
     assert_eq!(metric(page, "millstream_live_streams", &[]), 1.0);
+    let (disk, left) =
+        (metric(page, "millstream_disk_bytes", &[]), metric(page, "millstream_disk_usable_bytes", &[]));
+    assert!(left > 0.0 && left <= disk, "{left} of {disk}");
     assert_eq!(metric(page, "millstream_sessions", &["protocol=\"rtmp\""]), 9.0);
     assert_eq!(metric(page, "millstream_worker_subscribers", &[]), 8.0);
     assert_eq!(metric(page, "millstream_stream_subscribers", &["stream=\"s1\""]), 8.0);

@@ -37,6 +37,11 @@ fn the_archive_is_whole_and_the_same_each_time() {
         "LICENSE-APACHE",
         "LICENSE-MIT",
         "packaging/millstream.service",
+        "packaging/linux/sysctl.conf",
+        "packaging/prometheus/alerts.yml",
+        "packaging/grafana/millstream.json",
+        "packaging/helm/millstream/values.yaml",
+        "packaging/certificates/deploy.sh",
         "licenses/mpegts.js.LICENSE",
         "licenses/fdk-aac.txt",
         "licenses/htm.txt",
@@ -57,6 +62,13 @@ fn the_archive_is_whole_and_the_same_each_time() {
     assert!(status.success() && out.contains(env!("CARGO_PKG_VERSION")), "{out}{said}");
     let (_, _, said) = run(Command::new("nm").arg(folder.join("millstream")));
     assert!(said.contains("no symbols"), "it is not stripped: {said}");
+    // Its symbols are a file of their own, by whose name debuggers look for it.
+    let symbols = name.replace(".tar.gz", ".debug");
+    let (status, out, said) = run(Command::new("nm").arg(home.path().join(&symbols)));
+    assert!(status.success() && out.contains(" T main"), "{said}");
+    let mut link = Command::new("readelf");
+    let (_, out, said) = run(link.arg("--string-dump=.gnu_debuglink").arg(folder.join("millstream")));
+    assert!(out.contains(&symbols), "{out}{said}");
 
     let again = Home::new();
     assert_eq!(fs::read(&archive).unwrap(), fs::read(dist(again.path())).unwrap());

@@ -4,6 +4,7 @@ mod confined;
 mod drain;
 mod exhaustion;
 mod faults;
+mod manager;
 mod names;
 mod settings;
 

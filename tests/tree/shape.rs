@@ -31,7 +31,7 @@ const LARGE: [(&str, usize); 22] = [
     ("src/http/limits.rs::Limits", 17),
     ("src/http/websocket/machine.rs::WebSocket", 17),
     ("src/stats/host.rs::HostFigures", 18),
-    ("src/stats/mod.rs::ControlFigures", 18),
+    ("src/stats/mod.rs::ControlFigures", 19),
 ];
 
 const METHODS_MAX: usize = 80;

@@ -1,0 +1,223 @@
+//! Messages to the service manager (sd_notify(3)): the server is ready, drains, or lives.
+//!
+//! A manager with a watchdog (`WatchdogSec=` of systemd) ends a server that says nothing for too long. This one says that it
+//! lives only when each worker and control have taken a message since the last time.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::control_thread::{ControlMail, ControlSender};
+use super::mailbox::{Mail, MailSender};
+use crate::types::WorkerId;
+
+/// The variable that names the manager's socket: a path, or an abstract name behind `@`.
+const SOCKET: &str = "NOTIFY_SOCKET";
+/// The variables of the watchdog: its time in microseconds, and the process it is for.
+const WATCHDOG: &str = "WATCHDOG_USEC";
+const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
+/// Signs of life in the time that the watchdog waits for one.
+const SIGNS: u32 = 2;
+
+/// The service manager that started this process.
+#[derive(Debug)]
+pub struct ServiceManager {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+impl ServiceManager {
+    /// Finds the manager that the environment names; `None`: there is none, or it cannot be reached.
+    #[must_use]
+    pub fn of_environment() -> Option<Arc<Self>> {
+        let name = env::var_os(SOCKET).filter(|name| !name.is_empty())?;
+        Self::at(&name)
+            .map(Arc::new)
+            .inspect_err(|error| tracing::warn!(%error, "the service manager cannot be told anything"))
+            .ok()
+    }
+
+    fn at(name: &OsStr) -> io::Result<Self> {
+        let address = match name.as_bytes().strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        // A manager that takes nothing holds nobody up.
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, address })
+    }
+
+    /// Says that everything listens.
+    pub fn ready(&self, status: &str) {
+        self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")));
+    }
+
+    /// Says that the drain has begun.
+    pub fn draining(&self) {
+        self.tell("STOPPING=1\nSTATUS=draining");
+    }
+
+    fn alive(&self) {
+        self.tell("WATCHDOG=1");
+    }
+
+    fn tell(&self, state: &str) {
+        if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address) {
+            tracing::warn!(%error, state, "the service manager was not told");
+        }
+    }
+}
+
+/// The interval of signs of life that a watchdog of this process wants.
+fn interval() -> Option<Duration> {
+    let is_number = |name| env::var(name).ok()?.parse::<u64>().ok();
+    let is_ours = env::var_os(WATCHDOG_PROCESS).is_none()
+        || is_number(WATCHDOG_PROCESS) == Some(u64::from(std::process::id()));
+    let time = is_number(WATCHDOG).filter(|time| *time > 0 && is_ours)?;
+    Some(Duration::from_micros(time) / SIGNS)
+}
+
+/// The answers to a pulse: workers by number, control as `None`.
+pub(super) type Answer = Sender<Option<WorkerId>>;
+
+/// Asks the threads that serve whether they take their mail.
+#[derive(Debug, Clone)]
+pub(super) struct Pulse {
+    pub(super) workers: Vec<MailSender>,
+    pub(super) control: ControlSender,
+}
+
+impl Pulse {
+    /// Starts the thread that tells the manager that the server lives, where a watchdog wants to know. It ends with the server.
+    pub(super) fn start(self, manager: Arc<ServiceManager>) -> io::Result<()> {
+        let Some(interval) = interval() else { return Ok(()) };
+        let watch = move || {
+            while self.round(interval) {
+                manager.alive();
+                thread::sleep(interval);
+            }
+        };
+        thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
+    }
+
+    /// Asks all, once, and waits for each of them, however long that takes: nobody is asked again before. False when the server
+    /// has ended. Those who keep it waiting for longer than `patience` are in the log.
+    fn round(&self, patience: Duration) -> bool {
+        let (answer, answers) = channel();
+        for worker in &self.workers {
+            worker.post(Mail::Pulse(answer.clone()));
+        }
+        self.control.send(ControlMail::Pulse(answer));
+        let numbers = (0..).map(WorkerId).take(self.workers.len());
+        let mut missing: BTreeSet<Option<WorkerId>> = numbers.map(Some).chain([None]).collect();
+        wait(&answers, &mut missing, patience)
+    }
+}
+
+fn wait(
+    answers: &Receiver<Option<WorkerId>>,
+    missing: &mut BTreeSet<Option<WorkerId>>,
+    patience: Duration,
+) -> bool {
+    let mut told = false;
+    while !missing.is_empty() {
+        match answers.recv_timeout(patience) {
+            Ok(who) => {
+                missing.remove(&who);
+            }
+            Err(RecvTimeoutError::Timeout) if told => {}
+            Err(RecvTimeoutError::Timeout) => {
+                told = true;
+                let name = |who: &Option<WorkerId>| {
+                    who.map_or_else(|| "control".to_owned(), |worker| format!("worker-{}", worker.0))
+                };
+                let threads: Vec<String> = missing.iter().map(name).collect();
+                tracing::error!(?threads, ?patience, "threads hang: they have not taken their mail");
+            }
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token, Waker};
+
+    use super::super::control_thread::control_channel;
+    use super::super::mailbox::{Mailbox, mailbox};
+    use super::*;
+
+    fn worker(poll: &Poll) -> (MailSender, Mailbox) {
+        mailbox(Waker::new(poll.registry(), Token(0)).unwrap())
+    }
+
+    fn answer(mail: Option<Mail>, as_worker: u16) {
+        let Some(Mail::Pulse(answer)) = mail else { panic!("{mail:?}") };
+        answer.send(Some(WorkerId(as_worker))).unwrap();
+    }
+
+    #[test]
+    fn a_pulse_waits_for_every_thread_and_asks_none_twice() {
+        let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+        let (first, mut of_first) = worker(&polls[0]);
+        let (second, mut of_second) = worker(&polls[1]);
+        let (control, mail) = control_channel();
+        let pulse = Pulse { workers: vec![first, second], control };
+        let (done, ended) = channel();
+        let round = thread::spawn(move || {
+            // No patience at all: it goes on waiting behind the line of the log.
+            done.send(pulse.round(Duration::ZERO)).unwrap();
+            (pulse, done)
+        });
+        let Ok(ControlMail::Pulse(of_control)) = mail.recv() else { panic!() };
+        of_control.send(None).unwrap();
+        answer(of_first.next(), 0);
+        assert!(ended.try_recv().is_err() && of_first.next().is_none());
+        answer(of_second.next(), 1);
+        assert_eq!(ended.recv(), Ok(true));
+        drop(of_control);
+
+        // A thread that ends instead of answering ends the watch.
+        let (pulse, done) = round.join().unwrap();
+        let round = thread::spawn(move || done.send(pulse.round(Duration::ZERO)).unwrap());
+        assert!(mail.recv().is_ok());
+        drop((of_first, of_second));
+        assert_eq!(ended.recv(), Ok(false));
+        round.join().unwrap();
+    }
+
+    #[test]
+    fn the_manager_is_told_at_a_path_and_at_an_abstract_name() {
+        let folder = crate::tests::TempFolder::new();
+        let path = folder.join("notify");
+        let abstract_name = format!("millstream-notify-{}", std::process::id());
+        let named = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        let listeners = [
+            (path.as_os_str().to_owned(), UnixDatagram::bind(&path).unwrap()),
+            (format!("@{abstract_name}").into(), UnixDatagram::bind_addr(&named).unwrap()),
+        ];
+        for (name, listener) in listeners {
+            let manager = ServiceManager::at(&name).unwrap();
+            manager.ready("two\nlines");
+            manager.draining();
+            let mut bytes = [0; 128];
+            for want in ["READY=1\nSTATUS=two lines", "STOPPING=1\nSTATUS=draining"] {
+                let length = listener.recv(&mut bytes).unwrap();
+                assert_eq!(std::str::from_utf8(&bytes[..length]), Ok(want));
+            }
+        }
+        // Nobody there, or nobody who reads: that is a line of the log.
+        ServiceManager::at(OsStr::new("/nowhere/notify")).unwrap().ready("");
+        assert!(ServiceManager::at(OsStr::new(&"x".repeat(200))).is_err());
+    }
+}
