@@ -94,6 +94,7 @@ pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
 pub use management::is_email;
 pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
+pub use records::imported::{ImportedRecord, NotImported, imported_key, imported_record};
 pub use records::restored::{BadRecord, RestoreError, Restored};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
@@ -273,6 +274,13 @@ impl Control {
             changed |= std::mem::take(count) != 0;
         }
         record.recount();
+        if record.origin_adress.is_empty() && !self.config.host_address.is_empty() {
+            // Imported, and on no server of ours so far.
+            record.origin_adress.clone_from(&self.config.host_address);
+            record.origin_address.clone_from(&self.config.host_address);
+            record.rtmp_url = self.publish_url(&key);
+            changed = true;
+        }
         self.records.insert(key.clone(), record);
         if changed {
             self.mark_dirty(now, key);

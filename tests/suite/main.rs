@@ -32,6 +32,7 @@ mod hls;
 mod hooks;
 mod http_flv;
 mod http_rows;
+mod import;
 mod linear;
 mod log;
 mod management;

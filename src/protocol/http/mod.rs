@@ -35,6 +35,7 @@ use file_jobs::FileAsk;
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
+pub use pages::has_page;
 use polled::Polled;
 pub use polled::VOD;
 use signalling::Signalling;

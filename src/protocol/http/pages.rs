@@ -95,6 +95,12 @@ const PAGES: &[Page] = &[
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
 ];
 
+/// Whether an application has a page of this name that a file would hide.
+#[must_use]
+pub fn has_page(app: &str, name: &str) -> bool {
+    find(&[app.to_owned(), name.to_owned()]).is_some()
+}
+
 /// The page of a path below `webapps`.
 pub(super) fn find(segments: &[String]) -> Option<Page> {
     let [app, name] = segments else { return None };
