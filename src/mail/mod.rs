@@ -18,7 +18,7 @@ mod report;
 mod upload;
 mod watched;
 
-pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progress};
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
 pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};

@@ -8,7 +8,7 @@ use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{BlobMemory, Published};
-use crate::mail::{Blob, NoSubscription, PlayRequest, Progress, SinkNews, StreamDetails, StreamEnd};
+use crate::mail::{Blob, NoSubscription, Packed, PlayRequest, Progress, SinkNews, StreamDetails, StreamEnd};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -116,6 +116,7 @@ impl Pair {
             forgets,
             calendar: None,
             bytes,
+            packed: Packed::default(),
         };
         let [first, second] = &mut self.workers;
         let published = first.publish_blob(self.now, blob);
@@ -132,8 +133,20 @@ impl Pair {
         let (stream, app, name) = (STREAM, "live".into(), name.into());
         let (viewers, progress, bytes) = (Some("hls"), Progress::default(), Bytes::from_static(b"media"));
         let (version, forgets, calendar) = (1, Vec::new(), None);
-        let blob =
-            Blob { stream, app, name, version, content_type, viewers, progress, forgets, calendar, bytes };
+        let packed = Packed::default();
+        let blob = Blob {
+            stream,
+            app,
+            name,
+            version,
+            content_type,
+            viewers,
+            progress,
+            forgets,
+            calendar,
+            bytes,
+            packed,
+        };
         let [first, second] = &mut self.workers;
         first.publish_blob(self.now, blob);
         while let Some(output) = first.poll_output() {
