@@ -298,6 +298,7 @@ impl Control {
             }
             ToControl::SourceStarted(stream) => self.source_started(now, stream),
             ToControl::Play(request) => self.admit_viewer(now, *request),
+            ToControl::Leased(news) => self.viewer_leased(now, &news),
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {

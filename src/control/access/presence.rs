@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::{Control, wall};
-use crate::mail::{PlayRequest, PublishRequest, StreamEnd, ToWorker};
+use crate::mail::{LeaseNews, PlayRequest, PublishRequest, StreamEnd, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
 /// Events that are remembered for an application.
@@ -232,6 +232,14 @@ impl Control {
         }
         if let Some(presence) = self.access.presences.sessions.get_mut(&session) {
             presence.told = told;
+        }
+    }
+
+    /// A viewer that watches by separate requests has come, or is gone.
+    pub(in crate::control) fn viewer_leased(&mut self, now: Now, news: &LeaseNews) {
+        if let Some(url) = self.hook_url(&news.key) {
+            let action = if news.came { "playStarted" } else { "playStopped" };
+            self.hook_viewer(now, &news.key, &url, action, &news.params);
         }
     }
 

@@ -29,6 +29,8 @@ pub const VOD: &str = "vod";
 const COOKIE: &str = "viewer";
 /// Characters of its value.
 const COOKIE_CHARS: usize = 32;
+/// Bytes of parameters that hooks tell of a viewer.
+const TOLD_BYTES_MAX: usize = 1024;
 /// A playlist that is further ahead than this is not waited for (RFC 8216bis §6.2.5.2).
 const SEGMENTS_AHEAD_MAX: u64 = 2;
 
@@ -170,6 +172,7 @@ impl HttpSession {
                 format!("{COOKIE}={cookie}; Path={}/{app}; HttpOnly; SameSite=Lax", self.passed.prefix);
             fields.push(("Set-Cookie", field));
         }
+        let params = if is_watched { told_params(&request.query) } else { Vec::new() };
         let (transfer, status) =
             Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, (blob, own, &caching));
         let watched = (is_watched && is_success(status)).then_some(Watched {
@@ -177,6 +180,7 @@ impl HttpSession {
             protocol,
             viewer: viewer.name,
             former: viewer.without,
+            params,
         });
         self.granted |= watched.is_some();
         self.events.extend(watched.map(Event::Watched));
@@ -222,6 +226,14 @@ impl Polled {
             origin: self.request.header("origin").unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// The parameters of a request that hooks tell of its viewer: not those of its player, and no more than are kept.
+fn told_params(query: &[(String, String)]) -> Vec<(String, String)> {
+    let is_told = |(name, _): &&(String, String)| !name.starts_with("_HLS_") && name != "CMCD";
+    let told = query.iter().filter(is_told);
+    let bytes: usize = told.clone().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+    if bytes > TOLD_BYTES_MAX { Vec::new() } else { told.cloned().collect() }
 }
 
 /// What a viewer without a cookie is known by.
