@@ -85,7 +85,7 @@ impl Folder<'_> {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return report.add(self.place, &folder.display().to_string(), error.to_string()),
+            Err(error) => return report.fail(self.place, &folder.display().to_string(), error.to_string()),
         };
         for entry in entries.flatten() {
             let Ok(name) = entry.file_name().into_string() else {
@@ -109,10 +109,10 @@ impl Folder<'_> {
                 Ok(kind) if kind.is_dir() && names.len() < DEPTH_MAX => self.look(names, found, report),
                 Ok(kind) if kind.is_file() && found.len() < FILES_MAX => found.push(names.clone()),
                 Ok(kind) if kind.is_file() || kind.is_dir() => {
-                    report.add(self.place, &names.join("/"), "too many files, or folders within folders");
+                    report.fail(self.place, &names.join("/"), "too many files, or folders within folders");
                 }
                 Ok(_) => report.add(self.place, &names.join("/"), "no file"),
-                Err(error) => report.add(self.place, &names.join("/"), error.to_string()),
+                Err(error) => report.fail(self.place, &names.join("/"), error.to_string()),
             }
             names.pop();
         }
@@ -133,7 +133,7 @@ impl Folder<'_> {
                 brought
             }
             Err(error) => {
-                report.add(self.place, &names.join("/"), format!("not taken: {error}"));
+                report.fail(self.place, &names.join("/"), format!("not taken: {error}"));
                 Brought::default()
             }
         }

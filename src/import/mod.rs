@@ -164,7 +164,10 @@ impl Import<'_> {
             let names = old.apps.iter().map(|app| app.name.as_str());
             config::remember(self.options, names).map_err(words)?;
         }
-        Ok(self.summary())
+        match self.report.failed() {
+            0 => Ok(self.summary()),
+            failed => Err(format!("{failed} things could not be read or written; {}", self.summary())),
+        }
     }
 
     fn open_store(&self) -> Result<Opened, String> {
@@ -228,7 +231,7 @@ impl Import<'_> {
                     }
                     self.totals.files.add(brought);
                 }
-                Err(error) => self.report.add("certificate", &name, format!("not taken: {error}")),
+                Err(error) => self.report.fail("certificate", &name, format!("not taken: {error}")),
             }
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct Report {
     places: BTreeMap<(String, String), usize>,
     /// Whether rows are missing.
     cut: bool,
+    /// Subjects that should have been imported, and could not be read or written.
+    failed: usize,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,17 @@ impl Report {
         if row.subjects.len() < NAMED_MAX {
             row.subjects.push(printable(subject).chars().take(SUBJECT_CHARS_MAX).collect());
         }
+    }
+
+    /// Lists a subject that should have been imported, and could not be read or written.
+    pub(super) fn fail(&mut self, place: &str, subject: &str, reason: impl Into<String>) {
+        self.failed += 1;
+        self.add(place, subject, reason);
+    }
+
+    /// The number of those.
+    pub(super) const fn failed(&self) -> usize {
+        self.failed
     }
 
     /// The number of rows.

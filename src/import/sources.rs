@@ -39,7 +39,7 @@ impl Gather<'_> {
     /// Takes a record. False: no more are taken.
     pub(super) fn give(&mut self, record: Record) -> bool {
         if self.records.len() >= RECORDS_MAX {
-            self.report.add(self.place, "records", format!("more than {RECORDS_MAX}: the rest is not read"));
+            self.report.fail(self.place, "records", format!("more than {RECORDS_MAX}: the rest is not read"));
             return false;
         }
         self.records.push(record);
@@ -53,7 +53,7 @@ impl Gather<'_> {
 
     /// Lists something that cannot be read.
     pub(super) fn fault(&mut self, path: &Path, reason: &str) {
-        self.report.add(self.place, &path.display().to_string(), reason);
+        self.report.fail(self.place, &path.display().to_string(), reason);
     }
 }
 

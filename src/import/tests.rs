@@ -330,6 +330,20 @@ fn c_18_nothing_is_done_while_a_server_runs_or_into_the_installation_itself() {
 }
 
 #[test]
+fn what_cannot_be_read_is_listed_and_the_rest_is_imported() {
+    let at = Move::new();
+    let records = at.0.join("records");
+    fs::create_dir_all(records.join("liveapp")).unwrap();
+    let dump = fs::read(Path::new(FIXTURES).join("dump/liveapp/broadcast.bson")).unwrap();
+    fs::write(records.join("liveapp/broadcast.bson"), &dump[..dump.len() - 1]).unwrap();
+    fs::write(records.join("server.jsonl"), "no line of an export\n").unwrap();
+    let error = at.run(&Order { records: Some(records), ..at.order("") }).unwrap_err();
+    assert!(error.starts_with("2 things could not be read or written; imported: 2 applications"), "{error}");
+    assert!(error.contains("4 broadcasts"), "{error}");
+    assert_eq!(at.records().len(), 4);
+}
+
+#[test]
 fn copies_are_files_of_their_own() {
     let at = Move::new();
     let (done, _) = at.run(&Order { copy: true, ..at.order("export") }).unwrap();
