@@ -7,6 +7,7 @@ use lexopt::prelude::*;
 
 use crate::bench;
 use crate::config::Options;
+use crate::import;
 use crate::protocol::{self, load};
 use crate::store::Task;
 
@@ -14,7 +15,7 @@ use crate::store::Task;
 const HOME: &str = "./millstream-home";
 
 /// The commands.
-const COMMANDS: [&str; 7] = ["serve", "user", "check-config", "settings", "store", "bench", "help"];
+const COMMANDS: [&str; 8] = ["serve", "user", "check-config", "settings", "store", "import", "bench", "help"];
 /// Words that differ by more mean something else.
 const SIMILARITY_MIN: f64 = 0.8;
 
@@ -28,6 +29,7 @@ millstream: a live-streaming media server
   millstream settings
   millstream store check|export|salvage [FILE] [--home DIR]
   millstream store backup [FILE] | restore FILE | reindex [--home DIR]
+  millstream import DIR [--records DIR] [--redis URL] [--copy] [--dry-run] [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
   millstream bench self [--count N] [--duration S] [--bitrate KBPS] [--json]
 
@@ -41,6 +43,9 @@ millstream: a live-streaming media server
                  its records with their secrets, backup copies it, also while the server runs, restore puts a
                  copy in its place, salvage rescues what can be read of a damaged one, reindex lists
                  recordings that have no record; FILE is a copy in place of the store, or the target
+  import         makes a home of an installation of Ant Media Server in DIR (docs/import.md), which stays as it is;
+                 --records names the folder of its exported or dumped records, --redis its redis://HOST:PORT;
+                 recordings are linked, with --copy copied; --dry-run prints what would be different, and changes nothing
   bench          the load generator, against any server; the URL begins with
                  {schemes}.
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
@@ -93,6 +98,13 @@ pub enum Command {
         /// The task.
         task: Task,
     },
+    /// Import an installation of the reference.
+    Import {
+        /// The options, which name the home folder.
+        options: Options,
+        /// The order.
+        order: import::Order,
+    },
     /// Generate load, or measure this machine.
     Bench(Box<bench::Task>),
     /// Print the usage.
@@ -120,6 +132,7 @@ pub fn parse(
     };
     let (mut command, mut deep, mut quiet) = (None::<String>, false, false);
     let mut words: Vec<String> = Vec::new();
+    let mut importing = ImportOptions::default();
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
             Long("home") => options.home = parser.value().map_err(|error| error.to_string())?.into(),
@@ -130,6 +143,12 @@ pub fn parse(
             }
             Long("deep") => deep = true,
             Long("quiet") => quiet = true,
+            Long("dry-run") => importing.dry_run = true,
+            Long("copy") => importing.copy = true,
+            Long("records") => {
+                importing.records = Some(parser.value().map_err(|error| error.to_string())?.into())
+            }
+            Long("redis") => importing.redis = Some(redis_of(&mut parser)?),
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("version") | Short('V') => return Ok(Command::Version),
             Value(name) if command.is_none() && name == "bench" => {
@@ -140,16 +159,23 @@ pub fn parse(
             Value(name) if command.is_none() => {
                 command = Some(name.string().map_err(|error| error.to_string())?)
             }
+            Value(word) if command.as_deref() == Some("import") && importing.from.is_none() => {
+                importing.from = Some(word.into());
+            }
             Value(word) if matches!(command.as_deref(), Some("user" | "store")) && words.len() < 2 => {
                 words.push(word.string().map_err(|error| error.to_string())?);
             }
             Value(_) | Long(_) | Short(_) => return Err(argument.unexpected().to_string()),
         }
     }
+    if command.as_deref() != Some("import") && importing != ImportOptions::default() {
+        return Err("--records, --redis, --copy and --dry-run belong to import".to_owned());
+    }
     match command.as_deref() {
-        None | Some("serve" | "user" | "store" | "settings") if deep || quiet => {
+        None | Some("serve" | "user" | "store" | "settings" | "import") if deep || quiet => {
             Err("--deep and --quiet belong to check-config".to_owned())
         }
+        Some("import") => importing.order().map(|order| Command::Import { options, order }),
         None | Some("serve") => Ok(Command::Serve(options)),
         Some("user") => match words.as_slice() {
             [verb, email] if verb == "add" => Ok(Command::AddUser { options, email: email.clone() }),
@@ -160,6 +186,30 @@ pub fn parse(
         Some("settings") => Ok(Command::Settings),
         Some(other) => Err(unknown(other)),
     }
+}
+
+/// The words and options of `import`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ImportOptions {
+    from: Option<PathBuf>,
+    records: Option<PathBuf>,
+    redis: Option<import::Address>,
+    copy: bool,
+    dry_run: bool,
+}
+
+impl ImportOptions {
+    fn order(self) -> Result<import::Order, String> {
+        let Self { from, records, redis, copy, dry_run } = self;
+        let from =
+            from.ok_or("usage: millstream import DIR [--records DIR] [--redis URL] [--copy] [--dry-run]")?;
+        Ok(import::Order { from, records, redis, copy, dry_run })
+    }
+}
+
+fn redis_of(parser: &mut lexopt::Parser) -> Result<import::Address, String> {
+    let text = parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())?;
+    import::Address::parse(&text).map_err(|error| format!("--redis: {error}"))
 }
 
 /// The task that the words behind `store` name.
@@ -185,6 +235,7 @@ fn unknown(command: &str) -> String {
         "run" | "start" | "server" => Some("serve"),
         "check" | "config" | "check_config" => Some("check-config"),
         "adduser" | "useradd" | "add-user" | "users" => Some("user add EMAIL"),
+        "migrate" | "migration" => Some("import DIR"),
         other => COMMANDS.into_iter().find(|known| strsim::jaro_winkler(known, other) >= SIMILARITY_MIN),
     };
     match meant {
@@ -216,6 +267,10 @@ mod tests {
         assert_eq!(task, Task::Restore("f".into()));
         assert!(matches!(parsed("store backup"), Ok(Command::Store { task: Task::Backup(None), .. })));
         assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
+        let line = "import /old --records r --redis redis://h --copy --dry-run --home h";
+        let Ok(Command::Import { order, .. }) = parsed(line) else { panic!() };
+        assert_eq!((order.from, order.records), ("/old".into(), Some("r".into())));
+        assert!(order.copy && order.dry_run && order.redis.is_some());
     }
 
     #[test]
@@ -257,6 +312,12 @@ mod tests {
             "user add a@b c",
             "user add a@b --deep",
             "serve --home",
+            "import",
+            "import a b",
+            "import a --deep",
+            "import a --redis h",
+            "serve --dry-run",
+            "store check --copy",
         ] {
             let error = parsed(line).unwrap_err();
             assert!(!error.is_empty() && !error.contains('\n'), "{error}");

@@ -11,6 +11,7 @@ pub mod control;
 pub mod disk;
 pub mod http;
 pub mod hub;
+pub mod import;
 pub mod io;
 pub mod jobs;
 pub mod mail;

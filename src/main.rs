@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use millstream::bench;
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
+use millstream::import;
 use millstream::io::{
-    self, AddUserError, Notice, Server, ServiceManager, StopReason, load, log, store_tools,
+    self, AddUserError, Notice, Server, ServiceManager, StopReason, import_tool, load, log, store_tools,
 };
 use millstream::protocol::{self, Addresses};
 use millstream::store::{self, RedbStore, Store, backup};
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Ok(Command::Settings) => print(&protocol::schema().page()),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Store { options, task }) => run_store(&options, &task),
+        Ok(Command::Import { options, order }) => run_import(&options, &order),
         Ok(Command::Bench(task)) => run_bench(*task),
         Ok(Command::Help) => print(&cli::usage()),
         Ok(Command::Version) => print(&format!("millstream {}\n", build::FULL)),
@@ -214,6 +216,17 @@ fn check_config(options: &Options, deep: bool, quiet: bool) -> ExitCode {
 /// Records go to standard output, what was done to standard error.
 fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     match store_tools::run(options, task, &mut std::io::stdout().lock()) {
+        Ok(done) => {
+            complain(&done);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(RUN_TIME, &error),
+    }
+}
+
+/// The table goes to standard output, the summary to standard error.
+fn run_import(options: &Options, order: &import::Order) -> ExitCode {
+    match import_tool::run(options, order, &mut std::io::stdout().lock()) {
         Ok(done) => {
             complain(&done);
             ExitCode::SUCCESS

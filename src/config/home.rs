@@ -8,6 +8,7 @@
 //!
 //! Settings that are lost are not taken for settings that were never made (`known`): what they closed would be open.
 
+mod adopted;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ use super::suggestion;
 use super::values::{Origin, Values};
 use super::{AppSettings, Error, Level, Schema, ServerSettings};
 use crate::disk::{self, SystemDisk};
+
+pub use adopted::{Adopted, Adoption, read_foreign};
 
 /// Applications of one server.
 pub const APPS_MAX: usize = 1000;
@@ -515,18 +518,23 @@ fn argument_of(argument: &str) -> Result<(&str, String), Error> {
 }
 
 fn read_file(path: &Path) -> Result<Option<Vec<properties::Property>>, Error> {
-    let mut bytes = Vec::new();
-    let limit = FILE_BYTES_MAX as u64 + 1;
-    match fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)) {
-        Ok(_) => {}
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(io_error(path, &e)),
-    }
+    let Some(bytes) = read_limited(path)? else { return Ok(None) };
     if let Some(reason) = damage_of(&bytes) {
         return Err(Error::Lost { path: path.display().to_string(), reason: reason.to_owned() });
     }
     let file = path.display().to_string();
     properties::parse(&bytes).map(Some).map_err(|(line, reason)| Error::Syntax { file, line, reason })
+}
+
+/// The bytes of a settings file, up to one more than it may have. `None`: there is no such file.
+fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let mut bytes = Vec::new();
+    let limit = FILE_BYTES_MAX as u64 + 1;
+    match fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(Some(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(io_error(path, &e)),
+    }
 }
 
 /// The damage that a power cut or a full disk does to a settings file. The server writes none that is like this, and no setting of it
@@ -595,7 +603,8 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     if known.used {
         must_exist(&server_file(home))?;
     }
-    write_new(&server_file(home), "Settings of the server", options.schema.keys(Level::Server))?;
+    let keys = options.schema.keys(Level::Server);
+    write_new(&server_file(home), "Settings of the server", keys, str::to_owned)?;
     if known.apps.is_empty() && app_names(home, &mut Remarks::default())?.is_empty() {
         for name in FIRST_APPS {
             make_dir(&home.join("webapps").join(name).join("WEB-INF"), 0o755)?;
@@ -627,16 +636,16 @@ fn add_new_keys(path: &Path, keys: &[Key]) {
 
 fn write_new_app(options: &Options, name: &str) -> Result<(), Error> {
     let title = format!("Settings of the application {name}");
-    write_new(&app_file(&options.home, name), &title, options.schema.keys(Level::App))
+    write_new(&app_file(&options.home, name), &title, options.schema.keys(Level::App), str::to_owned)
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
     disk::make_folder(&SystemDisk, path, mode).map_err(|e| io_error(path, &e))
 }
 
-/// Writes a settings file with every key, unless it is there. 0600: it may come to hold secrets. A crash leaves no
-/// half file.
-fn write_new(path: &Path, title: &str, table: &[Key]) -> Result<(), Error> {
+/// Writes a settings file with every key, its text changed by `edit`, unless it is there. 0600: it may come to hold secrets. A crash
+/// leaves no half file.
+fn write_new(path: &Path, title: &str, table: &[Key], edit: impl Fn(&str) -> String) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());
     }
@@ -650,7 +659,7 @@ fn write_new(path: &Path, title: &str, table: &[Key]) -> Result<(), Error> {
             properties::escape_value(key.default)
         ));
     }
-    write_whole(path, &text)
+    write_whole(path, &edit(&text))
 }
 
 fn write_whole(path: &Path, text: &str) -> Result<(), Error> {

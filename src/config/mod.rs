@@ -25,7 +25,8 @@ mod vod;
 
 pub use app::{AcceptLimits, AppLimits, AppSettings};
 pub use home::{
-    APPS_MAX, Config, Edit, LostApp, Options, create_app, delete_app, edit_app, edit_server, is_app_name,
+    APPS_MAX, Adopted, Adoption, Config, Edit, LostApp, Options, create_app, delete_app, edit_app,
+    edit_server, is_app_name, read_foreign,
 };
 pub use keys::{Effect, Key};
 pub(crate) use keys::{explicit, foreign, key, secret};

@@ -94,6 +94,7 @@ pub use admission::{Claim, Claims, Ticket};
 pub use audit::AUDIT;
 pub use management::is_email;
 pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
+pub use records::imported::{ImportedRecord, NotImported, imported_key, imported_record};
 pub use records::restored::{BadRecord, RestoreError, Restored};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
@@ -204,7 +205,13 @@ impl ControlConfig {
 }
 
 impl Records {
-    fn take_over_broadcast(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {
+    fn take_over_broadcast(
+        &mut self,
+        now: Now,
+        config: &ControlConfig,
+        key: StreamKey,
+        mut record: Broadcast,
+    ) {
         if record.zombi {
             self.mark_dirty(now, key);
             return;
@@ -229,6 +236,13 @@ impl Records {
             changed |= std::mem::take(count) != 0;
         }
         record.recount();
+        if record.origin_adress.is_empty() && !config.host_address.is_empty() {
+            // Imported, and on no server of ours so far.
+            record.origin_adress.clone_from(&config.host_address);
+            record.origin_address.clone_from(&config.host_address);
+            record.rtmp_url = config.publish_url(&key);
+            changed = true;
+        }
         self.insert(key.clone(), record);
         if changed {
             self.mark_dirty(now, key);
@@ -297,7 +311,12 @@ impl Control {
                     self.records.auxiliary.insert(key, *record);
                 }
                 StoredRecord::Broadcast(record) => {
-                    self.records.take_over_broadcast(now, StreamKey { app: key.app, id: key.id }, *record);
+                    self.records.take_over_broadcast(
+                        now,
+                        &self.config,
+                        StreamKey { app: key.app, id: key.id },
+                        *record,
+                    );
                 }
             }
         }
@@ -314,6 +333,7 @@ impl Control {
             }
             ToControl::SourceStarted(stream) => self.source_started(now, stream),
             ToControl::Play(request) => self.admit_viewer(now, *request),
+            ToControl::Leased(news) => self.viewer_leased(now, &news),
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use wire::SendQueue;
 
 use super::body::{BodyDecoder, Framing};
+use super::coding;
 use super::head::{Head, Scanner};
 use super::request::{Method, Request, Version};
 use super::response::{self, Delimiter, Exchange, Response};
@@ -625,7 +626,12 @@ impl Connection {
     fn ready(&mut self, head: Head, decoder: BodyDecoder) {
         self.stats.requests = self.stats.requests.saturating_add(1);
         self.stats.scanned_bytes = self.stats.scanned_bytes.saturating_add(decoder.scanned());
-        let exchange = Exchange { method: head.method, version: head.version, keep_alive: head.keep_alive };
+        let exchange = Exchange {
+            method: head.method,
+            version: head.version,
+            keep_alive: head.keep_alive,
+            gzip: coding::takes_own_in_gzip(&head.headers),
+        };
         if self.held.is_empty() {
             self.held = BytesMut::new();
         }
@@ -646,7 +652,8 @@ impl Connection {
         if let Some(status) = error.status() {
             // The request may have been a HEAD; the body of an error is then one the peer does not expect, but
             // the connection ends with it.
-            let exchange = Exchange { method: Method::Get, version: Version::Http11, keep_alive: false };
+            let exchange =
+                Exchange { method: Method::Get, version: Version::Http11, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
             if error == Error::MethodNotAllowed {
                 // RFC 9110 §15.5.6.

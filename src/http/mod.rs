@@ -24,11 +24,12 @@
 //!    Until [`Connection::take_body`] what comes of it is held as a later request is; then [`Connection::poll_body`] gives
 //!    what has come, and reading stops while more than [`Limits::body_window_bytes`] wait for it.
 //!
-//! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
+//! Beside the machine: [`coding`] (gzip), [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
 //! [`Mounts`] (what is where, and what it takes), [`Multipart`] (forms), and [`websocket`].
 
 mod body;
 pub mod client;
+pub mod coding;
 mod connection;
 pub mod cors;
 mod grammar;

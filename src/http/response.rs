@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use wire::SendQueue;
 
+use super::coding;
 use super::request::{Headers, Method, Version};
 
 /// The last second that the Date format can say (9999-12-31).
@@ -87,6 +88,8 @@ pub(super) struct Exchange {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
+    /// Whether the client takes gzip of an answer that may have something of its own in it.
+    pub(super) gzip: bool,
 }
 
 /// How the end of the body is signalled (RFC 9112 §6).
@@ -105,7 +108,8 @@ pub(super) const fn has_content(status: u16) -> bool {
 
 /// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent where the machine answers on its
 /// own: it has no clock to date the answer with (RFC 9110 §6.6.1).
-pub(super) fn write(out: &mut SendQueue, exchange: Exchange, wall_ms: Option<u64>, response: Response) {
+pub(super) fn write(out: &mut SendQueue, exchange: Exchange, wall_ms: Option<u64>, mut response: Response) {
+    coding::encode(&mut response, exchange.gzip);
     let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
     let told = if exchange.method == Method::Head { response.head_length.unwrap_or(length) } else { length };
     write_head(out, exchange, wall_ms, &response, Delimiter::Length(told));
@@ -241,7 +245,7 @@ mod tests {
 
     fn written(method: Method, response: Response) -> String {
         let mut out = SendQueue::new();
-        let exchange = Exchange { method, version: Version::Http11, keep_alive: true };
+        let exchange = Exchange { method, version: Version::Http11, keep_alive: true, gzip: false };
         write(&mut out, exchange, Some(784_111_777_000), response);
         String::from_utf8(out.take_all().to_vec()).unwrap()
     }
@@ -281,7 +285,8 @@ mod tests {
     #[test]
     fn dates_beyond_the_format_and_odd_statuses_do_no_harm() {
         let mut out = SendQueue::new();
-        let exchange = Exchange { method: Method::Get, version: Version::Http10, keep_alive: true };
+        let exchange =
+            Exchange { method: Method::Get, version: Version::Http10, keep_alive: true, gzip: false };
         write(&mut out, exchange, Some(u64::MAX), Response::empty(101));
         let text = String::from_utf8(out.take_all().to_vec()).unwrap();
         assert!(

@@ -217,7 +217,7 @@ impl Blobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::Progress;
+    use crate::mail::{Packed, Progress};
 
     const A: StreamId = StreamId(1);
     const B: StreamId = StreamId(2);
@@ -237,6 +237,7 @@ mod tests {
             forgets,
             calendar: None,
             bytes,
+            packed: Packed::default(),
         })
     }
 

@@ -7,6 +7,7 @@ mod clock;
 mod control_thread;
 mod driver;
 mod host;
+pub mod import_tool;
 mod jobs;
 mod linger;
 mod listen;

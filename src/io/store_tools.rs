@@ -206,7 +206,7 @@ fn record_of(folder: &Path, app: &str, below: &[String], random: &mut Random) ->
     Some(Op::Put(key, bytes))
 }
 
-fn seed() -> Result<Seed, store::Error> {
+pub(super) fn seed() -> Result<Seed, store::Error> {
     let mut bytes = [0; 32];
     let path = "/dev/urandom";
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));

@@ -1,11 +1,12 @@
 //! Blobs: what a producer of one worker publishes for requests on all of them, such as playlists and segments. They are
 //! immutable and shared: a worker that receives one holds a reference.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::http::coding;
 use crate::types::{Calendar, StreamId};
 
 /// Bytes that one producer may have on their way to other workers.
@@ -49,7 +50,29 @@ pub struct Blob {
     pub calendar: Option<Calendar>,
     /// The content.
     pub bytes: Bytes,
+    /// The content in gzip.
+    pub packed: Packed,
 }
+
+impl Blob {
+    /// The content in gzip, made once for all workers. `None`: it is media, or no shorter, or too long.
+    #[must_use]
+    pub fn packed(&self) -> Option<&Bytes> {
+        let fits = (coding::CODED_BYTES_MIN..=coding::SHARED_BYTES_MAX).contains(&self.bytes.len());
+        if !fits || !coding::is_compressible(self.content_type) {
+            return None;
+        }
+        if self.packed.0.get().is_none() {
+            // Two workers may do it at once: neither waits for the other.
+            let _ = self.packed.0.set(coding::gzip(&self.bytes));
+        }
+        self.packed.0.get()?.as_ref()
+    }
+}
+
+/// Room for the content of a blob in gzip, which is made when it is first asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Packed(OnceLock<Option<Bytes>>);
 
 /// A blob on its way to another worker.
 #[derive(Debug)]
@@ -114,6 +137,7 @@ mod tests {
                 forgets: Vec::new(),
                 calendar: None,
                 bytes,
+                packed: Packed::default(),
             })
         };
         let transit = BlobsInTransit::default();

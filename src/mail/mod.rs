@@ -18,7 +18,7 @@ mod report;
 mod upload;
 mod watched;
 
-pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Progress};
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
 pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};
@@ -29,7 +29,7 @@ pub use push::{PushOrder, PushState, via_entry};
 pub use recording::{RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use upload::{UploadGrant, UploadNews};
-pub use watched::WatchedMail;
+pub use watched::{LeaseNews, WatchedMail};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -104,6 +104,8 @@ pub enum ToControl {
     },
     /// A viewer that control knows of, or that asked, is gone.
     PlayEnded(SessionRef),
+    /// A viewer that watches by separate requests has come, or is gone; of streams whose viewers are told of alone.
+    Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
         /// The session that waits for the answer.
@@ -227,6 +229,8 @@ pub enum ToWorker {
         protocol: &'static str,
         /// The former name.
         viewer: String,
+        /// News for control if there is no such viewer: then it has just come.
+        news: Option<Box<LeaseNews>>,
     },
     /// An application is there, or its settings changed.
     App(Arc<AppSettings>),

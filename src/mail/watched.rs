@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::types::StreamId;
+use crate::auth::access::Params;
+use crate::types::{StreamId, StreamKey};
 
 /// A request of such a viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,4 +18,17 @@ pub struct WatchedMail {
     pub former: Option<String>,
     /// The address of its client.
     pub peer: SocketAddr,
+    /// The parameters of the request that hooks tell, if it is the viewer's first.
+    pub params: Params,
+}
+
+/// A viewer of this kind has come, or is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseNews {
+    /// The stream.
+    pub key: StreamKey,
+    /// Whether it has come.
+    pub came: bool,
+    /// The parameters of its first request.
+    pub params: Params,
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -10,9 +11,10 @@ use bytes::Bytes;
 const BLOCK_BYTES: usize = 16 * 1024;
 
 /// Writes a line as this viewer gets it, without its end. False: the viewer does not get it.
-type Edit = Box<dyn Fn(&str, &mut String) -> bool + Send>;
+type Edit = Arc<dyn Fn(&str, &mut String) -> bool + Send + Sync>;
 
 /// See the module.
+#[derive(Clone)]
 pub struct Tailored {
     parts: VecDeque<Bytes>,
     edit: Edit,
@@ -29,7 +31,7 @@ impl Tailored {
     /// The lines of these texts, one after the other, as `edit` writes them. `None`: they are no text.
     pub(super) fn new(
         parts: impl IntoIterator<Item = Bytes>,
-        edit: impl Fn(&str, &mut String) -> bool + Send + 'static,
+        edit: impl Fn(&str, &mut String) -> bool + Send + Sync + 'static,
     ) -> Option<Self> {
         let parts: VecDeque<Bytes> = parts.into_iter().collect();
         let (mut length, mut line) = (0_u64, String::new());
@@ -41,7 +43,7 @@ impl Tailored {
                 }
             }
         }
-        Some(Self { parts, edit: Box::new(edit), length })
+        Some(Self { parts, edit: Arc::new(edit), length })
     }
 
     /// Bytes of the whole.

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::mail::LeaseNews;
 use crate::types::StreamId;
 
 /// Leases of one worker. With some 300 bytes each they take 30 MB.
@@ -35,6 +36,8 @@ struct Lease {
     key: Key,
     address: IpAddr,
     until: Instant,
+    /// News for control at its end.
+    news: Option<Box<LeaseNews>>,
 }
 
 /// The result of a request.
@@ -61,6 +64,8 @@ pub struct Ledger {
     /// Leases by address, then by the time they end.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
+    /// News for control of leases that are over.
+    ended: Vec<LeaseNews>,
 }
 
 impl Default for Ledger {
@@ -81,6 +86,7 @@ impl Ledger {
             ends: BTreeSet::new(),
             addresses: BTreeMap::new(),
             counts: BTreeMap::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -112,16 +118,37 @@ impl Ledger {
         self.index.insert(key.clone(), number);
         self.ends.insert((until, number));
         self.addresses.entry(address).or_default().insert((until, number));
-        self.leases.insert(number, Lease { key, address, until });
+        self.leases.insert(number, Lease { key, address, until, news: None });
         Renewed::New
     }
 
-    /// A viewer has another name now.
-    pub fn end_viewer(&mut self, (stream, protocol, viewer): (StreamId, &'static str, &str)) {
-        let key = Key { stream, protocol, viewer: Arc::from(viewer) };
-        if let Some(number) = self.index.get(&key).copied() {
-            self.end(number);
+    /// Keeps what control is told when a viewer's lease is over.
+    pub fn note(&mut self, viewer: (StreamId, &'static str, &str), news: Box<LeaseNews>) {
+        let number = self.number_of(viewer);
+        if let Some(lease) = number.and_then(|number| self.leases.get_mut(&number)) {
+            lease.news = Some(news);
         }
+    }
+
+    /// A viewer has another name now, under which its end will be told. False: it was not here.
+    pub fn end_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> bool {
+        let Some(number) = self.number_of(viewer) else { return false };
+        if let Some(lease) = self.leases.get_mut(&number) {
+            lease.news = None;
+        }
+        self.end(number);
+        true
+    }
+
+    /// Takes the news for control of leases that are over.
+    pub fn take_ended(&mut self) -> Vec<LeaseNews> {
+        std::mem::take(&mut self.ended)
+    }
+
+    fn number_of(&self, (stream, protocol, viewer): (StreamId, &'static str, &str)) -> Option<u64> {
+        let end = viewer.floor_char_boundary(VIEWER_BYTES_MAX);
+        let viewer = Arc::from(viewer.get(..end).unwrap_or_default());
+        self.index.get(&Key { stream, protocol, viewer }).copied()
     }
 
     /// Ends what is due.
@@ -186,7 +213,8 @@ impl Ledger {
     }
 
     fn end(&mut self, number: u64) {
-        let Some(Lease { key, address, until }) = self.leases.remove(&number) else { return };
+        let Some(Lease { key, address, until, news }) = self.leases.remove(&number) else { return };
+        self.ended.extend(news.map(|news| *news));
         self.ends.remove(&(until, number));
         self.leave(address, (until, number));
         if let Some(count) = self.counts.get_mut(&(key.stream, key.protocol)) {

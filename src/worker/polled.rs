@@ -11,7 +11,9 @@ use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Blobs, Published};
-use crate::mail::{Blob, BlobMail, BlobsInTransit, Progress, SinkNews, ToControl, ToWorker, WatchedMail};
+use crate::mail::{
+    Blob, BlobMail, BlobsInTransit, LeaseNews, Progress, SinkNews, ToControl, ToWorker, WatchedMail,
+};
 use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
@@ -239,8 +241,8 @@ impl Worker {
     /// which follows from its name.
     pub(super) fn renew_lease(&mut self, id: ConnId, watched: Watched) {
         let Some(conn) = self.conns.get(id) else { return };
-        let Watched { stream, protocol, viewer, former } = watched;
-        let mail = WatchedMail { stream, protocol, viewer, former, peer: conn.client() };
+        let Watched { stream, protocol, viewer, former, params } = watched;
+        let mail = WatchedMail { stream, protocol, viewer, former, peer: conn.client(), params };
         let owner = self.owner_of(stream, protocol, &mail.viewer);
         if owner == self.id {
             self.take_watched(mail);
@@ -251,22 +253,60 @@ impl Worker {
 
     /// A viewer that is counted here has asked.
     pub(super) fn take_watched(&mut self, mail: WatchedMail) {
-        let WatchedMail { stream, protocol, viewer, former, peer } = mail;
-        let Some(key) = self.live.streams.get(&stream).map(|stream| &stream.key) else { return };
+        let WatchedMail { stream, protocol, viewer, former, peer, params } = mail;
+        let Some(key) = self.live.streams.get(&stream).map(|stream| stream.key.clone()) else { return };
         let renewed = self.polled.leases.renew(self.now.mono, (stream, protocol, &viewer), peer.ip(), LEASE);
         if renewed == Renewed::New && former.is_none() {
             tracing::info!(%key, protocol, %peer, "viewer started");
         }
-        if let Some(former) = former.filter(|_| renewed == Renewed::New) {
-            match self.owner_of(stream, protocol, &former) {
-                owner if owner == self.id => self.polled.watched_no_more(stream, protocol, &former),
-                owner => {
-                    let mail = ToWorker::WatchedNoMore { stream, protocol, viewer: former };
-                    self.agenda.outputs.push_back(Output::Worker(owner, mail));
-                }
+        if renewed == Renewed::New {
+            let news = self.live.tells_viewers(stream).then_some(LeaseNews { key, came: true, params });
+            if let Some(news) = &news {
+                let gone = Box::new(LeaseNews { came: false, ..news.clone() });
+                self.polled.leases.note((stream, protocol, &viewer), gone);
+            }
+            self.viewer_came((stream, protocol), former, news.map(Box::new));
+        }
+        self.tell_ended_leases();
+        self.arm_polled();
+    }
+
+    /// A viewer has come, or one that has come before has another name now: then the worker that counted it knows.
+    fn viewer_came(
+        &mut self,
+        (stream, protocol): (StreamId, &'static str),
+        former: Option<String>,
+        news: Option<Box<LeaseNews>>,
+    ) {
+        let Some(former) = former else { return self.tell_all(news.map(ToControl::Leased)) };
+        match self.owner_of(stream, protocol, &former) {
+            owner if owner == self.id => self.watched_no_more((stream, protocol, &former), news),
+            owner => {
+                let mail = ToWorker::WatchedNoMore { stream, protocol, viewer: former, news };
+                self.agenda.outputs.push_back(Output::Worker(owner, mail));
             }
         }
-        self.arm_polled();
+    }
+
+    /// A viewer that is counted here has another name now; one that is not has just come.
+    pub(super) fn watched_no_more(
+        &mut self,
+        viewer: (StreamId, &'static str, &str),
+        news: Option<Box<LeaseNews>>,
+    ) {
+        if !self.polled.leases.end_viewer(viewer) {
+            self.tell_all(news.map(ToControl::Leased));
+        }
+    }
+
+    /// Tells control of viewers that are gone.
+    fn tell_ended_leases(&mut self) {
+        let ended = self.polled.leases.take_ended();
+        self.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
+    }
+
+    fn tell_all(&mut self, mail: impl IntoIterator<Item = ToControl>) {
+        self.agenda.outputs.extend(mail.into_iter().map(Output::Control));
     }
 
     /// The worker that counts a viewer.
@@ -291,6 +331,7 @@ impl Worker {
         }
         let now = self.now.mono;
         self.polled.leases.handle_timeout(now);
+        self.tell_ended_leases();
         while let Some((_, stream)) = self.polled.ended.pop_front_if(|(until, _)| *until <= now) {
             self.polled.ended_keys.remove(&stream);
             self.polled.blobs.end_stream(stream);
@@ -307,6 +348,7 @@ impl Worker {
     /// A stream is over. Its viewers have not seen its end yet.
     pub(super) fn forget_polled(&mut self, stream: StreamId, key: &StreamKey) {
         self.polled.leases.end_stream(stream);
+        self.tell_ended_leases();
         while let Some(sink) = self.polled.making.range((stream, "")..).next().filter(|sink| sink.0 == stream)
         {
             let sink = *sink;

@@ -8,7 +8,7 @@ use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{BlobMemory, Published};
-use crate::mail::{Blob, NoSubscription, PlayRequest, Progress, SinkNews, StreamDetails, StreamEnd};
+use crate::mail::{Blob, NoSubscription, Packed, PlayRequest, Progress, SinkNews, StreamDetails, StreamEnd};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -116,6 +116,7 @@ impl Pair {
             forgets,
             calendar: None,
             bytes,
+            packed: Packed::default(),
         };
         let [first, second] = &mut self.workers;
         let published = first.publish_blob(self.now, blob);
@@ -132,8 +133,19 @@ impl Pair {
         let (stream, app, name) = (STREAM, "live".into(), name.into());
         let (viewers, progress, bytes) = (Some("hls"), Progress::default(), Bytes::from_static(b"media"));
         let (version, forgets, calendar) = (1, Vec::new(), None);
-        let blob =
-            Blob { stream, app, name, version, content_type, viewers, progress, forgets, calendar, bytes };
+        let blob = Blob {
+            stream,
+            app,
+            name,
+            version,
+            content_type,
+            viewers,
+            progress,
+            forgets,
+            calendar,
+            bytes,
+            packed: Packed::default(),
+        };
         let [first, second] = &mut self.workers;
         first.publish_blob(self.now, blob);
         while let Some(output) = first.poll_output() {
@@ -703,92 +715,5 @@ fn caches_are_told_how_long_what_they_are_sent_is_good() {
         };
         let asked = format!("{PLAYLIST}?_HLS_msn=6");
         assert_eq!([told(PLAYLIST), told(&asked), told("1.ts")], [plain, reload, segment], "{settings:?}");
-    }
-}
-
-/// Workers that divide the viewers of a stream between them, and hand on what one has for another.
-struct Many(Now, Vec<Worker>);
-
-impl Many {
-    fn new(count: u16) -> Self {
-        let now = Now { mono: Instant::now(), wall_ms: 0 };
-        let settings = std::sync::Arc::new(AppSettings::defaults("live").unwrap());
-        let workers = (0..count).map(|index| {
-            let worker = Worker::new(WorkerId(index), now, Seed::from_number(1), &Seed::from_number(9));
-            let mut worker = worker.of_workers(count);
-            worker.handle_mail(now, ToWorker::App(std::sync::Arc::clone(&settings)));
-            let mail = ToWorker::StreamUp {
-                stream: STREAM,
-                key: StreamKey::new("live", "cam"),
-                source: WorkerId(0),
-                ingest: Ingest::PULL,
-                details: StreamDetails::default(),
-                settings: std::sync::Arc::clone(&settings),
-            };
-            worker.handle_mail(now, mail);
-            worker
-        });
-        Self(now, workers.collect())
-    }
-
-    fn ask(&mut self, worker: usize, viewer: &str, former: Option<&str>) {
-        let asked = &mut self.1[worker];
-        let id = asked.accept(self.0, Listener::named("http").unwrap(), ([192, 0, 2, 1], 4000).into());
-        let (viewer, former) = (viewer.to_owned(), former.map(str::to_owned));
-        asked.renew_lease(
-            id.unwrap(),
-            crate::protocol::Watched { stream: STREAM, protocol: "hls", viewer, former },
-        );
-        let mut mails = Vec::new();
-        loop {
-            for worker in &mut self.1 {
-                while let Some(output) = worker.poll_output() {
-                    if let Output::Worker(to, mail) = output {
-                        mails.push((to, mail));
-                    }
-                }
-            }
-            if mails.is_empty() {
-                return;
-            }
-            for (to, mail) in mails.drain(..) {
-                self.1[usize::from(to.0)].handle_mail(self.0, mail);
-            }
-        }
-    }
-
-    fn count(&self) -> u32 {
-        self.1.iter().flat_map(|worker| worker.polled.leases.counts()).map(|(_, _, count)| count).sum()
-    }
-}
-
-#[test]
-fn a_viewer_is_counted_once_whichever_workers_it_asks() {
-    for seed in 0..20 {
-        let mut random = Seed::from_number(seed).random();
-        let mut below = move |limit: u64| random.u64() % limit;
-        let mut many = Many::new(u16::try_from(1 + below(8)).unwrap());
-        let workers = u64::try_from(many.1.len()).unwrap();
-        let mut known = BTreeSet::new();
-        for _ in 0..300 {
-            let (worker, viewer) = (usize::try_from(below(workers)).unwrap(), below(40));
-            many.ask(worker, &format!("a:{viewer}"), None);
-            known.insert(format!("a:{viewer}"));
-            assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
-        }
-        // The same, with the cookies that they have by now.
-        for viewer in 0..40 {
-            let (name, former) = (format!("c:{viewer}"), format!("a:{viewer}"));
-            many.ask(usize::try_from(below(workers)).unwrap(), &name, Some(&former));
-            known.remove(&former);
-            known.insert(name);
-            assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
-        }
-        // Nobody holds all of them.
-        let most = many.1.iter().map(|worker| worker.polled.leases.len()).max().unwrap();
-        assert!(workers < 3 || most < known.len(), "seed {seed}");
-        many.0.mono += Duration::from_secs(11);
-        many.1.iter_mut().for_each(|worker| worker.handle_timeout(many.0));
-        assert_eq!(many.count(), 0, "seed {seed}");
     }
 }

@@ -105,8 +105,8 @@ impl Worker {
         match mail {
             ToWorker::Server(settings) => self.server = settings,
             ToWorker::Watched(mail) => self.take_watched(*mail),
-            ToWorker::WatchedNoMore { stream, protocol, viewer } => {
-                self.polled.watched_no_more(stream, protocol, &viewer);
+            ToWorker::WatchedNoMore { stream, protocol, viewer, news } => {
+                self.watched_no_more((stream, protocol, &viewer), news);
             }
             ToWorker::App(settings) => {
                 self.apps.insert(Arc::clone(&settings.name), settings);

@@ -714,5 +714,6 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     assert_eq!(carrier.replies(), ["close: its session has ended"]);
 }
 
+mod leased;
 mod leaving;
 mod write;

@@ -1,10 +1,15 @@
 //! Hooks with real receivers: order, retries, and receivers that misbehave.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::publish_play::is_broadcasting;
 use crate::support::{
-    Bystander, Manner, Program, Publisher, Receiver, RtmpPeer, Server, media_file, secs, wait_for,
+    Bystander, Knock, Manner, Over, Program, Publisher, Receiver, RtcClient, RtmpPeer, Server, goodbye,
+    media_file, secs, wait_for,
 };
 
 #[test]
@@ -39,6 +44,118 @@ fn a_stream_of_a_real_encoder_is_told_from_its_start_to_its_end() {
         actions,
         ["liveStreamStarted s", "playStarted s", "playStopped s", "liveStreamEnded s", "idleTimeIsExpired s"]
     );
+}
+
+/// A request whose answer has begun, on a connection that stays.
+fn get(server: &Server, path: &str, fields: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.http).unwrap();
+    stream.set_read_timeout(Some(secs(20))).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    stream
+}
+
+/// Begins to watch `live/s`. The value stops it; those who ask again and again are over when they do no more.
+fn viewer<'a>(server: &'a Server, protocol: &str) -> Box<dyn FnOnce() + 'a> {
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    match protocol {
+        "RTMP" => {
+            let peer = RtmpPeer::play(server.rtmp, "live", "s").unwrap();
+            Box::new(move || drop(peer))
+        }
+        "HTTP-FLV" | "WS-FLV" => {
+            let fields = if protocol == "WS-FLV" { upgrade } else { "" };
+            let stream = get(server, "/live/s.flv", fields);
+            Box::new(move || drop(stream))
+        }
+        "SRT" => {
+            let (socket, id) = Knock::new("#!::r=live/s,m=request").open(server.srt.unwrap());
+            Box::new(move || {
+                socket.send(&goodbye(id)).unwrap();
+            })
+        }
+        "RTSP" => {
+            let mut command = Command::new("ffmpeg");
+            command.args(["-nostdin", "-rtsp_transport", "tcp", "-i", &server.rtsp_url("live/s")]);
+            let program = Program::start(command.args(["-f", "null", "-"]));
+            Box::new(move || drop(program))
+        }
+        "WebRTC" => {
+            let client = RtcClient::play(server, "s", Over::Udp);
+            Box::new(move || drop(server.api().call("DELETE", &client.path_of_session(), None)))
+        }
+        "HLS" => watch(server, "/live/streams/s.m3u8"),
+        "DASH" => watch(server, "/live/streams/s/s.mpd"),
+        other => panic!("{other}"),
+    }
+}
+
+/// Asks until there is an answer.
+fn watch<'a>(server: &'a Server, path: &str) -> Box<dyn FnOnce() + 'a> {
+    wait_for(path, secs(30), || server.api().get(path).status == 200);
+    Box::new(|| ())
+}
+
+#[test]
+fn viewers_are_told_over_every_protocol() {
+    let receiver = Receiver::start(Manner::Status(200));
+    let server = Server::start(&[
+        &format!("app.listenerHookURL={}", receiver.url("hook")),
+        "app.dashMuxingEnabled=true",
+    ]);
+    let publisher = Publisher::start(server.rtmp, "live", "s");
+    receiver.wait_for("hook", "liveStreamStarted s");
+    let count = |action: &str| {
+        let action = format!("{action} s");
+        receiver.actions("hook").iter().filter(|told| **told == action).count()
+    };
+    let protocols = ["RTMP", "HTTP-FLV", "WS-FLV", "SRT", "RTSP", "WebRTC", "HLS", "DASH"];
+    for (protocol, before) in protocols.iter().zip(0..) {
+        let stop = viewer(&server, protocol);
+        wait_for(&format!("{protocol}: the start"), secs(30), || count("playStarted") == before + 1);
+        assert_eq!(count("playStopped"), before, "{protocol}");
+        stop();
+        // Over HLS and DASH a viewer is gone ten seconds after its last request.
+        wait_for(&format!("{protocol}: the end"), secs(40), || count("playStopped") == before + 1);
+    }
+    assert_eq!(count("playStarted"), protocols.len());
+    publisher.stop();
+}
+
+/// Publishes `live/NAME` until the value goes.
+fn publisher(server: &Server, protocol: &str, name: &str) -> Program {
+    let key = format!("live/{name}");
+    let (format, url) = match protocol {
+        "RTMP" => ("flv", server.rtmp_url(&key)),
+        "SRT" => ("mpegts", format!("srt://{}?streamid={key}", server.srt.unwrap())),
+        "RTSP" => ("rtsp", server.rtsp_url(&key)),
+        other => panic!("{other}"),
+    };
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-re", "-stream_loop", "-1", "-i"]).arg(media_file(false, 2));
+    Program::start(command.args(["-c", "copy", "-f", format, &url]))
+}
+
+#[test]
+fn publishers_are_told_over_every_protocol() {
+    let receiver = Receiver::start(Manner::Status(200));
+    let server = Server::start(&[
+        &format!("app.listenerHookURL={}", receiver.url("hook")),
+        "app.publisherGraceMs=200",
+    ]);
+    for protocol in ["RTMP", "SRT", "RTSP"] {
+        let encoder = publisher(&server, protocol, protocol);
+        receiver.wait_for("hook", &format!("liveStreamStarted {protocol}"));
+        encoder.signal("INT");
+        drop(encoder);
+        receiver.wait_for("hook", &format!("liveStreamEnded {protocol}"));
+    }
+    let mut browser = RtcClient::publish(&server, "WebRTC", Over::Udp);
+    let is_told = |action: &str| receiver.actions("hook").contains(&format!("{action} WebRTC"));
+    browser.run_until("the start", secs(30), |_| is_told("liveStreamStarted"));
+    server.api().call("DELETE", &browser.path_of_session(), None);
+    receiver.wait_for("hook", "liveStreamEnded WebRTC");
 }
 
 #[test]

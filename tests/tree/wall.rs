@@ -52,6 +52,7 @@ const USES: &[(&str, &str)] = &[
     ("src/http/response.rs", SHOWN),
     ("src/hub/ring.rs", CARRIED),
     ("src/io/clock.rs", CARRIED),
+    ("src/io/import_tool.rs", COMPARED),
     ("src/io/jobs/posts.rs", SHOWN),
     ("src/io/jobs/roles.rs", COMPARED),
     ("src/io/load/mod.rs", MEDIA),

@@ -10,7 +10,7 @@ use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::access::Access;
 use crate::control::{Control, wall};
-use crate::mail::{PlayRequest, PublishRequest, StreamEnd, ToWorker};
+use crate::mail::{LeaseNews, PlayRequest, PublishRequest, StreamEnd, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
 /// Events that are remembered for an application.
@@ -239,6 +239,14 @@ impl Control {
         }
         if let Some(presence) = self.access.presences.sessions.get_mut(&session) {
             presence.told = told;
+        }
+    }
+
+    /// A viewer that watches by separate requests has come, or is gone.
+    pub(in crate::control) fn viewer_leased(&mut self, now: Now, news: &LeaseNews) {
+        if let Some(url) = self.hook_url(&news.key) {
+            let action = if news.came { "playStarted" } else { "playStopped" };
+            self.hook_viewer(now, &news.key, &url, action, &news.params);
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub(super) mod auxiliary;
 mod change;
+pub(super) mod imported;
 pub(super) mod restored;
 mod writes;
 

@@ -1,7 +1,7 @@
 //! Hooks: what is told, in which order, and what becomes of it.
 
 use super::*;
-use crate::mail::PlayRequest;
+use crate::mail::{LeaseNews, PlayRequest};
 
 const URL: (&str, &str) = ("listenerHookURL", "http://hook.example/in?key=1");
 
@@ -258,6 +258,16 @@ fn viewers_are_told_where_there_is_somebody_to_tell() {
     let hooks = rig.take_hooks();
     let actions: Vec<_> = hooks.iter().map(|hook| hook["action"].as_str().unwrap()).collect();
     assert_eq!((actions, &hooks[0]["subscriberId"]), (vec!["playStarted", "playStopped"], &"alice".into()));
+    for came in [true, false] {
+        let (key, params) = (StreamKey::new("live", "s"), vec![("token".into(), "t".into())]);
+        rig.mail(ToControl::Leased(Box::new(LeaseNews { key, came, params })));
+    }
+    let hooks = rig.take_hooks();
+    let members =
+        |hook: &serde_json::Value| (hook["action"].clone(), hook["id"].clone(), hook["token"].clone());
+    let [came, gone] = [&hooks[0], &hooks[1]].map(members);
+    assert_eq!(came, ("playStarted".into(), "s".into(), "t".into()));
+    assert_eq!(gone, ("playStopped".into(), "s".into(), "t".into()));
     // Without a receiver workers keep it to themselves, until there is one.
     let mut rig = Rig::new();
     rig.create("s");

@@ -37,7 +37,7 @@ use crate::stats::JobCounts;
 use crate::types::SessionRef;
 
 pub(in crate::io) use admin::remember;
-pub(in crate::io) use passwords::{digest_of, make};
+pub(in crate::io) use passwords::{digest_of, make, make_imported};
 pub(in crate::io) use recordings::finished_or_unknown as finished;
 pub(in crate::io) use run::{FilePaths, Runner};
 

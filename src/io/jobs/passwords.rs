@@ -14,6 +14,8 @@ const ROUNDS: u32 = 600_000;
 const ROUNDS_MAX: u32 = 10_000_000;
 /// The scheme, in front of every stored hash.
 const SCHEME: &str = "pbkdf2-sha256";
+/// That of a password which was imported from the reference, which keeps the MD5 of what clients send: that is what is hashed.
+const IMPORTED: &str = "md5-pbkdf2-sha256";
 
 pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {
     match work {
@@ -25,16 +27,30 @@ pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {
 /// The text to store.
 #[must_use]
 pub(in crate::io) fn make(digest: &PasswordDigest, salt: [u8; 16]) -> String {
+    make_as(SCHEME, digest, salt)
+}
+
+/// The text to store of a password that the reference has stored as `digest`. Who knows that alone cannot log in with it.
+#[must_use]
+pub(in crate::io) fn make_imported(digest: &PasswordDigest, salt: [u8; 16]) -> String {
+    make_as(IMPORTED, digest, salt)
+}
+
+fn make_as(scheme: &str, digest: &PasswordDigest, salt: [u8; 16]) -> String {
     let mut hash = [0; 32];
     let rounds = NonZeroU32::new(ROUNDS).unwrap_or(NonZeroU32::MIN);
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, digest.as_bytes(), &mut hash);
-    format!("{SCHEME}${ROUNDS}${}${}", STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash))
+    format!("{scheme}${ROUNDS}${}${}", STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash))
 }
 
 fn verify(digest: &PasswordDigest, stored: &str) -> bool {
     match parse(stored) {
-        Some((rounds, salt, hash)) => {
-            pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, digest.as_bytes(), &hash).is_ok()
+        Some((scheme, rounds, salt, hash)) => {
+            let given = match scheme {
+                Scheme::Own => digest.as_bytes().to_vec(),
+                Scheme::Imported => format!("{:x}", md5::compute(digest.as_bytes())).into_bytes(),
+            };
+            pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, &given, &hash).is_ok()
         }
         None => {
             // As long as for a user that exists.
@@ -44,13 +60,25 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
     }
 }
 
-fn parse(stored: &str) -> Option<(NonZeroU32, Vec<u8>, Vec<u8>)> {
+/// How a stored hash was made of what a client sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Own,
+    Imported,
+}
+
+fn parse(stored: &str) -> Option<(Scheme, NonZeroU32, Vec<u8>, Vec<u8>)> {
     let mut parts = stored.split('$');
     let (scheme, rounds) = (parts.next()?, parts.next()?);
     let rounds = rounds.parse::<u32>().ok().filter(|rounds| *rounds <= ROUNDS_MAX)?;
     let [salt, hash] = [parts.next()?, parts.next()?].map(|part| STANDARD_NO_PAD.decode(part).ok());
-    let fits = scheme == SCHEME && parts.next().is_none();
-    Some((NonZeroU32::new(rounds)?, salt?, hash.filter(|hash| fits && hash.len() == 32)?))
+    let scheme = match scheme {
+        SCHEME => Scheme::Own,
+        IMPORTED => Scheme::Imported,
+        _ => return None,
+    };
+    let fits = parts.next().is_none();
+    Some((scheme, NonZeroU32::new(rounds)?, salt?, hash.filter(|hash| fits && hash.len() == 32)?))
 }
 
 /// The digest that a client sends for a plain password.
@@ -84,5 +112,17 @@ mod tests {
         ] {
             assert!(!verify(&digest, odd), "{odd}");
         }
+    }
+
+    #[test]
+    fn r_33_an_imported_password_is_the_old_one_and_its_stored_form_is_none() {
+        let digest = digest_of("password").unwrap();
+        let of_the_reference =
+            PasswordDigest::parse(&format!("{:x}", md5::compute(digest.as_bytes()))).unwrap();
+        let stored = make_imported(&of_the_reference, [7; 16]);
+        assert!(stored.starts_with("md5-pbkdf2-sha256$600000$"));
+        assert!(verify(&digest, &stored));
+        assert!(!verify(&of_the_reference, &stored), "what a stolen database has is no password");
+        assert!(!verify(&digest_of("Password").unwrap(), &stored));
     }
 }

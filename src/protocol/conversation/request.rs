@@ -20,6 +20,8 @@ pub struct Watched {
     pub viewer: String,
     /// The name that it had before this one.
     pub former: Option<String>,
+    /// The parameters of the request that hooks tell, if it is the viewer's first.
+    pub params: Params,
 }
 
 /// A request of somebody who watches by one request after the other, before it is answered.

@@ -10,7 +10,7 @@ use hls::playlist::MediaPlaylist;
 use super::copy::HlsCopy;
 use super::{DASH, NAME};
 use crate::jobs::{Job, JobDone, JobId};
-use crate::mail::{Blob, Progress};
+use crate::mail::{Blob, Packed, Progress};
 use crate::protocol::sinks::SinkOrder;
 use crate::protocol::{Event, OrderEvent};
 use crate::types::{Calendar, Now, StreamId};
@@ -108,6 +108,7 @@ impl Publishing {
             forgets: std::mem::take(&mut self.gone),
             calendar,
             bytes,
+            packed: Packed::default(),
         });
         self.events.push_back(Event::Order(OrderEvent::Blob(blob)));
     }

@@ -13,7 +13,7 @@ use super::file_jobs::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
 use super::polled::refusal;
 use super::responder::{Link, Next, Responder};
 use super::{Fields, pages};
-use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
+use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, coding, media_type};
 use crate::hub::Blobs;
 use crate::mail::Blob;
 use crate::protocol::tailored::Tailored;
@@ -208,13 +208,25 @@ impl Transfer {
     ) -> (Self, u16) {
         let shared = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
         let length = own.as_ref().map_or(shared, Tailored::length);
+        let etag = format!("\"{:x}-{length:x}\"", blob.version);
+        let (body, own) = match packed(&request, blob, own) {
+            (Some(body), _) => (Some(body), None),
+            (None, own) => (None, own),
+        };
         let resource = Resource {
-            length,
-            etag: format!("\"{:x}-{length:x}\"", blob.version),
+            length: body.as_ref().map_or(length, |body| u64::try_from(body.len()).unwrap_or(u64::MAX)),
+            etag: if body.is_some() { coding::tag_in_gzip(&etag) } else { etag },
             modified_ms: None,
             content_type: blob.content_type,
         };
-        let Selection { head, part } = resource.select(&request);
+        let Selection { mut head, part } = resource.select(&request);
+        if coding::is_compressible(blob.content_type) {
+            coding::vary(&mut head.headers);
+        }
+        if body.is_some() && part.is_some() {
+            coding::mark(&mut head.headers);
+        }
+        let body = body.unwrap_or_else(|| blob.bytes.clone());
         let request = Box::new(request);
         let mut transfer = Self { request, file_path, fields, elsewhere: None, stage: Stage::Over };
         let mut head = head.header("Cache-Control", caching);
@@ -222,11 +234,11 @@ impl Transfer {
             let status = transfer.respond(now, connection, head);
             return (transfer, status);
         };
-        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(blob.bytes.len());
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
         let left = part.end.saturating_sub(part.start);
         let stage = match own {
             Some(text) => Stage::Own { text: Box::new(text), skip: part.start, left },
-            None => Stage::Memory { left: blob.bytes.slice(at(part.start)..at(part.end)) },
+            None => Stage::Memory { left: body.slice(at(part.start)..at(part.end)) },
         };
         crate::http::cors::add(&transfer.fields, &mut head.headers);
         if connection.begin(now.mono, now.wall_ms, &head, BodyLength::Known(left)) {
@@ -391,6 +403,23 @@ impl Responder for Transfer {
 /// A refusal with a short age: caches would keep one without an age for as long as they like, and the file may come soon.
 pub(super) fn not_found() -> Response {
     Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
+}
+
+/// The answer in gzip, when its client takes that and asks for the whole; else the form for this viewer, if it has one. That is
+/// compressed when nothing of the request is in it.
+fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Bytes>, Option<Tailored>) {
+    if request.header("range").is_some() || !coding::accepts_gzip(&request.headers) {
+        return (None, own);
+    }
+    let Some(own) = own else { return (blob.packed().cloned(), None) };
+    let is_short = own.length() <= u64::try_from(coding::CODED_BYTES_MAX).unwrap_or(0)
+        && own.length() >= u64::try_from(coding::CODED_BYTES_MIN).unwrap_or(0);
+    if !request.query.is_empty() || !is_short {
+        return (None, Some(own));
+    }
+    let mut text = own.clone();
+    let whole: Vec<u8> = std::iter::from_fn(|| text.next_block()).flatten().collect();
+    (coding::gzip(&whole), Some(own))
 }
 
 /// The part of a block that is sent, when so many bytes are to be skipped and so many are left.

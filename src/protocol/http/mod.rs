@@ -38,6 +38,7 @@ use file_jobs::FileAsk;
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
+pub use pages::has_page;
 pub use polled::VOD;
 use responder::{Link, Next, OfControl, Responder};
 use signalling::Signalling;

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::http::{Request, Resource, Response, Selection};
+use crate::http::{Request, Resource, Response, Selection, coding};
+
+/// The pages in gzip, made by the build: length and hash of a page, and its content.
+const PACKED: &[(usize, u32, &[u8])] = include!(concat!(env!("OUT_DIR"), "/packed_pages.rs"));
 
 /// The Content-Security-Policy of a built-in page. Players make their media from blobs.
 macro_rules! policy {
@@ -95,6 +98,12 @@ const PAGES: &[Page] = &[
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
 ];
 
+/// Whether an application has a page of this name that a file would hide.
+#[must_use]
+pub fn has_page(app: &str, name: &str) -> bool {
+    find(&[app.to_owned(), name.to_owned()]).is_some()
+}
+
 /// The page of a path below `webapps`.
 pub(super) fn find(segments: &[String]) -> Option<Page> {
     let [app, name] = segments else { return None };
@@ -108,28 +117,42 @@ pub(super) fn find(segments: &[String]) -> Option<Page> {
 impl Page {
     /// Answers a request for it.
     pub(super) fn answer(self, request: &Request) -> Response {
+        let hash = hash(self.body);
+        let is_whole = request.header("range").is_none();
+        let packed = self.packed(hash).filter(|_| is_whole && coding::accepts_gzip(&request.headers));
+        let body = packed.unwrap_or(self.body.as_bytes());
+        let etag = format!("\"{hash:08x}-{}\"", self.body.len());
         let resource = Resource {
-            length: u64::try_from(self.body.len()).unwrap_or(0),
-            etag: format!("\"{:08x}-{}\"", hash(self.body), self.body.len()),
+            length: u64::try_from(body.len()).unwrap_or(0),
+            etag: if packed.is_some() { coding::tag_in_gzip(&etag) } else { etag },
             modified_ms: None,
             content_type: self.content_type,
         };
-        let Selection { head, part } = resource.select(request);
+        let Selection { mut head, part } = resource.select(request);
+        coding::vary(&mut head.headers);
+        if packed.is_some() && part.is_some() {
+            coding::mark(&mut head.headers);
+        }
         let mut answer = head
             .header("Cache-Control", "no-cache")
             .header("Content-Security-Policy", self.policy)
             .header("Referrer-Policy", "no-referrer");
         if let Some(part) = part {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-            let body = self.body.as_bytes().get(at(part.start)..at(part.end)).unwrap_or_default();
-            answer.body = Bytes::from_static(body);
+            answer.body = Bytes::from_static(body.get(at(part.start)..at(part.end)).unwrap_or_default());
             answer.head_length = None;
         }
         answer
     }
+
+    /// The page in gzip. Of short ones there is none.
+    fn packed(self, hash: u32) -> Option<&'static [u8]> {
+        let is_it = |(length, known, _): &&(usize, u32, &[u8])| *length == self.body.len() && *known == hash;
+        PACKED.iter().find(is_it).map(|(.., packed)| *packed)
+    }
 }
 
-/// FNV-1a: distinguishes versions of a page, nothing more.
+/// FNV-1a: distinguishes versions of a page, nothing more. The build script has the same.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

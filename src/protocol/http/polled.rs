@@ -32,6 +32,8 @@ pub const VOD: &str = "vod";
 const COOKIE: &str = "viewer";
 /// Characters of its value.
 const COOKIE_CHARS: usize = 32;
+/// Bytes of parameters that hooks tell of a viewer.
+const TOLD_BYTES_MAX: usize = 1024;
 /// A playlist that is further ahead than this is not waited for (RFC 8216bis §6.2.5.2).
 const SEGMENTS_AHEAD_MAX: u64 = 2;
 
@@ -221,6 +223,7 @@ impl Polled {
                 format!("{COOKIE}={cookie}; Path={}/{app}; HttpOnly; SameSite=Lax", link.passed.prefix);
             fields.push(("Set-Cookie", field));
         }
+        let params = if is_watched { told_params(&request.query) } else { Vec::new() };
         let (transfer, status) =
             Transfer::of_blob(ctx.now, &mut link.connection, request, file, fields, (blob, own, &caching));
         let watched = (is_watched && is_success(status)).then_some(Watched {
@@ -228,6 +231,7 @@ impl Polled {
             protocol,
             viewer: viewer.name,
             former: viewer.without,
+            params,
         });
         link.granted |= watched.is_some();
         link.events.extend(watched.map(|watched| Event::Request(RequestEvent::Watched(watched))));
@@ -247,6 +251,14 @@ impl Polled {
             origin: self.request.header("origin").unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// The parameters of a request that hooks tell of its viewer: not those of its player, and no more than are kept.
+fn told_params(query: &[(String, String)]) -> Vec<(String, String)> {
+    let is_told = |(name, _): &&(String, String)| !name.starts_with("_HLS_") && name != "CMCD";
+    let told = query.iter().filter(is_told);
+    let bytes: usize = told.clone().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+    if bytes > TOLD_BYTES_MAX { Vec::new() } else { told.cloned().collect() }
 }
 
 /// The name of a viewer without a cookie.

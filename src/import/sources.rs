@@ -1,0 +1,75 @@
+//! Records of the old installation, wherever they are.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::report::Report;
+use super::{dump, mapdb, redis};
+use crate::store::Kind;
+
+/// Records of one database; the store holds fewer.
+const RECORDS_MAX: usize = 5_000_000;
+
+/// A record as the reference has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Record {
+    pub(super) kind: Kind,
+    pub(super) record: Map<String, Value>,
+}
+
+/// The places of the records.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sources<'a> {
+    /// A folder with an export of MapDB, a dump of MongoDB, or both.
+    pub(super) folder: Option<&'a Path>,
+    /// The address of a Redis server.
+    pub(super) redis: Option<&'a redis::Address>,
+}
+
+/// Collects the records of one database.
+#[derive(Debug)]
+pub(super) struct Gather<'a> {
+    records: Vec<Record>,
+    report: &'a mut Report,
+    place: &'a str,
+}
+
+impl Gather<'_> {
+    /// Takes a record. False: no more are taken.
+    pub(super) fn give(&mut self, record: Record) -> bool {
+        if self.records.len() >= RECORDS_MAX {
+            self.report.fail(self.place, "records", format!("more than {RECORDS_MAX}: the rest is not read"));
+            return false;
+        }
+        self.records.push(record);
+        true
+    }
+
+    /// Lists an entry that is no record here.
+    pub(super) fn leave(&mut self, key: &str, what: &str) {
+        self.report.add(self.place, key, format!("left out: {what}"));
+    }
+
+    /// Lists something that cannot be read.
+    pub(super) fn fault(&mut self, path: &Path, reason: &str) {
+        self.report.fail(self.place, &path.display().to_string(), reason);
+    }
+}
+
+impl Sources<'_> {
+    /// The records of an application's database, or of the users.
+    pub(super) fn read(&self, place: &str, database: Option<&str>, report: &mut Report) -> Vec<Record> {
+        let mut gather = Gather { records: Vec::new(), report, place };
+        if let Some(folder) = self.folder {
+            mapdb::read(folder, database, &mut gather);
+            dump::read(folder, database, &mut gather);
+            // Where mongodump puts it unless it is told otherwise.
+            dump::read(&folder.join("dump"), database, &mut gather);
+        }
+        if let Some(address) = self.redis {
+            redis::read(address, database, &mut gather);
+        }
+        gather.records
+    }
+}
