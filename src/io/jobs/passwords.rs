@@ -14,7 +14,7 @@ const ROUNDS: u32 = 600_000;
 const ROUNDS_MAX: u32 = 10_000_000;
 /// The scheme, in front of every stored hash.
 const SCHEME: &str = "pbkdf2-sha256";
-/// That of a password which was imported from the reference, which keeps the MD5 of what clients send: that is what is hashed.
+/// The scheme of a password that was imported from the reference, which keeps the MD5 of what clients send: that is what is hashed.
 const IMPORTED: &str = "md5-pbkdf2-sha256";
 
 pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {

@@ -78,7 +78,7 @@ impl Many {
         }
     }
 
-    /// What control was told since it was last looked at: `+` or `-` and the value of the parameter.
+    /// The news that control got since the last look: `+` or `-` and the value of the parameter.
     fn told(&mut self) -> String {
         let word = |news: LeaseNews| {
             let sign = if news.came { "+" } else { "-" };
