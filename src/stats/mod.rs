@@ -6,6 +6,7 @@ mod exposition;
 mod format;
 mod histogram;
 mod host;
+mod players;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ pub use exposition::{Page, render};
 pub use format::Format;
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::{DiskFigures, HostFigures, NetworkFigures};
+pub use players::{PLAYER_EVENTS, PlayerCounts, TECHNOLOGIES};
 
 use crate::types::{Ingest, StreamKey};
 

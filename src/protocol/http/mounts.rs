@@ -42,6 +42,8 @@ impl Asked {
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// Where files of an application are uploaded to.
 const UPLOADS: &str = "/rest/v2/vods/create";
+/// The method of a resource that is only written.
+const POST: Methods = Methods::These(&[Method::Post]);
 /// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
@@ -65,6 +67,8 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
+    // Players of any page report.
+    Mount { methods: POST, ..api("/{any}/analytic/{*}", Cors::ANYONE) },
     // WebRTC: an endpoint of each stream, and the URLs of sessions.
     whip("/{any}/whip/{id}", whip::ENDPOINT, whip::OFFERS, whip::publish),
     whip("/{any}/whip/{id}/", whip::ENDPOINT, whip::OFFERS, whip::publish),
