@@ -10,7 +10,9 @@ mod players;
 
 use std::time::{Duration, Instant};
 
-pub use connections::{Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values};
+pub use connections::{
+    Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values, ViewerFigures,
+};
 pub use exposition::{Page, render};
 pub use format::Format;
 pub use histogram::{BOUNDS_US, Histogram};

@@ -125,6 +125,7 @@ impl Worker {
             ToWorker::Pass { conn, verdict } => self.pass_verdict(conn, verdict),
             ToWorker::PassesEnded { app, subscriber } => self.polled.passes.end_subscriber(&app, &subscriber),
             ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
+            ToWorker::EndViewer { stream, viewer, reason } => self.end_viewer(stream, viewer, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),
             ToWorker::Upload { conn, grant } => self.begin_upload(conn, *grant),

@@ -27,6 +27,10 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         &[("success", "boolean"), ("message", "string?"), ("dataId", "string?"), ("errorId", "integer")],
     ),
     (
+        "Viewer",
+        &[("viewerId", "string"), ("protocol", "string"), ("clientIp", "string"), ("seconds", "integer")],
+    ),
+    (
         "PlayerEvent",
         &[
             ("event", "string?"),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::auth::jwt;
+use crate::stats::ViewerFigures;
 
 const EVENTS: &str = "/live/analytic/events";
 
@@ -61,4 +62,49 @@ fn a_secured_endpoint_takes_events_with_a_token_alone() {
     // Without a secret nobody can have signed anything.
     let mut rig = Rig::with(&[], &[("secureAnalyticEndpoint", "true")]);
     assert_eq!(event(&mut rig, "watch-time", &with(&token(""))), 401);
+}
+
+/// Asks, has the workers tell of these viewers, and gives the answer and the mail for workers.
+fn asked(rig: &mut Rig, method: Method, path: &str, viewers: &[ViewerFigures]) -> (String, Vec<ToWorker>) {
+    rig.take();
+    let session = rig.send(method, &format!("/live/rest/v2/broadcasts/s/viewers/{path}"), "");
+    for (worker, mail) in rig.take() {
+        let ToWorker::Connections(stream) = mail else { continue };
+        let viewers = viewers.iter().filter(|one| one.session.worker == worker).copied().collect();
+        rig.mail(ToControl::Connections { worker, stream, connections: Vec::new(), viewers });
+    }
+    let (status, body) = rig.answer(session).unwrap();
+    assert_eq!(status, 200, "{body}");
+    (body, rig.take().into_iter().map(|(_, mail)| mail).collect())
+}
+
+#[test]
+fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.get("/live/rest/v2/broadcasts/s/viewers/list/0/5").1, "[]");
+    assert!(rig.post("/live/rest/v2/broadcasts/s/viewers/0-1-0-0/stop", "").1.contains("is not live"));
+    rig.publish("s", 0);
+    let viewer = |slot, seconds| ViewerFigures {
+        session: SessionRef::new(WorkerId(0), ConnId { slot, generation: 3 }),
+        peer: "[::ffff:192.0.2.7]:9".parse().unwrap(),
+        protocol: "rtmp",
+        seconds,
+    };
+    let both = [viewer(1, 5), viewer(2, 60)];
+    let (list, _) = asked(&mut rig, Method::Get, "list/0/5", &both);
+    let longest = r#"{"clientIp":"192.0.2.7","protocol":"rtmp","seconds":60,"viewerId":"0-2-3-0"}"#;
+    assert!(list.starts_with(&format!("[{longest},")), "{list}");
+    assert_eq!(asked(&mut rig, Method::Get, "list/0/1", &both).0, format!("[{longest}]"));
+    assert_eq!(asked(&mut rig, Method::Get, "list/2/5", &both).0, "[]");
+    // A name of no viewer of this stream ends nobody: it may be that of another application's.
+    for name in ["0-2-2-0", "0-9-3-0", "1-2-3-0", "x", "%00"] {
+        let (answer, mail) = asked(&mut rig, Method::Post, &format!("{name}/stop"), &both);
+        assert!(answer.contains("There is no such viewer"), "{name}: {answer}");
+        assert!(!mail.iter().any(|mail| matches!(mail, ToWorker::EndViewer { .. })), "{name}");
+    }
+    let (answer, mail) = asked(&mut rig, Method::Post, "0-2-3-0/stop", &both);
+    assert_eq!(answer, PLAIN);
+    let is_it =
+        |mail: &&ToWorker| matches!(mail, ToWorker::EndViewer { viewer, .. } if viewer.conn.slot == 2);
+    assert_eq!(mail.iter().filter(is_it).count(), 1, "{mail:?}");
 }
