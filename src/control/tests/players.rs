@@ -92,7 +92,7 @@ fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
     };
     let both = [viewer(1, 5), viewer(2, 60)];
     let (list, _) = asked(&mut rig, Method::Get, "list/0/5", &both);
-    let longest = r#"{"clientIp":"192.0.2.7","protocol":"rtmp","seconds":60,"viewerId":"0-2-3-0"}"#;
+    let longest = r#"{"viewerId":"0-2-3-0","protocol":"rtmp","clientIp":"192.0.2.7","seconds":60}"#;
     assert!(list.starts_with(&format!("[{longest},")), "{list}");
     assert_eq!(asked(&mut rig, Method::Get, "list/0/1", &both).0, format!("[{longest}]"));
     assert_eq!(asked(&mut rig, Method::Get, "list/2/5", &both).0, "[]");

@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn libraries_of_players_are_what_their_list_says() {
-        let list = include_str!("pages/vendor/README.md");
+        let list = include_str!("../../../src/protocol/http/pages/vendor/README.md");
         let mut rows = 0;
         for line in list.lines().filter(|line| line.starts_with("| `")) {
             rows += 1;
