@@ -103,7 +103,7 @@ function Row({ app, one, selected, onSelect }) {
     <td data-label=${strings.status}><${Badge} status=${one.status} />${one.live?.isRecorded && html`<span class="badge" data-status="recording">${strings.isRecorded}</span>`}
       ${one.live && html`<small class="quiet id">${strings.liveFor(span(Date.now() - one.live.startTime))}</small>`}</td>
     <td data-label=${strings.source}><${Source} one=${one} /></td>
-    <td data-label=${strings.health}>${state ? html`<span class="health" data-kind=${state.kind}>${state.text}</span>` : html`<span class="quiet">–</span>`}</td>
+    <td data-label=${strings.health} class=${state ? "" : "blank"}>${state ? html`<span class="health" data-kind=${state.kind}>${state.text}</span>` : html`<span class="quiet">–</span>`}</td>
     <td class="number" data-label=${strings.viewers}>${isLive(one) ? viewersOf(one) : "–"}</td>
     <td class="number" data-label=${strings.bitrate}>${isLive(one) ? bits(one.bitrate) : "–"}</td>
     <td class="end">

@@ -58,7 +58,7 @@ function Row({ app, one, selected, onSelect, onPlay, onRemove }) {
     <td data-label=${strings.date}>${moment(one.creationDate)}</td>
     <td class="number" data-label=${strings.duration}>${one.duration >= 0 ? span(one.duration) : "–"}</td>
     <td class="number" data-label=${strings.size}>${bytes(one.fileSize)}</td>
-    <td class="end"><span class="nowrap">
+    <td class="end many"><span class="nowrap">
       <a class="button small" href=${file} download=${one.vodName} aria-label=${strings.downloadOne(one.vodName)}>${strings.download}</a>${" "}
       <${Copy} text=${file} label=${one.vodName} />${" "}
       <button type="button" class="small" aria-label=${strings.removeOne(one.vodName)} onClick=${onRemove}>${strings.remove}</button>
