@@ -1,10 +1,21 @@
 // The broadcasts of an application: found, made, started, stopped, deleted; a page of them at a time.
 
 import { broadcasts, callApp, doApp } from "./panel-api.js";
-import { Badge, Confirm, Dialog, Field, attempt, bits, html, isLive, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "./panel-kit.js";
+import { allBroadcasts, exported, imported } from "./panel-files.js";
+import { Icon } from "./panel-icons.js";
+import { Badge, Confirm, Dialog, Field, OpenFile, Thumb, attempt, bits, html, isLive, save, span, toast, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
+import { FirstSteps, TestButton } from "./panel-test.js";
 
 const SIZE = 50;
+/** The longest list of the server, and how many broadcasts a filter looks through. */
+const PART = 250;
+const LOOKED_THROUGH = 5000;
+const PROTOCOLS = ["RTMP", "SRT", "RTSP", "WebRTC"];
+/** Limits of what counts as healthy. */
+const SILENT_MS = 3000;
+const LOSS_PERCENT = 2;
+const SLOW = 0.9;
 const SOURCES = ["streamSource", "ipCamera", "VoD", "playlist"];
 
 function Create({ app, onClose, onDone }) {
@@ -60,30 +71,77 @@ function Create({ app, onClose, onDone }) {
   <//>`;
 }
 
+/** How well the publisher's media come: a word, and how bad that is. */
+function health({ status, speed, live }) {
+  if (status !== "broadcasting" || !live) return null;
+  if (live.silentMs > SILENT_MS) return { kind: "bad", text: strings.healthSilent(span(live.silentMs)) };
+  if (live.packetLostRatio > LOSS_PERCENT) return { kind: "bad", text: strings.healthLoss(live.packetLostRatio.toFixed(1)) };
+  if (speed > 0 && speed < SLOW) return { kind: "busy", text: strings.healthSlow(speed.toFixed(2)) };
+  return { kind: "good", text: strings.healthGood };
+}
+
+/** What comes, and since when. */
+function Source({ one }) {
+  const { live } = one;
+  if (!live) return html`<span class="quiet">${strings.kindNames[one.type] ?? one.type}</span>`;
+  const size = live.width ? `${live.width} × ${live.height}` : "";
+  return html`<span>${[live.publishType, [live.videoCodec, live.audioCodec].filter(Boolean).join(", ")].filter(Boolean).join(" · ")}</span>
+    <small class="quiet id">${[size, strings.kindNames[one.type]].filter(Boolean).join(" · ")}</small>`;
+}
+
 function Row({ app, one, selected, onSelect }) {
   const name = one.name || one.streamId;
   const path = `/broadcasts/${encodeURIComponent(one.streamId)}`;
   const run = (what) => attempt(() => doApp(app, "POST", `${path}/${what}`));
+  const state = health(one);
   return html`<tr>
     <td class="tick"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(name)} /></td>
-    <td>
+    <td><div class="named"><${Thumb} app=${app} id=${one.streamId} live=${isLive(one)} /><div>
       <a href=${`#/broadcast/${encodeURIComponent(app)}/${encodeURIComponent(one.streamId)}`}>${name}</a>
-      ${one.name && html`<small class="quiet id">${one.streamId}</small>`}
+      ${one.name && html`<small class="quiet id">${one.streamId}</small>`}</div></div>
     </td>
-    <td data-label=${strings.status}><${Badge} status=${one.status} /> <small class="quiet">${strings.kindNames[one.type] ?? one.type}</small></td>
+    <td data-label=${strings.status}><${Badge} status=${one.status} />${one.live?.isRecorded && html`<span class="badge" data-status="recording">${strings.isRecorded}</span>`}
+      ${one.live && html`<small class="quiet id">${strings.liveFor(span(Date.now() - one.live.startTime))}</small>`}</td>
+    <td data-label=${strings.source}><${Source} one=${one} /></td>
+    <td data-label=${strings.health} class=${state ? "" : "blank"}>${state ? html`<span class="health" data-kind=${state.kind}>${state.text}</span>` : html`<span class="quiet">–</span>`}</td>
     <td class="number" data-label=${strings.viewers}>${isLive(one) ? viewersOf(one) : "–"}</td>
     <td class="number" data-label=${strings.bitrate}>${isLive(one) ? bits(one.bitrate) : "–"}</td>
     <td class="end">
-      ${isLive(one) && html`<button type="button" class="small" onClick=${() => run("stop")}>${strings.stop}</button>`}
-      ${!isLive(one) && SOURCES.includes(one.type) && html`<button type="button" class="small" onClick=${() => run("start")}>${strings.start}</button>`}
+      ${isLive(one) && html`<button type="button" class="small" aria-label=${strings.stopOne(name)} onClick=${() => run("stop")}><${Icon} name="stop" />${strings.stop}</button>`}
+      ${!isLive(one) && SOURCES.includes(one.type) && html`<button type="button" class="small" aria-label=${strings.startOne(name)} onClick=${() => run("start")}><${Icon} name="play" />${strings.start}</button>`}
     </td>
   </tr>`;
 }
 
+/** The first broadcasts, of all that match, with this status and this protocol. The server's lists know neither. */
+async function filtered(app, { search, status, protocol }, signal) {
+  const list = [];
+  for (let offset = 0; offset < LOOKED_THROUGH; offset += PART) {
+    const part = (await broadcasts(app, { offset, size: PART, search, sort: "status" }, signal)).list;
+    list.push(...part.filter((one) => (!status || one.status === status) && (!protocol || (isLive(one) && one.publishType === protocol))));
+    // Those that are live come first.
+    const isPast = (status === "broadcasting" || protocol) && part.some((one) => !isLive(one));
+    if (part.length < PART || isPast) break;
+  }
+  return { list: list.slice(0, PART), count: list.length };
+}
+
+function Files({ app, onDone }) {
+  const take = async (text) => {
+    const counts = await imported(app, text);
+    if (counts) toast(strings.importedCounts(counts), counts.failed ? "bad" : "good");
+    onDone();
+  };
+  const give = () => attempt(async () => save(`${app}-broadcasts.json`, exported(await allBroadcasts(app))));
+  return html`<${OpenFile} label=${strings.importFile} icon="upload" onText=${take} />
+    <button type="button" onClick=${give}><${Icon} name="download" />${strings.exportFile}</button>`;
+}
+
 export default function Application({ args: [app] }) {
-  const [query, setQuery] = useState({ offset: 0, search: "", sort: "date" });
-  const keys = [app, query.offset, query.search, query.sort];
-  const [page, again] = usePolled((signal) => broadcasts(app, { ...query, size: SIZE }, signal), 0, keys);
+  const [query, setQuery] = useState({ offset: 0, search: "", sort: "date", status: "", protocol: "" });
+  const isFiltered = query.status !== "" || query.protocol !== "";
+  const read = (signal) => (isFiltered ? filtered(app, query, signal) : broadcasts(app, { ...query, size: SIZE }, signal));
+  const [page, again] = usePolled(read, 0, [app, ...Object.values(query)]);
   const ids = page?.list.map((one) => encodeURIComponent(one.streamId)).join(",");
   const now = useLive(page ? `/live/${encodeURIComponent(app)}?ids=${ids}` : null);
   const { broadcasts: count, liveStreams } = now.application ?? {};
@@ -120,9 +178,9 @@ export default function Application({ args: [app] }) {
     <header class="head">
       <h1>${app}</h1>
       <div class="actions">
-        <a class="button" href=${`#/recordings/${encodeURIComponent(app)}`}>${strings.recordings}</a>
-        <a class="button" href=${`#/settings/${encodeURIComponent(app)}`}>${strings.settings}</a>
-        <button type="button" class="main" onClick=${() => setCreating(true)}>${strings.create}</button>
+        <${Files} app=${app} onDone=${again} />
+        <${TestButton} app=${app} />
+        <button type="button" class="main" onClick=${() => setCreating(true)}><${Icon} name="add" />${strings.create}</button>
       </div>
     </header>
     <div class="tools">
@@ -130,22 +188,31 @@ export default function Application({ args: [app] }) {
       <label>${strings.sortBy} <select value=${query.sort} onChange=${(event) => change({ sort: event.target.value })}>
         ${Object.entries(strings.sorts).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
       </select></label>
+      <label>${strings.status} <select value=${query.status} onChange=${(event) => change({ status: event.target.value })}>
+        <option value="">${strings.all}</option>
+        ${Object.entries(strings.statuses).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
+      </select></label>
+      <label>${strings.protocol} <select value=${query.protocol} onChange=${(event) => change({ protocol: event.target.value })}>
+        <option value="">${strings.all}</option>
+        ${PROTOCOLS.map((name) => html`<option value=${name}>${name}</option>`)}
+      </select></label>
       ${chosen.size > 0 && html`<button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.removeMany(chosen.size)}</button>`}
     </div>
-    ${page && list.length === 0 && (query.search
+    ${page && list.length === 0 && (query.search || isFiltered
       ? html`<p class="quiet">${strings.nothingFound}</p>`
       : html`<section class="empty"><h2>${strings.empty}</h2><p>${strings.emptyText}</p>
-          <p><code>ffmpeg -re -i file.mp4 -c copy -f flv rtmp://${location.hostname}/${app}/stream1</code></p></section>`)}
+          <p><code>ffmpeg -re -i file.mp4 -c copy -f flv rtmp://${location.hostname}/${app}/stream1</code></p></section>
+          <${FirstSteps} app=${app} />`)}
     ${list.length > 0 && html`<table>
       <thead><tr>
         <th class="tick"><input type="checkbox" checked=${all} aria-label=${strings.selectAll}
           onChange=${() => setChosen(new Set(all ? [] : list.map((one) => one.streamId)))} /></th>
-        <th>${strings.name}</th><th>${strings.status}</th><th class="number">${strings.viewers}</th><th class="number">${strings.bitrate}</th><th></th>
+        <th>${strings.name}</th><th>${strings.status}</th><th>${strings.source}</th><th>${strings.health}</th><th class="number">${strings.viewers}</th><th class="number">${strings.bitrate}</th><th></th>
       </tr></thead>
       <tbody>${list.map((one) => html`<${Row} key=${one.streamId} app=${app} one=${one}
         selected=${chosen.has(one.streamId)} onSelect=${() => toggle(one.streamId)} />`)}</tbody>
     </table>`}
-    ${page && page.count > SIZE && html`<nav class="pages" aria-label=${strings.broadcasts}>
+    ${page && !isFiltered && page.count > SIZE && html`<nav class="pages" aria-label=${strings.broadcasts}>
       <button type="button" disabled=${query.offset === 0} onClick=${() => change({ offset: Math.max(0, query.offset - SIZE) })}>${strings.newer}</button>
       <span>${strings.range(query.offset + 1, query.offset + list.length, page.count)}</span>
       <button type="button" disabled=${query.offset + SIZE >= page.count} onClick=${() => change({ offset: query.offset + SIZE })}>${strings.older}</button>

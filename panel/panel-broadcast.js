@@ -1,9 +1,11 @@
 // One broadcast: what it looks like, where it comes from and goes to, who may see it.
 
 import { HERE, Refusal, call, callApp, doApp } from "./panel-api.js";
-import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "./panel-kit.js";
+import { Icon } from "./panel-icons.js";
+import { Badge, Confirm, Copy, Field, Spark, Thumb, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "./panel-kit.js";
 import { Recording } from "./panel-recordings.js";
 import { strings } from "./panel-strings.js";
+import { Viewers } from "./panel-viewers.js";
 
 const TOKENS_SHOWN = 50;
 const SUBSCRIBERS_SHOWN = 250;
@@ -33,7 +35,7 @@ function addresses(app, id, ports) {
       ["RTMP", `${at("rtmp", ports.rtmp ?? 1935, 1935)}/${app}/${name}`],
       ["SRT", `${at("srt", ports.srt ?? 4200, 0)}?streamid=${encodeURIComponent(`#!::r=${app}/${id},m=request`)}`],
       ["RTSP", `${at("rtsp", ports.rtsp ?? 5554, 554)}/${app}/${name}`],
-      [strings.embed, `<iframe src="${here}/play.html?id=${name}" allow="autoplay; fullscreen" width="640" height="480"></iframe>`],
+      [strings.embed, `<iframe src="${here}/play.html?id=${name}" allow="autoplay; fullscreen" width="640" height="360" title="${name}"></iframe>`],
     ],
   };
 }
@@ -59,15 +61,15 @@ function Addresses({ title, list }) {
   </section>`;
 }
 
-function Preview({ app, one }) {
-  const [plays, setPlays] = useState(false);
+function Preview({ app, one, watch }) {
+  const [plays, setPlays] = useState(watch);
   const live = one.status === "broadcasting";
   return html`<section class="card preview"><h2>${strings.preview}</h2>
     ${live && plays
       ? html`<iframe title=${strings.preview} allow="autoplay" src=${`${HERE}${encodeURIComponent(app)}/play.html?id=${encodeURIComponent(one.streamId)}&mute=true&autoplay=true`}></iframe>
           <button type="button" onClick=${() => setPlays(false)}>${strings.stopPreview}</button>`
-      : html`<div class="dark">${live
-          ? html`<button type="button" class="main" onClick=${() => setPlays(true)}>${strings.startPreview}</button>`
+      : html`<div class="dark"><${Thumb} app=${app} id=${one.streamId} live=${live} />${live
+          ? html`<button type="button" class="main" onClick=${() => setPlays(true)}><${Icon} name="play" />${strings.startPreview}</button>`
           : html`<p>${strings.notLive}</p>`}</div>`}
   </section>`;
 }
@@ -77,18 +79,20 @@ function Graph({ label, value, trail, top }) {
 }
 
 /** What the publisher sends; the rates are those of the last seconds. */
-function Figures({ one, source }) {
+function Figures({ app, one, source }) {
   const live = isLive(one);
+  // The last hour by the minute.
+  const [hour] = usePolled((signal) => callApp(app, "GET", `${pathOf(one.streamId)}/metrics-history`, undefined, { signal }).catch(() => null), 0, [app, one.streamId]);
   const bitrate = useRate(source, (source?.receivedBytes ?? 0) * 8);
   const frames = useRate(source, source?.pictures ?? 0);
   const lost = useRate(source, source?.packetsLost ?? 0);
   const packets = useRate(source, source?.packets ?? 0);
-  const loss = packets > 0 ? (lost / packets) * 100 : 0;
-  const bitrates = useTrail(source, bitrate);
+  const loss = packets > 0 ? (lost / packets) * 100 : packets;
+  const bitrates = useTrail(source, bitrate, hour?.bitrate);
   const rates = useTrail(source, frames);
-  const losses = useTrail(source, loss);
+  const losses = useTrail(source, loss, hour?.packetLostRatio);
   const trips = useTrail(source, source?.rttMs);
-  const viewers = useTrail(one, viewersOf(one));
+  const viewers = useTrail(one, viewersOf(one), hour?.viewers);
   const rows = [
     [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
     [strings.codecs, live && source ? [source.videoCodec, source.audioCodec].filter(Boolean).join(", ") || "–" : "–"],
@@ -103,8 +107,8 @@ function Figures({ one, source }) {
     <div class="pair">
       <${Graph} label=${strings.viewers} value=${live ? viewersOf(one) : "–"} trail=${viewers} top=${4} />
       <${Graph} label=${strings.bitrate} value=${shown(bits(bitrate))} trail=${bitrates} />
-      <${Graph} label=${strings.frameRate} value=${shown(strings.perSecond(Math.round(frames)))} trail=${rates} top=${30} />
-      ${source?.packets > 0 && html`<${Graph} label=${strings.loss} value=${shown(`${loss.toFixed(1)} %`)} trail=${losses} top=${5} />`}
+      <${Graph} label=${strings.frameRate} value=${shown(frames === null ? "–" : strings.perSecond(Math.round(frames)))} trail=${rates} top=${30} />
+      ${source?.packets > 0 && html`<${Graph} label=${strings.loss} value=${shown(`${(loss ?? 0).toFixed(1)} %`)} trail=${losses} top=${5} />`}
       ${source?.rttMs > 0 && html`<${Graph} label=${strings.roundTrip} value=${shown(`${source.rttMs} ms`)} trail=${trips} top=${100} />`}
     </div>
     <dl class="rows">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
@@ -249,8 +253,8 @@ function Subscribers({ app, id }) {
   </section>`;
 }
 
-export default function Broadcast({ args: [app, id] }) {
-  const { broadcasts, source, endpoints, error } = useLive(`/live/${encodeURIComponent(app)}/${encodeURIComponent(id)}`);
+export default function Broadcast({ args: [app, id, way] }) {
+  const { broadcasts, source, endpoints, recordings, error } = useLive(`/live/${encodeURIComponent(app)}/${encodeURIComponent(id)}`);
   const one = broadcasts[id];
   const [ports, setPorts] = useState({});
   const [removing, setRemoving] = useState(false);
@@ -270,19 +274,20 @@ export default function Broadcast({ args: [app, id] }) {
   return html`
     <p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>
     <header class="head">
-      <h1>${name} <${Badge} status=${one.status} />${isLive(one) && one.mp4Enabled > 0 && html` <span class="badge" data-status="recording">${strings.isRecorded}</span>`}</h1>
+      <h1>${name} <${Badge} status=${one.status} />${recordings?.length > 0 && html` <span class="badge" data-status="recording">${strings.isRecorded}</span>`}</h1>
       <div class="actions">
-        ${isSource && !isLive(one) && html`<button type="button" class="main" onClick=${() => run("start")}>${strings.start}</button>`}
+        ${isSource && !isLive(one) && html`<button type="button" class="main" onClick=${() => run("start")}><${Icon} name="play" />${strings.start}</button>`}
         ${one.type === "playlist" && isLive(one) && html`<button type="button" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`))}>${strings.nextItem}</button>`}
-        ${isLive(one) && html`<button type="button" onClick=${() => run("stop")}>${strings.stop}</button>`}
-        <${Recording} app=${app} one=${one} />
-        <button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.remove}</button>
+        ${isLive(one) && html`<button type="button" onClick=${() => run("stop")}><${Icon} name="stop" />${strings.stop}</button>`}
+        <${Recording} app=${app} one=${one} running=${recordings ?? []} />
+        <button type="button" class="danger" onClick=${() => setRemoving(true)}><${Icon} name="remove" />${strings.remove}</button>
       </div>
     </header>
     <div class="columns">
       <div>
-        <${Preview} app=${app} one=${one} />
-        <${Figures} one=${one} source=${source} />
+        <${Preview} app=${app} one=${one} watch=${way === "watch"} />
+        <${Figures} app=${app} one=${one} source=${source} />
+        <${Viewers} app=${app} one=${one} />
         <${Details} key=${id} app=${app} one=${one} />
       </div>
       <div>

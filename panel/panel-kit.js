@@ -1,6 +1,7 @@
 // Pieces that several pages are made of.
 
-import { watch } from "./panel-api.js";
+import { HERE, watch } from "./panel-api.js";
+import { Icon } from "./panel-icons.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { strings } from "./panel-strings.js";
 
@@ -37,6 +38,25 @@ export const moment = (ms) => (ms ? new Date(ms).toLocaleString() : "–");
 
 export const viewersOf = (broadcast) =>
   broadcast.rtmpViewerCount + broadcast.webRTCViewerCount + broadcast.hlsViewerCount + (broadcast.dashViewerCount || 0);
+
+/** Puts text into a file of the browser's downloads. */
+export function save(name, text, type = "application/json") {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** A button that takes a file, and its text. */
+export function OpenFile({ label, icon, accept = ".json,application/json", onText }) {
+  const input = useRef(null);
+  const read = async () => {
+    const [file] = input.current.files;
+    input.current.value = "";
+    if (file) onText(await file.text(), file.name);
+  };
+  return html`<input ref=${input} type="file" class="hidden" accept=${accept} tabindex="-1" aria-label=${label} onChange=${read} />
+    <button type="button" onClick=${() => input.current.click()}><${Icon} name=${icon} />${label}</button>`;
+}
 
 export const isLive = (broadcast) => broadcast.status === "broadcasting" || broadcast.status === "preparing";
 
@@ -96,7 +116,7 @@ export function useLive(path) {
   return state;
 }
 
-/** How fast a counter grows, a second: the mean of its last readings. */
+/** How fast a counter grows, a second: the mean of its last readings. Null until there are two. */
 export function useRate(reading, count) {
   const seen = useRef({ reading: null, points: [] });
   if (reading && reading !== seen.current.reading) {
@@ -105,16 +125,21 @@ export function useRate(reading, count) {
     seen.current = { reading, points: points.length > 1 && count < points.at(-2)[1] ? points.slice(-1) : points };
   }
   const { points } = seen.current;
-  if (!reading || points.length < 2) return 0;
+  if (!reading || points.length < 2) return null;
   const [[from, first], [to, last]] = [points[0], points.at(-1)];
   return to > from ? ((last - first) * 1000) / (to - from) : 0;
 }
 
-/** The last values of a figure; each reading adds one. */
-export function useTrail(reading, value, length = 60) {
+/** The last values of a figure; each reading adds one. `past`: values of before the page was opened, the newest last. */
+export function useTrail(reading, value, past = null, length = 60) {
   const trail = useRef([]);
   const last = useRef(null);
-  if (reading && reading !== last.current) {
+  const isSeeded = useRef(false);
+  if (past && !isSeeded.current) {
+    isSeeded.current = true;
+    trail.current = [...past, ...trail.current].slice(-length);
+  }
+  if (reading && reading !== last.current && value !== null) {
     last.current = reading;
     trail.current = [...trail.current, Number(value) || 0].slice(-length);
   }
@@ -157,6 +182,35 @@ export function Toasts() {
 export function Badge({ status }) {
   const text = strings.statuses[status] ?? status;
   return html`<span class="badge" data-status=${status}>${text}</span>`;
+}
+
+/** Whether an application has previews: asked once, by the first that is shown. */
+const previews = new Map();
+
+function load(url) {
+  return new Promise((done) => {
+    const picture = new Image();
+    picture.onload = () => done(url);
+    picture.onerror = () => done(null);
+    picture.src = url;
+  });
+}
+
+/** A picture of a live stream, where the server has one; else nothing. */
+export function Thumb({ app, id, live }) {
+  const [url, setUrl] = useState(null);
+  useEffect(() => {
+    setUrl(null);
+    if (!live) return undefined;
+    let isGone = false;
+    const wanted = `${HERE}${encodeURIComponent(app)}/previews/${encodeURIComponent(id)}.png`;
+    const first = previews.get(app);
+    const mine = first ? first.then((any) => (any ? load(wanted) : null)) : load(wanted);
+    if (!first) previews.set(app, mine);
+    mine.then((found) => { if (!isGone) setUrl(found); });
+    return () => { isGone = true; };
+  }, [app, id, live]);
+  return url && html`<img class="thumb" src=${url} alt="" width="96" height="54" loading="lazy" />`;
 }
 
 export function Copy({ text, label }) {

@@ -2,6 +2,7 @@
 
 import { call, doCall } from "./panel-api.js";
 import { Dialog, Field, html, useState, valuesOf } from "./panel-kit.js";
+import { Mark } from "./panel-icons.js";
 import { md5 } from "./panel-md5.js";
 import { strings } from "./panel-strings.js";
 
@@ -41,7 +42,7 @@ function LoginForm({ onDone }) {
 }
 
 export function Login({ onDone }) {
-  return html`<main class="door"><h1>${strings.product}</h1><${LoginForm} onDone=${onDone} /></main>`;
+  return html`<main class="door"><h1><${Mark} />${strings.product}</h1><${LoginForm} onDone=${onDone} /></main>`;
 }
 
 /** Over the page, which stays as it is. */
@@ -66,7 +67,7 @@ export function FirstUser({ onDone }) {
     onDone();
   });
   return html`<main class="door">
-    <h1>${strings.product}</h1>
+    <h1><${Mark} />${strings.product}</h1>
     <h2>${strings.firstUser}</h2>
     <p class="quiet">${strings.firstUserText}</p>
     <form onSubmit=${form.submit}>

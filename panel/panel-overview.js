@@ -2,6 +2,8 @@
 
 import { call, doCall } from "./panel-api.js";
 import { Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
+import { Icon } from "./panel-icons.js";
+import { FirstSteps } from "./panel-test.js";
 import { strings } from "./panel-strings.js";
 
 function Figure({ title, value, note, trail, top }) {
@@ -45,6 +47,15 @@ function Workers({ busy }) {
   </section>`;
 }
 
+/** Viewers of all applications, by the minute. */
+async function viewersOfApps(applications, signal) {
+  const read = ({ name }) => call("GET", `/applications/${encodeURIComponent(name)}/metrics-history`, undefined, { signal }).catch(() => ({ viewers: [] }));
+  const columns = (await Promise.all(applications.map(read))).map((one) => one.viewers);
+  const length = Math.max(0, ...columns.map((column) => column.length));
+  // Columns end with the same minute.
+  return Array.from({ length }, (_, n) => columns.reduce((sum, column) => sum + (column[column.length - length + n] ?? 0), 0));
+}
+
 export default function Overview() {
   const { server, applications } = useLive("/live");
   const [adding, setAdding] = useState(false);
@@ -54,12 +65,18 @@ export default function Overview() {
   useEffect(() => { document.title = `${strings.overview} · ${strings.product}`; }, []);
   const memory = server?.memory;
   const used = memory ? memory.total - memory.available : 0;
-  const cpu = useTrail(server, server?.systemCpuPercent);
-  const memoryTrail = useTrail(server, used);
-  const streams = useTrail(server, server?.liveStreams);
-  const viewers = useTrail(server, server?.viewers);
+  // The last hour by the minute: a trail goes back to before the page was opened.
+  const [hour] = usePolled((signal) => call("GET", "/system-resources/history", undefined, { signal }), 0, []);
+  const [ofApps] = usePolled((signal) => viewersOfApps(applications ?? [], signal), 0, [Boolean(applications)]);
+  const known = hour && memory;
+  const cpu = useTrail(server, server?.systemCpuPercent, known ? hour.cpu : null);
+  const memoryTrail = useTrail(server, used, known ? hour.mem.map((percent) => (percent * memory.total) / 100) : null);
+  const streams = useTrail(server, server?.liveStreams, known ? hour.live : null);
+  const viewers = useTrail(server, server?.viewers, applications && ofApps?.length ? ofApps : null);
   if (!server || !applications) return html`<h1>${strings.overview}</h1>`;
   const disk = { total: server.disk.total, used: server.disk.total - server.disk.free };
+  const recordings = applications.reduce((sum, app) => sum + app.recordings, 0);
+  const allStored = stored?.reduce((sum, one) => sum + Math.max(0, one.storage), 0);
   const storage = (name) => stored?.find((one) => one.name === name)?.storage ?? -1;
   return html`
     <header class="head">
@@ -69,7 +86,7 @@ export default function Overview() {
     <div class="figures">
       <${Figure} title=${strings.liveStreams} value=${server.liveStreams} trail=${streams} top=${4}
         note=${strings.forwarded(server.pushes, server.pulls)} />
-      <${Figure} title=${strings.viewers} value=${server.viewers} trail=${viewers} top=${4} note=${" "} />
+      <${Figure} title=${strings.viewers} value=${server.viewers} trail=${viewers} top=${4} note=${strings.recordingNow(recordings)} />
       <${Figure} title=${strings.cpu} value=${percent(server.systemCpuPercent)} trail=${cpu} top=${100}
         note=${strings.serverOnly(percent(server.processCpuPercent))} />
       <${Figure} title=${strings.memory} value=${bytes(used)} trail=${memoryTrail} top=${memory.total}
@@ -78,20 +95,23 @@ export default function Overview() {
         <h2>${strings.disk}</h2>
         <p class="value">${bytes(disk.used)}</p>
         <progress max=${disk.total} value=${disk.used} aria-label=${strings.disk}></progress>
-        <p class="quiet">${strings.of(bytes(disk.used), bytes(disk.total))}</p>
+        <p class="quiet">${strings.of(bytes(disk.used), bytes(disk.total))}${allStored !== undefined && `, ${strings.ofApplications(bytes(allStored))}`}</p>
       </section>
     </div>
+    ${applications.length > 0 && server.liveStreams === 0 && applications.every((app) => app.broadcasts === 0)
+      && html`<${FirstSteps} app=${applications.find((app) => app.name === "live")?.name ?? applications[0].name} />`}
     <header class="head">
       <h2>${strings.applications}</h2>
-      <button type="button" onClick=${() => setAdding(true)}>${strings.addApplication}</button>
+      <button type="button" onClick=${() => setAdding(true)}><${Icon} name="add" />${strings.addApplication}</button>
     </header>
     <table>
-      <thead><tr><th>${strings.name}</th><th class="number">${strings.liveStreams}</th><th class="number">${strings.broadcasts}</th><th class="number">${strings.storage}</th><th></th></tr></thead>
+      <thead><tr><th>${strings.name}</th><th class="number">${strings.liveStreams}</th><th class="number">${strings.broadcasts}</th><th class="number">${strings.recordingsRunning}</th><th class="number">${strings.storage}</th><th></th></tr></thead>
       <tbody>
         ${applications.map((app) => html`<tr key=${app.name}>
           <td><a href=${`#/app/${encodeURIComponent(app.name)}`}>${app.name}</a></td>
           <td class="number" data-label=${strings.liveStreams}>${app.liveStreams}</td>
           <td class="number" data-label=${strings.broadcasts}>${app.broadcasts}</td>
+          <td class="number" data-label=${strings.recordingsRunning}>${app.recordings}</td>
           <td class="number" data-label=${strings.storage}>${storage(app.name) < 0 ? "–" : bytes(storage(app.name))}</td>
           <td class="end">
             <a class="button small" href=${`#/settings/${encodeURIComponent(app.name)}`}>${strings.settings}</a>

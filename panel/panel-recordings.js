@@ -1,7 +1,8 @@
 // The recordings of an application: found, played, fetched, uploaded, deleted; a page of them at a time.
 
-import { HERE, callApp, doApp, uploadFile, vods } from "./panel-api.js";
-import { Confirm, Copy, Dialog, attempt, bytes, html, moment, span, toast, useEffect, usePolled, useRef, useState } from "./panel-kit.js";
+import { HERE, call, doApp, uploadFile, vods } from "./panel-api.js";
+import { Icon } from "./panel-icons.js";
+import { Confirm, Copy, Dialog, attempt, bytes, html, moment, span, toast, useEffect, useLive, usePolled, useRef, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
 const SIZE = 50;
@@ -45,7 +46,7 @@ function Upload({ app, onDone }) {
     ${sending
       ? html`<label class="progress">${sending.name} <progress value=${sending.share} max="1" aria-label=${strings.uploadFile}></progress> ${Math.round(sending.share * 100)} %</label>
           <button type="button" onClick=${() => abort.current.abort()}>${strings.cancel}</button>`
-      : html`<button type="button" class="main" onClick=${() => input.current.click()}>${strings.uploadFile}</button>`}`;
+      : html`<button type="button" class="main" onClick=${() => input.current.click()}><${Icon} name="upload" />${strings.uploadFile}</button>`}`;
 }
 
 function Row({ app, one, selected, onSelect, onPlay, onRemove }) {
@@ -57,7 +58,7 @@ function Row({ app, one, selected, onSelect, onPlay, onRemove }) {
     <td data-label=${strings.date}>${moment(one.creationDate)}</td>
     <td class="number" data-label=${strings.duration}>${one.duration >= 0 ? span(one.duration) : "–"}</td>
     <td class="number" data-label=${strings.size}>${bytes(one.fileSize)}</td>
-    <td class="end"><span class="nowrap">
+    <td class="end many"><span class="nowrap">
       <a class="button small" href=${file} download=${one.vodName} aria-label=${strings.downloadOne(one.vodName)}>${strings.download}</a>${" "}
       <${Copy} text=${file} label=${one.vodName} />${" "}
       <button type="button" class="small" aria-label=${strings.removeOne(one.vodName)} onClick=${onRemove}>${strings.remove}</button>
@@ -69,6 +70,11 @@ export default function Recordings({ args: [app] }) {
   const [query, setQuery] = useState({ offset: 0, search: "", sort: "date" });
   const keys = [app, query.offset, query.search, query.sort];
   const [page, again] = usePolled((signal) => vods(app, { ...query, size: SIZE }, signal), 5000, keys);
+  const { application } = useLive(`/live/${encodeURIComponent(app)}`);
+  const running = application?.recordings.length;
+  // All files of the application are looked at: not more often than something ends.
+  const [info] = usePolled((signal) => call("GET", "/applications-info", undefined, { signal }), 0, [app, running, page?.count]);
+  const stored = info?.find((one) => one.name === app);
   const [playing, setPlaying] = useState(null);
   const [removing, setRemoving] = useState(null);
   const [chosen, setChosen] = useState(new Set());
@@ -93,8 +99,10 @@ export default function Recordings({ args: [app] }) {
     <p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>
     <header class="head">
       <h1>${strings.recordings}</h1>
+      ${stored && html`<p class="quiet">${strings.sumOfRecordings(stored.vodCount, bytes(Math.max(0, stored.storage)))}</p>`}
       <div class="actions"><${Upload} app=${app} onDone=${again} /></div>
     </header>
+    <${Running} app=${app} list=${application?.recordings} />
     <div class="tools">
       <input type="search" placeholder=${strings.search} aria-label=${strings.search} onInput=${(event) => change({ search: event.target.value.trim() })} />
       <label>${strings.sortBy} <select value=${query.sort} onChange=${(event) => change({ sort: event.target.value })}>
@@ -125,13 +133,32 @@ export default function Recordings({ args: [app] }) {
   `;
 }
 
-/** The switch on a broadcast's page. */
-export function Recording({ app, one }) {
-  const on = one.mp4Enabled > 0;
+/**
+ * The switch on a broadcast's page. An application may record all of its streams, so what runs counts, not what the broadcast says;
+ * of a broadcast that is not live, what it says.
+ */
+export function Recording({ app, one, running }) {
+  const types = running.length > 0 ? running.map(({ container }) => container) : one.mp4Enabled > 0 ? ["mp4"] : one.webMEnabled > 0 ? ["webm"] : [];
+  const on = types.length > 0;
   const turn = () => attempt(async () => {
-    const path = `/broadcasts/${encodeURIComponent(one.streamId)}/recording/${!on}`;
-    const result = await callApp(app, "PUT", path);
-    if (!result.success) throw new Error(result.message ?? "");
+    for (const type of on ? types : ["mp4"]) {
+      await doApp(app, "PUT", `/broadcasts/${encodeURIComponent(one.streamId)}/recording/${!on}?recordType=${type}`);
+    }
   });
-  return html`<button type="button" aria-pressed=${on} onClick=${turn}>${on ? strings.stopRecording : strings.startRecording}</button>`;
+  return html`<button type="button" aria-pressed=${on} onClick=${turn}><${Icon} name=${on ? "stop" : "record"} />${on ? strings.stopRecording : strings.startRecording}</button>`;
+}
+
+/** What is being recorded in the application at this moment. */
+function Running({ app, list }) {
+  if (!list?.length) return null;
+  const stop = ({ streamId, container }) =>
+    attempt(() => doApp(app, "PUT", `/broadcasts/${encodeURIComponent(streamId)}/recording/false?recordType=${container}`));
+  return html`<section class="card running"><h2>${strings.recordingsRunning} <span class="quiet">(${list.length})</span></h2>
+    <ul class="list">${list.map((one) => html`<li key=${`${one.streamId}.${one.container}`}>
+      <span class="badge" data-status="recording">${strings.isRecorded}</span>
+      <div><a href=${`#/broadcast/${encodeURIComponent(app)}/${encodeURIComponent(one.streamId)}`}>${one.streamId}</a>
+        <small class="quiet">${one.container} · ${strings.liveFor(span(Date.now() - one.startTime))}</small></div>
+      <button type="button" class="small" aria-label=${strings.stopRecordingOf(one.streamId)} onClick=${() => stop(one)}><${Icon} name="stop" />${strings.stop}</button>
+    </li>`)}</ul>
+  </section>`;
 }

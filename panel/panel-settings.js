@@ -1,7 +1,9 @@
 // The settings of an application, or of the server: found by name or meaning; what was changed is shown until it is saved.
 
 import { call, doCall } from "./panel-api.js";
-import { attempt, html, useEffect, useState } from "./panel-kit.js";
+import { grouped, labelOf } from "./panel-groups.js";
+import { Icon } from "./panel-icons.js";
+import { OpenFile, attempt, html, save, toast, useEffect, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
 /** The value of a field, of the type that the setting has. */
@@ -20,8 +22,8 @@ function typed(text, old) {
 
 const shown = (value) => (value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
-/** A setting; `value` is undefined when it is only shown. */
-function Setting({ about, value, changed, onChange }) {
+/** A setting; `value` is undefined when it is only shown. What is typed stays text, `old` tells of which kind it is. */
+function Setting({ about, value, old, changed, onChange }) {
   const name = about.name ?? about.key;
   const id = `setting-${name}`;
   const fixed = about.fixed || value === undefined;
@@ -32,11 +34,11 @@ function Setting({ about, value, changed, onChange }) {
   if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
   else if (about.value !== null && about.value !== about.default) notes.push(strings.otherThanDefault);
   return html`<div class=${changed ? "setting changed" : "setting"}>
-    <label for=${id}>${name}</label>
+    <label for=${id}><span>${labelOf(about)}</span><code>${name}</code></label>
     ${typeof given === "boolean"
       ? html`<input id=${id} type="checkbox" checked=${given} disabled=${fixed} aria-describedby=${describes} onChange=${(event) => onChange(event.target.checked)} />`
-      : html`<input id=${id} type=${typeof given === "number" ? "number" : "text"} step="any" value=${shown(given)} readonly=${fixed}
-          aria-describedby=${describes} autocomplete="off" spellcheck=${false} onChange=${(event) => onChange(typed(event.target.value, given))} />`}
+      : html`<input id=${id} type=${typeof old === "number" ? "number" : "text"} step="any" value=${shown(given)} readonly=${fixed}
+          aria-describedby=${describes} autocomplete="off" spellcheck=${false} onInput=${(event) => onChange(event.target.value)} />`}
     <p id=${describes} class="quiet">${[about.description, ...notes].filter(Boolean).join(" · ")}</p>
   </div>`;
 }
@@ -86,31 +88,53 @@ export default function Settings({ args: [app] }) {
     load();
   }, [app]);
   if (!stored) return html`<h1>${title}</h1>`;
+  const valueIn = (edited, name) => (typeof edited[name] === "string" ? typed(edited[name], stored[name]) : edited[name]);
   const change = (name, value) => {
     const next = { ...edited, [name]: value };
-    if (JSON.stringify(value) === JSON.stringify(stored[name])) delete next[name];
+    if (JSON.stringify(valueIn(next, name)) === JSON.stringify(stored[name])) delete next[name];
     setEdited(next);
   };
   const count = Object.keys(edited).length;
-  const save = async (event) => {
+  const store = async (event) => {
     event.preventDefault();
     // All of them: those that are left out would return to their defaults.
-    if (await attempt(() => doCall("POST", path, { ...stored, ...edited }), strings.saved)) await load();
+    if (await attempt(() => doCall("POST", path, { ...stored, ...Object.fromEntries(Object.keys(edited).map((name) => [name, valueIn(edited, name)])) }), strings.saved)) await load();
   };
   const wanted = search.toLowerCase();
-  const fits = (one) => [one.key, one.name, one.description].some((text) => text?.toLowerCase().includes(wanted));
+  const fits = (one) => [one.key, one.name, one.description, labelOf(one)].some((text) => text?.toLowerCase().includes(wanted));
   const list = keys.filter(fits);
   const valueOf = ({ name }) => (name === null ? undefined : name in edited ? edited[name] : stored[name]);
   const foreign = list.filter((about) => about.effect === "foreign");
-  const setting = (about) => html`<${Setting} key=${about.key} about=${about} value=${valueOf(about)}
+  const groups = grouped(list.filter((about) => about.effect !== "foreign"));
+  // Secrets are not in the file, and what is left out of it stays as it is.
+  const changeable = keys.filter((about) => about.name !== null && !about.fixed && about.value !== null);
+  const give = () => save(`${app ?? "server"}-settings.json`, `${JSON.stringify(Object.fromEntries(changeable.map(({ name }) => [name, stored[name]])), null, 2)}\n`);
+  const take = (text) => attempt(() => {
+    const given = JSON.parse(text);
+    const next = { ...edited };
+    for (const { name } of changeable) {
+      if (name in given && JSON.stringify(given[name]) !== JSON.stringify(stored[name])) next[name] = given[name];
+    }
+    setEdited(next);
+    toast(strings.importedSettings(Object.keys(next).length));
+  });
+  const setting = (about) => html`<${Setting} key=${about.key} about=${about} value=${valueOf(about)} old=${stored[about.name]}
     changed=${about.name in edited} onChange=${(value) => change(about.name, value)} />`;
   return html`
     ${app && html`<p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>`}
-    <header class="head"><h1>${title}</h1></header>
+    <header class="head"><h1>${title}</h1>
+      <div class="actions"><${OpenFile} label=${strings.importFile} icon="upload" onText=${take} />
+        <button type="button" onClick=${give}><${Icon} name="download" />${strings.exportFile}</button></div>
+    </header>
     ${!app && html`<p class="quiet">${strings.serverSettingsText}</p>`}
     <div class="tools"><input type="search" placeholder=${strings.searchSettings} aria-label=${strings.searchSettings} onInput=${(event) => setSearch(event.target.value.trim())} /></div>
-    <form class="settings" onSubmit=${save}>
-      ${list.filter((about) => about.effect !== "foreign").map(setting)}
+    ${groups.length > 1 && html`<nav class="jump" aria-label=${strings.settingGroups}>${groups.map(([name]) => html`<button type="button" class="link" key=${name}
+      onClick=${() => document.getElementById(`group-${name}`).scrollIntoView({ block: "start" })}>${strings.groups[name]}</button>`)}</nav>`}
+    <form class="settings" onSubmit=${store}>
+      ${groups.map(([name, settings]) => html`<section key=${name} aria-labelledby=${`group-${name}`}>
+        <h2 id=${`group-${name}`}>${strings.groups[name]}</h2>
+        ${settings.map(setting)}
+      </section>`)}
       ${foreign.length > 0 && html`<details class="foreign" open=${wanted !== ""}>
         <summary>${strings.foreignSettings} (${foreign.length})</summary>
         <p class="quiet">${strings.foreignSettingsText}</p>

@@ -3,8 +3,10 @@
 import { render } from "./preact.js";
 import { call, isFirstLogin, isLoggedIn, onConnection, setLogin } from "./panel-api.js";
 import { Toasts, html, useEffect, useRef, useState } from "./panel-kit.js";
+import { Icon, Mark } from "./panel-icons.js";
 import { FirstUser, Login, LoginDialog } from "./panel-login.js";
 import { strings } from "./panel-strings.js";
+import { TestBar } from "./panel-test.js";
 
 /** Pages are loaded when they are gone to. */
 const PAGES = {
@@ -51,9 +53,19 @@ function Page({ name, args }) {
   return html`<${loaded.View} key=${args.join("/")} args=${args} />`;
 }
 
-function Link({ to, here, children }) {
+function Link({ to, icon, here, children }) {
   const current = here ? "page" : undefined;
-  return html`<a href=${`#/${to}`} aria-current=${current}>${children}</a>`;
+  return html`<a href=${`#/${to}`} aria-current=${current}><${Icon} name=${icon} /><span>${children}</span></a>`;
+}
+
+const Brand = () => html`<a class="brand" href="#/overview"><${Mark} />${strings.product}</a>`;
+
+/** The pages of the application that is looked at. */
+function OfApp({ app, at }) {
+  const pages = [["app", strings.broadcasts], ["recordings", strings.recordings], ["settings", strings.settings]];
+  return html`<ul class="sub">${pages.map(([page, text]) => html`<li key=${page}>
+    <a href=${`#/${page}/${encodeURIComponent(app)}`} aria-current=${at === page ? "page" : undefined}>${text}</a>
+  </li>`)}</ul>`;
 }
 
 function Shell({ onLogout }) {
@@ -75,29 +87,30 @@ function Shell({ onLogout }) {
   return html`<div class="shell">
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>${strings.skip}</a>
     <header class="bar">
-      <button type="button" class="menu" aria-expanded=${isOpen} aria-controls="side" onClick=${() => setOpen(!isOpen)}>${strings.menu}</button>
-      <a class="brand" href="#/overview">${strings.product}</a>
+      <button type="button" class="menu" aria-expanded=${isOpen} aria-controls="side" onClick=${() => setOpen(!isOpen)}><${Icon} name="menu" />${strings.menu}</button>
+      <${Brand} />
     </header>
     <nav id="side" class=${isOpen ? "side open" : "side"} aria-label=${strings.menu}>
-      <a class="brand" href="#/overview">${strings.product}</a>
-      <${Link} to="overview" here=${at === "overview"}>${strings.overview}<//>
+      <${Brand} />
+      <${Link} to="overview" icon="overview" here=${at === "overview"}>${strings.overview}<//>
       <h2>${strings.applications}</h2>
-      ${apps.map((app) => html`<${Link} key=${app} to=${`app/${encodeURIComponent(app)}`} here=${isIn(app)}>${app}<//>`)}
+      ${apps.map((app) => html`<${Link} key=${app} to=${`app/${encodeURIComponent(app)}`} icon="app" here=${isIn(app)}>${app}<//>
+        ${isIn(app) && html`<${OfApp} key=${`${app}/`} app=${app} at=${at} />`}`)}
       <h2>${strings.server}</h2>
-      <${Link} to="server" here=${at === "server"}>${strings.serverSettings}<//>
-      <${Link} to="users" here=${at === "users"}>${strings.users}<//>
-      <${Link} to="log" here=${at === "log"}>${strings.log}<//>
-      <a href="reference.html">${strings.api}</a>
+      <${Link} to="server" icon="settings" here=${at === "server"}>${strings.serverSettings}<//>
+      <${Link} to="users" icon="users" here=${at === "users"}>${strings.users}<//>
+      <${Link} to="log" icon="log" here=${at === "log"}>${strings.log}<//>
+      <a href="reference.html"><${Icon} name="api" /><span>${strings.api}</span></a>
       <div class="foot">
         <label>${strings.theme}
           <select value=${theme} onChange=${(event) => setTheme(event.target.value)}>
             ${Object.entries(strings.themes).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
           </select>
         </label>
-        <button type="button" onClick=${logOut}>${strings.logout}</button>
+        <button type="button" onClick=${logOut}><${Icon} name="logout" />${strings.logout}</button>
       </div>
     </nav>
-    <main id="content" ref=${main} tabindex="-1"><${Page} name=${at} args=${args} /></main>
+    <main id="content" ref=${main} tabindex="-1"><${Page} name=${at} args=${args} /><${TestBar} /></main>
   </div>`;
 }
 

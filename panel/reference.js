@@ -28,9 +28,17 @@ const ATTRIBUTES = {
   "regular-font": "system-ui, sans-serif",
   "mono-font": "ui-monospace, monospace",
 };
+/** Colours of the viewer, and the panel's that they are. */
 const COLORS = {
-  light: { theme: "light", "bg-color": "#ffffff", "text-color": "#1a1d21", "primary-color": "#0b5fc0", "nav-bg-color": "#f6f7f9" },
-  dark: { theme: "dark", "bg-color": "#0f1317", "text-color": "#e6eaee", "primary-color": "#72b3ff", "nav-bg-color": "#181d23" },
+  "bg-color": "--ground",
+  "text-color": "--text",
+  "primary-color": "--accent",
+  "nav-bg-color": "--surface",
+  "nav-text-color": "--text",
+  "nav-hover-bg-color": "--accent-ground",
+  "nav-hover-text-color": "--accent",
+  "nav-accent-color": "--accent",
+  "nav-accent-text-color": "--on-accent",
 };
 
 const viewer = document.createElement("rapi-doc");
@@ -43,9 +51,12 @@ const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
 /** As the panel looks: what was chosen there, else what the system prefers. */
 function paint() {
-  const chosen = localStorage.getItem("theme");
+  const chosen = localStorage.getItem("theme") ?? "auto";
+  document.documentElement.dataset.theme = chosen;
   const isDark = chosen === "dark" || (chosen !== "light" && prefersDark.matches);
-  set(isDark ? COLORS.dark : COLORS.light);
+  const style = getComputedStyle(document.documentElement);
+  const values = Object.entries(COLORS).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]);
+  set({ theme: isDark ? "dark" : "light", ...Object.fromEntries(values) });
 }
 
 viewer.addEventListener("before-try", ({ detail: { request } }) => {
@@ -77,18 +88,25 @@ async function read() {
   return api;
 }
 
-function link(slot) {
-  const back = document.createElement("a");
-  back.slot = slot;
-  back.href = "/";
-  back.textContent = "← Panel";
-  viewer.append(back);
+/** The mark, and the way back to the panel. */
+function head(slot) {
+  const mark = Object.assign(document.createElement("img"), { src: "favicon.ico", alt: "", width: 28, height: 28 });
+  const brand = document.createElement("a");
+  brand.className = "brand";
+  brand.href = "./";
+  brand.append(mark, "millstream");
+  const back = Object.assign(document.createElement("a"), { href: "./", textContent: "← Panel", className: "back" });
+  const whole = document.createElement("div");
+  whole.className = "api-head";
+  whole.slot = slot;
+  whole.append(brand, back);
+  viewer.append(whole);
 }
 
 set(ATTRIBUTES);
 paint();
 prefersDark.addEventListener("change", paint);
-link(ATTRIBUTES["render-style"] === "view" ? "overview" : "nav-logo");
+head(ATTRIBUTES["render-style"] === "view" ? "overview" : "nav-logo");
 document.body.append(viewer);
 viewer.addEventListener("spec-loaded", () => viewer.setApiKey(LOGIN, "of the panel"));
 read().then((api) => viewer.loadSpec(api), (error) => document.body.replaceChildren(`The document cannot be read: ${error.message}`));

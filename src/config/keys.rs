@@ -222,6 +222,7 @@ const APP_FIRST: &[Key] = &[
     key("ipFilterEnabled", "true", "Apply remoteAllowedCIDR"),
     key("jwtControlEnabled", "false", "Signed tokens for the REST API"),
     secret("jwtSecretKey", "", "Secret of those tokens"),
+    key("secureAnalyticEndpoint", "false", "Events of players need a token signed with jwtSecretKey"),
     key(
         "jwksURL",
         "",
@@ -465,7 +466,6 @@ const APP_LAST: &[Key] = &[
     foreign("apnTeamId", "", "No push notifications are sent"),
     foreign_secret("apnPrivateKey", "", "No push notifications are sent"),
     foreign("apnKeyId", "", "No push notifications are sent"),
-    foreign("secureAnalyticEndpoint", "false", "There is no analytics endpoint"),
     foreign("encodingQueueSize", "150", "Video is not transcoded"),
     foreign("db.type", "mapdb", "Records are kept in a file below data"),
     foreign("db.name", "", "See db.type"),

@@ -81,7 +81,7 @@ pub struct LogSettings {
     pub level: &'static str,
     /// `logFormat` is `json`.
     pub json: bool,
-    /// `auditLog`: who did what is told in a log of its own.
+    /// `auditLog`: a log of its own of who did what.
     pub audit: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct ServerSettings {
     pub host: Option<IpAddr>,
     /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
-    /// `server.name`: the first is told to others, all are this server.
+    /// `server.name`: the first is shown to others, all are this server.
     pub names: Vec<String>,
     /// `http.port`; 0: any free one.
     pub http_port: u16,
@@ -188,7 +188,7 @@ impl ServerSettings {
         })
     }
 
-    /// The name that others are told; empty without one.
+    /// The name that others are shown; empty without one.
     #[must_use]
     pub fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)

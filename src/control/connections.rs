@@ -3,21 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Control;
+use super::answer::Outcome;
 use super::mask::Requester;
 use super::rest::Reply;
 use crate::http::Response;
 use crate::mail::ToWorker;
-use crate::stats::{ConnectionFigures, Role};
-use crate::types::{Now, StreamId, WorkerId};
+use crate::stats::{ConnectionFigures, Role, ViewerFigures};
+use crate::types::{Now, SessionRef, StreamId, SubscriptionId, WorkerId};
 
 /// Requests that wait at a time.
 const WAITING_MAX: usize = 64;
 
 /// A question about the connections of a stream.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Asked {
     /// The figures of those of one protocol.
     Statistics(&'static str),
@@ -28,6 +29,15 @@ pub(super) enum Asked {
         /// How many are listed.
         size: usize,
     },
+    /// Viewers of every protocol that have a connection of their own: from the first to so many.
+    Viewers {
+        /// How many are left out.
+        offset: usize,
+        /// How many are listed.
+        size: usize,
+    },
+    /// The viewer of this name is to go.
+    End(String),
 }
 
 /// A query about the connections of a stream.
@@ -37,6 +47,7 @@ struct Question {
     waiting: Vec<(Requester, Asked)>,
     told: BTreeSet<WorkerId>,
     connections: Vec<ConnectionFigures>,
+    viewers: Vec<ViewerFigures>,
 }
 
 /// All queries under way.
@@ -67,17 +78,20 @@ impl Control {
         now: Now,
         worker: WorkerId,
         stream: StreamId,
-        connections: Vec<ConnectionFigures>,
+        (connections, viewers): (Vec<ConnectionFigures>, Vec<ViewerFigures>),
     ) {
         let Some(question) = self.figures.connections.by_stream.get_mut(&stream) else { return };
         question.told.insert(worker);
         question.connections.extend(connections);
+        question.viewers.extend(viewers);
         if question.told.len() < usize::from(self.config.workers) {
             return;
         }
         let Some(mut question) = self.figures.connections.by_stream.remove(&stream) else { return };
         // Whichever worker was first: pages of a list follow each other.
         question.connections.sort_by_key(|one| one.peer);
+        question.viewers.sort_by_key(|one| std::cmp::Reverse((one.seconds, one.session)));
+        let viewers = &question.viewers;
         for (requester, asked) in question.waiting {
             let all = question.connections.iter();
             let list: Vec<Value> = match asked {
@@ -89,10 +103,46 @@ impl Control {
                     let clients = all.filter_map(|one| client(one, now.wall_ms));
                     clients.skip(offset).take(size).map(Value::Object).collect()
                 }
+                Asked::Viewers { offset, size } => {
+                    viewers.iter().skip(offset).take(size).map(viewer).collect()
+                }
+                Asked::End(name) => {
+                    let one = viewers.iter().find(|one| name_of(one.session) == name);
+                    self.end_viewer(requester, stream, one.map(|one| one.session));
+                    continue;
+                }
             };
             self.answer(requester, Response::json(200, Value::Array(list).to_string()));
         }
     }
+}
+
+impl Control {
+    /// Ends what a viewer is sent, and answers whether there was one.
+    fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<SessionRef>) {
+        let Some(SessionRef { worker, conn, handle }) = viewer else {
+            return self.answer(requester, Outcome::failure("There is no such viewer").response(200));
+        };
+        let viewer = SubscriptionId { conn, handle };
+        self.post(worker, ToWorker::EndViewer { stream, viewer, reason: "an operator ended it" });
+        self.answer(requester, Outcome::success().response(200));
+    }
+}
+
+/// The name of a viewer in the API: that of its subscription, which no other has as long as the server runs.
+fn name_of(session: SessionRef) -> String {
+    let SessionRef { worker, conn, handle } = session;
+    format!("{}-{}-{}-{}", worker.0, conn.slot, conn.generation, handle.0)
+}
+
+/// A viewer as it is listed.
+fn viewer(one: &ViewerFigures) -> Value {
+    json!({
+        "viewerId": name_of(one.session),
+        "protocol": one.protocol,
+        "clientIp": one.peer.ip().to_canonical().to_string(),
+        "seconds": one.seconds,
+    })
 }
 
 /// A viewer as the reference lists it.

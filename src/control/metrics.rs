@@ -43,7 +43,8 @@ impl Control {
         }
         let Scrape { waiting, told } = std::mem::take(&mut self.figures.scrape);
         let (control, jobs) = (self.stats(), self.figures.jobs.clone());
-        let page = stats::render(Page { control, jobs, workers: told.into_values().collect() });
+        let players = self.figures.players;
+        let page = stats::render(Page { control, jobs, players, workers: told.into_values().collect() });
         for (requester, format) in waiting {
             let response =
                 Response::with_body(200, format.content_type(), format.of_open_metrics(page.clone()))

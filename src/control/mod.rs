@@ -345,8 +345,8 @@ impl Control {
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
-            ToControl::Connections { worker, stream, connections } => {
-                self.connections_told(now, worker, stream, connections);
+            ToControl::Connections { worker, stream, connections, viewers } => {
+                self.connections_told(now, worker, stream, (connections, viewers));
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),

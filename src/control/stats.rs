@@ -12,7 +12,7 @@ use super::connections::ConnectionQuestions;
 use super::history::History;
 use super::live::Live;
 use super::metrics::Scrape;
-use crate::stats::{ControlFigures, HostFigures, JobCounts, Reception};
+use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Reception};
 
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -79,6 +79,8 @@ pub(super) struct Figures {
     /// When the server started.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
+    /// Reports of players.
+    pub(super) players: PlayerCounts,
     pub(super) history: History,
     pub(super) connections: ConnectionQuestions,
 }
@@ -91,6 +93,7 @@ impl Figures {
             jobs: Vec::new(),
             began: now,
             scrape: Scrape::default(),
+            players: PlayerCounts::default(),
             history: History::default(),
             connections: ConnectionQuestions::default(),
         }

@@ -28,6 +28,7 @@ mod key_sets;
 mod lists;
 mod management;
 mod media_ways;
+mod players;
 mod publish_keys;
 mod pushes;
 mod reconcile;

@@ -40,9 +40,10 @@ use crate::auth::CidrList;
 use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
 use crate::jobs::JobDone;
-use crate::stats::{ConnectionFigures, WorkerFigures};
+use crate::stats::{ConnectionFigures, ViewerFigures, WorkerFigures};
 use crate::types::{
-    ConnId, Handle, Ingest, PullId, PushId, RecordingId, SessionRef, StreamId, StreamKey, WorkerId,
+    ConnId, Handle, Ingest, PullId, PushId, RecordingId, SessionRef, StreamId, StreamKey, SubscriptionId,
+    WorkerId,
 };
 
 /// The server's settings that sessions use.
@@ -146,6 +147,8 @@ pub enum ToControl {
         stream: StreamId,
         /// The figures of each connection.
         connections: Vec<ConnectionFigures>,
+        /// The viewers with a connection of their own.
+        viewers: Vec<ViewerFigures>,
     },
     /// News of a push.
     Push {
@@ -296,6 +299,15 @@ pub enum ToWorker {
         conn: ConnId,
         /// The viewer's subscription.
         handle: Handle,
+        /// The reason, for the log.
+        reason: &'static str,
+    },
+    /// Somebody wants this viewer of a stream to go: close it.
+    EndViewer {
+        /// The stream.
+        stream: StreamId,
+        /// The viewer's subscription.
+        viewer: SubscriptionId,
         /// The reason, for the log.
         reason: &'static str,
     },

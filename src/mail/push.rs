@@ -16,7 +16,7 @@ pub enum PushState {
     Preparing,
     /// The target takes the stream.
     Broadcasting,
-    /// The target cannot be sent these tracks of the stream, named by their codecs. All are told anew when they change.
+    /// The target cannot be sent these tracks of the stream, named by their codecs. All are named anew when they change.
     LeavesOut(Vec<Codec>),
     /// Could not be opened: refused, timed out, rejected.
     Failed(String),

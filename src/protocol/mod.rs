@@ -148,7 +148,7 @@ pub trait SessionsOnRequest {
     ) -> Option<Box<dyn Session>>;
     /// A session says what is its own ([`PortEvent::Claim`]).
     fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim);
-    /// A message has come for a session that is over: what its sender is told. `None`: that nobody is there.
+    /// The answer to a message for a session that is over. `None`: nobody is there.
     fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Usable {
 }
 
 impl Usable {
-    /// Bytes have come, and this is what they have brought. A fault is told once.
+    /// Takes what the bytes so far have brought. Each fault is reported once.
     pub(super) fn check(&mut self, now: Instant, supply: Supply) -> Option<Fault> {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
@@ -72,7 +72,7 @@ impl Usable {
         self.since?.checked_add(within)
     }
 
-    /// Whether this is the first message without sense: it is told, those that follow are counted.
+    /// Whether this is the first message without sense: it is reported, those that follow are counted.
     pub(super) const fn is_first_bad(&mut self) -> bool {
         !std::mem::replace(&mut self.told_bad, true)
     }

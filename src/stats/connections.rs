@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::types::StreamKey;
+use crate::types::{SessionRef, StreamKey};
 
 /// Values in the order of a [`Catalogue`].
 pub type Values = SmallVec<[u64; 8]>;
@@ -107,6 +107,19 @@ pub struct ConnectionFigures {
     pub peer: SocketAddr,
     /// The figures.
     pub figures: Arc<dyn Figures>,
+}
+
+/// A viewer of a stream with a connection of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewerFigures {
+    /// The viewer's subscription.
+    pub session: SessionRef,
+    /// The viewer's address.
+    pub peer: SocketAddr,
+    /// The protocol of the connection.
+    pub protocol: &'static str,
+    /// Seconds since the connection began.
+    pub seconds: u64,
 }
 
 /// The totals of a protocol's connections, including those that have ended.

@@ -8,7 +8,10 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::{Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, JobCounts, WorkerFigures};
+use super::{
+    Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, JobCounts, PlayerCounts,
+    WorkerFigures,
+};
 use crate::types::build;
 
 /// Labels as they stand in the text.
@@ -21,6 +24,8 @@ pub struct Page {
     pub control: ControlFigures,
     /// The job service, by class.
     pub jobs: Vec<JobCounts>,
+    /// Reports of players.
+    pub players: PlayerCounts,
     /// The figures of each worker, by index.
     pub workers: Vec<WorkerFigures>,
 }
@@ -44,6 +49,7 @@ impl Collector for Page {
         self.encode_connections(&mut out)?;
         self.encode_forwarding(&mut out)?;
         self.encode_control(&mut out)?;
+        self.encode_players(&mut out)?;
         self.encode_streams(&mut out)
     }
 }
@@ -326,6 +332,24 @@ impl Page {
         sums
     }
 
+    fn encode_players(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let label = |name, value: &str| (name, value.to_owned());
+        out.counters(
+            "player_events",
+            "Events that players reported",
+            self.players.events().map(|(event, protocol, count)| {
+                (vec![label("event", event), label("protocol", protocol)], number(count))
+            }),
+        )?;
+        out.counters(
+            "player_watched_seconds",
+            "Time watched, as players reported it",
+            self.players
+                .watched_ms()
+                .map(|(protocol, ms)| (vec![label("protocol", protocol)], number(ms) / 1000.0)),
+        )
+    }
+
     fn encode_control(&self, out: &mut Out<'_, '_>) -> fmt::Result {
         let control = &self.control;
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -549,9 +573,12 @@ mod tests {
             vec![JobCounts { class: "resolve", waiting: 2, refused: 5, cpu: Duration::from_millis(1250) }];
         // A connection is of one worker.
         let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
+        let mut players = PlayerCounts::default();
+        players.event("playStarted", "webrtc");
+        players.watched(2500, "hls");
         let disk = DiskFigures { total: 100, free: 60, usable: 50 };
         let control = ControlFigures { disk, ..ControlFigures::default() };
-        let page = Page { control, jobs, workers: vec![figures, second] };
+        let page = Page { control, jobs, players, workers: vec![figures, second] };
         let text = render(page);
         parse(Format::OpenMetrics, &text);
         parse(Format::Text, &Format::Text.of_open_metrics(text.clone()));
@@ -564,6 +591,9 @@ mod tests {
             text.contains("millstream_disk_bytes 100\n")
                 && text.contains("millstream_disk_usable_bytes 50\n")
         );
+        let started = "millstream_player_events_total{event=\"playStarted\",protocol=\"webrtc\"} 1.0\n";
+        assert!(text.contains(started), "{text}");
+        assert!(text.contains("millstream_player_watched_seconds_total{protocol=\"hls\"} 2.5\n"), "{text}");
         assert!(text.contains("stream=\"s\\\"1\"") && text.ends_with("# EOF\n"));
 
         let documented: BTreeSet<&str> = include_str!("../../docs/metrics.md")

@@ -6,14 +6,18 @@ mod exposition;
 mod format;
 mod histogram;
 mod host;
+mod players;
 
 use std::time::{Duration, Instant};
 
-pub use connections::{Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values};
+pub use connections::{
+    Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values, ViewerFigures,
+};
 pub use exposition::{Page, render};
 pub use format::Format;
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::{DiskFigures, HostFigures, NetworkFigures};
+pub use players::{PLAYER_EVENTS, PlayerCounts, TECHNOLOGIES};
 
 use crate::types::{Ingest, StreamKey};
 

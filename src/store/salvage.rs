@@ -31,7 +31,7 @@ pub trait Records {
     /// The kind of a record whose table is not known; `None`: it is no record.
     fn kind_of(&self, app: &str, id: &str, bytes: &[u8]) -> Option<Kind>;
 
-    /// The number by which the later of two versions is told; 0: it has none.
+    /// The number that is higher in the later of two versions; 0: there is none.
     fn version_of(&self, bytes: &[u8]) -> i64;
 }
 

@@ -12,9 +12,9 @@ use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
 use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
-    Traffic, WorkerFigures,
+    Traffic, ViewerFigures, WorkerFigures,
 };
-use crate::types::{ConnId, StreamId, SubscriptionId};
+use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
 /// The interval of reports to control while anything is live: counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -167,7 +167,7 @@ impl Worker {
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }
 
-    /// The viewers of formats with counts of their own; none of a stream is told once.
+    /// The viewers of formats with counts of their own; a stream without any is reported once.
     fn counted_apart(&mut self) -> Vec<(StreamId, &'static str, u32)> {
         let mut told = std::mem::take(&mut self.meter.counted_apart);
         let mut counts = Vec::new();
@@ -269,7 +269,24 @@ impl Worker {
     /// The connections of a stream that have figures, for the API.
     pub(super) fn tell_connections(&mut self, stream: StreamId) {
         let connections = self.connection_figures(Some(stream));
-        self.tell(ToControl::Connections { worker: self.id, stream, connections });
+        let viewers = self.viewer_figures(stream);
+        self.tell(ToControl::Connections { worker: self.id, stream, connections, viewers });
+    }
+
+    /// Viewers of a stream that have a connection of their own, pushes and sinks left out.
+    fn viewer_figures(&self, stream: StreamId) -> Vec<ViewerFigures> {
+        let subscribers = self.live.streams.get(&stream).map(|stream| &stream.subscribers);
+        let of_stream = subscribers.into_iter().flatten().filter_map(|one| {
+            let conn = self.conns.get(one.conn).filter(|conn| matches!(conn.purpose, Purpose::Peer))?;
+            conn.subscription(one.handle)?.playing()?;
+            Some(ViewerFigures {
+                session: SessionRef { worker: self.id, conn: one.conn, handle: one.handle },
+                peer: conn.client(),
+                protocol: conn.session.about().protocol,
+                seconds: self.now.mono.saturating_duration_since(conn.figures.began).as_secs(),
+            })
+        });
+        of_stream.take(CONNECTIONS_MAX).collect()
     }
 }
 

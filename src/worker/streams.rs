@@ -49,7 +49,7 @@ impl Live {
     }
 }
 
-/// Notes when a publisher's video stops while its sound goes on. The stream stays up for those who listen; its operator is told.
+/// Notes when a publisher's video stops while its sound goes on. The stream stays up for those who listen; the log tells its operator.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct VideoWatch {
     last: Option<Instant>,
@@ -125,6 +125,7 @@ impl Worker {
             ToWorker::Pass { conn, verdict } => self.pass_verdict(conn, verdict),
             ToWorker::PassesEnded { app, subscriber } => self.polled.passes.end_subscriber(&app, &subscriber),
             ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
+            ToWorker::EndViewer { stream, viewer, reason } => self.end_viewer(stream, viewer, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),
             ToWorker::Upload { conn, grant } => self.begin_upload(conn, *grant),

@@ -385,14 +385,33 @@ impl Worker {
                 self.refuse(id, handle, &key, NoSubscription::Denied(Denial::Unsupported));
             }
             Some(SubscriptionState::Playing(playing)) if playing.told => {
-                self.blame(id, reason);
-                self.call(id, |session, ctx| session.close(ctx, reason));
-                self.keep_rest(id, handle);
-                self.leave(id, handle);
+                self.end_playing(id, handle, reason);
             }
             Some(SubscriptionState::Playing(_) | SubscriptionState::Held { .. }) | None => return,
         }
         self.touch(id);
+    }
+
+    /// Ends what a viewer is sent of this stream, whoever let it in.
+    pub(super) fn end_viewer(
+        &mut self,
+        stream: StreamId,
+        SubscriptionId { conn: id, handle }: SubscriptionId,
+        reason: &'static str,
+    ) {
+        let conn = self.conns.get(id).filter(|conn| conn.purpose == Purpose::Peer);
+        let playing = conn.and_then(|conn| conn.subscription(handle)?.playing());
+        if playing.is_some_and(|playing| playing.subscriber.stream == stream) {
+            self.end_playing(id, handle, reason);
+            self.touch(id);
+        }
+    }
+
+    fn end_playing(&mut self, id: ConnId, handle: Handle, reason: &'static str) {
+        self.blame(id, reason);
+        self.call(id, |session, ctx| session.close(ctx, reason));
+        self.keep_rest(id, handle);
+        self.leave(id, handle);
     }
 
     /// Whether a peer that closes its side now has no use for what it asked: RTMP has no half-closed connections, and

@@ -613,7 +613,7 @@ fn what_answers_an_earlier_request_for_a_stream_is_not_taken() {
     assert_eq!(rig.sent(), [(viewer, "[0][33]".to_owned())].into());
 }
 
-/// A port that does as it is told.
+/// A port that follows its script.
 #[derive(Debug)]
 struct Gate(Arc<Mutex<(&'static str, Vec<ConnId>)>>);
 

@@ -46,6 +46,7 @@ mod own_files;
 mod packaging;
 mod panel;
 mod playback;
+mod player;
 mod process;
 mod proxies;
 mod publish_play;

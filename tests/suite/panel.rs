@@ -46,6 +46,49 @@ fn a_newcomer_forwards_a_stream_by_the_panel_alone() {
     does(CHROMIUM, "newcomer");
 }
 
+/// A server with a live stream, and what is done there.
+fn does_with_a_stream(task: &str, settings: &[&str], more: &[&str]) {
+    let server = Server::start(settings);
+    let _publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || crate::publish_play::is_broadcasting(&server, "cam"));
+    let (status, said, told) = run(&mut script(CHROMIUM, task, &server, more));
+    assert!(status.success() && said.trim() == "ok", "{task}: {said}{told}");
+}
+
+#[test]
+fn an_application_that_records_says_so_and_can_be_told_to_stop() {
+    does_with_a_stream("recorded", &["app.mp4MuxingEnabled=true"], &[]);
+}
+
+#[test]
+fn the_list_of_broadcasts_and_the_log_are_filtered() {
+    does_with_a_stream("list", &[], &[]);
+}
+
+#[test]
+fn a_viewer_is_listed_and_disconnected() {
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || crate::publish_play::is_broadcasting(&server, "cam"));
+    let url = format!("http://{}/live/cam.flv", server.http);
+    let mut viewer =
+        Program::start(Command::new("ffmpeg").args(["-v", "quiet", "-i", &url, "-f", "null", "-"]));
+    let (status, said, told) = run(&mut script(CHROMIUM, "viewers", &server, &["127.0.0.1"]));
+    assert!(status.success() && said.trim() == "ok", "{said}{told}");
+    assert!(viewer.wait(secs(20)).is_some(), "it goes on");
+    // Another stream's name does not reach it, nor one that was never there.
+    let api = server.api();
+    for viewer in ["0-0-0-0", "x", "0-99999-0-0"] {
+        let answer = api.post(&format!("/live/rest/v2/broadcasts/cam/viewers/{viewer}/stop"), "").body;
+        assert!(answer.contains("There is no such viewer"), "{answer}");
+    }
+}
+
+#[test]
+fn broadcasts_and_settings_go_into_files_and_come_out_of_them() {
+    does(CHROMIUM, "files");
+}
+
 #[test]
 fn settings_are_found_changed_and_kept() {
     does(CHROMIUM, "settings");
@@ -132,19 +175,6 @@ fn shows_markup(browser: &str) {
     }
     let (status, said, told) = run(&mut script(browser, "hostile", &server, &["<img src=x onerror"]));
     assert!(status.success() && said.trim() == "ok", "{said}{told}");
-}
-
-/// Beside the panel: a browser that knows HLS is a player of it.
-#[test]
-fn the_play_page_plays_hls_where_the_browser_does() {
-    let server = Server::start(&[]);
-    let file = media_file(false, 12);
-    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
-    wait_for("the stream", secs(20), || crate::publish_play::is_broadcasting(&server, "cam"));
-    for browser in [CHROMIUM, FIREFOX] {
-        let (status, said, told) = run(&mut script(browser, "hls", &server, &[]));
-        assert!(status.success() && said.trim() == "ok", "{browser}: {said}{told}");
-    }
 }
 
 /// With the operator logged in, in the same browser and on the same host.

@@ -71,7 +71,7 @@ pub struct Config {
     pub key_length: KeyLength,
     /// The number of packets that a key encrypts (SRTO_KMREFRESHRATE).
     pub key_refresh_packets: u64,
-    /// The next key is told so many packets before its time (SRTO_KMPREANNOUNCE).
+    /// The number of packets before its time at which the next key is announced (SRTO_KMPREANNOUNCE).
     pub key_announce_packets: u64,
     /// The largest message (SRTO_PAYLOADSIZE). A peer with a smaller MSS makes it smaller.
     pub payload_size: usize,

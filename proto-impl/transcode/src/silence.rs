@@ -10,7 +10,7 @@ const FRAME_TICKS: i64 = 1024;
 /// The longest gap that is filled; beyond it the stream has begun anew. Two seconds.
 const FILLED_MAX: i64 = 2 * 48_000;
 
-/// Makes units of silence up to the times that it is told, in ticks of 48 kHz.
+/// Makes units of silence up to given times, in ticks of 48 kHz.
 #[derive(Debug, Default)]
 pub struct Silence {
     next: Option<i64>,

@@ -259,6 +259,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("endpointRepublishLimit", "src/control/tests/pushes.rs::u_01_only_an_explicit_limit_ends_the_attempts"),
     ("writeSubscriberEventsToDatastore", "src/control/tests/access.rs::the_subscriber_rows_of_the_api"),
     (
+        "secureAnalyticEndpoint",
+        "src/control/tests/players.rs::a_secured_endpoint_takes_events_with_a_token_alone",
+    ),
+    (
         "contentSecurityPolicyHeaderValue",
         "tests/suite/access.rs::the_policy_of_pages_is_that_of_the_application",
     ),

@@ -124,7 +124,7 @@ impl Control {
         let Some(actor) = self.audit.actor.clone() else { return };
         let path = match route.base {
             Base::App => request.path.replacen("/rest/v2", "", 1),
-            Base::Root | Base::Server => request.path.replacen("/rest/v2/", "", 1),
+            Base::Root | Base::Server | Base::Players => request.path.replacen("/rest/v2/", "", 1),
         };
         let mut object = path.trim_matches('/').to_owned();
         for name in NAMED {

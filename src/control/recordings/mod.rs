@@ -116,6 +116,15 @@ impl Recordings {
         self.failures
     }
 
+    /// Recordings under way of an application: stream, container, and when each was ordered, in Unix milliseconds.
+    pub(super) fn under_way<'a>(
+        &'a self,
+        app: &'a str,
+    ) -> impl Iterator<Item = (&'a StreamKey, Container, i64)> {
+        let of_app = self.by_id.values().filter(move |one| *one.key.app == *app && !one.stopped);
+        of_app.map(|one| (&one.key, one.container, one.began))
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         let retry = self.retries.first().map(|(at, _)| *at);
         [retry, self.sweep_due].into_iter().flatten().min()

@@ -2,6 +2,7 @@
 //! same things in the same lines each time, so that a client can tell which of them changed; asked for as server-sent
 //! events, the changed lines are sent by the connection (docs/rest.md).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -13,10 +14,13 @@ use crate::control::live::Live;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::mail::SourceFigures;
+use crate::protocol::Container;
 use crate::types::{StreamKey, WorkerId, build};
 
 /// Broadcasts of one answer: those of the longest list.
 const BROADCASTS_MAX: usize = 250;
+/// Recordings of one answer.
+const RECORDINGS_MAX: usize = 250;
 /// The media type.
 pub(in crate::control) const LINES: &str = "application/x-ndjson";
 
@@ -61,7 +65,8 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
     }});
     let app = |name: &Arc<str>| {
         let (live, all) = (control.registry.count(name), control.records.count(name));
-        json!({ "name": &**name, "liveStreams": live, "broadcasts": all })
+        let recordings = control.files.recordings.under_way(name).count();
+        json!({ "name": &**name, "liveStreams": live, "broadcasts": all, "recordings": recordings })
     };
     let apps: Vec<Value> = control.apps.keys().map(app).collect();
     lines([line(&server), line(&json!({ "applications": apps }))])
@@ -84,10 +89,45 @@ struct Row<'a> {
     webrtc_viewer_count: i32,
     hls_viewer_count: i32,
     dash_viewer_count: i32,
+    /// `None` while it is not live.
+    live: Option<LiveRow<'a>>,
+}
+
+/// The publisher's part of a row.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LiveRow<'a> {
+    publish_type: Option<&'a str>,
+    start_time: i64,
+    width: i32,
+    height: i32,
+    video_codec: Option<String>,
+    audio_codec: Option<String>,
+    /// Time without media, in milliseconds.
+    silent_ms: u64,
+    packet_lost_ratio: f64,
+    is_recorded: bool,
+}
+
+impl<'a> LiveRow<'a> {
+    fn of(record: &'a Broadcast, live: &Live, is_recorded: bool) -> Self {
+        let figures = live.received.figures.as_ref();
+        Self {
+            publish_type: record.publish_type.as_deref(),
+            start_time: record.start_time,
+            width: record.width,
+            height: record.height,
+            video_codec: figures.and_then(|figures| figures.video_codec).map(|codec| codec.to_string()),
+            audio_codec: figures.and_then(|figures| figures.audio_codec).map(|codec| codec.to_string()),
+            silent_ms: figures.map_or(0, |figures| figures.silent_ms),
+            packet_lost_ratio: record.packet_lost_ratio,
+            is_recorded,
+        }
+    }
 }
 
 impl<'a> Row<'a> {
-    fn of(id: &'a str, record: Option<&'a Broadcast>, now: Now) -> Self {
+    fn of(id: &'a str, record: Option<&'a Broadcast>, live: Option<LiveRow<'a>>, now: Now) -> Self {
         let gone = Self {
             stream_id: id,
             name: None,
@@ -99,6 +139,7 @@ impl<'a> Row<'a> {
             webrtc_viewer_count: 0,
             hls_viewer_count: 0,
             dash_viewer_count: 0,
+            live: None,
         };
         record.map_or(gone, |record| Self {
             stream_id: id,
@@ -111,8 +152,17 @@ impl<'a> Row<'a> {
             webrtc_viewer_count: record.webrtc_viewer_count,
             hls_viewer_count: record.hls_viewer_count,
             dash_viewer_count: record.dash_viewer_count,
+            live,
         })
     }
+}
+
+/// Recordings under way, as JSON.
+fn recordings<'a>(list: impl Iterator<Item = (&'a StreamKey, Container, i64)>) -> Vec<Value> {
+    list.map(|(key, container, began)| {
+        json!({ "streamId": &*key.id, "container": container.name(), "startTime": began })
+    })
+    .collect()
 }
 
 /// `GET /live/{app}?ids=`: an application, and those of its broadcasts that are named.
@@ -122,17 +172,27 @@ pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) 
         return Reply::Now(Response::error(404, "Not Found"));
     }
     let (live, all) = (control.registry.count(name), control.records.count(name));
-    let head = json!({ "application": { "name": name, "liveStreams": live, "broadcasts": all } });
+    let under_way = || control.files.recordings.under_way(name);
+    let head = json!({ "application": {
+        "name": name,
+        "liveStreams": live,
+        "broadcasts": all,
+        "recordings": recordings(under_way().take(RECORDINGS_MAX)),
+    }});
+    let recorded: BTreeSet<&str> = under_way().map(|(key, ..)| &*key.id).collect();
     let ids = call.query("ids").split(',').filter(|id| !id.is_empty()).take(BROADCASTS_MAX);
     let row = |id: &str| {
-        let row = Row::of(id, control.records.find(name, id), now);
+        let record = control.records.find(name, id);
+        let live = record.zip(self::live(control, name, id));
+        let live = live.map(|(record, live)| LiveRow::of(record, live, recorded.contains(id)));
+        let row = Row::of(id, record, live, now);
         serde_json::to_vec(&json!({ "broadcast": row })).unwrap_or_default()
     };
     lines(std::iter::once(line(&head)).chain(ids.map(row)))
 }
 
 /// `GET /live/{app}/{id}`: a broadcast as its own operation shows it, what its publisher sends at this moment, and what became of the
-/// attempts to reach its endpoints.
+/// attempts to reach its endpoints, and its recordings under way.
 pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [app, id, ..] = call.params;
     let Some(record) = control.records.find(app, id) else {
@@ -140,7 +200,9 @@ pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) ->
     };
     let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now), b"}"].concat();
     let endpoints = line(&json!({ "endpoints": endpoints(control, app, id) }));
-    lines([shown, line(&json!({ "source": source(control, app, id) })), endpoints])
+    let of_stream = control.files.recordings.under_way(app).filter(|(key, ..)| *key.id == *id);
+    let recordings = line(&json!({ "recordings": recordings(of_stream) }));
+    lines([shown, line(&json!({ "source": source(control, app, id) })), endpoints, recordings])
 }
 
 /// Faults of the publisher's clocks by kind; only those that there were.

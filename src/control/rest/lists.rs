@@ -2,7 +2,7 @@
 
 use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted};
-use crate::control::answer::{SimpleStat, Viewers, json};
+use crate::control::answer::{Outcome, SimpleStat, Viewers, json};
 use crate::control::broadcast::status;
 use crate::control::connections::Asked;
 use crate::control::history::Minutes;
@@ -135,6 +135,28 @@ pub(super) fn clients(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     match control.stream_of(&call.key()) {
         Some(stream) => control.ask_connections(call.requester, stream, asked),
         None => Reply::Now(Response::json(200, "[]")),
+    }
+}
+
+/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (ours): viewers of every protocol with a connection of their own; those of HLS and
+/// DASH have none.
+pub(super) fn viewers(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [_, offset, size, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    match control.stream_of(&call.key()) {
+        Some(stream) => control.ask_connections(call.requester, stream, Asked::Viewers { offset, size }),
+        None => Reply::Now(Response::json(200, "[]")),
+    }
+}
+
+/// `POST /broadcasts/{id}/viewers/{viewer}/stop` (ours): ends what a viewer of the stream is sent.
+pub(super) fn stop_viewer(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [_, viewer, ..] = call.params;
+    match control.stream_of(&call.key()) {
+        Some(stream) => control.ask_connections(call.requester, stream, Asked::End(viewer.to_owned())),
+        None => Reply::Now(Outcome::failure("The stream is not live").response(200)),
     }
 }
 

@@ -22,6 +22,7 @@ mod lists;
 mod openapi;
 mod paths;
 mod playback;
+mod players;
 mod proxy;
 mod root;
 mod route;
@@ -48,8 +49,8 @@ use crate::http::{Method, Request, Response};
 use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey};
 use call::Call;
-use paths::{rest_of, split_path};
-use route::{Handler, refuse_media};
+use paths::{players_of, rest_of, split_path};
+use route::{Handler, has_type, refuse_media};
 use routes::{Found, find};
 
 pub(super) use call::{Origin, Reply};
@@ -122,7 +123,32 @@ impl Control {
         if !matches!(find(Base::Server, Method::Get, path), Found::Nothing) {
             return self.dispatch_root(now, origin, Base::Server, Some(path), request);
         }
+        if let Some((app, rest)) = players_of(path) {
+            return self.dispatch_players(now, origin.requester, (app, rest), request);
+        }
         self.dispatch_app(now, &mut origin.requester, Some(origin.peer), request)
+    }
+
+    /// A request of a player, which may come from anywhere: the address filter and the tokens of the API are for operators.
+    fn dispatch_players(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        (app, rest): (&str, &str),
+        request: &Request,
+    ) -> Reply {
+        let Some(app) = self.apps.get(app).cloned() else {
+            return Reply::Now(Response::error(404, "Not Found"));
+        };
+        match find(Base::Players, request.method, rest) {
+            Found::Route(Route { handler: Handler::App(handler), .. }, params)
+                if has_type(request, "application/json") =>
+            {
+                handler(self, now, &Call { requester, app: &app, request, params, client: None })
+            }
+            Found::Route(..) => Reply::Now(Response::error(415, "Unsupported Media Type")),
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
+        }
     }
 
     /// A request to an application; `peer` is `None` for what the server asks itself on somebody's behalf, whose view is known.

@@ -106,6 +106,7 @@ fn operation_id(route: &Route) -> String {
         Base::App => "app",
         Base::Root => "root",
         Base::Server => "server",
+        Base::Players => "players",
     };
     let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words = words.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join("_");

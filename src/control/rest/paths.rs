@@ -8,6 +8,13 @@ pub(super) fn split_path(path: &str) -> Option<(&str, &str)> {
     Some((app, rest_of(rest)?))
 }
 
+/// The application and the rest of a path of players: `/{app}/analytic{rest}`.
+pub(super) fn players_of(path: &str) -> Option<(&str, &str)> {
+    let (app, rest) = path.strip_prefix('/')?.split_once('/')?;
+    let rest = rest.strip_prefix("analytic")?;
+    (rest.is_empty() || rest.starts_with('/')).then_some((app, rest))
+}
+
 /// The path behind `rest`, with its slash.
 pub(super) fn rest_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("rest")?;

@@ -12,6 +12,8 @@ pub enum Base {
     Root,
     /// The root, without a prefix.
     Server,
+    /// `/{app}/analytic`.
+    Players,
 }
 
 impl Base {
@@ -22,6 +24,7 @@ impl Base {
             Self::App => "/{app}/rest/v2",
             Self::Root => "/rest/v2",
             Self::Server => "",
+            Self::Players => "/{app}/analytic",
         }
     }
 }
@@ -126,7 +129,7 @@ pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response>
         (Base::App, BodyKind::None) => {
             route.method == Method::Get || request.header("content-type").is_none() || is_json()
         }
-        (Base::Root | Base::Server, BodyKind::None) => true,
+        (Base::Root | Base::Server | Base::Players, BodyKind::None) => true,
     };
     let is_type = |value: &str| value.split(';').next().is_some_and(|essence| essence.contains('/'));
     if route.base == Base::App && request.header("content-type").is_some_and(|value| !is_type(value)) {

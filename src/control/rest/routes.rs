@@ -6,6 +6,7 @@
 //! paths stand before those with parameters.
 
 mod apps;
+mod players;
 mod server;
 
 use super::call::PARAMS_MAX;
@@ -18,7 +19,7 @@ const SEGMENTS_MAX: usize = 8;
 
 /// Every operation there is.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
-    server::ROUTES.iter().chain(apps::ROUTES)
+    server::ROUTES.iter().chain(apps::ROUTES).chain(players::ROUTES)
 }
 
 /// The result of looking up a request.
@@ -129,6 +130,7 @@ mod tests {
                 Base::Server => {
                     route.policy == Policy::Dashboard && matches!(route.handler, Handler::Root(_))
                 }
+                Base::Players => route.policy == Policy::Open && matches!(route.handler, Handler::App(_)),
                 Base::Root => {
                     !matches!(route.policy, Policy::AppFilter | Policy::Dashboard)
                         && matches!(route.handler, Handler::Root(_))

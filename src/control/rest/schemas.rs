@@ -26,6 +26,20 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         "Result",
         &[("success", "boolean"), ("message", "string?"), ("dataId", "string?"), ("errorId", "integer")],
     ),
+    (
+        "Viewer",
+        &[("viewerId", "string"), ("protocol", "string"), ("clientIp", "string"), ("seconds", "integer")],
+    ),
+    (
+        "PlayerEvent",
+        &[
+            ("event", "string?"),
+            ("protocol", "string?"),
+            ("streamId", "string?"),
+            ("token", "string?"),
+            ("watchTimeMs", "integer?"),
+        ],
+    ),
     ("Login", &[("email", "string"), ("password", "string")]),
     ("NewPassword", &[("password", "string"), ("newPassword", "string")]),
     (

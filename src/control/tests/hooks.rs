@@ -1,4 +1,4 @@
-//! Hooks: what is told, in which order, and what becomes of it.
+//! Hooks: their bodies, their order, and their receivers' answers.
 
 use super::*;
 use crate::mail::{LeaseNews, PlayRequest};

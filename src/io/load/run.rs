@@ -20,7 +20,7 @@ use crate::bench::{
 
 /// How long a thread sleeps without looking at the phase.
 const PHASE_PERIOD: Duration = Duration::from_millis(20);
-/// How often progress is told.
+/// The interval of progress lines.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// Time for goodbyes.
 const GOODBYE: Duration = Duration::from_millis(300);

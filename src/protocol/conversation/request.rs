@@ -113,7 +113,7 @@ pub enum RequestNews<'a> {
     StreamBegun(&'a StreamKey),
 }
 
-/// Characters of a refused key that are told.
+/// Characters of a refused key that the log shows.
 const KEY_CHARS_MAX: usize = 256;
 
 /// A request that was refused.

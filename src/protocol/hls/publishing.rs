@@ -36,7 +36,7 @@ pub(super) struct Publishing {
     /// The same in other places.
     copies: Vec<HlsCopy>,
     events: VecDeque<Event>,
-    /// Why it is over, until that is told.
+    /// The reason of its end, until that is reported.
     closing: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Publishing {
         self.blob(name, text.into(), progress, None);
     }
 
-    /// A manifest of DASH, whose players are told the time by this calendar.
+    /// A manifest of DASH, whose players get the time by this calendar.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar);
     }

@@ -31,6 +31,10 @@ const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
 /// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.
 const NUMBER_MS: u64 = 250;
 
+/// Numbers of discontinuities before they begin anew. Small, because hls.js keeps a list as long as the number, and goes through it
+/// with each fragment: over a number of nine digits the page of a viewer stands still for seconds.
+const DISCONTINUITIES: u64 = 1 << 16;
+
 /// First numbers of a playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
@@ -43,10 +47,11 @@ pub(super) struct Start {
 impl Start {
     /// The start of a stream now. Its numbers follow from the wall clock and are larger than all that a stream of its name has had: over
     /// a stop and a start, and a restart of the server, the media sequence does not fall (RFC 8216 §6.2.2), and no name comes to
-    /// have another content, which caches would confuse. Another discontinuity tells players that the timestamps are others.
+    /// have another content, which caches would confuse. Another discontinuity tells players that the timestamps are others; its number
+    /// begins anew every 4.5 hours.
     pub(super) const fn at(now: Now) -> Self {
         let number = now.wall_ms.saturating_sub(NUMBERS_FROM_MS) / NUMBER_MS + 1;
-        Self { number, discontinuities: number }
+        Self { number, discontinuities: number % DISCONTINUITIES }
     }
 }
 
@@ -317,5 +322,24 @@ impl Window {
         self.playlist.discontinuity_sequence =
             self.playlist.discontinuity_sequence.saturating_add(discontinuity);
         self.gone.push(gone.uri);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_discontinuities_are_small_and_differ_between_runs() {
+        let begin = |wall_ms| Start::at(Now { mono: std::time::Instant::now(), wall_ms });
+        // The beginning of 2026, a day of it, and the end of 2033.
+        for wall_ms in [NUMBERS_FROM_MS, 1_795_806_797_674, 2_019_600_000_000] {
+            let runs: Vec<Start> = (0..4).map(|n| begin(wall_ms + n * NUMBER_MS)).collect();
+            assert!(runs.iter().all(|run| run.discontinuities < 65_536), "{runs:?}");
+            for pair in runs.windows(2) {
+                assert!(pair[0].number < pair[1].number, "{pair:?}");
+                assert_ne!(pair[0].discontinuities, pair[1].discontinuities, "{pair:?}");
+            }
+        }
     }
 }

@@ -81,7 +81,7 @@ fn socket(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     }
 }
 
-/// Says back what it is told.
+/// Says back what it hears.
 #[derive(Debug)]
 struct Echo {
     actions: Vec<Action>,

@@ -66,6 +66,9 @@ const PAGES: &[Page] = &[
     Page::of_root("panel-api.js", SCRIPT, include_str!("../../../panel/panel-api.js")),
     Page::of_root("panel-app.js", SCRIPT, include_str!("../../../panel/panel-app.js")),
     Page::of_root("panel-broadcast.js", SCRIPT, include_str!("../../../panel/panel-broadcast.js")),
+    Page::of_root("panel-files.js", SCRIPT, include_str!("../../../panel/panel-files.js")),
+    Page::of_root("panel-groups.js", SCRIPT, include_str!("../../../panel/panel-groups.js")),
+    Page::of_root("panel-icons.js", SCRIPT, include_str!("../../../panel/panel-icons.js")),
     Page::of_root("panel-kit.js", SCRIPT, include_str!("../../../panel/panel-kit.js")),
     Page::of_root("panel-log.js", SCRIPT, include_str!("../../../panel/panel-log.js")),
     Page::of_root("panel-login.js", SCRIPT, include_str!("../../../panel/panel-login.js")),
@@ -75,7 +78,9 @@ const PAGES: &[Page] = &[
     Page::of_root("panel-recordings.js", SCRIPT, include_str!("../../../panel/panel-recordings.js")),
     Page::of_root("panel-settings.js", SCRIPT, include_str!("../../../panel/panel-settings.js")),
     Page::of_root("panel-strings.js", SCRIPT, include_str!("../../../panel/panel-strings.js")),
+    Page::of_root("panel-test.js", SCRIPT, include_str!("../../../panel/panel-test.js")),
     Page::of_root("panel-users.js", SCRIPT, include_str!("../../../panel/panel-users.js")),
+    Page::of_root("panel-viewers.js", SCRIPT, include_str!("../../../panel/panel-viewers.js")),
     Page::of_root("preact.js", SCRIPT, include_str!("../../../panel/vendor/preact.js")),
     Page::of_root("qrcode.js", SCRIPT, include_str!("../../../panel/vendor/qrcode.js")),
     Page::of_root("rapidoc.js", SCRIPT, include_str!("../../../panel/vendor/rapidoc.js")),
@@ -93,6 +98,14 @@ const PAGES: &[Page] = &[
     Page::of_apps("play_webrtc.js", SCRIPT, include_str!("pages/play_webrtc.js")),
     Page::of_apps("play_flv.js", SCRIPT, include_str!("pages/play_flv.js")),
     Page::of_apps("play_hls.js", SCRIPT, include_str!("pages/play_hls.js")),
+    Page::of_apps("millstream-player.js", SCRIPT, include_str!("pages/millstream-player.js")),
+    Page::of_apps("play_rounds.js", SCRIPT, include_str!("pages/play_rounds.js")),
+    Page::of_apps("play_events.js", SCRIPT, include_str!("pages/play_events.js")),
+    Page::of_apps("play_media.js", SCRIPT, include_str!("pages/play_media.js")),
+    Page::of_apps("play_dash.js", SCRIPT, include_str!("pages/play_dash.js")),
+    Page::of_apps("play_vod.js", SCRIPT, include_str!("pages/play_vod.js")),
+    Page::of_apps("hls.js", SCRIPT, include_str!("pages/vendor/hls.js")),
+    Page::of_apps("dash.js", SCRIPT, include_str!("pages/vendor/dash.js")),
     Page::of_apps("mpegts.js", SCRIPT, include_str!("pages/vendor/mpegts.js")),
     Page::of_apps("whip.js", SCRIPT, include_str!("pages/whip.js")),
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
@@ -182,10 +195,11 @@ mod tests {
         body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
     }
 
+    const LIBRARIES: [&str; 6] = ["dash.js", "hls.js", "mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"];
+
     /// Ours, not those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
-        let is_ours =
-            |page: &&Page| !["mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"].contains(&page.name);
+        let is_ours = |page: &&Page| !LIBRARIES.contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
     }
 
@@ -234,7 +248,7 @@ mod tests {
         let mut imports = 0;
         for page in pages_of(".js") {
             let app = page.app.unwrap_or("live");
-            for opening in [" from \"./", " from \"/", "import(\"/"] {
+            for opening in [" from \"./", " from \"/", "import(\"/", "import \"./"] {
                 for name in quoted(page.body, opening) {
                     imports += 1;
                     assert_eq!(found(&format!("{app}/{name}")), Some(SCRIPT), "{}: {name}", page.name);
@@ -242,6 +256,22 @@ mod tests {
             }
         }
         assert!(imports >= 40, "{imports}");
+    }
+
+    #[test]
+    fn libraries_of_players_are_what_their_list_says() {
+        let list = include_str!("../../../src/protocol/http/pages/vendor/README.md");
+        let mut rows = 0;
+        for line in list.lines().filter(|line| line.starts_with("| `")) {
+            rows += 1;
+            let names: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+            let (name, hash) = (names[0], *names.last().unwrap());
+            let page = PAGES.iter().find(|page| page.name == name).unwrap();
+            let digest = crypto::sha256(&[page.body.as_bytes()]);
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(digest, hash, "{name}");
+        }
+        assert_eq!(rows, 3);
     }
 
     #[test]

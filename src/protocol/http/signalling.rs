@@ -66,7 +66,7 @@ impl Signalling {
         Self { conversation, fields, is_over: false }
     }
 
-    /// Hands messages of the peer over; then the reason is told why the WebSocket has ended.
+    /// Hands messages of the peer over. Returns why the WebSocket has ended, once.
     fn take_messages(&mut self, ctx: &Context<'_>, link: &mut Link) -> Option<String> {
         let mut ended = None;
         while let Some(event) = link.socket.as_mut().and_then(|socket| socket.poll_event()) {

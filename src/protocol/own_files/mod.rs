@@ -60,7 +60,7 @@ enum Stage {
         length: u64,
         at: u64,
     },
-    /// The end is told.
+    /// Whether the end was reported.
     Over,
 }
 

@@ -143,7 +143,7 @@ impl RtspLoad {
         self.machine = Some(Box::new(machine));
     }
 
-    /// Has the next pair of sockets opened; when all are there the server is told.
+    /// Has the next pair of sockets opened; when all are there, sets up the tracks.
     fn open_next(&mut self, now: Instant) {
         if self.ports.len() < self.announcement.tracks.len() {
             self.pairs.open(self.ports.len(), None);

@@ -1,4 +1,4 @@
-//! A publisher: its packets become units, and it is told of its reception.
+//! A publisher: its packets become units, and it gets reports of their reception.
 
 use std::time::{Duration, Instant};
 

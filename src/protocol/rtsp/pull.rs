@@ -175,7 +175,7 @@ impl RtspPull {
         }
     }
 
-    /// Has the next pair of sockets opened; when all are there the server is told.
+    /// Has the next pair of sockets opened; when all are there, sets up the tracks.
     fn open_next(&mut self, now: Instant) {
         match self.ways.iter().find(|way| way.ports.is_none()).map(|way| way.section) {
             Some(section) if self.pairs.open(section, None) => self.events.extend(self.pairs.take_asks()),

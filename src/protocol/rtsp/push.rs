@@ -34,12 +34,12 @@ enum Stage {
     Connecting(Instant),
     /// Until then there must be tracks.
     AwaitsTracks(Instant),
-    /// The target is told of them.
+    /// Announced to the target.
     Announced(Box<Announced>),
     Over,
 }
 
-/// A stream that the target is told of.
+/// A stream that is announced to the target.
 #[derive(Debug)]
 struct Announced {
     machine: Client,

@@ -30,7 +30,7 @@ pub(crate) struct SrtPush {
     /// Begins when the socket is there.
     publishing: Option<Box<Publishing>>,
     pace: Pace,
-    /// The stream is over, and the peer is told then.
+    /// The time at which the peer hears that the stream is over.
     goodbye_at: Option<Instant>,
     attempt: Attempt,
 }

@@ -57,7 +57,7 @@ pub(crate) struct SrtSession {
     known: bool,
     /// Why this side ended it, when that was for what came.
     ended_for: Option<&'static str>,
-    /// The stream is over, and the viewer is told then.
+    /// The time at which the viewer hears that the stream is over.
     goodbye_at: Option<Instant>,
     closed: bool,
 }

@@ -18,7 +18,7 @@ pub(in crate::protocol) use ingest::Stats;
 
 /// Ticks of PTS and DTS.
 const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
-/// The reason that is told of the first frame that makes no sense.
+/// The reason in the log for the first frame that makes no sense.
 pub(in crate::protocol) const BAD_FRAME: &str =
     "a frame that is malformed, or of a codec that is not carried";
 /// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,

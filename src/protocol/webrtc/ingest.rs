@@ -33,7 +33,7 @@ const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
 /// A layer that is silent for so long, while others of its section are not, is not sent any more.
 const LAYER_SILENCE: Duration = Duration::from_secs(2);
-/// How often the rate of a rendition is told, when it has become another one.
+/// The interval of reports of a rendition's rate, when it has become another one.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A section that is received, or a layer of it.

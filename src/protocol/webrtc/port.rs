@@ -226,7 +226,7 @@ fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
     Arc::new(own)
 }
 
-/// The addresses that peers are told of: those of the setting, else the one that the port is bound to, else those of the
+/// The addresses in candidates: those of the setting, else the one that the port is bound to, else those of the
 /// interfaces. Loopback is only for a port that is bound to it, or a machine that has nothing else.
 fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<SocketAddr> {
     let with_port = |ip: &IpAddr| SocketAddr::new(*ip, bound.port());

@@ -19,7 +19,7 @@ use super::thinning::{Load, Picture, Thinning};
 use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::types::StreamKey;
 
-/// How often a page is told what it is sent, and what its path carries.
+/// The interval of reports to a page: its rate, and that of its path.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The time that a backlog takes of a viewer's clock.
@@ -46,7 +46,7 @@ pub(super) struct Viewer {
     /// The choice among renditions, where there are any.
     layers: Option<Box<Layers>>,
     thinning: Thinning,
-    /// When its page is told next what it is sent; `None` of a viewer without one.
+    /// The time of the next report to its page; `None` of a viewer without one.
     tells_at: Option<Instant>,
     /// Whether it wants video and audio.
     wants: (bool, bool),
@@ -169,7 +169,7 @@ impl Viewer {
         self.layers.is_some()
     }
 
-    /// Its page is told what it is sent from now on.
+    /// Begins the reports to its page.
     pub(super) fn tell_bitrates(&mut self, now: Instant) {
         self.tells_at = now.checked_add(BITRATES_INTERVAL);
     }

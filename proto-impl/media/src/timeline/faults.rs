@@ -58,7 +58,7 @@ impl ClockFault {
     }
 }
 
-/// A fault as it is told.
+/// A fault as it is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultNews {
     /// The kind.

@@ -1,4 +1,4 @@
-//! The rate that a sender is told (REMB), where it does not judge by arrival times itself.
+//! The rate that is asked of a sender (REMB) which does not judge by arrival times itself.
 //!
 //! The estimate grows while the path carries what comes. Two things end that: a **queue** that stands on the path (frames
 //! come later than the fastest of late did, all through an interval), and **loss**. If sending less makes neither of them
@@ -35,7 +35,7 @@ const OWN_LOSS_MAX: u16 = 350;
 
 /// The longest queue that may stand for an interval.
 const QUEUE_MAX: Duration = Duration::from_millis(60);
-/// The share of the received rate that is told behind such a queue, and how much less for each second that the queue lasts.
+/// The share of the received rate that is asked for behind such a queue, and how much less for each second that the queue lasts.
 const DRAIN: f64 = 0.9;
 const DRAIN_PER_SECOND: f64 = 0.8;
 const DRAIN_LEAST: f64 = 0.4;

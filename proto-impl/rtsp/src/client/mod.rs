@@ -216,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection; a server that has a session is told.
+    /// Ends the connection, with `TEARDOWN` if the server has a session.
     pub fn close(&mut self, _now: Instant, reason: CloseReason) {
         if self.dialog.session().is_some() && !matches!(self.phase, Phase::Closed) {
             let request = self.make_request(Method::Teardown);

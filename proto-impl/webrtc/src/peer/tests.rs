@@ -186,7 +186,7 @@ fn the_rate_is_told_where_that_was_agreed_on() {
     }
 }
 
-/// A publisher that is told its rate hears of a queue before the next report: frames come later and later.
+/// A publisher that gets a rate (REMB) hears of a queue before the next report: frames come later and later.
 #[test]
 fn a_queue_is_told_at_once() {
     let mut bench = Bench::without(&["transport-cc", "nack pli", "ccm fir", " nack"]);

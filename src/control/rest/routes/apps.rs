@@ -380,6 +380,22 @@ pub(super) const ROUTES: &[Route] = &[
         STATS,
         "WebRTC viewers of a stream",
     ),
+    app(
+        Get,
+        "/broadcasts/{id}/viewers/list/{offset}/{size}",
+        lists::viewers,
+        "[Viewer]",
+        STATS,
+        "Viewers of a stream with a connection of their own",
+    ),
+    app(
+        Post,
+        "/broadcasts/{id}/viewers/{viewer}/stop",
+        lists::stop_viewer,
+        "Result",
+        STATS,
+        "Disconnect a viewer",
+    ),
     app(Post, "/broadcasts/{id}/subtrack", subtracks::add, "Result", ROOMS, "Add a subtrack").query(&["id"]),
     app(Delete, "/broadcasts/{id}/subtrack", subtracks::remove, "Result", ROOMS, "Remove a subtrack")
         .query(&["id"]),

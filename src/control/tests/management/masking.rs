@@ -190,7 +190,8 @@ impl Walk {
         for (worker, mail) in asked {
             match mail {
                 ToWorker::Connections(stream) => {
-                    self.rig.mail(ToControl::Connections { worker, stream, connections: Vec::new() });
+                    let (connections, viewers) = (Vec::new(), Vec::new());
+                    self.rig.mail(ToControl::Connections { worker, stream, connections, viewers });
                 }
                 _ => self.rig.mail(ToControl::Measured(worker, Box::default())),
             }

@@ -25,7 +25,8 @@ fn what_is_looked_at_is_a_line_each() {
     let all = rig.watch(&admin, "/rest/v2/live");
     assert_eq!((&all[0]["server"]["liveStreams"], &all[0]["server"]["viewers"]), (&json!(1), &json!(3)));
     assert_eq!(all[0]["server"]["workersBusyPermille"][0], 10);
-    assert_eq!(all[1]["applications"][1], json!({ "name": "live", "liveStreams": 1, "broadcasts": 2 }));
+    let live = json!({ "name": "live", "liveStreams": 1, "broadcasts": 2, "recordings": 0 });
+    assert_eq!(all[1]["applications"][1], live);
     let page = rig.watch(&admin, "/rest/v2/live/live?ids=idle,s,gone");
     assert_eq!(page[0]["application"]["broadcasts"], 2);
     let rows: Vec<_> = page[1..].iter().map(|line| &line["broadcast"]).collect();
@@ -33,6 +34,10 @@ fn what_is_looked_at_is_a_line_each() {
     assert_eq!(shown(0), (&json!("idle"), &json!("created"), &json!(0)));
     assert_eq!(shown(1), (&json!("s"), &json!("broadcasting"), &json!(3)));
     assert_eq!(shown(2), (&json!("gone"), &json!(null), &json!(0)));
+    assert_eq!((&rows[0]["live"], &rows[2]["live"]), (&json!(null), &json!(null)));
+    let publisher = &rows[1]["live"];
+    assert_eq!((&publisher["publishType"], &publisher["videoCodec"]), (&json!("RTMP"), &json!("H264")));
+    assert_eq!((&publisher["width"], &publisher["isRecorded"]), (&json!(1280), &json!(false)));
     let one = rig.watch(&admin, "/rest/v2/live/live/s");
     assert_eq!(
         (&one[0]["broadcast"]["streamId"], &one[0]["broadcast"]["width"]),
@@ -45,6 +50,24 @@ fn what_is_looked_at_is_a_line_each() {
     for path in ["/rest/v2/live/live/gone", "/rest/v2/live/other", "/rest/v2/live/other/s"] {
         assert_eq!(rig.status_of(&admin, Method::Get, path), 404, "{path}");
     }
+}
+
+/// Of an application that records all of its streams, whatever a broadcast says itself.
+#[test]
+fn live_figures_tell_what_is_recorded() {
+    let mut rig = Rig::with(&[], &[("mp4MuxingEnabled", "true")]);
+    rig.initial("admin@a");
+    let (_, admin) = rig.login(&Client::default(), "admin@a", MD5);
+    rig.publish("s", 0);
+    assert_eq!(rig.watch(&admin, "/rest/v2/live")[1]["applications"][1]["recordings"], 1);
+    let page = rig.watch(&admin, "/rest/v2/live/live?ids=s");
+    let recorded = &page[0]["application"]["recordings"][0];
+    assert_eq!((&recorded["streamId"], &recorded["container"]), (&json!("s"), &json!("mp4")));
+    assert_eq!(page[1]["broadcast"]["live"]["isRecorded"], true);
+    let recordings = |rig: &mut Rig| rig.watch(&admin, "/rest/v2/live/live/s")[3]["recordings"].clone();
+    assert_eq!(recordings(&mut rig)[0]["container"], "mp4");
+    rig.call(Method::Put, "/live/rest/v2/broadcasts/s/recording/false", "");
+    assert_eq!(recordings(&mut rig), json!([]));
 }
 
 #[test]

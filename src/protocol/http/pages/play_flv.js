@@ -1,5 +1,7 @@
 // Plays a stream over HTTP-FLV by mpegts.js, close to the live edge.
 
+import { library, namesOf } from "./play_media.js";
+
 const SETTINGS = {
   // What is in the buffer is delay: played a little faster until half a second is left.
   liveSync: true,
@@ -14,29 +16,6 @@ const SETTINGS = {
 /** mpegts.js counts in KiB. */
 const BITS_OF_KIB = 8 * 1024;
 
-/** Names of codecs by the first letters of their RFC 6381 names. */
-const CODECS = { avc: "H264", hvc: "H265", hev: "H265", av0: "AV1", vp0: "VP9", mp4: "AAC", mp3: "MP3", opu: "Opus", fla: "FLAC", "ac-": "AC-3" };
-
-const nameOf = (codec) => CODECS[codec.toLowerCase().slice(0, 3)] || codec;
-
-let library = null;
-
-/** The library is loaded once, and only by pages that need it. */
-function load() {
-  library ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = new URL("mpegts.js", import.meta.url).href;
-    script.onload = () => resolve(globalThis.mpegts);
-    script.onerror = () => {
-      library = null;
-      script.remove();
-      reject(new Error("mpegts.js cannot be loaded"));
-    };
-    document.head.append(script);
-  });
-  return library;
-}
-
 /** A viewer's connection. */
 export class FlvPlayer {
   #video;
@@ -50,12 +29,12 @@ export class FlvPlayer {
   /**
    * @param {HTMLVideoElement} video
    * @param {{ url: string }} way absolute URL
-   * @param {import("./play_webrtc.js").Events} events
+   * @param {import("./play_media.js").Events} events
    */
   constructor(video, { url }, events) {
     this.#video = video;
     this.#events = events;
-    load().then(
+    library("mpegts.js", "mpegts").then(
       (mpegts) => this.#start(mpegts, url),
       (error) => this.#over("failed", error.message),
     );
@@ -107,7 +86,7 @@ export class FlvPlayer {
     const { videoWidth, videoHeight, buffered, currentTime } = this.#video;
     const end = buffered.length ? buffered.end(buffered.length - 1) : undefined;
     return {
-      codec: [videoCodec, audioCodec].filter(Boolean).map(nameOf).join(", ") || undefined,
+      codec: namesOf([videoCodec, audioCodec]),
       resolution: videoWidth ? `${videoWidth} × ${videoHeight}` : undefined,
       fps: this.#fps(),
       bitsPerSecond: this.#bits,

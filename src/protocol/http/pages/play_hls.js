@@ -1,78 +1,81 @@
-// Plays a stream over HLS, where the browser does that by itself: Safari, phones, and newer Chromium.
+// Plays a stream over HLS: by hls.js where the browser has Media Source Extensions, else by the browser itself (phones of Apple).
+
+import { MediaPlayer, library, namesOf, probe, refusalOf } from "./play_media.js";
 
 const TYPE = "application/vnd.apple.mpegurl";
+const hasMediaSource = () => Boolean(globalThis.MediaSource || globalThis.ManagedMediaSource);
+const isNative = () => document.createElement("video").canPlayType(TYPE) !== "";
 
-/** Whether this browser knows HLS. */
-export const isHlsSupported = () => document.createElement("video").canPlayType(TYPE) !== "";
+/** Whether this browser can play HLS. */
+export const isHlsSupported = () => hasMediaSource() || isNative();
 
-/** A viewer. */
-export class HlsPlayer {
-  #video;
-  #events;
-  #listening = new AbortController();
-  #frames = null;
+/** A viewer of HLS, plain or of low latency. */
+export class HlsPlayer extends MediaPlayer {
+  #hls = null;
+  #recovered = false;
+  #bits = undefined;
 
   /**
    * @param {HTMLVideoElement} video
-   * @param {{ url: string }} way absolute URL of the playlist
-   * @param {import("./play_webrtc.js").Events} events
+   * @param {{ url: string, latency?: number }} way absolute URL of the playlist; seconds to stay behind the newest segment
+   * @param {import("./play_media.js").Events} events
    */
-  constructor(video, { url }, events) {
-    this.#video = video;
-    this.#events = events;
-    this.#start(url);
+  constructor(video, { url, latency }, events) {
+    super(video, events);
+    this.#start(url, latency);
   }
 
-  async #start(url) {
-    const { signal } = this.#listening;
-    try {
-      // The element does not say why it fails, and the server waits with its answer for the first segment.
-      const { status } = await fetch(url, { method: "HEAD", signal });
-      if (status === 404) return this.#over("offline", "Not Found");
-      if (status === 401 || status === 403) return this.#over("refused", "");
-      if (status !== 200) return this.#over("failed", `The server answers ${status}.`);
-    } catch {
-      return this.#over("failed", "The connection was lost.");
+  async #start(url, latency) {
+    if (this.refused(await probe(url, this.signal))) return;
+    if (!hasMediaSource()) {
+      this.on("error", () => this.over("unplayable", this.video.error?.message || "This browser cannot play the stream."));
+      this.video.src = url;
+      return this.expectFrames();
     }
-    if (signal.aborted) return;
-    const on = (name, act) => this.#video.addEventListener(name, act, { signal });
-    on("loadedmetadata", () => this.#events.onMedia());
-    on("playing", () => this.#events.onPlaying());
-    on("ended", () => this.#over("ended", "The stream has ended."));
-    on("error", () => this.#over("unplayable", this.#video.error?.message || "This browser cannot play the stream."));
-    this.#video.src = url;
+    let Hls;
+    try {
+      Hls = await library("hls.js", "Hls");
+    } catch (error) {
+      return this.over("failed", error.message);
+    }
+    if (this.signal.aborted) return;
+    const delay = latency ? { liveSyncDuration: latency, liveMaxLatencyDuration: latency * 2 } : {};
+    const hls = new Hls({ lowLatencyMode: true, backBufferLength: 30, ...delay });
+    this.#hls = hls;
+    hls.on(Hls.Events.ERROR, (_, data) => this.#failed(Hls, data));
+    hls.on(Hls.Events.FRAG_LOADED, (_, { frag }) => {
+      if (frag.type === "main" && frag.duration > 0) this.#bits = (frag.stats.loaded * 8) / frag.duration;
+    });
+    hls.loadSource(url);
+    hls.attachMedia(this.video);
+    this.expectFrames();
   }
 
-  #over(outcome, text) {
-    if (this.#listening.signal.aborted) return;
-    this.stop();
-    this.#events.onOver(outcome, text);
+  #failed(Hls, { fatal, type, details, response, error }) {
+    if (!fatal) return;
+    if (type === Hls.ErrorTypes.NETWORK_ERROR) {
+      const refusal = refusalOf(response?.code || 0);
+      return this.over(refusal?.outcome ?? "failed", refusal?.text || "The connection was lost.");
+    }
+    if (type === Hls.ErrorTypes.MEDIA_ERROR && !this.#recovered && details !== Hls.ErrorDetails.MANIFEST_INCOMPATIBLE_CODECS_ERROR) {
+      this.#recovered = true;
+      return this.#hls.recoverMediaError();
+    }
+    this.over("unplayable", error?.message || details);
   }
 
-  /** Ends it; no event follows. */
-  stop() {
-    if (this.#listening.signal.aborted) return;
-    this.#listening.abort();
-    this.#video.removeAttribute("src");
-    this.#video.load();
+  release() {
+    this.#hls?.destroy();
+    this.#hls = null;
   }
 
-  /** @returns {Promise<Partial<import("./figures.js").Figures>>} */
-  async figures() {
-    const { videoWidth, videoHeight, seekable, currentTime } = this.#video;
-    const end = seekable.length ? seekable.end(seekable.length - 1) : undefined;
+  more() {
+    const level = this.#hls?.levels[this.#hls.currentLevel];
+    const latency = this.#hls?.latency;
     return {
-      resolution: videoWidth ? `${videoWidth} × ${videoHeight}` : undefined,
-      fps: this.#fps(),
-      latencyMs: end === undefined ? undefined : Math.max(0, end - currentTime) * 1000,
+      codec: level && namesOf([level.videoCodec, level.audioCodec]),
+      bitsPerSecond: this.#bits,
+      ...(latency ? { latencyMs: latency * 1000 } : {}),
     };
-  }
-
-  #fps() {
-    const now = { count: this.#video.getVideoPlaybackQuality().totalVideoFrames, at: performance.now() };
-    const before = this.#frames;
-    this.#frames = now;
-    if (!before || now.count < before.count) return undefined;
-    return ((now.count - before.count) * 1000) / (now.at - before.at);
   }
 }

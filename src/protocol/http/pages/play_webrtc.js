@@ -11,19 +11,6 @@ const INTERRUPTED_MS = 5000;
 
 export const isSupported = () => Boolean(globalThis.RTCPeerConnection);
 
-/**
- * @typedef {"offline" | "ended" | "refused" | "unplayable" | "failed"} Outcome
- */
-
-/**
- * What a player tells the page.
- * @typedef {object} Events
- * @property {() => void} onMedia there is something to play in the element
- * @property {() => void} onPlaying the first frame is there
- * @property {() => void} onSilent there is video, and no sound that the technology can carry
- * @property {(outcome: Outcome, text: string) => void} onOver the last event
- */
-
 /** A viewer's session. */
 export class WebRtcPlayer {
   #video;
@@ -37,7 +24,7 @@ export class WebRtcPlayer {
   /**
    * @param {HTMLVideoElement} video
    * @param {{ endpoint: string, token: string | null }} way
-   * @param {Events} events
+   * @param {import("./play_media.js").Events} events
    */
   constructor(video, { endpoint, token }, events) {
     this.#video = video;
@@ -72,7 +59,7 @@ export class WebRtcPlayer {
     if (this.#isOver) return;
     if (hasVideo ? frames > 0 : packets > 0) {
       this.#events.onPlaying();
-      if (hasVideo && !hasAudio) this.#events.onSilent();
+      if (hasVideo && !hasAudio) this.#events.onSilent?.();
     } else if (performance.now() > until) {
       this.#over("failed", "Nothing came over WebRTC.");
     } else {

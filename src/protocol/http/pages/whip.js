@@ -56,6 +56,18 @@ export function sessionUrl(location, endpoint) {
   return url.href;
 }
 
+/**
+ * An offer that takes Opus in stereo (RFC 7587 §6.1): without it Chromium decodes both channels into one.
+ * @param {string} sdp
+ */
+export function withStereo(sdp) {
+  for (const [, payload] of sdp.matchAll(/^a=rtpmap:(\d+) opus\/48000\/2\r?$/gim)) {
+    const line = new RegExp(`^a=fmtp:${payload} (?!.*\\bstereo=)[^\\r\\n]*`, "m");
+    sdp = sdp.replace(line, "$&;stereo=1");
+  }
+  return sdp;
+}
+
 /** A session at a WHIP or WHEP endpoint. */
 export class Session {
   #token;
@@ -77,7 +89,8 @@ export class Session {
    * @throws {Refusal}
    */
   static async open(peer, endpoint, token = null) {
-    const offer = await peer.createOffer();
+    const { type, sdp } = await peer.createOffer();
+    const offer = { type, sdp: withStereo(sdp) };
     const headers = { "Content-Type": "application/sdp", Accept: "application/sdp", ...authorization(token) };
     const { response, body } = await exchange(endpoint, { method: "POST", headers, body: offer.sdp });
     if (response.status !== 201) throw new Refusal(response.status, textOf(response, body));

@@ -147,7 +147,7 @@ fn hevc(profile: u8) -> CodecConfig {
     CodecConfig::H265(h265::Config::read(record.into()).unwrap())
 }
 
-/// The payload type that a viewer's video is answered with; `None`: it is told what it could be sent.
+/// The payload type that a viewer's video is answered with; `None`: a counter-offer.
 fn given(config: &CodecConfig, forms: &[Form]) -> Option<u8> {
     let audio = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
     let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };

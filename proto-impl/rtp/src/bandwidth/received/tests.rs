@@ -1,4 +1,4 @@
-//! The told rate, alone and in a closed loop with a model of a sender that does as it is told.
+//! The rate that is asked for, alone and in a closed loop with a model of an obedient sender.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ fn it_grows_with_what_comes_and_shrinks_with_losses() {
     assert_eq!(told, 20_000_000);
 }
 
-/// A sender that sends what it is told, up to 2.5 Mb/s, and a line with a queue.
+/// A sender that sends as much as it is asked for, up to 2.5 Mb/s, and a line with a queue.
 struct Loop {
     start: Instant,
     rate: ReceivedRate,

@@ -1,0 +1,29 @@
+//! Operations that players use, below `/{app}/analytic`: whoever may watch may report.
+
+use crate::control::rest::call::AppHandler;
+use crate::control::rest::players;
+use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
+use crate::http::Method;
+
+const fn event(path: &'static str, handler: AppHandler, summary: &'static str) -> Route {
+    Route {
+        method: Method::Post,
+        base: Base::Players,
+        path,
+        policy: Policy::Open,
+        body: BodyKind::Json,
+        takes: "PlayerEvent",
+        gives: "Result",
+        query: &[],
+        gives_credential: false,
+        tag: "players",
+        summary,
+        handler: Handler::App(handler),
+    }
+}
+
+/// See the module.
+pub(super) const ROUTES: &[Route] = &[
+    event("/events/play", players::play, "Report that a viewer started, paused or ended"),
+    event("/events/watch-time", players::watch_time, "Report how long a viewer has watched"),
+];

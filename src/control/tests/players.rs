@@ -1,0 +1,110 @@
+//! Events of players.
+
+use super::*;
+use crate::auth::jwt;
+use crate::stats::ViewerFigures;
+
+const EVENTS: &str = "/live/analytic/events";
+
+fn event(rig: &mut Rig, kind: &str, body: &str) -> u16 {
+    let mut request = request(Method::Post, &format!("{EVENTS}/{kind}"), body);
+    request.headers.push("Content-Type", "application/json");
+    // From anywhere: a player's address is none of the operator's.
+    let session = rig.send_request("8.8.8.8:1", request);
+    rig.answer(session).unwrap().0
+}
+
+#[test]
+fn events_of_players_are_counted_and_leave_nothing_else() {
+    let mut rig = Rig::new();
+    for (kind, body, status) in [
+        ("play", r#"{"event":"playStarted","protocol":"webrtc","streamId":"s","clientIP":"1.2.3.4"}"#, 200),
+        ("play", r#"{"event":"playStarted","protocol":"WebRTC","made":{"up":[1]}}"#, 200),
+        ("play", r#"{"event":7,"protocol":null}"#, 200),
+        ("play", "", 200),
+        ("watch-time", r#"{"event":"watchTime","watchTimeMs":1500,"protocol":"hls"}"#, 200),
+        ("watch-time", r#"{"watchTimeMs":"500","protocol":"hls"}"#, 200),
+        ("watch-time", r#"{"watchTimeMs":-9223372036854775808}"#, 200),
+        ("play", "[1]", 400),
+        ("play", "{", 400),
+        ("watch-time", r#"{"watchTimeMs":[]}"#, 400),
+        ("nothing", "{}", 404),
+    ] {
+        assert_eq!(event(&mut rig, kind, body), status, "{kind} {body}");
+    }
+    let players = rig.control.figures.players;
+    let events: Vec<_> = players.events().collect();
+    assert_eq!(events, [("playStarted", "webrtc", 2), ("other", "other", 2)]);
+    assert_eq!(players.watched_ms().collect::<Vec<_>>(), [("hls", 2000)]);
+    let get = rig.send_request("8.8.8.8:1", request(Method::Get, &format!("{EVENTS}/play"), ""));
+    assert_eq!(rig.answer(get).unwrap().0, 405);
+    let mut text = request(Method::Post, &format!("{EVENTS}/play"), "{}");
+    text.headers.push("Content-Type", "text/plain");
+    let text = rig.send_request("8.8.8.8:1", text);
+    assert_eq!(rig.answer(text).unwrap().0, 415);
+    let none = rig.send_request("8.8.8.8:1", request(Method::Post, "/none/analytic/events/play", "{}"));
+    assert_eq!(rig.answer(none).unwrap().0, 404);
+}
+
+#[test]
+fn a_secured_endpoint_takes_events_with_a_token_alone() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let mut rig = Rig::with(&[], &[("secureAnalyticEndpoint", "true"), ("jwtSecretKey", secret)]);
+    let token = |secret: &str| jwt::sign(&jwt::Claims::new(), secret.as_bytes());
+    let with = |token: &str| format!(r#"{{"event":"playStarted","protocol":"hls","token":"{token}"}}"#);
+    let foreign = token("another secret of enough bytes, x");
+    for (body, status) in
+        [("{}".to_owned(), 401), (with("a.b.c"), 401), (with(&foreign), 401), (with(&token(secret)), 200)]
+    {
+        assert_eq!(event(&mut rig, "play", &body), status, "{body}");
+    }
+    assert_eq!(rig.control.figures.players.events().collect::<Vec<_>>(), [("playStarted", "hls", 1)]);
+    // Without a secret nobody can have signed anything.
+    let mut rig = Rig::with(&[], &[("secureAnalyticEndpoint", "true")]);
+    assert_eq!(event(&mut rig, "watch-time", &with(&token(""))), 401);
+}
+
+/// Asks, has the workers tell of these viewers, and gives the answer and the mail for workers.
+fn asked(rig: &mut Rig, method: Method, path: &str, viewers: &[ViewerFigures]) -> (String, Vec<ToWorker>) {
+    rig.take();
+    let session = rig.send(method, &format!("/live/rest/v2/broadcasts/s/viewers/{path}"), "");
+    for (worker, mail) in rig.take() {
+        let ToWorker::Connections(stream) = mail else { continue };
+        let viewers = viewers.iter().filter(|one| one.session.worker == worker).copied().collect();
+        rig.mail(ToControl::Connections { worker, stream, connections: Vec::new(), viewers });
+    }
+    let (status, body) = rig.answer(session).unwrap();
+    assert_eq!(status, 200, "{body}");
+    (body, rig.take().into_iter().map(|(_, mail)| mail).collect())
+}
+
+#[test]
+fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.get("/live/rest/v2/broadcasts/s/viewers/list/0/5").1, "[]");
+    assert!(rig.post("/live/rest/v2/broadcasts/s/viewers/0-1-0-0/stop", "").1.contains("is not live"));
+    rig.publish("s", 0);
+    let viewer = |slot, seconds| ViewerFigures {
+        session: SessionRef::new(WorkerId(0), ConnId { slot, generation: 3 }),
+        peer: "[::ffff:192.0.2.7]:9".parse().unwrap(),
+        protocol: "rtmp",
+        seconds,
+    };
+    let both = [viewer(1, 5), viewer(2, 60)];
+    let (list, _) = asked(&mut rig, Method::Get, "list/0/5", &both);
+    let longest = r#"{"viewerId":"0-2-3-0","protocol":"rtmp","clientIp":"192.0.2.7","seconds":60}"#;
+    assert!(list.starts_with(&format!("[{longest},")), "{list}");
+    assert_eq!(asked(&mut rig, Method::Get, "list/0/1", &both).0, format!("[{longest}]"));
+    assert_eq!(asked(&mut rig, Method::Get, "list/2/5", &both).0, "[]");
+    // A name of no viewer of this stream ends nobody: it may be that of another application's.
+    for name in ["0-2-2-0", "0-9-3-0", "1-2-3-0", "x", "%00"] {
+        let (answer, mail) = asked(&mut rig, Method::Post, &format!("{name}/stop"), &both);
+        assert!(answer.contains("There is no such viewer"), "{name}: {answer}");
+        assert!(!mail.iter().any(|mail| matches!(mail, ToWorker::EndViewer { .. })), "{name}");
+    }
+    let (answer, mail) = asked(&mut rig, Method::Post, "0-2-3-0/stop", &both);
+    assert_eq!(answer, PLAIN);
+    let is_it =
+        |mail: &&ToWorker| matches!(mail, ToWorker::EndViewer { viewer, .. } if viewer.conn.slot == 2);
+    assert_eq!(mail.iter().filter(is_it).count(), 1, "{mail:?}");
+}

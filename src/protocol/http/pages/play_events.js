@@ -1,0 +1,77 @@
+// Events for the server's figures of players: POST /{app}/analytic/events/…, as players of Ant Media Server send them.
+
+const WATCHED_EVERY_MS = 30_000;
+
+/** Tells the server what a viewer does, while there is somebody to tell of. */
+export class PlayEvents {
+  #base;
+  #facts;
+  #video;
+  #watchedMs = 0;
+  #since = null;
+  #startMs = 0;
+  #hasStarted = false;
+  #listening = new AbortController();
+
+  /**
+   * @param {HTMLVideoElement} video
+   * @param {string} base absolute URL of the application's folder
+   * @param {() => object} facts members of each event: `streamId`, `protocol`, `subscriberId`, `token`
+   */
+  constructor(video, base, facts) {
+    this.#video = video;
+    this.#base = base;
+    this.#facts = facts;
+    const { signal } = this.#listening;
+    const on = (name, act) => video.addEventListener(name, act, { signal });
+    on("playing", () => this.#started());
+    on("pause", () => this.#stopped("playPaused"));
+    on("ended", () => this.#stopped("playEnded"));
+    addEventListener("pagehide", () => this.end(), { signal });
+    const timer = setInterval(() => this.#count(), WATCHED_EVERY_MS);
+    signal.addEventListener("abort", () => clearInterval(timer));
+  }
+
+  #started() {
+    if (this.#since !== null) return;
+    this.#since = performance.now();
+    this.#startMs = Math.round(this.#video.currentTime * 1000);
+    if (!this.#hasStarted) this.#send("play", { event: "playStartedFirstTime" });
+    this.#hasStarted = true;
+    this.#send("play", { event: "playStarted" });
+  }
+
+  #stopped(event) {
+    if (this.#since === null) return;
+    this.#count();
+    this.#since = null;
+    this.#send("play", { event });
+  }
+
+  /** Tells the time that was watched since it was told last. */
+  #count() {
+    if (this.#since === null) return;
+    const now = performance.now();
+    this.#watchedMs = Math.round(now - this.#since);
+    this.#since = now;
+    this.#send("watch-time", { event: "watchTime", watchTimeMs: this.#watchedMs, startTimeMs: this.#startMs });
+    this.#startMs = Math.round(this.#video.currentTime * 1000);
+  }
+
+  /** The player has ended, or goes on to another stream. */
+  end() {
+    this.#stopped("playEnded");
+  }
+
+  /** Ends it, and tells nothing further. */
+  close() {
+    this.end();
+    this.#listening.abort();
+  }
+
+  #send(kind, event) {
+    const body = JSON.stringify({ ...this.#facts(), ...event, timeMs: Date.now(), logSource: "client" });
+    const headers = { "Content-Type": "application/json" };
+    fetch(`${this.#base}analytic/events/${kind}`, { method: "POST", headers, body, keepalive: true }).catch(() => {});
+  }
+}

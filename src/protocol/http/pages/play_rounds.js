@@ -1,0 +1,205 @@
+// Rounds of attempts to play a stream.
+//
+// A round tries each technology in its order, with the stream and its backup. It ends with something that plays, or is
+// repeated after a pause that grows, unless it was refused for reasons that a repetition does not change.
+
+import { DashPlayer, isDashSupported } from "./play_dash.js";
+import { FlvPlayer } from "./play_flv.js";
+import { HlsPlayer, isHlsSupported } from "./play_hls.js";
+import { VodPlayer } from "./play_vod.js";
+import { WebRtcPlayer, isSupported } from "./play_webrtc.js";
+
+/** Technologies, by their names in an order. */
+export const NAMES = { webrtc: "WebRTC", "ll-hls": "low-latency HLS", hls: "HLS", dash: "DASH", vod: "recording", flv: "HTTP-FLV" };
+const DEFAULT_ORDER = ["webrtc", "flv", "hls"];
+const TYPES = ["mp4", "webm"];
+const CAN = { webrtc: isSupported, flv: isDashSupported, hls: isHlsSupported, "ll-hls": isHlsSupported, dash: isDashSupported, vod: () => true };
+/** Pauses between rounds; the last one goes on. */
+const PAUSES_MS = [1000, 2000, 3000, 5000, 8000, 10_000];
+/** Players that begin together do not come back together. */
+const SPREAD = 0.3;
+/** A file of the server in place of a stream. */
+const FILES = "streams/";
+
+const partsOf = (path) => path.split("/").filter((part) => part !== "" && part !== "." && part !== "..");
+
+/**
+ * Options of a player.
+ * @typedef {object} Options
+ * @property {string} base absolute URL of the application's folder
+ * @property {string} id of the stream, with a folder perhaps; or a file below `streams/`
+ * @property {string} [backup] another stream, tried before the next technology
+ * @property {string[]} [order] technologies
+ * @property {string[]} [types] endings of recordings
+ * @property {string | null} [token]
+ * @property {URLSearchParams} [query] goes with each request
+ * @property {number} [latency] seconds behind the newest segment, over HLS and DASH
+ */
+
+/** The technologies to try, in their order. */
+export function orderOf({ id, order }) {
+  if (id.startsWith(FILES)) return ["vod"];
+  const wanted = (order ?? []).map((name) => name.trim().toLowerCase());
+  const known = wanted.filter((name, n) => Object.hasOwn(NAMES, name) && wanted.indexOf(name) === n);
+  return known.length ? known : DEFAULT_ORDER;
+}
+
+/** Makes the player of an attempt. */
+function playerFor(video, { technology, id }, options, events) {
+  const parts = partsOf(id).map(encodeURIComponent);
+  // Only files may lie in folders; a stream is known by its last part.
+  const [name, path] = [parts.at(-1) ?? "", parts.join("/")];
+  const { base, token, latency, types } = options;
+  const url = (path, withToken = true) => {
+    const url = new URL(path, base);
+    url.search = new URLSearchParams(options.query);
+    if (withToken && token) url.searchParams.set("token", token);
+    return url.href;
+  };
+  switch (technology) {
+    case "flv":
+      return new FlvPlayer(video, { url: url(`${name}.flv`) }, events);
+    case "hls":
+      return new HlsPlayer(video, { url: url(`streams/${path}.m3u8`), latency }, events);
+    case "ll-hls":
+      return new HlsPlayer(video, { url: url(`streams/ll-hls/${name}/${name}__master.m3u8`), latency }, events);
+    case "dash":
+      return new DashPlayer(video, { url: url(`streams/${name}/${name}.mpd`), latency }, events);
+    case "vod": {
+      const files = id.startsWith(FILES) ? [path] : (types?.length ? types : TYPES).map((type) => `streams/${path}.${encodeURIComponent(type)}`);
+      return new VodPlayer(video, { urls: files.map((file) => url(file)) }, events);
+    }
+    default:
+      return new WebRtcPlayer(video, { endpoint: url(`whep/${name}`, false), token }, events);
+  }
+}
+
+/** Plays one stream in an element until it is stopped. */
+export class Rounds {
+  #video;
+  #options;
+  #events;
+  #player = null;
+  #timer = 0;
+  #attempts = [];
+  #outcomes = [];
+  #failures = 0;
+  #isPlaying = false;
+  /** What plays: `{ technology, id }`. */
+  current = null;
+
+  /**
+   * @param {HTMLVideoElement} video
+   * @param {Options} options
+   * @param {{ onState: (state: string, text: string) => void, onMedia: () => void, onSilent: () => void }} events states are
+   *   `connecting`, `playing`, `waiting`, `ended`, `failed`
+   */
+  constructor(video, options, events) {
+    this.#video = video;
+    this.#options = options;
+    this.#events = events;
+  }
+
+  /** Begins. */
+  start() {
+    this.#say("connecting", "Connecting…");
+    this.#round();
+  }
+
+  #round() {
+    this.stop();
+    const { id, backup } = this.#options;
+    const order = orderOf(this.#options);
+    this.#outcomes = [];
+    this.#attempts = order
+      .filter((name) => CAN[name]())
+      .flatMap((technology) => [id, backup].filter(Boolean).map((id) => ({ technology, id })));
+    if (!this.#attempts.length) return this.#say("failed", `This browser has no ${order.map((name) => NAMES[name]).join(" and no ")}.`);
+    this.#next();
+  }
+
+  /** Ends what plays and what is tried. */
+  stop() {
+    clearTimeout(this.#timer);
+    this.#player?.stop();
+    this.#release();
+  }
+
+  #release() {
+    this.#player = null;
+    this.#isPlaying = false;
+    this.current = null;
+  }
+
+  /** @returns {Promise<Partial<import("./figures.js").Figures>>} */
+  async figures() {
+    const player = this.#player;
+    const figures = (await player?.figures().catch(() => ({}))) ?? {};
+    return player === this.#player ? figures : {};
+  }
+
+  #say(state, text) {
+    this.#events.onState(state, text);
+  }
+
+  #next() {
+    const attempt = this.#attempts.shift();
+    if (!attempt) return this.#conclude();
+    const { technology, id } = attempt;
+    const mine = playerFor(this.#video, attempt, this.#options, {
+      onMedia: () => this.#events.onMedia(),
+      onPlaying: () => {
+        this.current = attempt;
+        this.#isPlaying = true;
+        this.#failures = 0;
+        const live = technology === "vod" ? "Playing" : "Live";
+        this.#say("playing", id === this.#options.id ? `${live}.` : `${live}, from “${id}”.`);
+      },
+      onSilent: () => this.#events.onSilent(),
+      onOver: (outcome, text) => {
+        if (this.#player === mine) this.#over(attempt, outcome, text);
+      },
+    });
+    this.#player = mine;
+  }
+
+  /** An attempt has ended. */
+  #over({ technology, id }, outcome, text) {
+    const hasPlayed = this.#isPlaying;
+    this.#release();
+    if (outcome === "ended" && technology === "vod") return this.#say("ended", "The recording has ended.");
+    if (outcome === "ended") return this.#again(`“${id}” has ended. Waiting for it…`);
+    // A break of what has played is no reason to fall behind its technology.
+    if (hasPlayed && outcome === "failed") return this.#again("The connection was lost. Trying again…");
+    this.#outcomes.push({ outcome, text });
+    // A stream that is not live is not live over anything; there may be a recording, or a format that is not made.
+    if (outcome === "offline" && technology === "webrtc") {
+      this.#attempts = this.#attempts.filter((left) => left.id !== id || left.technology === "vod");
+    }
+    this.#next();
+  }
+
+  /** Nothing of a round has played. */
+  #conclude() {
+    const { id } = this.#options;
+    const all = (...kinds) => this.#outcomes.every(({ outcome }) => kinds.includes(outcome));
+    if (all("refused")) return this.#say("failed", `You are not allowed to play “${id}”${this.#detailOf("refused")}`);
+    if (all("refused", "unplayable")) return this.#say("failed", `This browser cannot play “${id}”${this.#detailOf("unplayable")}`);
+    const isOffline = this.#outcomes.some(({ outcome }) => outcome === "offline");
+    if (isOffline && id.startsWith(FILES)) return this.#say("failed", `There is no “${id}”.`);
+    this.#again(isOffline ? `“${id}” is not live. Waiting for it…` : "No connection to the stream. Trying again…");
+  }
+
+  #detailOf(kind) {
+    const text = this.#outcomes.find(({ outcome, text }) => outcome === kind && text)?.text;
+    return text ? `: ${text.replace(/\.?$/, ".")}` : ".";
+  }
+
+  /** Repeats the round after a pause. */
+  #again(text) {
+    const pause = PAUSES_MS[Math.min(this.#failures, PAUSES_MS.length - 1)];
+    this.#failures += 1;
+    this.#say("waiting", text);
+    this.#timer = setTimeout(() => this.#round(), pause * (1 + SPREAD * (Math.random() - 0.5)));
+  }
+}

@@ -1,0 +1,207 @@
+"""The built-in player in a real browser, Chromium or Firefox.
+
+player.py BROWSER TASK URL [MORE]: does a task with the play page of the application `live`, and says `ok`, or what was seen
+instead. The tasks are the functions whose names begin with `task_`. The stream is `cam`.
+"""
+
+import http.server
+import json
+import os
+import socketserver
+import sys
+import threading
+
+import panel
+
+
+class Firefox(panel.Firefox):
+    """One that plays sound without being asked."""
+
+    def start(self):
+        with open(os.path.join(self.profile, "user.js"), "w") as settings:
+            settings.write('user_pref("media.autoplay.default", 0);\nuser_pref("media.autoplay.blocking_policy", 0);\n')
+        return super().start()
+
+
+PLAYER = "document.getElementById('player')"
+NAMES = {"webrtc": "WebRTC", "ll-hls": "low-latency HLS", "hls": "HLS", "dash": "DASH", "vod": "recording", "flv": "HTTP-FLV"}
+
+
+def moves(browser, technology, player=PLAYER):
+    """Frames of the technology are decoded and shown, and go on."""
+    browser.wait(f"{technology}", lambda: browser.run(f"{player}?.technology ?? null") == technology)
+    frames = f"{player}.video.getVideoPlaybackQuality().totalVideoFrames"
+    time = f"{player}.video.currentTime"
+    for reading in (frames, time):
+        before = browser.run(reading)
+        browser.wait(f"{reading} to grow", lambda: browser.run(reading) > before + 0.5)
+
+
+def task_technology(browser, url, technology):
+    """Pictures move over that technology alone, and the page says which it is."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&is360=true&playOrder={technology}")
+    moves(browser, technology)
+    browser.text("Live." if technology != "vod" else "Playing.")
+    browser.text(NAMES[technology])
+    browser.wait("the resolution", lambda: "640 × 360" in browser.run("document.getElementById('figures').innerText"))
+
+
+def task_file(browser, url, path):
+    """A file below `streams/` is played, to its end, and can be played again."""
+    browser.go(f"{url}live/play.html?id={path}&mute=true&playOrder=webrtc,hls")
+    moves(browser, "vod")
+    browser.run(f"void ({PLAYER}.video.currentTime = {PLAYER}.video.duration - 0.2)")
+    browser.text("The recording has ended.")
+    browser.run(f"{PLAYER}.shadowRoot.querySelector('.start').click()")
+    moves(browser, "vod")
+
+
+def task_falls(browser, url):
+    """What is not there, or not known, is passed over; the technology after it plays. The choice of the page is taken."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=dash,vod,nonsense,hls")
+    moves(browser, "hls")
+    browser.run("""(() => {
+        const field = document.getElementById("technology");
+        field.value = "flv";
+        field.dispatchEvent(new Event("change", { bubbles: true }));
+    })()""")
+    moves(browser, "flv")
+
+
+def task_missing(browser, url):
+    """A stream that is not live is waited for; a file that is not there is not."""
+    browser.go(f"{url}live/play.html?id=nobody&mute=true")
+    browser.text("“nobody” is not live. Waiting for it…")
+    browser.go(f"{url}live/play.html?id=streams/none.mp4")
+    browser.text("There is no “streams/none.mp4”.")
+
+
+def task_returns(browser, url, gone, go_on):
+    """A stream that ends is waited for, and plays when it is back, over each technology."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=flv")
+    moves(browser, "flv")
+    open(gone, "w").close()
+    browser.text("Waiting for it…")
+    open(go_on, "w").close()
+    moves(browser, "flv")
+
+
+def task_stereo(browser, url, left, right):
+    """Over WebRTC each channel has its own tone, and nothing of the other's."""
+    browser.go(f"{url}live/play.html?id=cam&playOrder=webrtc")
+    moves(browser, "webrtc")
+    browser.run(f"""(async () => {{
+        const context = new AudioContext();
+        await context.resume();
+        const split = context.createChannelSplitter(2);
+        context.createMediaStreamSource({PLAYER}.video.srcObject).connect(split);
+        const ears = [0, 1].map((channel) => {{
+            const ear = new AnalyserNode(context, {{ fftSize: 8192, smoothingTimeConstant: 0 }});
+            split.connect(ear, channel);
+            return ear;
+        }});
+        globalThis.levels = (frequencies) => ears.map((ear) => {{
+            const bins = new Float32Array(ear.frequencyBinCount);
+            ear.getFloatFrequencyData(bins);
+            const around = (frequency) => {{
+                const at = Math.round(frequency * 8192 / context.sampleRate);
+                return Math.max(-200, ...bins.slice(at - 2, at + 3));
+            }};
+            return frequencies.map(around);
+        }});
+        return true;
+    }})()""")
+    tones = json.dumps([float(left), float(right)])
+
+    def apart():
+        (left_own, left_other), (right_other, right_own) = browser.run(f"levels({tones})")
+        return left_own > -60 and right_own > -60 and left_own - left_other > 25 and right_own - right_other > 25
+
+    try:
+        browser.wait("a tone in each ear", apart)
+    except AssertionError as error:
+        raise AssertionError(f"levels in dB, by ear and tone: {browser.run(f'levels({tones})')}") from error
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """A page of another origin with a player: in a frame, or by the module."""
+    url = ""
+
+    def do_GET(self):
+        framed = f'<iframe id="frame" width="640" height="360" allow="autoplay" src="{self.url}live/play.html?id=cam&mute=true"></iframe>'
+        module = f'<script type="module" src="{self.url}live/millstream-player.js"></script><millstream-player id="player" stream="cam" order="hls" muted></millstream-player>'
+        page = f"<!doctype html><title>elsewhere</title><body>{framed if self.path == '/frame' else module}".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *args):
+        pass
+
+
+def task_embedded(browser, url):
+    """The module plays in a page of another origin; in a frame the page is the player alone."""
+    Elsewhere.url = url
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://localhost:{server.server_address[1]}"
+        browser.go(f"{here}/module")
+        moves(browser, "hls")
+        # A frame of one's own origin can be looked into.
+        browser.go(f"{url}live/play.html?id=nobody")
+        browser.run(f"""(() => {{
+            const frame = Object.assign(document.createElement("iframe"), {{ src: "{url}live/play.html?id=cam&mute=true&playOrder=flv", allow: "autoplay", width: 640, height: 360 }});
+            document.body.replaceChildren(frame);
+        }})()""")
+        inner = "document.querySelector('iframe').contentDocument"
+        moves(browser, "flv", f"{inner}?.getElementById('player')")
+        assert browser.run(f"{inner}.body.innerText.trim()") == "", "there is more than the player"
+        assert browser.run(f"{inner}.getElementById('player').getBoundingClientRect().height === {inner}.defaultView.innerHeight")
+        server.shutdown()
+
+
+def task_events(browser, url):
+    """What a viewer does is told to the server."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=hls&sendAnalytic=true")
+    moves(browser, "hls")
+    browser.run(f"{PLAYER}.video.pause()")
+    page = lambda: browser.run("fetch('/metrics').then((answer) => answer.text())")
+    for event in ("playStartedFirstTime", "playStarted", "playPaused"):
+        line = f'millstream_player_events_total{{event="{event}",protocol="hls"}} 1'
+        browser.wait(line, lambda: line in page())
+
+
+def task_axe(browser, url):
+    """The page and the player have nothing that axe calls serious, light and dark, wide and narrow; the keyboard reaches all of it."""
+    import axe_core_python
+
+    rules = open(os.path.join(os.path.dirname(axe_core_python.__file__), "axe.min.js")).read()
+    found = []
+    for size in ("desk", "phone"):
+        for dark in (False, True):
+            browser.size(size, dark)
+            for place, wanted in (("cam&mute=true&playOrder=hls", "Live."), ("cam&autoplay=false", "Ready."), ("nobody", "Waiting for it…")):
+                browser.go(f"{url}live/play.html?id={place}")
+                browser.text(wanted)
+                browser.run(rules)
+                result = browser.run("axe.run(document, { resultTypes: ['violations'] })")
+                found += [f"{place} {size}: {one['id']}: {node['html'][:200]}" for one in result["violations"] for node in one["nodes"][:3]]
+                assert browser.run("document.documentElement.scrollWidth <= innerWidth"), f"{place} {size} is wider than the screen"
+    assert not found, "\n".join(found)
+
+
+def main():
+    program, task, url, *more = sys.argv[1:]
+    browser = {"chromium": panel.Chromium, "firefox": Firefox}[program]()
+    try:
+        globals()[f"task_{task}"](browser, url, *more)
+        assert not browser.told, f"the page reports: {browser.told}"
+    finally:
+        browser.close()
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

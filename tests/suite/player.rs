@@ -1,0 +1,130 @@
+//! The built-in player in Chromium and Firefox (`player.py`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Home, Program, Server, make_once, python, run, secs, wait_for};
+
+const CHROMIUM: &str = "chromium";
+const FIREFOX: &str = "firefox";
+/// Formats that are not made without being asked for.
+const ALL_FORMATS: [&str; 2] = ["app.hlsEnableLowLatency=true", "app.dashMuxingEnabled=true"];
+/// Tones of the left and the right channel, in Hz.
+const TONES: [&str; 2] = ["441", "882"];
+
+/// A film with another tone in each ear.
+fn film() -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/two-tones.flv");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    make_once(&path, |part| {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y"]);
+        command.args(["-f", "lavfi", "-i", "testsrc2=size=640x360:rate=30"]);
+        for tone in TONES {
+            let source = format!("sine=frequency={tone}:sample_rate=48000");
+            command.args(["-f", "lavfi", "-i", &source]);
+        }
+        command.args(["-filter_complex", "[1:a][2:a]join=inputs=2:channel_layout=stereo[a]"]);
+        command.args(["-map", "0:v", "-map", "[a]", "-t", "20", "-g", "30", "-pix_fmt", "yuv420p"]);
+        command.args(["-c:v", "libx264", "-preset", "veryfast", "-profile:v", "baseline", "-b:v", "800k"]);
+        command.args(["-c:a", "aac", "-b:a", "128k"]).arg(part);
+        let (status, _, told) = run(&mut command);
+        assert!(status.success(), "{told}");
+    });
+    path
+}
+
+fn publish(server: &Server) -> Program {
+    let publisher = Program::ffmpeg_publish(&film(), &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || crate::publish_play::is_broadcasting(server, "cam"));
+    publisher
+}
+
+fn script(browser: &str, task: &str, server: &Server, more: &[&str]) -> Command {
+    let mut command = Command::new(python());
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/player.py"));
+    command.args([browser, task, &format!("http://{}/", server.http)]).args(more);
+    command
+}
+
+/// A task in the browsers, with a stream.
+fn does(browsers: &[&str], task: &str, server: &Server, more: &[&str]) {
+    for browser in browsers {
+        let (status, said, told) = run(&mut script(browser, task, server, more));
+        assert!(status.success() && said.trim() == "ok", "{browser}, {task} {more:?}: {said}{told}");
+    }
+}
+
+#[test]
+fn pictures_move_over_each_technology() {
+    let server = Server::start(&ALL_FORMATS);
+    let _publisher = publish(&server);
+    // Firefox has no H.264 over WebRTC before it has fetched its codec.
+    does(&[CHROMIUM], "technology", &server, &["webrtc"]);
+    for technology in ["ll-hls", "hls", "dash", "flv"] {
+        does(&[CHROMIUM, FIREFOX], "technology", &server, &[technology]);
+    }
+}
+
+#[test]
+fn stereo_stays_stereo_over_webrtc() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server);
+    does(&[CHROMIUM], "stereo", &server, &TONES);
+}
+
+#[test]
+fn a_technology_that_fails_gives_way_to_the_next() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server);
+    does(&[CHROMIUM], "falls", &server, &[]);
+    does(&[CHROMIUM], "missing", &server, &[]);
+}
+
+#[test]
+fn a_recording_is_played_by_its_path_and_by_its_stream() {
+    let server = Server::start(&[]);
+    let film = std::fs::read(crate::uploads::film()).unwrap();
+    let folder = server.home().join("home/webapps/live/streams");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("cam.mp4"), film).unwrap();
+    does(&[CHROMIUM, FIREFOX], "file", &server, &["streams/cam.mp4"]);
+}
+
+#[test]
+fn a_stream_that_comes_back_plays_again() {
+    let server = Server::start(&[]);
+    let home = Home::new();
+    let [gone, go_on] = ["gone", "go-on"].map(|name| home.path().join(name));
+    let publisher = publish(&server);
+    let more = [gone.to_str().unwrap(), go_on.to_str().unwrap()];
+    let mut page = Program::start(&mut script(CHROMIUM, "returns", &server, &more));
+    wait_for("the player", secs(60), || gone.exists());
+    drop(publisher);
+    assert_eq!(server.api().post("/live/rest/v2/broadcasts/cam/stop", "").status, 200);
+    wait_for("it to notice", secs(60), || go_on.exists());
+    let _publisher = publish(&server);
+    assert!(page.wait(secs(90)).expect("it does not go on").success());
+}
+
+#[test]
+fn the_player_stands_in_pages_of_others() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server);
+    does(&[CHROMIUM, FIREFOX], "embedded", &server, &[]);
+}
+
+#[test]
+fn viewers_are_counted_by_what_players_report() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server);
+    does(&[CHROMIUM], "events", &server, &[]);
+}
+
+/// Rules of WCAG 2 A and AA, by axe.
+#[test]
+fn the_player_can_be_used_by_everybody() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server);
+    does(&[CHROMIUM], "axe", &server, &[]);
+}
