@@ -104,11 +104,6 @@ impl Polled {
     pub(super) fn forget_sink(&mut self, stream: StreamId, kind: &'static str) {
         self.making.remove(&(stream, kind));
     }
-
-    /// A viewer that is counted here has another name now.
-    pub(super) fn watched_no_more(&mut self, stream: StreamId, protocol: &'static str, viewer: &str) {
-        self.leases.end_viewer((stream, protocol, viewer));
-    }
 }
 
 impl Worker {
