@@ -33,7 +33,7 @@ cp packaging/millstream.service "$stage/$name/packaging/"
 cp -R packaging/linux packaging/certificates packaging/prometheus packaging/grafana packaging/helm "$stage/$name/packaging/"
 cp -R docs "$stage/$name/"
 # Libraries of the pages and of codecs are part of the binary, and their licences come with it.
-cp src/protocol/http/pages/vendor/mpegts.js.LICENSE packaging/licenses/* "$stage/$name/licenses/"
+cp src/protocol/http/pages/vendor/*.LICENSE packaging/licenses/* "$stage/$name/licenses/"
 if [ -n "${CRATE_LICENSES:-}" ]; then
     cp "$CRATE_LICENSES" "$stage/$name/licenses/crates.txt"
 fi
