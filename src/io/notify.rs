@@ -1,7 +1,7 @@
 //! Messages to the service manager (sd_notify(3)): the server is ready, drains, or lives.
 //!
-//! A manager with a watchdog (`WatchdogSec=` of systemd) ends a server that says nothing for too long. This one says that it
-//! lives only when each worker and control have taken a message since the last time.
+//! A manager with a watchdog (`WatchdogSec=` of systemd) ends a server that is silent for too long. The server says that it lives
+//! only when each worker and control have taken a message since the last time.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -109,8 +109,8 @@ impl Pulse {
         thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
     }
 
-    /// Asks all, once, and waits for each of them, however long that takes: nobody is asked again before. False when the server
-    /// has ended. Those who keep it waiting for longer than `patience` are in the log.
+    /// Asks each thread once and waits for all answers, however long that takes. Logs the threads that have not answered within
+    /// `patience`. False when the server has ended.
     fn round(&self, patience: Duration) -> bool {
         let (answer, answers) = channel();
         for worker in &self.workers {
