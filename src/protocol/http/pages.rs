@@ -172,6 +172,8 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     fn found(path: &str) -> Option<&'static str> {
@@ -187,6 +189,16 @@ mod tests {
         for path in ["root/play.html", "root/page.css", "live/other.html", "live/streams/index.html", "live"]
         {
             assert_eq!(found(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_build_has_compressed_every_page_that_is_worth_it() {
+        for page in PAGES.iter().filter(|page| page.body.len() >= coding::CODED_BYTES_MIN) {
+            let packed = page.packed(hash(page.body)).unwrap_or_else(|| panic!("{}: build.rs", page.name));
+            let mut body = String::new();
+            flate2::read::GzDecoder::new(packed).read_to_string(&mut body).unwrap();
+            assert!(packed.len() < body.len() && body == page.body, "{}", page.name);
         }
     }
 
