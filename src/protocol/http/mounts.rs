@@ -43,8 +43,6 @@ impl Asked {
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// Where files of an application are uploaded to.
 const UPLOADS: &str = "/rest/v2/vods/create";
-/// The method of a resource that is only written.
-const POST: Methods = Methods::These(&[Method::Post]);
 /// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
@@ -76,7 +74,7 @@ const API: &[Mount<Handler>] = &[
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
     // Players of any page report.
-    Mount { methods: POST, ..api("/{any}/analytic/{*}", Cors::ANYONE) },
+    api("/{any}/analytic/{*}", Cors::ANYONE),
 ];
 
 /// Rows behind those of other protocols.
