@@ -1,14 +1,18 @@
-//! docs/robustness.md and the tests it names.
+//! The pages of docs/robustness/ and the tests they name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source;
 
-const PAGE: &str = "docs/robustness.md";
+/// A page for each protocol or part, and their index.
+const PAGES: &str = "docs/robustness";
+const INDEX: &str = "docs/robustness.md";
 
-/// A row of the page.
+/// A row of a page.
 #[derive(Debug)]
 struct Row {
+    /// The name of its page, without the ending.
+    page: String,
     id: String,
     /// `closed`, `partly` or `open`.
     state: String,
@@ -16,7 +20,7 @@ struct Row {
     tests: Vec<String>,
 }
 
-/// The letters of the page's groups. (`a_32_bit_clock` has no id.)
+/// The letters of the groups. (`a_32_bit_clock` has no id.)
 const GROUPS: &str = "BCDHIMNPQRSTUWX";
 
 /// Whether `text` is an id: the letter of a group and a number of two digits.
@@ -29,9 +33,13 @@ fn is_id(text: &str) -> bool {
 }
 
 fn rows() -> Vec<Row> {
-    let page = source::files(PAGE, &[".md"]).remove(0).text;
+    source::files(PAGES, &[".md"]).iter().flat_map(rows_of).collect()
+}
+
+fn rows_of(file: &source::File) -> Vec<Row> {
+    let page = file.path.trim_start_matches(PAGES).trim_matches('/').trim_end_matches(".md");
     let mut rows = Vec::new();
-    for line in page.lines() {
+    for line in file.text.lines() {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
         if !cells.first().is_some_and(|id| is_id(id)) {
             continue;
@@ -39,7 +47,7 @@ fn rows() -> Vec<Row> {
         assert_eq!(cells.len(), 4, "a row has four cells: {line}");
         let state: String = cells[2].chars().take_while(|c| c.is_ascii_alphabetic()).collect();
         let tests = cells[3].split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        rows.push(Row { id: cells[0].to_owned(), state, tests });
+        rows.push(Row { page: page.to_owned(), id: cells[0].to_owned(), state, tests });
     }
     rows
 }
@@ -78,7 +86,7 @@ fn ids_of(name: &str) -> Vec<String> {
 #[test]
 fn every_closed_row_names_tests_that_exist() {
     let (rows, tests) = (rows(), tests());
-    assert!(rows.len() > 200, "the page was not read: {} rows", rows.len());
+    assert!(rows.len() > 200, "the pages were not read: {} rows", rows.len());
     let mut faults = Vec::new();
     let mut seen = BTreeSet::new();
     for row in &rows {
@@ -102,7 +110,7 @@ fn every_closed_row_names_tests_that_exist() {
             faults.push(format!("{}: {test} is not there; a test of that name is in: {now}", row.id));
         }
     }
-    assert!(faults.is_empty(), "{PAGE}:\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "{PAGES}:\n{}", faults.join("\n"));
 }
 
 #[test]
@@ -115,11 +123,30 @@ fn every_id_in_the_name_of_a_test_has_its_row() {
             for id in ids_of(&name) {
                 named += 1;
                 if !ids.contains(&id) {
-                    faults.push(format!("{path}::{name}: {PAGE} has no row {id}"));
+                    faults.push(format!("{path}::{name}: {PAGES} has no row {id}"));
                 }
             }
         }
     }
     assert!(named > 400, "the names were not read: {named} ids");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_index_counts_the_rows_of_each_page() {
+    let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    for row in rows() {
+        let of_page = counts.entry(row.page).or_default();
+        let state = ["closed", "partly", "open"].iter().position(|state| *state == row.state);
+        of_page[state.expect("every_closed_row_names_tests_that_exist")] += 1;
+    }
+    let index = source::files(INDEX, &[".md"]).remove(0).text;
+    let faults: Vec<String> = counts
+        .into_iter()
+        .map(|(page, [closed, partly, open])| {
+            format!("](robustness/{page}.md) | {closed} | {partly} | {open} |")
+        })
+        .filter(|row| !index.contains(row))
+        .collect();
+    assert!(faults.is_empty(), "{INDEX} lacks:\n{}", faults.join("\n"));
 }
