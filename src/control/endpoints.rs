@@ -36,7 +36,7 @@ pub(super) struct Outcome {
     status: &'static str,
     /// Why it failed.
     reason: Option<String>,
-    /// How often in a row.
+    /// The number of times in a row.
     times: u32,
 }
 

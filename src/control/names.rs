@@ -117,7 +117,7 @@ impl Control {
         }
     }
 
-    /// Has the resolver asked, unless it is being asked for this application.
+    /// Starts a DNS lookup of the host, unless one is in progress for this application.
     fn ask_name(&mut self, now: Now, app: &Arc<str>, (host, port): (String, u16), waiter: Option<Waiter>) {
         if let Some(known) = self.outbound.names.known.get_mut(&host) {
             known.asked = now.mono;

@@ -66,7 +66,7 @@ pub struct Tools<'a> {
     pub open: &'a dyn Fn(&Config) -> Result<Opened, String>,
     /// Reads the store of the home, if it has one, and leaves it as it is.
     pub read: &'a dyn Fn(&Config) -> Result<Vec<Key>, String>,
-    /// Makes the text to store of a password as the old server has it.
+    /// Converts a password digest of the old server to the hash that is stored.
     pub hash: &'a dyn Fn(&PasswordDigest) -> String,
 }
 

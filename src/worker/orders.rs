@@ -96,7 +96,7 @@ impl Worker {
         self.touch(id);
     }
 
-    /// Pushes of a stream that ended before their target had answered.
+    /// Stops the pushes of an ended stream whose targets have not answered yet.
     pub(super) fn stop_waiting_pushes(&mut self, stream: StreamId) {
         let all = (stream, PushId(0))..=(stream, PushId(u64::MAX));
         let is_waiting = |push: &PushId| {

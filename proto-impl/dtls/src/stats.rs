@@ -21,7 +21,7 @@ pub struct Stats {
     /// Records that do not belong to this moment: another epoch, a `ChangeCipherSpec` too early, unprotected ones once
     /// keys are on.
     pub dropped_early: u64,
-    /// Fragments of messages too far ahead, or over the room for them.
+    /// Handshake fragments that were dropped: their message was too far ahead, or the buffer was full.
     pub dropped_ahead: u64,
     /// Application data that nobody wants, or that finds no room.
     pub dropped_data: u64,

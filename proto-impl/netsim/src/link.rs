@@ -20,7 +20,7 @@ const QUEUE_MAX: Duration = Duration::from_millis(500);
 pub struct LinkStats {
     /// Datagrams handed to the link.
     pub sent: u64,
-    /// Taken from the link.
+    /// Datagrams delivered at the receiving end of the link.
     pub delivered: u64,
     /// Lost by chance, single or in bursts.
     pub lost: u64,
@@ -286,7 +286,7 @@ impl Link {
         self.in_flight.next_at()
     }
 
-    /// How long what waits before the bottleneck takes to leave.
+    /// The time until the datagrams that are queued at the bottleneck have been sent.
     #[must_use]
     pub fn backlog(&self, now: Instant) -> Duration {
         self.busy_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))

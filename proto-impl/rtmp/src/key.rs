@@ -76,7 +76,7 @@ impl KeyError {
         }
     }
 
-    /// The status that answers it; `verb` is what failed, `publish` or `play`.
+    /// The RTMP status that rejects a request with this error; `verb` is the failed command, `publish` or `play`.
     #[must_use]
     pub fn rejection(&self, verb: &str, message_stream: u32) -> Rejection {
         let (code, description) = match self {

@@ -85,7 +85,7 @@ impl NtpAnchor {
     }
 }
 
-/// A duration in 1/65536 s, as reports have delays; the longest is 18 hours.
+/// Converts a duration to units of 1/65536 s, the unit of delays in RTCP reports; at most 18 hours.
 #[must_use]
 pub(crate) fn compact(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().saturating_mul(65_536) / 1_000_000_000).unwrap_or(u32::MAX)

@@ -163,7 +163,7 @@ pub enum Timer {
     /// The next request that leads to a session; in a client, the answer to a request.
     #[error("no request or no answer to one came in time")]
     Request,
-    /// The session's next sign of life.
+    /// The deadline of the session's next keep-alive.
     #[error("the session was silent")]
     Session,
     /// In a playing client, the next packet.

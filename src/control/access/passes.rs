@@ -189,7 +189,7 @@ impl Passes {
         of.map_or(0, |holders| holders.iter().filter(is_elsewhere).count())
     }
 
-    /// A subscriber of a stream is let in no more.
+    /// Revokes a subscriber's passes to a stream.
     pub(super) fn end_subscriber(&mut self, key: &StreamKey, subscriber: &str) {
         let of = self.subscribers.get(&(key.clone(), subscriber.to_owned())).cloned().unwrap_or_default();
         of.iter().for_each(|holder| self.end(holder));

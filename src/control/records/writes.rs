@@ -119,7 +119,7 @@ impl Records {
         batch
     }
 
-    /// Records that will be there soon.
+    /// Records that are queued for writing and not stored yet.
     pub(in crate::control) const fn inserts(&self) -> usize {
         self.writes.inserts
     }

@@ -33,7 +33,7 @@ pub(super) struct Header {
     pub(super) source: Option<SocketAddr>,
 }
 
-/// A beginning that no header has.
+/// The first bytes are no valid header; the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Malformed(pub(super) &'static str);

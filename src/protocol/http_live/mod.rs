@@ -201,7 +201,7 @@ impl Tag {
 }
 
 impl Package for FlvPackage {
-    /// A player of FLV cannot say what it knows: of audio the form that all know is preferred.
+    /// FLV players cannot announce the codecs that they support, so audio that every player supports is preferred.
     fn fit(&self, track: &Track) -> Fit {
         let is_new = flv_mapping::needed_four_cc(track).is_some();
         if is_new && track.kind() == TrackKind::Audio { Fit::Rarely } else { Fit::Well }

@@ -57,7 +57,7 @@ pub(super) struct Track {
     listing: Option<Listing>,
 }
 
-/// The look of the last playlist.
+/// A summary of the last playlist, to see whether the next one has changed.
 #[derive(Debug, Clone, Copy)]
 struct Listing {
     first: u64,

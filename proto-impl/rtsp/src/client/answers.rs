@@ -93,7 +93,7 @@ impl Client {
         self.advance(now, &url, &response)
     }
 
-    /// The answer to the request of the current step.
+    /// Handles the answer to the request of the current step.
     fn advance(&mut self, now: Instant, url: &str, response: &Response) -> Result<(), Error> {
         let succeeded = response.status.is_success();
         match &self.phase {

@@ -50,7 +50,7 @@ pub struct Description {
     pub number: u8,
     /// Codec and parameter sets.
     pub config: CodecConfig,
-    /// The language, as a tag of BCP 47. Codes of three letters are written.
+    /// The language as a BCP 47 tag; only three-letter codes are written to the file.
     pub language: Option<Arc<str>>,
     /// Width and height of the pictures, where neither the configuration nor the first unit tells.
     pub size: Option<(u32, u32)>,

@@ -230,7 +230,7 @@ impl Depackager {
         Stats { demux: self.demuxer.stats(), dropped: self.dropped, bad: self.bad }
     }
 
-    /// Streams that stay what they were go on; a new one takes the lowest free number of its kind.
+    /// Applies a program map: unchanged streams go on, a new one gets the lowest free track number of its kind.
     fn program(&mut self, map: &Pmt) {
         let lead = self.lead();
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));

@@ -73,7 +73,7 @@ pub(super) fn bitrates(id: &str, bitrates: &Bitrates) -> String {
     .to_string()
 }
 
-/// A viewer is sent another rendition.
+/// The message that tells a viewer of its new rendition, by its height.
 pub(super) fn resolution(id: &str, height: u32) -> String {
     json!({
         "command": "notification",
