@@ -34,6 +34,9 @@ pub enum Published {
     Refused,
 }
 
+/// A bit in the numbers of blobs without which others are of no use: they stand behind all others, so they are dropped last.
+const NEEDED: u64 = 1 << 63;
+
 /// The caps.
 #[derive(Debug, Clone, Copy)]
 struct Caps {
@@ -111,8 +114,8 @@ impl Blobs {
             }
             self.remove(number);
         }
-        let number = self.stored;
-        self.stored = number.saturating_add(1);
+        let number = if blob.is_needed { self.stored | NEEDED } else { self.stored };
+        self.stored = self.stored.saturating_add(1);
         let held = self.streams.entry(blob.stream).or_default();
         held.bytes = held.bytes.saturating_add(blob.bytes.len());
         held.order.insert(number);
@@ -180,7 +183,7 @@ impl Blobs {
         self.names.get(app)?.get(name).copied()
     }
 
-    /// Drops the oldest of a stream, then of all, until the caps hold.
+    /// Drops the oldest of a stream, then of all, until the caps hold; those that others need last.
     fn evict(&mut self, stream: StreamId) {
         while let Some(held) = self.streams.get(&stream)
             && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)
@@ -237,6 +240,7 @@ mod tests {
             forgets,
             calendar: None,
             bytes,
+            is_needed: false,
             packed: Packed::default(),
         })
     }
@@ -247,6 +251,34 @@ mod tests {
 
     fn there(store: &Blobs, names: &str) -> String {
         names.split_inclusive(|_: char| true).filter(|name| store.get("live", name).is_some()).collect()
+    }
+
+    #[test]
+    fn an_init_segment_outlives_the_segments_that_need_it() {
+        let mut store = store();
+        let init = |stream, name| {
+            let blob = Blob::clone(&blob(stream, name, 1, 1));
+            Arc::new(Blob { is_needed: true, ..blob })
+        };
+        store.publish(init(A, "i"));
+        // The bytes of a stream, their number, and the bytes of all.
+        for (name, version) in ["a", "b", "c"].into_iter().zip(1..) {
+            store.publish(blob(A, name, version, 25));
+        }
+        assert_eq!(there(&store, "iabc"), "ibc");
+        for (name, version) in ["d", "e", "f", "g"].into_iter().zip(4..) {
+            store.publish(blob(A, name, version, 1));
+        }
+        assert_eq!(there(&store, "iabcdefg"), "iefg");
+        store.publish(init(B, "j"));
+        store.publish(blob(B, "h", 1, 58));
+        store.publish(blob(StreamId(3), "k", 1, 60));
+        assert_eq!(there(&store, "ijhkefg"), "ijk");
+        // Alone they have a bound, too.
+        for name in ["l", "m", "n", "o"] {
+            store.publish(init(B, name));
+        }
+        assert_eq!(there(&store, "jlmno"), "lmno");
     }
 
     #[test]

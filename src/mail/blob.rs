@@ -44,6 +44,9 @@ pub struct Blob {
     pub viewers: Option<&'static str>,
     /// How far it has come, of what grows.
     pub progress: Progress,
+    /// Whether others of its stream are of no use without it, as segments without their init segment: where there is too much, it
+    /// goes last.
+    pub is_needed: bool,
     /// Names of blobs of the stream that nobody needs any more.
     pub forgets: Vec<String>,
     /// The calendar of what says the time to its readers.
@@ -137,6 +140,7 @@ mod tests {
                 forgets: Vec::new(),
                 calendar: None,
                 bytes,
+                is_needed: false,
                 packed: Packed::default(),
             })
         };

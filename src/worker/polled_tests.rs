@@ -116,6 +116,7 @@ impl Pair {
             forgets,
             calendar: None,
             bytes,
+            is_needed: false,
             packed: Packed::default(),
         };
         let [first, second] = &mut self.workers;
@@ -144,6 +145,7 @@ impl Pair {
             forgets,
             calendar,
             bytes,
+            is_needed: false,
             packed: Packed::default(),
         };
         let [first, second] = &mut self.workers;

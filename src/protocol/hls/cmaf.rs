@@ -321,7 +321,12 @@ impl CmafSink {
         let folder = self.folder.clone();
         self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
         for made in made {
-            self.publishing.resource(&format!("{folder}{}", made.name), made.bytes);
+            let name = format!("{folder}{}", made.name);
+            if made.is_init {
+                self.publishing.init(&name, made.bytes);
+            } else {
+                self.publishing.resource(&name, made.bytes);
+            }
         }
         if !rendition.window().is_enough() {
             return;

@@ -72,21 +72,34 @@ impl Publishing {
     }
 
     pub(super) fn playlist(&mut self, name: &str, text: String, progress: Progress) {
-        self.blob(name, text.into(), progress, None);
+        self.blob(name, text.into(), progress, None, false);
     }
 
     /// A manifest of DASH, whose players get the time by this calendar.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
-        self.blob(name, text.into(), Progress::ENDED, calendar);
+        self.blob(name, text.into(), Progress::ENDED, calendar, false);
     }
 
     /// Something that does not grow.
     pub(super) fn resource(&mut self, name: &str, bytes: Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
-        self.blob(name, bytes, Progress::ENDED, None);
+        self.blob(name, bytes, Progress::ENDED, None, false);
     }
 
-    fn blob(&mut self, name: &str, bytes: Bytes, progress: Progress, calendar: Option<Calendar>) {
+    /// An init segment: without it the segments of its track cannot be played.
+    pub(super) fn init(&mut self, name: &str, bytes: Bytes) {
+        self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
+        self.blob(name, bytes, Progress::ENDED, None, true);
+    }
+
+    fn blob(
+        &mut self,
+        name: &str,
+        bytes: Bytes,
+        progress: Progress,
+        calendar: Option<Calendar>,
+        is_needed: bool,
+    ) {
         self.version = self.version.wrapping_add(1);
         // A delta update has the parameter behind its name.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
@@ -108,6 +121,7 @@ impl Publishing {
             forgets: std::mem::take(&mut self.gone),
             calendar,
             bytes,
+            is_needed,
             packed: Packed::default(),
         });
         self.events.push_back(Event::Order(OrderEvent::Blob(blob)));
