@@ -24,7 +24,7 @@ impl Records {
 }
 
 impl Control {
-    /// Gathers a change that was checked against [`Control::pending`].
+    /// Gathers a change that was checked against [`super::records::Records::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
         self.records.write(now, write);
         self.follow_records(now);

@@ -246,7 +246,7 @@ impl Control {
 }
 
 /// A write that comes by cookie and has a body says that it is JSON, which no form of another site can say; files of a
-/// form pass where they belong, on the word of [`Control::is_own_page`].
+/// form pass where they belong, on the word of [`crate::control::ControlConfig::is_own_page`].
 fn is_typed(route: &Route, request: &Request) -> bool {
     let is_form = has_type(request, "multipart/form-data");
     reads(request.method)

@@ -1,4 +1,4 @@
-//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`whip`]) and by the WebSocket of
+//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`mod@whip`]) and by the WebSocket of
 //! Ant Media's SDK ([`signalling`]).
 //!
 //! ```text
