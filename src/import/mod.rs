@@ -79,7 +79,7 @@ impl fmt::Debug for Tools<'_> {
 /// Imports, or says what an import would do. Prints the table; gives a summary.
 ///
 /// # Errors
-/// Why nothing, or not everything, was imported, in one line.
+/// The reason for which nothing, or not everything, was imported, in one line.
 pub fn run(
     options: &Options,
     order: &Order,

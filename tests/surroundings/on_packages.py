@@ -126,11 +126,11 @@ def check_a_bare_debian_installs_upgrades_removes_and_purges():
         # It runs there as its user: the settings are checked as the unit does it before a start, and a user is added.
         as_user = ["setpriv", "--reuid=millstream", "--regid=millstream", "--init-groups"]
         inside(*as_user, "/usr/bin/millstream", "check-config", "--quiet", "--home", "/var/lib/millstream")
-        script = ("/usr/bin/millstream --home /var/lib/millstream --set server.host=127.0.0.1 --set http.port=0 --set https.port=0 --set rtmp.port=0"
-                  " --set rtmps.port=0 --set rtsp.port=0 --set rtsps.port=0 --set server.srt_port=0 --set webrtc.port=0 >/tmp/ready 2>/tmp/errors & pid=$!;"
-                  " while kill -0 $pid && ! grep -q ready /tmp/ready; do sleep 0.1; done; kill $pid; wait $pid; echo ended with $?")
+        script = ("told=$(mktemp -d); /usr/bin/millstream --home /var/lib/millstream --set server.host=127.0.0.1 --set http.port=0 --set https.port=0 --set rtmp.port=0"
+                  " --set rtmps.port=0 --set rtsp.port=0 --set rtsps.port=0 --set server.srt_port=0 --set webrtc.port=0 >$told/ready 2>$told/errors & pid=$!;"
+                  " while kill -0 $pid && ! grep -q ready $told/ready; do sleep 0.1; done; kill $pid; wait $pid; echo ended with $?; cat $told/errors")
         told = inside("setpriv", "--reuid=millstream", "--regid=millstream", "--init-groups", "sh", "-c", script)
-        assert "ended with 0" in told, (told, (root / "tmp" / "errors").read_text())
+        assert "ended with 0" in told, told
 
         # A changed file of settings stays through an upgrade, and the home does.
         default = root / "etc/default/millstream"
@@ -159,10 +159,10 @@ def check_a_bare_debian_does_not_restart_what_runs():
         root.mkdir()
         run("tar", "-C", root, "-xf", archive)
         (root / "run/systemd/system").mkdir(parents=True)
+        told = root / f"{os.path.basename(place)}.told"
         for name in ["systemctl", "sysctl"]:
-            (root / "usr/bin" / name).write_text(f'#!/bin/sh\necho "{name} $*" >> /tmp/told\n')
+            (root / "usr/bin" / name).write_text(f'#!/bin/sh\necho "{name} $*" >> /{told.name}\n')
             (root / "usr/bin" / name).chmod(0o755)
-        told = root / "tmp/told"
         def after(*command):
             told.write_text("")
             run("chroot", root, *command, env={"LC_ALL": "C"})

@@ -37,7 +37,7 @@ pub struct ImportedRecord {
     pub remarks: Vec<String>,
 }
 
-/// Why a record is not taken over.
+/// The reason for which a record is not taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotImported {
     /// A token whose time is over.
@@ -80,7 +80,7 @@ fn is_short(id: &str) -> bool {
 /// Makes a record of ours of one of the reference. `hash` makes the text to store of a password as the reference has it.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason for which there is none.
 pub fn imported_record(
     kind: Kind,
     app: &str,
