@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -168,9 +167,9 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
     let inner = home.path().join("home");
     let plain = Server::command(&inner, &[]);
     let mut command = Command::new("strace");
-    // -D: the server stays the direct child, and ends with the test.
+    // -D: the server stays the direct child, and ends with the test. -Y: each line names its thread.
     command
-        .args(["-D", "-f", "-qq", "-e", "trace=openat,open,stat,newfstatat,statx,readlink", "-o"])
+        .args(["-D", "-f", "-Y", "-qq", "-e", "trace=openat,open,stat,newfstatat,statx,readlink", "-o"])
         .arg(&trace);
     command.arg(plain.get_program()).args(plain.get_args());
     let server = Server::spawn(&mut command);
@@ -207,20 +206,20 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
         assert!(!text.contains("root:") && text != "secret", "{target}: {text}");
     }
     let trace = fs::read_to_string(&trace).unwrap();
-    let disk: Vec<&str> =
-        trace[before..].lines().filter(|line| line.contains("open") || line.contains("stat")).collect();
+    // Threads that no request reaches: figures of the machine, a look at the certificate, recordings left by a crash.
+    let of_no_request = ["<host>", "<certificates>", "<recording-"];
+    // The line that was being written when the requests began is left out.
+    let disk: Vec<&str> = trace[before..]
+        .lines()
+        .skip(1)
+        .filter(|line| line.contains("open") || line.contains("stat"))
+        .filter(|line| !of_no_request.iter().any(|thread| line.contains(thread)))
+        .collect();
     assert!(disk.iter().any(|line| line.contains("webapps")), "the oracle sees nothing: {disk:#?}");
     for line in disk {
         // Below the folder every name is opened beside its folder, one at a time.
         let named = line.split('"').nth(1).unwrap_or_default();
-        // Once a second the server looks at the machine, and at its certificate.
-        let figures = ["meminfo", "stat", "loadavg", "self/status", "self/stat"];
-        let harmless = named.ends_with("/webapps")
-            || named.strip_prefix("/proc/").is_some_and(|name| figures.contains(&name))
-            || (line.contains("statfs") && named.ends_with("/home"))
-            || (Path::new(named).starts_with(inner.join("conf")) && named.ends_with(".pem"))
-            || !named.contains('/');
-        assert!(harmless && named != "..", "{line}");
+        assert!((named.ends_with("/webapps") || !named.contains('/')) && named != "..", "{line}");
     }
 }
 

@@ -90,16 +90,17 @@ fn h_23_twenty_thousand_idle_connections_of_a_hundred_addresses_keep_nobody_out(
         crowd.push(connect_from(&format!("127.0.20.{}", n % 100 + 1), server.http));
         // The test may not have as many descriptors as the server.
         if crowd.len() == 6000 {
-            let (closed, open): (Vec<_>, Vec<_>) = crowd.into_iter().partition(is_closed);
-            assert!(closed.len() > 1000, "nobody gives way");
-            crowd = open;
+            wait_for("a thousand to give way", secs(30), || {
+                crowd.retain(|stream| !is_closed(stream));
+                crowd.len() < 5000
+            });
         }
         if n % 5000 == 4999 {
             assert_eq!(status_from("127.0.21.1", server.http), Some(200), "after {n}");
         }
     }
     // The limit of unauthenticated peers, from half of which on the oldest give way.
-    assert!(server.open_sockets() - before <= 4096, "{}", server.open_sockets());
+    wait_for("the limit to hold", secs(30), || server.open_sockets() <= before + 4096);
     drop(crowd);
     bystander.finish(&mut server);
 }
@@ -120,18 +121,22 @@ fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
     assert!((10..=20).contains(&open), "{open}");
     assert_eq!(status_from("127.0.6.2", server.http), Some(200));
     drop(peers);
-    // 300 addresses with one connection each: from half of the limit on the oldest give way, and the last is served.
+    // 300 addresses with one connection each: from half of the limit on the oldest give way, and a newcomer is served as
+    // soon as the worker that holds them has had its turn.
     let crowd: Vec<_> = (0..300u32)
         .map(|n| connect_from(&format!("127.0.{}.{}", 7 + n / 200, n % 200 + 1), server.http))
         .collect();
-    assert_eq!(status_from("127.0.9.3", server.http), Some(200));
+    let mut newcomers = 1..=250;
+    wait_for("a newcomer to be served", secs(8), || {
+        newcomers.next().is_some_and(|n| status_from(&format!("127.0.9.{n}"), server.http) == Some(200))
+    });
     let open = held(&crowd, 100);
     assert!((40..=100).contains(&open), "{open}");
     drop(crowd);
     wait_for("unauthenticated peers to be admitted again", secs(8), || {
-        status_from("127.0.9.1", server.http) == Some(200) || {
+        status_from("127.0.10.1", server.http) == Some(200) || {
             // Refused at random or by the rate limit: the next address.
-            status_from("127.0.9.2", server.http) == Some(200)
+            status_from("127.0.10.2", server.http) == Some(200)
         }
     });
     bystander.finish(&mut server);

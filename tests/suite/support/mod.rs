@@ -39,11 +39,15 @@ pub use srt::{SrtTool, SrtUrl, ts_file};
 pub use srt_knock::{Knock, data_is_encrypted, forged, goodbye, induction, socket_id};
 pub use world::{Id as SimId, World};
 
-/// Waits until `condition` holds. The limit only detects hangs.
+/// The least that [`wait_for`] waits: a loaded machine is not a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` holds. The limit only detects hangs, and is never below half a minute.
 ///
 /// # Panics
 /// When it does not hold in time.
 pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let limit = limit.max(PATIENCE);
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < limit, "waited {limit:?} for {what}");
@@ -65,7 +69,7 @@ pub fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let from: SocketAddr = format!("{from}:0").parse().unwrap();
     socket.bind(&from.into()).unwrap();
-    socket.connect_timeout(&to.into(), Duration::from_secs(5)).unwrap();
+    socket.connect_timeout(&to.into(), Duration::from_secs(20)).unwrap();
     socket.into()
 }
 
