@@ -6,47 +6,41 @@
 //! packets. Everything else, keep-alive, silence, too-late packets, probes, key messages, is looked at by one lazy check:
 //! it fires, looks, and is armed again for the earliest that could happen. Acknowledgements and packets do not move it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::arq::losses::Losses;
-use crate::arq::receive::ReceiveBuffer;
 use crate::arq::rtt::Rtt;
-use crate::arq::send::SendBuffer;
 use crate::arq::tsbpd::Tsbpd;
 use crate::cipher::{Refresh, SessionKeys};
 use crate::config::{Config, HEAD_BYTES, UDP_HEAD_BYTES};
-use crate::congestion::Congestion;
 use crate::connection::call::key_field;
 use crate::connection::handshake_datagram;
+use crate::connection::keying::Keying;
+use crate::connection::liveness::{KEEP_ALIVE_US, Liveness};
+use crate::connection::receive::ReceiveSide;
+use crate::connection::send::SendSide;
 use crate::event::{CloseReason, Connected};
 use crate::handshake::{
     Handshake, HsExtension, SRT_VERSION, VERSION_5, address_field, extension, extension_field, flag, request,
     wire_latency, write_block,
 };
 use crate::incoming::Incoming;
-use crate::pacing::{Overhead, Pacer};
 use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::seq::Seq;
 use crate::stats::Stats;
 
-/// A keep-alive is sent after this time without sending (draft-sharabayko-srt-01 §3.2.3).
-const KEEP_ALIVE_US: i64 = 1_000_000;
-/// The answer to a conclusion is kept so long, for a caller that did not get it.
-const RESPONSE_KEPT_US: i64 = 5_000_000;
 /// A packet is given up after the latency, but not before this (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
 const TOO_LATE_MIN_US: i64 = 1_000_000;
 /// The margin added to it (libsrt: two intervals of ACK).
 const TOO_LATE_MARGIN_US: i64 = 20_000;
 /// Without an acknowledgement for this long the last packet is retransmitted.
-const PROBE_MIN_US: i64 = 250_000;
+pub(super) const PROBE_MIN_US: i64 = 250_000;
 /// The check is not armed earlier than this.
 pub(super) const CHECK_MIN_US: i64 = 1_000;
 /// Key messages are not repeated faster.
-const TELL_MIN: Duration = Duration::from_millis(50);
+const ANNOUNCE_MIN: Duration = Duration::from_millis(50);
 /// Payload of the largest packet there is.
 pub(super) const PAYLOAD_MAX: usize = 1500 - 28 - HEAD_BYTES;
 
@@ -166,48 +160,30 @@ impl Start {
         let mss_payload = self.mss.saturating_sub(UDP_HEAD_BYTES);
         let mss_payload = usize::try_from(mss_payload).unwrap_or(usize::MAX).saturating_sub(HEAD_BYTES);
         let window = usize::try_from(self.config.flow_window).unwrap_or(usize::MAX);
+        let is_first = self.first_send == self.first_receive && response.is_empty();
         let link = Link {
-            peer: self.peer,
-            peer_version: self.peer_version,
-            start: self.start,
-            receive_latency: self.receive_latency,
-            send_latency: self.send_latency,
-            payload_max: self.config.payload_size.min(mss_payload).min(PAYLOAD_MAX),
-            peer_window: self.config.flow_window.min(self.peer_window),
-            window: self.config.flow_window.min(self.peer_window),
-            sender: SendBuffer::new(self.first_send),
-            overhead: Overhead::new(self.config.overhead_percent),
-            pacer: Pacer::new(self.config.max_bandwidth),
-            congestion: None,
-            pace_at: None,
-            drops: Vec::new(),
-            progress_us: now_us,
-            probe_pause_us: PROBE_MIN_US,
-            ackack: None,
-            ackacks: 0,
-            ackack_us: i64::MIN / 2,
-            receiver: ReceiveBuffer::new(self.first_receive, window, self.config.buffer_bytes),
-            losses: Losses::default(),
-            tsbpd: Tsbpd::new(self.heard.0, self.heard.1, self.receive_latency),
-            acks: Acks::new(self.first_receive),
-            rate: Rate::default(),
-            jump: None,
-            skipped: 0,
-            horizon_us: now_us,
-            due_us: now_us,
-            keys: self.keys,
+            sending: SendSide::new(self.first_send, &self.config, self.peer_window, now_us),
+            receiving: ReceiveSide::new(
+                self.first_receive,
+                window,
+                self.config.buffer_bytes,
+                Tsbpd::new(self.heard.0, self.heard.1, self.receive_latency),
+                now_us,
+            ),
+            keying: Keying::new(self.keys),
+            liveness: Liveness::new(now_us, response.clone(), is_first),
             rtt: Rtt::new(),
-            tell: None,
-            reply: None,
-            response: Some(response.clone()).filter(|response| !response.is_empty()),
-            response_until_us: now_us.saturating_add(RESPONSE_KEPT_US),
-            heard_us: now_us,
-            spoken_us: now_us,
-            keep_alive: self.first_send == self.first_receive && response.is_empty(),
-            check_us: now_us.saturating_add(KEEP_ALIVE_US),
             stats: Stats::default(),
-            bandwidth_packets: 0,
-            config: self.config,
+            agreed: Agreed {
+                peer: self.peer,
+                peer_version: self.peer_version,
+                start: self.start,
+                receive_latency: self.receive_latency,
+                send_latency: self.send_latency,
+                payload_max: self.config.payload_size.min(mss_payload).min(PAYLOAD_MAX),
+                peer_window: self.config.flow_window.min(self.peer_window),
+                config: self.config,
+            },
         };
         (link, response)
     }
@@ -231,54 +207,9 @@ pub(super) const fn stamp(now_us: i64) -> u32 {
     stamp
 }
 
-/// Acknowledgements that we send.
+/// What both sides agreed on in the handshake, and our settings. It never changes.
 #[derive(Debug)]
-pub(super) struct Acks {
-    pub(super) number: u32,
-    pub(super) last: Seq,
-    pub(super) last_us: i64,
-    pub(super) confirmed: Seq,
-    pub(super) due_us: Option<i64>,
-    /// Numbers and times of those that may be answered.
-    pub(super) sent: VecDeque<(u32, i64, Seq)>,
-    pub(super) repeats: u32,
-    pub(super) packets_since: u32,
-    pub(super) light: bool,
-}
-
-impl Acks {
-    const fn new(first: Seq) -> Self {
-        Self {
-            number: 0,
-            last: first,
-            last_us: 0,
-            confirmed: first,
-            due_us: None,
-            sent: VecDeque::new(),
-            repeats: 0,
-            packets_since: 0,
-            light: false,
-        }
-    }
-}
-
-/// The receive rate per second.
-#[derive(Debug, Default)]
-pub(super) struct Rate {
-    pub(super) since_us: i64,
-    pub(super) packets: u32,
-    pub(super) bytes: u32,
-    pub(super) packets_per_second: u32,
-    pub(super) bytes_per_second: u32,
-    /// Arrival of the first packet of a probing pair.
-    pub(super) pair: Option<(Seq, i64)>,
-    /// Smoothed time between the packets of a pair.
-    pub(super) pair_us: u32,
-}
-
-/// See the module. Its halves are in [`super::receive`] and [`super::send`].
-#[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Agreed {
     pub(super) config: Arc<Config>,
     pub(super) peer: SocketId,
     peer_version: u32,
@@ -288,111 +219,75 @@ pub(super) struct Link {
     pub(super) payload_max: usize,
     /// Packets that both sides allow on the way.
     pub(super) peer_window: u32,
-    /// The flow window, or the room that the peer announced last.
-    pub(super) window: u32,
+}
 
-    pub(super) sender: SendBuffer,
-    pub(super) overhead: Overhead,
-    pub(super) pacer: Pacer,
-    /// Once something was sent, where it is to be adapted.
-    pub(super) congestion: Option<Box<Congestion>>,
-    pub(super) pace_at: Option<Instant>,
-    /// Packets given up, to be reported to the peer.
-    pub(super) drops: Vec<(Seq, Seq)>,
-    pub(super) progress_us: i64,
-    pub(super) probe_pause_us: i64,
-    pub(super) ackack: Option<u32>,
-    pub(super) ackacks: u32,
-    pub(super) ackack_us: i64,
-    pub(super) bandwidth_packets: u32,
-
-    pub(super) receiver: ReceiveBuffer,
-    pub(super) losses: Losses,
-    pub(super) tsbpd: Tsbpd,
-    pub(super) acks: Acks,
-    pub(super) rate: Rate,
-    /// A packet that is out of reach: if its successors come too, the stream goes on there.
-    pub(super) jump: Option<Seq>,
-    pub(super) skipped: u32,
-    /// The newest time that was heard of.
-    pub(super) horizon_us: i64,
-    /// The time up to which messages that are due may be delivered. It moves with what events follow on, and not with what is sent: messages that
-    /// become due then have their deadline.
-    pub(super) due_us: i64,
-
-    pub(super) keys: Option<Box<SessionKeys>>,
+/// An established connection. See the module; its halves are in [`super::receive`] and [`super::send`].
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) agreed: Agreed,
+    pub(super) sending: SendSide,
+    pub(super) receiving: ReceiveSide,
+    pub(super) keying: Keying,
+    pub(super) liveness: Liveness,
     pub(super) rtt: Rtt,
-    /// Key material to send, and to send back.
-    pub(super) tell: Option<Bytes>,
-    pub(super) reply: Option<Bytes>,
-    response: Option<Bytes>,
-    response_until_us: i64,
-    pub(super) heard_us: i64,
-    pub(super) spoken_us: i64,
-    pub(super) keep_alive: bool,
-    check_us: i64,
     pub(super) stats: Stats,
 }
 
 impl Link {
     pub(super) fn micros(&self, now: Instant) -> i64 {
-        micros(self.start, now)
+        micros(self.agreed.start, now)
     }
 
     pub(super) fn instant(&self, us: i64) -> Instant {
-        self.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
+        self.agreed.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
     }
 
     pub(super) fn writer(&self, now: Instant) -> ControlWriter {
-        ControlWriter { timestamp: stamp(self.micros(now)), to: self.peer }
+        ControlWriter { timestamp: stamp(self.micros(now)), to: self.agreed.peer }
     }
 
     pub(super) fn connected(&self) -> Connected {
         Connected {
-            receive_latency: self.receive_latency,
-            send_latency: self.send_latency,
-            encryption: self.keys.as_ref().map(|keys| keys.length()),
-            payload_max: self.payload_max,
-            peer_version: self.peer_version,
+            receive_latency: self.agreed.receive_latency,
+            send_latency: self.agreed.send_latency,
+            encryption: self.keying.keys.as_ref().map(|keys| keys.length()),
+            payload_max: self.agreed.payload_max,
+            peer_version: self.agreed.peer_version,
         }
     }
 
     pub(super) const fn send_latency(&self) -> Duration {
-        self.send_latency
+        self.agreed.send_latency
     }
 
     pub(super) const fn latencies(&self) -> (Duration, Duration) {
-        (self.receive_latency, self.send_latency)
+        (self.agreed.receive_latency, self.agreed.send_latency)
     }
 
     /// The answer to a conclusion that is repeated. It changes nothing else.
     pub(super) fn response(&self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
         let Packet::Control { control: Control::Handshake(body), .. } = packet else { return None };
         let handshake = Handshake::read(&mut wire::Reader::new(body)).ok()?;
-        let repeated = handshake.request == request::CONCLUSION && handshake.socket == self.peer;
+        let repeated = handshake.request == request::CONCLUSION && handshake.socket == self.agreed.peer;
         let now_us = self.micros(now);
-        let response = self.response.as_ref().filter(|_| repeated && now_us < self.response_until_us)?;
+        let response = self.liveness.response(now_us).filter(|_| repeated)?;
         Some(restamp(response, now_us))
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let mut at = self.check_us;
-        // A packet that is due already waits for its owner, not for a time.
-        let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
-        for us in [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten() {
-            at = at.min(us);
-        }
+        let at = self.liveness.check_us;
+        let at = self.receiving.deadline_us().map_or(at, |us| us.min(at));
         let at = self.instant(at);
-        Some(self.pace_at.map_or(at, |pace_at| pace_at.min(at)))
+        Some(self.sending.pace_at.map_or(at, |pace_at| pace_at.min(at)))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<CloseReason> {
         let now_us = self.micros(now);
         self.heard_of(now_us);
-        if self.pace_at.is_some_and(|at| at <= now) {
-            self.pace_at = None;
+        if self.sending.pace_at.is_some_and(|at| at <= now) {
+            self.sending.pace_at = None;
         }
-        if now_us >= self.check_us {
+        if now_us >= self.liveness.check_us {
             return self.check(now, now_us);
         }
         None
@@ -400,63 +295,53 @@ impl Link {
 
     /// The time moves on, and events are polled next.
     pub(super) fn heard_of(&mut self, now_us: i64) {
-        self.horizon_us = self.horizon_us.max(now_us);
-        self.due_us = self.due_us.max(now_us);
+        self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
+        self.receiving.due_us = self.receiving.due_us.max(now_us);
     }
 
     fn check(&mut self, now: Instant, now_us: i64) -> Option<CloseReason> {
-        let idle_us = i64::try_from(self.config.peer_idle.as_micros()).unwrap_or(i64::MAX / 4);
-        if now_us.saturating_sub(self.heard_us) >= idle_us {
+        let idle_us = i64::try_from(self.agreed.config.peer_idle.as_micros()).unwrap_or(i64::MAX / 4);
+        if now_us.saturating_sub(self.liveness.heard_us) >= idle_us {
             return Some(CloseReason::Idle);
         }
-        if now_us.saturating_sub(self.spoken_us) >= KEEP_ALIVE_US {
-            self.keep_alive = true;
-            self.spoken_us = now_us;
-        }
-        if now_us >= self.response_until_us {
-            self.response = None;
-        }
+        self.liveness.look(now_us);
         self.drop_too_late(now_us);
-        if self.sender.in_flight() > 0 && now_us.saturating_sub(self.progress_us) >= self.probe_pause_us {
-            self.sender.probe();
-            self.progress_us = now_us;
-            self.probe_pause_us = self.probe_pause_us.saturating_mul(2).min(KEEP_ALIVE_US);
+        if self.sending.buffer.in_flight() > 0
+            && now_us.saturating_sub(self.sending.progress_us) >= self.sending.probe_pause_us
+        {
+            self.sending.buffer.probe();
+            self.sending.progress_us = now_us;
+            self.sending.probe_pause_us = self.sending.probe_pause_us.saturating_mul(2).min(KEEP_ALIVE_US);
         }
-        self.tell_keys(now);
-        let mut next = self.heard_us.saturating_add(idle_us);
-        next = next.min(self.spoken_us.saturating_add(KEEP_ALIVE_US));
-        if self.sender.in_flight() > 0 {
-            next = next.min(self.progress_us.saturating_add(self.probe_pause_us));
+        self.announce_keys(now);
+        let mut next = self.liveness.next_us(idle_us);
+        if self.sending.buffer.in_flight() > 0 {
+            next = next.min(self.sending.progress_us.saturating_add(self.sending.probe_pause_us));
         }
-        if let Some(at) = self.keys.as_ref().and_then(|keys| keys.tell_at(now, self.tell_pause())) {
+        if let Some(at) = self.keying.announce_at(now, self.announce_pause()) {
             next = next.min(self.micros(at));
         }
-        self.check_us = next.max(now_us.saturating_add(CHECK_MIN_US));
+        self.liveness.check_us = next.max(now_us.saturating_add(CHECK_MIN_US));
         None
     }
 
-    /// Something may have to happen by then.
-    pub(super) fn check_by(&mut self, us: i64) {
-        self.check_us = self.check_us.min(us);
+    fn announce_pause(&self) -> Duration {
+        Duration::from_micros(u64::from(self.rtt.us()).saturating_mul(3) / 2).max(ANNOUNCE_MIN)
     }
 
-    fn tell_pause(&self) -> Duration {
-        Duration::from_micros(u64::from(self.rtt.us()).saturating_mul(3) / 2).max(TELL_MIN)
-    }
-
-    pub(super) fn tell_keys(&mut self, now: Instant) {
-        let pause = self.tell_pause();
-        if let Some(message) = self.keys.as_mut().and_then(|keys| keys.tell(now, pause)) {
-            self.tell = Some(message);
-        }
+    pub(super) fn announce_keys(&mut self, now: Instant) {
+        self.keying.announce(now, self.announce_pause());
     }
 
     pub(super) fn refresh(&self) -> Refresh {
-        Refresh { packets: self.config.key_refresh_packets, announce: self.config.key_announce_packets }
+        Refresh {
+            packets: self.agreed.config.key_refresh_packets,
+            announce: self.agreed.config.key_announce_packets,
+        }
     }
 
     pub(super) fn too_late_us(&self) -> i64 {
-        let latency = i64::try_from(self.send_latency.as_micros()).unwrap_or(0);
+        let latency = i64::try_from(self.agreed.send_latency.as_micros()).unwrap_or(0);
         latency.max(TOO_LATE_MIN_US).saturating_add(TOO_LATE_MARGIN_US)
     }
 
@@ -473,21 +358,21 @@ impl Link {
         let capped = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let ms = |latency: Duration| u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
-        let bandwidth = self.bandwidth_packets.max(self.rate.bandwidth());
+        let bandwidth = self.sending.bandwidth_packets.max(self.receiving.rate.bandwidth());
         Stats {
             ms_rtt: f64::from(self.rtt.us()) / 1000.0,
             ms_rtt_var: f64::from(self.rtt.var_us()) / 1000.0,
             mbps_bandwidth: f64::from(bandwidth) * 1500.0 * 8.0 / 1e6,
-            pkt_flight_size: capped(self.sender.in_flight()),
-            pkt_snd_buf: capped(self.sender.len()),
-            byte_snd_buf: wide(self.sender.bytes()),
-            ms_snd_buf: self.sender.age_us(stamp(self.horizon_us)) / 1000,
-            pkt_rcv_buf: self.receiver.end().ahead_of(self.receiver.base()).unwrap_or(0),
-            byte_rcv_buf: wide(self.receiver.bytes()),
-            ms_rcv_tsb_pd_delay: ms(self.receive_latency),
-            ms_snd_tsb_pd_delay: ms(self.send_latency),
-            us_drift: self.tsbpd.drift_us(),
-            km_refreshes: self.keys.as_ref().map_or(0, |keys| keys.refreshes()),
+            pkt_flight_size: capped(self.sending.buffer.in_flight()),
+            pkt_snd_buf: capped(self.sending.buffer.len()),
+            byte_snd_buf: wide(self.sending.buffer.bytes()),
+            ms_snd_buf: self.sending.buffer.age_us(stamp(self.liveness.horizon_us)) / 1000,
+            pkt_rcv_buf: self.receiving.buffer.end().ahead_of(self.receiving.buffer.base()).unwrap_or(0),
+            byte_rcv_buf: wide(self.receiving.buffer.bytes()),
+            ms_rcv_tsb_pd_delay: ms(self.agreed.receive_latency),
+            ms_snd_tsb_pd_delay: ms(self.agreed.send_latency),
+            us_drift: self.receiving.tsbpd.drift_us(),
+            km_refreshes: self.keying.keys.as_ref().map_or(0, |keys| keys.refreshes()),
             ..self.stats
         }
     }

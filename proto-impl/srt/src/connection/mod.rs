@@ -14,7 +14,9 @@
 //! ```
 
 mod call;
+mod keying;
 mod link;
+mod liveness;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -159,7 +161,7 @@ impl Connection {
         else {
             return false;
         };
-        link.derives(now, body)
+        link.keying.derives(now, body)
     }
 
     /// A datagram of the peer.

@@ -1,11 +1,13 @@
 //! The receiving half, and what the peer reports about the sending one.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
-
-use crate::arq::receive::{Arrival, Delivery};
-use crate::connection::link::{Link, PAYLOAD_MAX, Rate, stamp};
+use crate::arq::losses::Losses as Missing;
+use crate::arq::receive::{Arrival, Delivery, ReceiveBuffer};
+use crate::arq::rtt::Rtt;
+use crate::arq::tsbpd::Tsbpd;
+use crate::connection::link::{Link, PAYLOAD_MAX, stamp};
 use crate::event::{CloseReason, Event};
 use crate::handshake::extension;
 use crate::packet::{Ack, AckFigures, Control, DataHead, KeyFlag, Losses, Packet};
@@ -34,6 +36,62 @@ const PAIR_EVERY: u32 = 16;
 const JUMP_WITNESS: u32 = 16;
 /// The most ranges that wait to be reported as given up.
 pub(super) const DROPS_MAX: usize = 16;
+
+/// Acknowledgements that we send.
+#[derive(Debug)]
+pub(super) struct Acks {
+    pub(super) number: u32,
+    pub(super) last: Seq,
+    pub(super) last_us: i64,
+    pub(super) confirmed: Seq,
+    pub(super) due_us: Option<i64>,
+    /// Numbers and times of those that may be answered.
+    pub(super) sent: VecDeque<(u32, i64, Seq)>,
+    pub(super) repeats: u32,
+    pub(super) packets_since: u32,
+    pub(super) light: bool,
+}
+
+impl Acks {
+    const fn new(first: Seq) -> Self {
+        Self {
+            number: 0,
+            last: first,
+            last_us: 0,
+            confirmed: first,
+            due_us: None,
+            sent: VecDeque::new(),
+            repeats: 0,
+            packets_since: 0,
+            light: false,
+        }
+    }
+
+    /// The number of an acknowledgement that is sent now.
+    fn number(&mut self, now_us: i64, next: Seq) -> u32 {
+        self.number = self.number.wrapping_add(1).max(1);
+        (self.last, self.last_us, self.packets_since) = (next, now_us, 0);
+        if self.sent.len() >= ACKS_KEPT {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((self.number, now_us, next));
+        self.number
+    }
+}
+
+/// The receive rate per second.
+#[derive(Debug, Default)]
+pub(super) struct Rate {
+    pub(super) since_us: i64,
+    pub(super) packets: u32,
+    pub(super) bytes: u32,
+    pub(super) packets_per_second: u32,
+    pub(super) bytes_per_second: u32,
+    /// Arrival of the first packet of a probing pair.
+    pub(super) pair: Option<(Seq, i64)>,
+    /// Smoothed time between the packets of a pair.
+    pub(super) pair_us: u32,
+}
 
 impl Rate {
     /// Packets per second that the path could carry.
@@ -65,6 +123,108 @@ impl Rate {
     }
 }
 
+/// What comes from the peer: its packets up to their delivery, and our acknowledgements and loss reports.
+#[derive(Debug)]
+pub(super) struct ReceiveSide {
+    pub(super) buffer: ReceiveBuffer,
+    pub(super) losses: Missing,
+    pub(super) tsbpd: Tsbpd,
+    pub(super) acks: Acks,
+    pub(super) rate: Rate,
+    /// A packet that is out of reach: if its successors come too, the stream goes on there.
+    jump: Option<Seq>,
+    /// Packets that a jump left out and of which the owner does not know yet.
+    skipped: u32,
+    /// The time up to which messages that are due may be delivered. Events that come in move it, what is sent does not:
+    /// messages that become due then have their deadline.
+    pub(super) due_us: i64,
+}
+
+impl ReceiveSide {
+    /// `window`: packets, `bytes`: the most that the buffer holds.
+    pub(super) fn new(first: Seq, window: usize, bytes: usize, tsbpd: Tsbpd, now_us: i64) -> Self {
+        Self {
+            buffer: ReceiveBuffer::new(first, window, bytes),
+            losses: Missing::default(),
+            tsbpd,
+            acks: Acks::new(first),
+            rate: Rate::default(),
+            jump: None,
+            skipped: 0,
+            due_us: now_us,
+        }
+    }
+
+    /// Packets beyond the window, when nothing waits within: a long darkness, or nonsense. Several in a row are believed.
+    fn consider_jump(&mut self, seq: Seq) {
+        let follows = self.jump.is_some_and(|before| {
+            seq.ahead_of(before).is_some_and(|distance| (1..=JUMP_WITNESS).contains(&distance))
+        });
+        self.jump = Some(seq);
+        if follows && self.buffer.is_empty() {
+            self.skipped = self.skipped.saturating_add(self.buffer.jump(seq.next()));
+            self.losses.remove_before(seq.next());
+            self.jump = None;
+        }
+    }
+
+    fn ack_soon(&mut self, now_us: i64) {
+        let soon = now_us.saturating_add(ACK_US);
+        self.acks.due_us = Some(self.acks.due_us.map_or(soon, |due| due.min(soon)));
+        self.acks.repeats = 0;
+    }
+
+    pub(super) fn next_delivery_us(&self) -> Option<i64> {
+        self.buffer.next_moment().map(|moment| self.tsbpd.delivery(moment))
+    }
+
+    /// The earliest time at which something is to be delivered, acknowledged or reported.
+    pub(super) fn deadline_us(&self) -> Option<i64> {
+        // A packet that is due already waits for its owner, not for a time.
+        let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
+        [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten().min()
+    }
+
+    /// The acknowledgement to send, if it is time.
+    pub(super) fn take_ack(&mut self, now_us: i64, rtt: Rtt) -> Option<(u32, Ack)> {
+        let next = self.buffer.next_missing();
+        if self.acks.due_us.is_none_or(|due| due > now_us) {
+            let light = std::mem::take(&mut self.acks.light) && next != self.acks.last;
+            return light.then_some((0, Ack { next, figures: None }));
+        }
+        self.acks.due_us = None;
+        self.acks.light = false;
+        if next == self.acks.confirmed {
+            return None;
+        }
+        let pause = i64::from(rtt.us()) + 4 * i64::from(rtt.var_us());
+        let repeat_us = self.acks.last_us.saturating_add(pause.max(ACK_US));
+        if next == self.acks.last {
+            if self.acks.repeats >= ACK_REPEATS_MAX {
+                return None;
+            }
+            if now_us < repeat_us {
+                self.acks.due_us = Some(repeat_us);
+                return None;
+            }
+            self.acks.repeats = self.acks.repeats.saturating_add(1);
+        }
+        self.acks.due_us = Some(now_us.saturating_add(pause.max(ACK_US)));
+        Some((self.acks.number(now_us, next), Ack { next, figures: Some(self.figures(rtt)) }))
+    }
+
+    fn figures(&self, rtt: Rtt) -> AckFigures {
+        AckFigures {
+            rtt_us: rtt.us(),
+            rtt_var_us: rtt.var_us(),
+            room_packets: u32::try_from(self.buffer.room()).unwrap_or(u32::MAX).max(2),
+            rate_packets: self.rate.packets_per_second,
+            bandwidth_packets: self.rate.bandwidth(),
+            rate_bytes: self.rate.bytes_per_second,
+        }
+    }
+}
+
 impl Link {
     /// A packet of the peer. Gives a reason when it ends the connection.
     pub(super) fn handle_packet(
@@ -75,7 +235,7 @@ impl Link {
     ) -> Option<CloseReason> {
         let now_us = self.micros(now);
         self.heard_of(now_us);
-        self.heard_us = now_us;
+        self.liveness.heard_us = now_us;
         match packet {
             Packet::Data(head, payload) => self.handle_data(now_us, head, payload, bytes),
             Packet::Control { timestamp, control, .. } => {
@@ -98,9 +258,13 @@ impl Link {
             Control::AckAck(number) => self.handle_ackack(now_us, timestamp, number),
             Control::DropRequest(_, first, last) => self.handle_drop_request(now_us, first, last),
             Control::Shutdown => return Some(CloseReason::Peer),
-            Control::User(extension::KM_REQUEST, body) => self.handle_km_request(now, body),
+            Control::User(extension::KM_REQUEST, body) => {
+                if !self.keying.handle_request(now, body) {
+                    self.count_malformed();
+                }
+            }
             Control::User(extension::KM_RESPONSE, body) => {
-                if !self.keys.as_mut().is_some_and(|keys| keys.handle_response(body)) {
+                if !self.keying.handle_response(body) {
                     self.count_malformed();
                 }
             }
@@ -119,85 +283,60 @@ impl Link {
         if payload.is_empty() || payload.len() > PAYLOAD_MAX {
             return self.count_malformed();
         }
-        if !self.config.receives {
+        if !self.agreed.config.receives {
             return count(&mut self.stats.pkt_rcv_no_room, 1);
         }
-        if (head.key == KeyFlag::Clear) != self.keys.is_none() {
+        if (head.key == KeyFlag::Clear) != self.keying.keys.is_none() {
             return count(&mut self.stats.pkt_rcv_undecrypt, 1);
         }
         if head.retransmitted {
             count(&mut self.stats.pkt_rcv_retrans, 1);
         }
-        let arrival = self.receiver.look(head.seq, payload.len());
+        let arrival = self.receiving.buffer.look(head.seq, payload.len());
         match arrival {
             Arrival::New(_) | Arrival::Filled => {}
             Arrival::Duplicate => return,
             Arrival::Belated => return count(&mut self.stats.pkt_rcv_belated, 1),
             Arrival::NoRoom => {
                 count(&mut self.stats.pkt_rcv_no_room, 1);
-                return self.consider_jump(head.seq);
+                return self.receiving.consider_jump(head.seq);
             }
         }
-        let Some(payload) = self.open(&head, payload) else {
+        let Some(payload) = self.keying.open(&head, payload) else {
             return count(&mut self.stats.pkt_rcv_undecrypt, 1);
         };
         count(&mut self.stats.pkt_recv_unique, 1);
         count(&mut self.stats.byte_recv_unique, bytes);
         if !head.retransmitted {
-            self.rate.arrived(now_us, head.seq, bytes);
+            self.receiving.rate.arrived(now_us, head.seq, bytes);
         }
-        self.jump = None;
+        self.receiving.jump = None;
         match arrival {
             Arrival::New(Some((first, last))) => self.missing(now_us, first, last),
-            Arrival::Filled => self.losses.remove(self.receiver.base(), head.seq),
+            Arrival::Filled => self.receiving.losses.remove(self.receiving.buffer.base(), head.seq),
             Arrival::New(None) | Arrival::Duplicate | Arrival::Belated | Arrival::NoRoom => {}
         }
-        let moment = self.tsbpd.moment(now_us, head.timestamp);
-        self.receiver.insert(head.seq, moment, payload);
-        self.acks.packets_since = self.acks.packets_since.saturating_add(1);
-        self.acks.light |= self.acks.packets_since.is_multiple_of(LIGHT_ACK_PACKETS);
-        self.ack_soon(now_us);
-    }
-
-    fn open(&mut self, head: &DataHead, payload: &[u8]) -> Option<Bytes> {
-        let Some(keys) = &mut self.keys else { return Some(Bytes::copy_from_slice(payload)) };
-        let mut clear = BytesMut::from(payload);
-        keys.unseal(head.key, head.seq, &mut clear).then(|| clear.freeze())
+        let moment = self.receiving.tsbpd.moment(now_us, head.timestamp);
+        self.receiving.buffer.insert(head.seq, moment, payload);
+        self.receiving.acks.packets_since = self.receiving.acks.packets_since.saturating_add(1);
+        self.receiving.acks.light |= self.receiving.acks.packets_since.is_multiple_of(LIGHT_ACK_PACKETS);
+        self.receiving.ack_soon(now_us);
     }
 
     fn missing(&mut self, now_us: i64, first: Seq, last: Seq) {
         let missing = last.ahead_of(first).unwrap_or(0).saturating_add(1);
         count(&mut self.stats.pkt_rcv_loss, usize::try_from(missing).unwrap_or(0));
-        self.losses.push(now_us, first, last);
-    }
-
-    /// Packets beyond the window, when nothing waits within: a long darkness, or nonsense. Several in a row are believed.
-    fn consider_jump(&mut self, seq: Seq) {
-        let follows = self.jump.is_some_and(|before| {
-            seq.ahead_of(before).is_some_and(|distance| (1..=JUMP_WITNESS).contains(&distance))
-        });
-        self.jump = Some(seq);
-        if follows && self.receiver.is_empty() {
-            self.skipped = self.skipped.saturating_add(self.receiver.jump(seq.next()));
-            self.losses.remove_before(seq.next());
-            self.jump = None;
-        }
-    }
-
-    fn ack_soon(&mut self, now_us: i64) {
-        let soon = now_us.saturating_add(ACK_US);
-        self.acks.due_us = Some(self.acks.due_us.map_or(soon, |due| due.min(soon)));
-        self.acks.repeats = 0;
+        self.receiving.losses.push(now_us, first, last);
     }
 
     /// The next packet that is due. At the end of the connection everything is.
     pub(super) fn deliver(&mut self, flush: bool) -> Option<Event> {
-        let skipped = std::mem::take(&mut self.skipped);
+        let skipped = std::mem::take(&mut self.receiving.skipped);
         if skipped > 0 {
             return Some(self.skip(skipped));
         }
-        let (due, tsbpd) = (self.due_us, &self.tsbpd);
-        match self.receiver.deliver(|moment| flush || tsbpd.delivery(moment) <= due)? {
+        let (due, tsbpd) = (self.receiving.due_us, &self.receiving.tsbpd);
+        match self.receiving.buffer.deliver(|moment| flush || tsbpd.delivery(moment) <= due)? {
             Delivery::Payload(payload) => Some(Event::Payload(payload)),
             Delivery::Skipped(packets) => Some(self.skip(packets)),
         }
@@ -205,139 +344,73 @@ impl Link {
 
     fn skip(&mut self, packets: u32) -> Event {
         count(&mut self.stats.pkt_rcv_drop, usize::try_from(packets).unwrap_or(0));
-        self.losses.remove_before(self.receiver.base());
-        self.ack_soon(self.horizon_us);
+        self.receiving.losses.remove_before(self.receiving.buffer.base());
+        self.receiving.ack_soon(self.liveness.horizon_us);
         Event::Skipped(packets)
-    }
-
-    pub(super) fn next_delivery_us(&self) -> Option<i64> {
-        self.receiver.next_moment().map(|moment| self.tsbpd.delivery(moment))
-    }
-
-    /// The acknowledgement to send, if it is time.
-    pub(super) fn take_ack(&mut self, now_us: i64) -> Option<(u32, Ack)> {
-        let next = self.receiver.next_missing();
-        if self.acks.due_us.is_none_or(|due| due > now_us) {
-            let light = std::mem::take(&mut self.acks.light) && next != self.acks.last;
-            return light.then_some((0, Ack { next, figures: None }));
-        }
-        self.acks.due_us = None;
-        self.acks.light = false;
-        if next == self.acks.confirmed {
-            return None;
-        }
-        let pause = i64::from(self.rtt.us()) + 4 * i64::from(self.rtt.var_us());
-        let repeat_us = self.acks.last_us.saturating_add(pause.max(ACK_US));
-        if next == self.acks.last {
-            if self.acks.repeats >= ACK_REPEATS_MAX {
-                return None;
-            }
-            if now_us < repeat_us {
-                self.acks.due_us = Some(repeat_us);
-                return None;
-            }
-            self.acks.repeats = self.acks.repeats.saturating_add(1);
-        }
-        self.acks.due_us = Some(now_us.saturating_add(pause.max(ACK_US)));
-        Some((self.number_ack(now_us, next), Ack { next, figures: Some(self.figures()) }))
-    }
-
-    fn number_ack(&mut self, now_us: i64, next: Seq) -> u32 {
-        let acks = &mut self.acks;
-        acks.number = acks.number.wrapping_add(1).max(1);
-        (acks.last, acks.last_us, acks.packets_since) = (next, now_us, 0);
-        if acks.sent.len() >= ACKS_KEPT {
-            acks.sent.pop_front();
-        }
-        acks.sent.push_back((acks.number, now_us, next));
-        acks.number
-    }
-
-    fn figures(&self) -> AckFigures {
-        AckFigures {
-            rtt_us: self.rtt.us(),
-            rtt_var_us: self.rtt.var_us(),
-            room_packets: u32::try_from(self.receiver.room()).unwrap_or(u32::MAX).max(2),
-            rate_packets: self.rate.packets_per_second,
-            bandwidth_packets: self.rate.bandwidth(),
-            rate_bytes: self.rate.bytes_per_second,
-        }
     }
 
     /// The peer confirms an acknowledgement: a round trip.
     fn handle_ackack(&mut self, now_us: i64, timestamp: u32, number: u32) {
-        let sent = &mut self.acks.sent;
+        let sent = &mut self.receiving.acks.sent;
         let index = sent.iter().position(|(of, _, _)| *of == number);
         let Some((_, at, next)) = index.and_then(|index| sent.get(index).copied()) else { return };
         sent.drain(..=index.unwrap_or(0));
-        self.acks.confirmed = next;
+        self.receiving.acks.confirmed = next;
         let rtt_us = u32::try_from(now_us.saturating_sub(at)).unwrap_or(u32::MAX);
         self.rtt.update(rtt_us);
-        self.tsbpd.sample_drift(now_us, timestamp, rtt_us);
+        self.receiving.tsbpd.sample_drift(now_us, timestamp, rtt_us);
     }
 
     fn handle_ack(&mut self, now_us: i64, number: u32, ack: Ack) {
         count(&mut self.stats.pkt_recv_ack, 1);
-        let Some(acked) = self.sender.acknowledge(ack.next, stamp(now_us)) else {
+        let Some(acked) = self.sending.buffer.acknowledge(ack.next, stamp(now_us)) else {
             return self.count_malformed();
         };
         if acked.packets > 0 {
-            self.progress_us = now_us;
-            self.probe_pause_us = self.probe_us();
+            self.sending.progress_us = now_us;
+            self.sending.probe_pause_us = self.probe_us();
         }
-        if let Some(congestion) = &mut self.congestion {
+        if let Some(congestion) = &mut self.sending.congestion {
             congestion.acked(now_us, &acked, ack.figures);
-            self.pacer.limit(self.config.max_bandwidth, congestion.rate());
+            self.sending.pacer.limit(self.agreed.config.max_bandwidth, congestion.rate());
         }
         let Some(figures) = ack.figures else { return };
-        self.window = self.peer_window.min(figures.room_packets.max(2));
-        self.bandwidth_packets = figures.bandwidth_packets;
+        self.sending.window = self.agreed.peer_window.min(figures.room_packets.max(2));
+        self.sending.bandwidth_packets = figures.bandwidth_packets;
         self.rtt.update_from_peer(figures.rtt_us, figures.rtt_var_us);
-        let pause = if self.ackacks < ACKACK_FIRST { ACKACK_FIRST_US } else { ACKACK_US };
-        if number != 0 && now_us.saturating_sub(self.ackack_us) >= pause {
-            self.ackacks = self.ackacks.saturating_add(1);
-            self.ackack_us = now_us;
-            self.ackack = Some(number);
+        let pause = if self.sending.confirm.count < ACKACK_FIRST { ACKACK_FIRST_US } else { ACKACK_US };
+        if number != 0 && now_us.saturating_sub(self.sending.confirm.last_us) >= pause {
+            self.sending.confirm.count = self.sending.confirm.count.saturating_add(1);
+            self.sending.confirm.last_us = now_us;
+            self.sending.confirm.due = Some(number);
         }
     }
 
     fn handle_nak(&mut self, now_us: i64, losses: Losses<'_>) {
         count(&mut self.stats.pkt_recv_nak, 1);
-        let reported = self.sender.report(losses, stamp(now_us), self.rtt.us());
+        let reported = self.sending.buffer.report(losses, stamp(now_us), self.rtt.us());
         count(&mut self.stats.pkt_snd_loss, usize::try_from(reported.named).unwrap_or(0));
-        if let Some(congestion) = &mut self.congestion {
+        if let Some(congestion) = &mut self.sending.congestion {
             congestion.lost(reported.fresh);
         }
-        if let Some(gone) = reported.gone.filter(|_| self.drops.len() < DROPS_MAX) {
-            self.drops.push(gone);
+        if let Some(gone) = reported.gone.filter(|_| self.sending.drops.len() < DROPS_MAX) {
+            self.sending.drops.push(gone);
         }
     }
 
     fn handle_drop_request(&mut self, now_us: i64, first: Seq, last: Seq) {
-        let end = self.receiver.end();
+        let end = self.receiving.buffer.end();
         let behind_end = first.ahead_of(end).filter(|distance| *distance > 0);
-        if !self.config.receives || !self.receiver.give_up(first, last) {
+        if !self.agreed.config.receives || !self.receiving.buffer.give_up(first, last) {
             return self.count_malformed();
         }
         if behind_end.is_some() {
             self.missing(now_us, end, first.previous());
         }
         // It may begin before what is still waited for.
-        let base = self.receiver.base();
+        let base = self.receiving.buffer.base();
         let first = if first.ahead_of(base).is_some() { first } else { base };
-        self.losses.remove_range(base, first, last);
-        self.ack_soon(now_us);
-    }
-
-    /// Whether a key request would have a key derived.
-    pub(super) fn derives(&self, now: Instant, body: &[u8]) -> bool {
-        self.keys.as_ref().is_some_and(|keys| keys.derives(now, body))
-    }
-
-    fn handle_km_request(&mut self, now: Instant, body: &[u8]) {
-        match self.keys.as_mut().map(|keys| keys.handle_request(now, body)) {
-            Some(Ok(())) => self.reply = Some(Bytes::copy_from_slice(body)),
-            Some(Err(_)) | None => self.count_malformed(),
-        }
+        self.receiving.losses.remove_range(base, first, last);
+        self.receiving.ack_soon(now_us);
     }
 }

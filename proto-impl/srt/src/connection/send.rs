@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use wire::Datagrams;
 
+use crate::arq::send::SendBuffer;
 use crate::cipher::SessionKeys;
-use crate::config::HEAD_BYTES;
+use crate::config::{Config, HEAD_BYTES};
 use crate::congestion::Congestion;
-use crate::connection::link::{CHECK_MIN_US, Link, stamp};
+use crate::connection::link::{CHECK_MIN_US, Link, PROBE_MIN_US, stamp};
 use crate::event::SendError;
 use crate::handshake::extension;
+use crate::pacing::{Overhead, Pacer};
 use crate::packet::{Control, ControlWriter, DataHead, KeyFlag, POSITION_SOLO, losses};
+use crate::seq::Seq;
 use crate::stats::count;
 
 /// Room of the largest control packet.
@@ -37,36 +40,57 @@ impl Controls<'_> {
     }
 }
 
-impl Link {
-    pub(super) fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
-        let (length, most) = (payload.len(), self.payload_max);
-        if length == 0 || length > most {
-            return Err(SendError::Length { length, most });
+/// Confirmations of the peer's acknowledgements (ACKACK).
+#[derive(Debug)]
+pub(super) struct Confirmations {
+    /// The acknowledgement to confirm next.
+    pub(super) due: Option<u32>,
+    pub(super) count: u32,
+    pub(super) last_us: i64,
+}
+
+/// What goes to the peer: messages up to their acknowledgement, and the pace at which they leave.
+#[derive(Debug)]
+pub(super) struct SendSide {
+    pub(super) buffer: SendBuffer,
+    /// The flow window, or the room that the peer announced last.
+    pub(super) window: u32,
+    pub(super) overhead: Overhead,
+    pub(super) pacer: Pacer,
+    /// Once something was sent, where it is to be adapted.
+    pub(super) congestion: Option<Box<Congestion>>,
+    /// When the pace lets the next packet go, while one waits for it.
+    pub(super) pace_at: Option<Instant>,
+    /// Packets given up, to be reported to the peer.
+    pub(super) drops: Vec<(Seq, Seq)>,
+    /// The last acknowledgement of something new.
+    pub(super) progress_us: i64,
+    pub(super) probe_pause_us: i64,
+    pub(super) confirm: Confirmations,
+    /// Packets per second that the peer says the path could carry.
+    pub(super) bandwidth_packets: u32,
+}
+
+impl SendSide {
+    pub(super) fn new(first: Seq, config: &Config, peer_window: u32, now_us: i64) -> Self {
+        Self {
+            buffer: SendBuffer::new(first),
+            window: config.flow_window.min(peer_window),
+            overhead: Overhead::new(config.overhead_percent),
+            pacer: Pacer::new(config.max_bandwidth),
+            congestion: None,
+            pace_at: None,
+            drops: Vec::new(),
+            progress_us: now_us,
+            probe_pause_us: PROBE_MIN_US,
+            confirm: Confirmations { due: None, count: 0, last_us: i64::MIN / 2 },
+            bandwidth_packets: 0,
         }
-        let now_us = self.micros(now);
-        self.horizon_us = self.horizon_us.max(now_us);
-        self.drop_too_late(now_us);
-        if length > self.send_room() {
-            return Err(SendError::Full);
-        }
-        if self.sender.len() == 0 {
-            self.progress_us = now_us;
-            self.probe_pause_us = self.probe_us();
-            self.check_by(now_us.saturating_add(self.probe_pause_us));
-        }
-        if self.config.adapts && self.congestion.is_none() {
-            self.congestion = Some(Box::new(Congestion::new(now_us)));
-        }
-        self.sender.push(payload, stamp(now_us));
-        if self.config.adapts {
-            self.pacer.spread(self.sender.unsent_bytes(), self.send_latency());
-        }
-        Ok(())
     }
 
     /// Whether messages wait for their time.
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_paced() && (self.sender.unsent() > 0 || self.sender.has_lost())
+    fn is_behind(&self) -> bool {
+        self.is_paced() && self.has_data()
     }
 
     /// Whether packets leave no faster than the path has been found to carry them.
@@ -74,23 +98,61 @@ impl Link {
         self.congestion.as_ref().is_some_and(|congestion| congestion.rate().is_some())
     }
 
+    /// Whether there are packets to send, new or again.
+    fn has_data(&self) -> bool {
+        self.buffer.has_lost() || self.buffer.unsent() > 0
+    }
+}
+
+impl Link {
+    pub(super) fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
+        let (length, most) = (payload.len(), self.agreed.payload_max);
+        if length == 0 || length > most {
+            return Err(SendError::Length { length, most });
+        }
+        let now_us = self.micros(now);
+        self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
+        self.drop_too_late(now_us);
+        if length > self.send_room() {
+            return Err(SendError::Full);
+        }
+        if self.sending.buffer.len() == 0 {
+            self.sending.progress_us = now_us;
+            self.sending.probe_pause_us = self.probe_us();
+            self.liveness.check_by(now_us.saturating_add(self.sending.probe_pause_us));
+        }
+        if self.agreed.config.adapts && self.sending.congestion.is_none() {
+            self.sending.congestion = Some(Box::new(Congestion::new(now_us)));
+        }
+        self.sending.buffer.push(payload, stamp(now_us));
+        if self.agreed.config.adapts {
+            self.sending.pacer.spread(self.sending.buffer.unsent_bytes(), self.send_latency());
+        }
+        Ok(())
+    }
+
+    /// Whether messages wait for their time.
+    pub(super) fn is_behind(&self) -> bool {
+        self.sending.is_behind()
+    }
+
     pub(super) const fn queued_bytes(&self) -> usize {
-        self.sender.bytes()
+        self.sending.buffer.bytes()
     }
 
     pub(super) fn send_room(&self) -> usize {
-        let window = usize::try_from(self.config.flow_window).unwrap_or(usize::MAX);
-        if self.sender.len() >= window {
+        let window = usize::try_from(self.agreed.config.flow_window).unwrap_or(usize::MAX);
+        if self.sending.buffer.len() >= window {
             return 0;
         }
-        self.config.buffer_bytes.saturating_sub(self.sender.bytes())
+        self.agreed.config.buffer_bytes.saturating_sub(self.sending.buffer.bytes())
     }
 
     /// Drops packets that the peer would discard on arrival.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
         let limit = u32::try_from(self.too_late_us()).unwrap_or(u32::MAX / 2);
         // What the pace holds back has not begun to age.
-        let dropped = self.sender.drop_older(stamp(now_us), limit, self.is_paced());
+        let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, self.sending.is_paced());
         count(&mut self.stats.pkt_snd_drop, dropped);
     }
 
@@ -99,32 +161,32 @@ impl Link {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
         // What the pace holds back has its deadline.
-        let has_data = (self.sender.has_lost() || self.sender.unsent() > 0)
-            && (self.pace_at.is_none() || self.pacer.wait(now).is_none());
+        let has_data = self.sending.has_data()
+            && (self.sending.pace_at.is_none() || self.sending.pacer.wait(now).is_none());
         has_data
-            || self.ackack.is_some()
-            || self.acks.light
-            || is_due(self.acks.due_us)
-            || is_due(self.losses.next_at())
-            || self.keep_alive
-            || self.reply.is_some()
-            || self.tell.is_some()
-            || !self.drops.is_empty()
+            || self.sending.confirm.due.is_some()
+            || self.receiving.acks.light
+            || is_due(self.receiving.acks.due_us)
+            || is_due(self.receiving.losses.next_at())
+            || self.liveness.keep_alive
+            || self.keying.reply.is_some()
+            || self.keying.tell.is_some()
+            || !self.sending.drops.is_empty()
     }
 
     pub(super) fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) {
         let now_us = self.micros(now);
-        self.horizon_us = self.horizon_us.max(now_us);
+        self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
         let before = out.len();
         if self.write_controls(now_us, out) {
             self.write_data(now, now_us, out);
         }
         if out.len() > before {
-            self.spoken_us = now_us;
-            self.keep_alive = false;
+            self.liveness.spoken_us = now_us;
+            self.liveness.keep_alive = false;
         }
-        if self.keys.as_ref().is_some_and(|keys| keys.is_untold()) {
-            self.check_by(now_us.saturating_add(CHECK_MIN_US));
+        if self.keying.keys.as_ref().is_some_and(|keys| keys.is_untold()) {
+            self.liveness.check_by(now_us.saturating_add(CHECK_MIN_US));
         }
     }
 
@@ -132,19 +194,19 @@ impl Link {
     fn write_controls(&mut self, now_us: i64, out: &mut Datagrams) -> bool {
         let before = out.len();
         let mut controls =
-            Controls { writer: ControlWriter { timestamp: stamp(now_us), to: self.peer }, out };
-        if let Some(number) = self.ackack.filter(|_| controls.has_room()) {
-            self.ackack = None;
+            Controls { writer: ControlWriter { timestamp: stamp(now_us), to: self.agreed.peer }, out };
+        if let Some(number) = self.sending.confirm.due.filter(|_| controls.has_room()) {
+            self.sending.confirm.due = None;
             controls.write(&Control::AckAck(number));
         }
         if controls.has_room()
-            && let Some((number, ack)) = self.take_ack(now_us)
+            && let Some((number, ack)) = self.receiving.take_ack(now_us, self.rtt)
         {
             count(&mut self.stats.pkt_sent_ack, 1);
             controls.write(&Control::Ack(number, ack));
         }
         for (kind, message) in
-            [(extension::KM_RESPONSE, &mut self.reply), (extension::KM_REQUEST, &mut self.tell)]
+            [(extension::KM_RESPONSE, &mut self.keying.reply), (extension::KM_REQUEST, &mut self.keying.tell)]
         {
             if controls.has_room()
                 && let Some(message) = message.take()
@@ -153,30 +215,30 @@ impl Link {
             }
         }
         while controls.has_room()
-            && let Some((first, last)) = self.drops.pop()
+            && let Some((first, last)) = self.sending.drops.pop()
         {
             controls.write(&Control::DropRequest(0, first, last));
         }
-        if controls.has_room() && self.losses.next_at().is_some_and(|at| at <= now_us) {
+        if controls.has_room() && self.receiving.losses.next_at().is_some_and(|at| at <= now_us) {
             let mut body = Vec::new();
-            self.losses.report(now_us, self.rtt, &mut body);
+            self.receiving.losses.report(now_us, self.rtt, &mut body);
             if !body.is_empty() {
                 count(&mut self.stats.pkt_sent_nak, 1);
                 controls.write(&Control::Nak(losses(&body)));
             }
         }
-        if self.keep_alive && controls.out.len() == before && controls.has_room() {
+        if self.liveness.keep_alive && controls.out.len() == before && controls.has_room() {
             controls.write(&Control::KeepAlive);
         }
         controls.has_room()
     }
 
     fn write_data(&mut self, now: Instant, now_us: i64, out: &mut Datagrams) {
-        while out.has_room(HEAD_BYTES.saturating_add(self.payload_max)) {
-            if let Some(at) = self.pacer.wait(now) {
-                let waits = self.sender.has_lost() || self.sender.unsent() > 0;
-                self.pace_at = waits.then_some(at);
-                if let Some(congestion) = &mut self.congestion {
+        while out.has_room(HEAD_BYTES.saturating_add(self.agreed.payload_max)) {
+            if let Some(at) = self.sending.pacer.wait(now) {
+                let waits = self.sending.has_data();
+                self.sending.pace_at = waits.then_some(at);
+                if let Some(congestion) = &mut self.sending.congestion {
                     congestion.wait(now_us, waits);
                 }
                 return;
@@ -185,19 +247,19 @@ impl Link {
                 break;
             }
         }
-        if self.sender.unsent() == 0 {
-            self.pacer.spread(0, Duration::ZERO);
-            if let Some(congestion) = &mut self.congestion {
+        if self.sending.buffer.unsent() == 0 {
+            self.sending.pacer.spread(0, Duration::ZERO);
+            if let Some(congestion) = &mut self.sending.congestion {
                 congestion.wait(now_us, false);
             }
         }
-        self.pace_at = None;
+        self.sending.pace_at = None;
     }
 
     fn write_lost(&mut self, now: Instant, now_us: i64, out: &mut Datagrams) -> bool {
-        let Some((seq, entry)) = self.sender.next_lost() else { return false };
+        let Some((seq, entry)) = self.sending.buffer.next_lost() else { return false };
         let bytes = HEAD_BYTES.saturating_add(entry.payload.len());
-        if !self.overhead.allows(bytes) {
+        if !self.sending.overhead.allows(bytes) {
             return false;
         }
         let head = DataHead {
@@ -208,12 +270,12 @@ impl Link {
             retransmitted: true,
             message: entry.message,
             timestamp: entry.timestamp,
-            to: self.peer,
+            to: self.agreed.peer,
         };
-        write_packet(self.keys.as_deref_mut(), head, &entry.payload, out);
-        self.sender.lost_sent(stamp(now_us), self.overhead.is_ample());
-        self.overhead.spend(bytes);
-        self.pacer.sent(now, bytes);
+        write_packet(self.keying.keys.as_deref_mut(), head, &entry.payload, out);
+        self.sending.buffer.lost_sent(stamp(now_us), self.sending.overhead.is_ample());
+        self.sending.overhead.spend(bytes);
+        self.sending.pacer.sent(now, bytes);
         count(&mut self.stats.pkt_sent, 1);
         count(&mut self.stats.byte_sent, bytes);
         count(&mut self.stats.pkt_retrans, 1);
@@ -222,12 +284,12 @@ impl Link {
     }
 
     fn write_new(&mut self, now: Instant, now_us: i64, out: &mut Datagrams) -> bool {
-        if self.sender.in_flight() >= usize::try_from(self.window).unwrap_or(usize::MAX) {
+        if self.sending.buffer.in_flight() >= usize::try_from(self.sending.window).unwrap_or(usize::MAX) {
             return false;
         }
-        let key = self.keys.as_ref().map_or(KeyFlag::Clear, |keys| keys.current());
-        let is_paced = self.is_paced();
-        let Some((seq, entry)) = self.sender.next_new() else { return false };
+        let key = self.keying.keys.as_ref().map_or(KeyFlag::Clear, |keys| keys.current());
+        let is_paced = self.sending.is_paced();
+        let Some((seq, entry)) = self.sending.buffer.next_new() else { return false };
         entry.key = key;
         if is_paced {
             // The receiver plays it so long after its departure: what waited here is not too late there.
@@ -241,15 +303,15 @@ impl Link {
             retransmitted: false,
             message: entry.message,
             timestamp: entry.timestamp,
-            to: self.peer,
+            to: self.agreed.peer,
         };
         let bytes = HEAD_BYTES.saturating_add(entry.payload.len());
-        write_packet(self.keys.as_deref_mut(), head, &entry.payload, out);
-        self.sender.new_sent();
-        self.overhead.earn(now_us, bytes);
-        self.pacer.sent(now, bytes);
-        let (refresh, oldest) = (self.refresh(), self.sender.oldest_key().unwrap_or(key));
-        if let Some(keys) = &mut self.keys {
+        write_packet(self.keying.keys.as_deref_mut(), head, &entry.payload, out);
+        self.sending.buffer.new_sent();
+        self.sending.overhead.earn(now_us, bytes);
+        self.sending.pacer.sent(now, bytes);
+        let (refresh, oldest) = (self.refresh(), self.sending.buffer.oldest_key().unwrap_or(key));
+        if let Some(keys) = &mut self.keying.keys {
             keys.count(refresh, oldest);
         }
         count(&mut self.stats.pkt_sent, 1);

@@ -96,7 +96,7 @@ impl Ends {
             }
         }
         if let State::Connected(link) = &self.caller.state {
-            link.sender.check_invariants();
+            link.sending.buffer.check_invariants();
         }
     }
 }
@@ -202,7 +202,7 @@ fn s_06_a_connection_before_media_is_small() {
     assert!(inline <= 2048, "{inline}");
     let mut ends = Ends::new(Seq::new(7), Config::default());
     let State::Connected(link) = &ends.caller.state else { panic!("not connected") };
-    assert_eq!((link.sender.len(), link.receiver.bytes()), (0, 0));
+    assert_eq!((link.sending.buffer.len(), link.receiving.buffer.bytes()), (0, 0));
     // After media, room is given back.
     let config = Arc::new(Config::default());
     for n in 0..2000_u32 {
@@ -289,7 +289,7 @@ fn s_06_who_takes_nothing_holds_nothing() {
         let State::Connected(link) = &mut ends.listener.as_mut().unwrap().state else {
             panic!("not connected")
         };
-        let far = link.receiver.base().plus(20_000);
+        let far = link.receiving.buffer.base().plus(20_000);
         let head = crate::packet::DataHead {
             seq: far,
             position: crate::packet::POSITION_SOLO,
@@ -304,9 +304,9 @@ fn s_06_who_takes_nothing_holds_nothing() {
         let drop = Control::DropRequest(0, far.plus(1), far.plus(2));
         link.handle_packet(now, Packet::Control { timestamp: 0, to: SocketId(2), control: drop }, 24);
         assert_eq!(
-            link.receiver.end().ahead_of(link.receiver.base()),
+            link.receiving.buffer.end().ahead_of(link.receiving.buffer.base()),
             Some(if receives { 20_003 } else { 0 })
         );
-        assert_eq!(link.losses.len(), usize::from(receives));
+        assert_eq!(link.receiving.losses.len(), usize::from(receives));
     }
 }
