@@ -207,7 +207,7 @@ pub(super) const fn stamp(now_us: i64) -> u32 {
     stamp
 }
 
-/// What both sides agreed on in the handshake, and our settings. It never changes.
+/// The outcome of the handshake, and our settings; constant from then on.
 #[derive(Debug)]
 pub(super) struct Agreed {
     pub(super) config: Arc<Config>,

@@ -123,7 +123,7 @@ impl Rate {
     }
 }
 
-/// What comes from the peer: its packets up to their delivery, and our acknowledgements and loss reports.
+/// The receiving side: the peer's packets up to their delivery, and our acknowledgements and loss reports.
 #[derive(Debug)]
 pub(super) struct ReceiveSide {
     pub(super) buffer: ReceiveBuffer,

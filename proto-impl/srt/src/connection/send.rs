@@ -49,7 +49,7 @@ pub(super) struct Confirmations {
     pub(super) last_us: i64,
 }
 
-/// What goes to the peer: messages up to their acknowledgement, and the pace at which they leave.
+/// The sending side: messages up to their acknowledgement, and the pace at which they leave.
 #[derive(Debug)]
 pub(super) struct SendSide {
     pub(super) buffer: SendBuffer,
