@@ -249,34 +249,61 @@ struct Waiting {
     bytes: u64,
 }
 
+/// The agreement about a source: constant after the negotiation.
+#[derive(Debug)]
+struct Agreed {
+    source: SourcePair,
+    payload_type: PayloadType,
+    rtx_payload_type: Option<PayloadType>,
+    payload_bytes_max: usize,
+    /// Whether the peer may ask for packets again.
+    nack: bool,
+    is_video: bool,
+}
+
+/// Packets that are sent again.
+#[derive(Debug)]
+struct Repairs {
+    history: ResendHistory,
+    round_trip: Duration,
+    asked: VecDeque<SequenceNumber>,
+    /// Packets to be sent again once more, and when.
+    echoes: VecDeque<(Instant, SequenceNumber)>,
+    has_echoes: bool,
+    rtx_next: SequenceNumber,
+}
+
+impl Repairs {
+    /// `first`: the first number of the source of repairs.
+    fn new(first: SequenceNumber) -> Self {
+        Self {
+            history: ResendHistory::new(),
+            round_trip: ROUND_TRIP_FIRST,
+            asked: VecDeque::new(),
+            echoes: VecDeque::new(),
+            has_echoes: false,
+            rtx_next: first,
+        }
+    }
+}
+
 /// A source of ours.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) section: SectionId,
-    source: SourcePair,
-    payload_type: PayloadType,
-    rtx_payload_type: Option<PayloadType>,
+    agreed: Agreed,
     redundancy: Option<Redundancy>,
-    payload_bytes_max: usize,
     clock: Clock,
     next: ExtendedSequence,
-    rtx_next: SequenceNumber,
     heads: Heads,
     /// The peer has reported about the source: its packets need the name no more.
     bound: bool,
     /// Packets were left out since the last one: the next number is left out too, so that the peer knows.
     hole: bool,
     state: SenderState,
-    history: ResendHistory,
-    round_trip: Duration,
     waiting: VecDeque<Waiting>,
-    asked: VecDeque<SequenceNumber>,
-    /// Packets to be sent again once more, and when.
-    echoes: VecDeque<(Instant, SequenceNumber)>,
-    has_echoes: bool,
+    repairs: Repairs,
     requests: KeyFrameRequests,
-    nack: bool,
-    is_video: bool,
     /// Packets that were gone before they could be sent.
     pub(crate) skipped: u64,
     pub(crate) sent: SentStats,
@@ -293,36 +320,33 @@ impl Sender {
         let of = format.payload_type();
         Some(Self {
             section: section.id,
-            source,
-            payload_type: of,
-            rtx_payload_type: format.rtx.filter(|_| source.rtx.is_some()),
+            agreed: Agreed {
+                source,
+                payload_type: of,
+                rtx_payload_type: format.rtx.filter(|_| source.rtx.is_some()),
+                payload_bytes_max: config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX),
+                nack: format.has_feedback(&Feedback::Nack),
+                is_video: section.kind == MediaKind::Video,
+            },
             redundancy: format.red.map(|payload_type| Redundancy::new(payload_type, of)),
-            payload_bytes_max: config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX),
             clock,
             // RFC 3711 §3.3.1: the first number is in the lower half, so that a lost first packet cannot confuse the
             // count of rounds.
             next: ExtendedSequence::first(SequenceNumber(u16::from_be_bytes([e, f]) & 0x7fff)),
-            rtx_next: SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff),
             heads: Heads::new(section, config.playout_delay.filter(|_| section.kind == MediaKind::Video)),
             bound: false,
             hole: false,
             state: SenderState::new(format.local.rtpmap.clock_rate),
-            history: ResendHistory::new(),
-            round_trip: ROUND_TRIP_FIRST,
             waiting: VecDeque::new(),
-            asked: VecDeque::new(),
-            echoes: VecDeque::new(),
-            has_echoes: false,
+            repairs: Repairs::new(SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff)),
             requests: KeyFrameRequests::new(),
-            nack: format.has_feedback(&Feedback::Nack),
-            is_video: section.kind == MediaKind::Video,
             skipped: 0,
             sent: SentStats::default(),
         })
     }
 
     pub(crate) const fn ssrc(&self) -> Ssrc {
-        Ssrc(self.source.ssrc)
+        Ssrc(self.agreed.source.ssrc)
     }
 
     /// Whether its packets have numbers on the transport.
@@ -332,7 +356,7 @@ impl Sender {
 
     /// The sources of media and of repairs.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Ssrc> {
-        [Some(self.source.ssrc), self.source.rtx].into_iter().flatten().map(Ssrc)
+        [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
     /// Begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
@@ -381,7 +405,7 @@ impl Sender {
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty() || !self.asked.is_empty() || !self.echoes.is_empty()
+        !self.waiting.is_empty() || !self.repairs.asked.is_empty() || !self.repairs.echoes.is_empty()
     }
 
     /// Drops what waits: the owner continues elsewhere in the stream.
@@ -392,17 +416,17 @@ impl Sender {
 
     /// The peer asks for packets again.
     pub(crate) fn handle_nack(&mut self, numbers: impl Iterator<Item = SequenceNumber>) {
-        if self.nack {
+        if self.agreed.nack {
             let numbers = numbers.inspect(|_| self.sent.nacked += 1);
-            let room = ASKED_MAX.saturating_sub(self.asked.len());
-            self.asked.extend(numbers.take(room));
+            let room = ASKED_MAX.saturating_sub(self.repairs.asked.len());
+            self.repairs.asked.extend(numbers.take(room));
         }
     }
 
     /// The path loses so many of a thousand packets, whatever is sent; `is_congested`: it carries no more.
     pub(crate) fn set_loss(&mut self, mended: u16, is_congested: bool) {
-        self.history.set_loss(mended);
-        self.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
+        self.repairs.history.set_loss(mended);
+        self.repairs.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
         match &mut self.redundancy {
             Some(redundancy) if is_congested && mended == 0 => redundancy.suspend(),
             Some(redundancy) => redundancy.set_loss(mended),
@@ -412,7 +436,7 @@ impl Sender {
 
     /// The peer wants a key frame.
     pub(crate) const fn handle_key_frame_request(&mut self) {
-        if self.is_video {
+        if self.agreed.is_video {
             self.sent.key_frame_requests += 1;
             self.requests.request();
         }
@@ -425,8 +449,11 @@ impl Sender {
 
     /// The next deadline; `paused` is when the pacer lets video go on.
     pub(crate) fn poll_timeout(&self, paused: Option<Instant>) -> Option<Instant> {
-        let echo =
-            self.echoes.front().map(|(at, _)| paused.filter(|_| self.is_video).map_or(*at, |go| go.max(*at)));
+        let echo = self
+            .repairs
+            .echoes
+            .front()
+            .map(|(at, _)| paused.filter(|_| self.agreed.is_video).map_or(*at, |go| go.max(*at)));
         [self.requests.poll_timeout(), echo].into_iter().flatten().min()
     }
 
@@ -436,9 +463,9 @@ impl Sender {
             return None;
         }
         // Without RTX a packet is repeated as it was, its head included.
-        self.bound |= self.rtx_payload_type.is_some();
+        self.bound |= self.agreed.rtx_payload_type.is_some();
         let round_trip = rtp::report::round_trip(now, block)?;
-        self.round_trip = round_trip;
+        self.repairs.round_trip = round_trip;
         Some(round_trip)
     }
 
@@ -447,35 +474,37 @@ impl Sender {
     }
 
     pub(crate) const fn is_video(&self) -> bool {
-        self.is_video
+        self.agreed.is_video
     }
 
     /// Seals what was asked for, then what waits, while there is room and the pacer lets it. False when there was no room.
     pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, road: &mut Road<'_>) -> bool {
-        while let Some(&number) = self.asked.front() {
+        while let Some(&number) = self.repairs.asked.front() {
             // The longest that a packet may be; what is asked for is looked at once.
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
-            if self.is_video && !road.pacer.may_send(now) {
+            if self.agreed.is_video && !road.pacer.may_send(now) {
                 return true;
             }
-            self.asked.pop_front();
-            let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
+            self.repairs.asked.pop_front();
+            let Some(packet) = self.repairs.history.resend(now, number, self.repairs.round_trip, log) else {
+                continue;
+            };
             self.resend(now, Purpose::Repair, (number, packet), road);
-            if self.has_echoes && self.echoes.len() < ECHOES_MAX {
-                self.echoes.push_back((now + ECHO_AFTER, number));
+            if self.repairs.has_echoes && self.repairs.echoes.len() < ECHOES_MAX {
+                self.repairs.echoes.push_back((now + ECHO_AFTER, number));
             }
         }
-        while let Some(&(_, number)) = self.echoes.front().filter(|(at, _)| *at <= now) {
+        while let Some(&(_, number)) = self.repairs.echoes.front().filter(|(at, _)| *at <= now) {
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
-            if self.is_video && !road.pacer.may_send(now) {
+            if self.agreed.is_video && !road.pacer.may_send(now) {
                 return true;
             }
-            self.echoes.pop_front();
-            if let Some(packet) = self.history.repeat(number, log) {
+            self.repairs.echoes.pop_front();
+            if let Some(packet) = self.repairs.history.repeat(number, log) {
                 self.resend(now, Purpose::Repair, (number, packet), road);
             }
         }
@@ -486,7 +515,7 @@ impl Sender {
             }
             let id = range.start;
             let redundancy = self.redundancy.as_ref();
-            let max = self.payload_bytes_max;
+            let max = self.agreed.payload_bytes_max;
             // With redundant blocks it may be as long as any.
             let longest = |bytes: usize| if redundancy.is_some() { bytes.max(max) } else { bytes };
             let room = |packet: &LoggedPacket| {
@@ -502,7 +531,7 @@ impl Sender {
             if !room(packet) {
                 return false;
             }
-            if self.is_video && !road.pacer.may_send(now) {
+            if self.agreed.is_video && !road.pacer.may_send(now) {
                 return true;
             }
             range.start = id.next();
@@ -516,7 +545,7 @@ impl Sender {
     pub(crate) fn pad(&mut self, now: Instant, bytes: u64, log: &PacketLog, road: &mut Road<'_>) -> bool {
         let mut left = bytes;
         for back in (0..PADDING_PACKETS).cycle().take(DATAGRAMS_MAX) {
-            let Some((number, packet)) = self.history.recent(back, log) else {
+            let Some((number, packet)) = self.repairs.history.recent(back, log) else {
                 // There are fewer: from the newest again.
                 if back == 0 {
                     return true;
@@ -537,7 +566,7 @@ impl Sender {
 
     /// Whether the path can be tried with what is sent there: not where the very packets are repeated.
     pub(crate) const fn can_pad(&self) -> bool {
-        self.is_video && self.rtx_payload_type.is_some()
+        self.agreed.is_video && self.agreed.rtx_payload_type.is_some()
     }
 
     fn seal(
@@ -551,22 +580,23 @@ impl Sender {
             self.next = self.next.next();
         }
         let redundancy = self.redundancy.as_ref();
-        let blocks = redundancy
-            .and_then(|red| Some((red.payload_type(), red.blocks(id, packet, log, self.payload_bytes_max)?)));
+        let blocks = redundancy.and_then(|red| {
+            Some((red.payload_type(), red.blocks(id, packet, log, self.agreed.payload_bytes_max)?))
+        });
         let timestamp = self.clock.timestamp(packet.timestamp);
         let tells = self.heads.tell_capture_times();
         let captured = if tells { self.clock.captured(now, timestamp, road.anchor) } else { None };
-        let purpose = if self.is_video { Purpose::Video } else { Purpose::Audio };
+        let purpose = if self.agreed.is_video { Purpose::Video } else { Purpose::Audio };
         let payload_bytes = blocks.as_ref().map_or(packet.payload.len(), |(_, blocks)| {
             blocks.parts(&packet.payload).iter().map(|part| part.len()).sum()
         });
         let stamps = road.leaves(now, &self.heads, (purpose, payload_bytes));
         let header = Header {
             marker: packet.marker,
-            payload_type: blocks.as_ref().map_or(self.payload_type, |(payload_type, _)| *payload_type),
+            payload_type: blocks.as_ref().map_or(self.agreed.payload_type, |(payload_type, _)| *payload_type),
             sequence_number: self.next.number(),
             timestamp,
-            ssrc: Ssrc(self.source.ssrc),
+            ssrc: Ssrc(self.agreed.source.ssrc),
             csrcs: rtp::Csrcs::default(),
             extension: self.heads.block(!self.bound, stamps, captured),
         };
@@ -575,7 +605,7 @@ impl Sender {
             None => road.keys.seal(&header, &packet.payload, road.out),
         };
         if sealed.is_ok() {
-            self.history.sent(self.next, id, packet.payload.len());
+            self.repairs.history.sent(self.next, id, packet.payload.len());
             self.state.sent(packet.payload.len());
             self.sent.packets += 1;
             self.sent.bytes += u64::try_from(packet.payload.len()).unwrap_or(0);
@@ -593,29 +623,30 @@ impl Sender {
         let stamps = road.leaves(now, &self.heads, (purpose, packet.payload.len()));
         let header = Header {
             marker: packet.marker,
-            payload_type: self.payload_type,
+            payload_type: self.agreed.payload_type,
             sequence_number: number,
             timestamp: self.clock.timestamp(packet.timestamp),
-            ssrc: Ssrc(self.source.ssrc),
+            ssrc: Ssrc(self.agreed.source.ssrc),
             csrcs: rtp::Csrcs::default(),
             // Always with the name: repairs have a source of their own, of which no peer reports, and Firefox drops what
             // comes from a source that it has not seen with a name, whatever the description says of it.
             extension: self.heads.block(true, stamps, None),
         };
-        let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
+        let (Some(payload_type), Some(ssrc)) = (self.agreed.rtx_payload_type, self.agreed.source.rtx) else {
             // The very packet once more: its head is what it was, as long as no RTX is agreed on.
             let _ = road.keys.seal_again(&header, &packet.payload, road.out);
             return;
         };
-        let repair = Header { payload_type, ssrc: Ssrc(ssrc), sequence_number: self.rtx_next, ..header };
+        let repair =
+            Header { payload_type, ssrc: Ssrc(ssrc), sequence_number: self.repairs.rtx_next, ..header };
         let parts = [&rtp::rtx::osn(number), &*packet.payload];
         if road.keys.seal_parts(&repair, &parts, road.out).is_ok() {
-            self.rtx_next = self.rtx_next.next();
+            self.repairs.rtx_next = self.repairs.rtx_next.next();
         }
     }
 
     pub(crate) const fn resend_stats(&self) -> ResendStats {
-        self.history.stats()
+        self.repairs.history.stats()
     }
 }
 

@@ -1,10 +1,11 @@
 //! RTCP: what the peer reports, and what we do.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rtp::Ssrc;
-use rtp::report::round_trip_of_receiver;
+use rtp::report::{ReportSchedule, round_trip_of_receiver};
 use rtp::rtcp::{Compound, Dlrr, ExtendedReportBlock, Pli, ReportBlock, Rtcp};
+use rtp::{NtpTime, Ssrc};
 
 use super::{Peer, RTCP_MAX};
 use crate::event::Event;
@@ -14,6 +15,42 @@ use crate::send::Sender;
 const DATAGRAM_BYTES_MIN: usize = 548;
 /// Blocks in one report.
 const BLOCKS_MAX: usize = 31;
+
+/// Reports and feedback of ours.
+#[derive(Debug)]
+pub(super) struct Reports {
+    /// The SSRC of our feedback: that of our first source, if we send.
+    pub(super) ssrc: Ssrc,
+    /// Whether the peer takes feedback without a report before it (RFC 5506).
+    pub(super) reduced_size: bool,
+    /// Once the session is connected.
+    pub(super) schedule: Option<ReportSchedule>,
+    /// Packets that wait to be sent.
+    pub(super) rtcp: VecDeque<Vec<u8>>,
+    pub(super) round_trip: Option<Duration>,
+    /// The peer's last question for its round trip: its SSRC, its time, and when it came.
+    reference: Option<(Ssrc, NtpTime, Instant)>,
+}
+
+impl Reports {
+    pub(super) const fn new(ssrc: Ssrc) -> Self {
+        Self {
+            ssrc,
+            reduced_size: false,
+            schedule: None,
+            rtcp: VecDeque::new(),
+            round_trip: None,
+            reference: None,
+        }
+    }
+
+    fn push(&mut self, compound: Compound) {
+        if self.rtcp.len() >= RTCP_MAX {
+            self.rtcp.pop_front();
+        }
+        self.rtcp.push_back(compound.into_bytes());
+    }
+}
 
 impl Peer {
     pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) {
@@ -41,7 +78,9 @@ impl Peer {
                 }
             }
             Rtcp::Nack(nack) => {
-                if let Some(sender) = self.senders.iter_mut().find(|sender| sender.ssrc() == nack.media) {
+                if let Some(sender) =
+                    self.sending.senders.iter_mut().find(|sender| sender.ssrc() == nack.media)
+                {
                     sender.handle_nack(nack.numbers());
                 }
             }
@@ -49,11 +88,11 @@ impl Peer {
             Rtcp::Fir(fir) => fir.entries().for_each(|entry| self.handle_key_frame_request(entry.ssrc)),
             Rtcp::Remb(remb) => {
                 self.stats.remote_estimate = Some(remb.bitrate);
-                self.bandwidth.handle_remb(now, remb.bitrate);
+                self.sending.bandwidth.handle_remb(now, remb.bitrate);
                 self.take_estimate(now);
             }
             Rtcp::TransportFeedback(feedback) => {
-                self.bandwidth.handle_feedback(now, feedback);
+                self.sending.bandwidth.handle_feedback(now, feedback);
                 self.take_estimate(now);
             }
             Rtcp::ExtendedReport(report) => {
@@ -68,10 +107,10 @@ impl Peer {
     fn handle_extended(&mut self, now: Instant, sender: Ssrc, block: &ExtendedReportBlock<'_>) {
         match block {
             ExtendedReportBlock::ReferenceTime(time) => {
-                self.reference = Some((sender, *time, now));
+                self.reports.reference = Some((sender, *time, now));
             }
             ExtendedReportBlock::Delays(delays) => {
-                let ours = delays.iter().find(|delay| delay.ssrc == self.ssrc);
+                let ours = delays.iter().find(|delay| delay.ssrc == self.reports.ssrc);
                 let measured = ours.and_then(|answer| round_trip_of_receiver(self.anchor.at(now), &answer));
                 if let Some(round_trip) = measured {
                     self.set_round_trip(round_trip);
@@ -83,7 +122,7 @@ impl Peer {
     }
 
     fn set_round_trip(&mut self, round_trip: Duration) {
-        self.round_trip = Some(round_trip);
+        self.reports.round_trip = Some(round_trip);
         if let Some(reception) = &mut self.reception {
             reception.set_round_trip(round_trip);
         }
@@ -91,41 +130,46 @@ impl Peer {
 
     /// Takes a new estimate of what the path carries, or of what it loses.
     fn take_estimate(&mut self, now: Instant) {
-        let (loss, is_congested) = (self.bandwidth.loss(), self.bandwidth.is_congested(now));
-        (self.stats.estimate, self.stats.loss) = (self.bandwidth.estimate(now), loss);
+        let (loss, is_congested) = (self.sending.bandwidth.loss(), self.sending.bandwidth.is_congested(now));
+        (self.stats.estimate, self.stats.loss) = (self.sending.bandwidth.estimate(now), loss);
         // What a full queue drops is not mended: more of it would be lost, too.
-        let mended = self.bandwidth.path_loss();
-        self.senders.iter_mut().for_each(|sender| sender.set_loss(mended, is_congested));
+        let mended = self.sending.bandwidth.path_loss();
+        self.sending.senders.iter_mut().for_each(|sender| sender.set_loss(mended, is_congested));
     }
 
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
         let ntp = self.anchor.at(now);
         // The loss of the path is that of video, of which there are more packets.
-        let rated = self.senders.iter().find(|sender| sender.is_video()).or_else(|| self.senders.first());
+        let rated = self
+            .sending
+            .senders
+            .iter()
+            .find(|sender| sender.is_video())
+            .or_else(|| self.sending.senders.first());
         if rated.is_some_and(|sender| sender.ssrc() == block.ssrc) {
-            self.bandwidth.handle_report(now, block.fraction_lost);
+            self.sending.bandwidth.handle_report(now, block.fraction_lost);
             self.take_estimate(now);
         }
-        let measured = self.senders.iter_mut().find_map(|sender| sender.handle_report(ntp, block));
+        let measured = self.sending.senders.iter_mut().find_map(|sender| sender.handle_report(ntp, block));
         if let Some(round_trip) = measured {
             self.set_round_trip(round_trip);
         }
     }
 
     fn handle_key_frame_request(&mut self, ssrc: Ssrc) {
-        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.ssrc() == ssrc) {
+        if let Some(sender) = self.sending.senders.iter_mut().find(|sender| sender.ssrc() == ssrc) {
             sender.handle_key_frame_request();
         }
     }
 
     /// Sends feedback that cannot wait: NACKs and requests to the peer, events to the owner.
     pub(super) fn flush_feedback(&mut self, now: Instant) {
-        for sender in &mut self.senders {
+        for sender in &mut self.sending.senders {
             if sender.poll_key_frame_request(now) {
                 self.events.push_back(Event::KeyFrameWanted { section: sender.section });
             }
         }
-        if self.schedule.is_none() {
+        if self.reports.schedule.is_none() {
             return;
         }
         let Some(reception) = &mut self.reception else { return };
@@ -138,39 +182,40 @@ impl Peer {
             let mut left = numbers.as_slice();
             while !left.is_empty() {
                 let mut compound = self.start_feedback();
-                let written = compound.nack(self.ssrc, *media, left);
+                let written = compound.nack(self.reports.ssrc, *media, left);
                 left = left.get(written.max(1)..).unwrap_or_default();
                 feedback.push(compound);
             }
         }
         for media in requests.key_frames {
             let mut compound = self.start_feedback();
-            compound.pli(Pli { sender: self.ssrc, media });
+            compound.pli(Pli { sender: self.reports.ssrc, media });
             feedback.push(compound);
         }
         for command in requests.commands {
             let mut compound = self.start_feedback();
-            compound.fir(self.ssrc, &[command]);
+            compound.fir(self.reports.ssrc, &[command]);
             feedback.push(compound);
         }
         if let Some((bits, rated)) = urgent {
             let mut compound = self.start_feedback();
-            compound.remb(self.ssrc, bits, &rated);
+            compound.remb(self.reports.ssrc, bits, &rated);
             feedback.push(compound);
         }
         // One part for a packet: a second one that does not fit would wait for ever.
         while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
             let mut compound = self.start_feedback();
             let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());
-            let told = arrivals
-                .is_some_and(|arrivals| arrivals.poll_feedback(now, self.ssrc, any_source, &mut compound));
+            let told = arrivals.is_some_and(|arrivals| {
+                arrivals.poll_feedback(now, self.reports.ssrc, any_source, &mut compound)
+            });
             if !told {
                 break;
             }
             feedback.push(compound);
         }
         for compound in feedback {
-            self.push_rtcp(compound);
+            self.reports.push(compound);
         }
     }
 
@@ -180,6 +225,7 @@ impl Peer {
         blocks.truncate(BLOCKS_MAX);
         let mut compound = self.compound();
         let infos: Vec<_> = self
+            .sending
             .senders
             .iter()
             .filter_map(|sender| Some((sender.ssrc(), sender.report(now, &self.anchor)?)))
@@ -190,35 +236,35 @@ impl Peer {
             rest = &[];
         }
         if infos.is_empty() {
-            compound.receiver_reports(self.ssrc, rest);
+            compound.receiver_reports(self.reports.ssrc, rest);
         }
-        compound.source_description(self.ssrc, &self.cname);
-        for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.ssrc) {
-            compound.source_description(*ssrc, &self.cname);
+        compound.source_description(self.reports.ssrc, &self.negotiation.cname);
+        for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.reports.ssrc) {
+            compound.source_description(*ssrc, &self.negotiation.cname);
         }
         let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(now, &blocks));
         if let Some((bits, rated)) = told {
-            compound.remb(self.ssrc, bits, &rated);
+            compound.remb(self.reports.ssrc, bits, &rated);
         }
         if infos.is_empty() {
             // A receiver has no reports that the peer could answer, and learns the round trip by asking for it.
-            compound.reference_time(self.ssrc, self.anchor.at(now));
-        } else if let Some((ssrc, reference, heard)) = self.reference.take() {
+            compound.reference_time(self.reports.ssrc, self.anchor.at(now));
+        } else if let Some((ssrc, reference, heard)) = self.reports.reference.take() {
             let answer = Dlrr::new(ssrc, reference, now.saturating_duration_since(heard));
-            compound.delays(self.ssrc, &[answer]);
+            compound.delays(self.reports.ssrc, &[answer]);
         }
-        self.push_rtcp(compound);
+        self.reports.push(compound);
     }
 
     /// Says that our sources end (RFC 3550 §6.6): pages see their tracks end, and need not wait for silence.
     pub(super) fn leave(&mut self) {
-        let sources: Vec<Ssrc> = self.senders.iter().flat_map(Sender::sources).collect();
+        let sources: Vec<Ssrc> = self.sending.senders.iter().flat_map(Sender::sources).collect();
         if sources.is_empty() || self.transport.media_path().is_none() {
             return;
         }
         let mut compound = self.compound();
-        compound.receiver_reports(self.ssrc, &[]);
-        compound.source_description(self.ssrc, &self.cname);
+        compound.receiver_reports(self.reports.ssrc, &[]);
+        compound.source_description(self.reports.ssrc, &self.negotiation.cname);
         compound.bye(&sources);
         self.transport.set_farewell(compound.into_bytes());
     }
@@ -231,17 +277,10 @@ impl Peer {
     /// Feedback alone where the peer takes it (RFC 5506), else behind an empty report.
     fn start_feedback(&self) -> Compound {
         let mut compound = self.compound();
-        if !self.reduced_size {
-            compound.receiver_reports(self.ssrc, &[]);
-            compound.source_description(self.ssrc, &self.cname);
+        if !self.reports.reduced_size {
+            compound.receiver_reports(self.reports.ssrc, &[]);
+            compound.source_description(self.reports.ssrc, &self.negotiation.cname);
         }
         compound
-    }
-
-    fn push_rtcp(&mut self, compound: Compound) {
-        if self.rtcp.len() >= RTCP_MAX {
-            self.rtcp.pop_front();
-        }
-        self.rtcp.push_back(compound.into_bytes());
     }
 }

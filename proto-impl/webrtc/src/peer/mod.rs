@@ -6,79 +6,58 @@
 //!                   feedback (reports, NACK, PLI, arrival times) both ways
 //! ```
 
-mod budget;
 mod feedback;
+mod sending;
 mod setup;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crypto::{Random, Seed};
 use ice::Path;
-use rtp::bandwidth::BandwidthEstimator;
 use rtp::history::PacketLog;
 use rtp::report::ReportSchedule;
-use rtp::{NtpAnchor, NtpTime, Ssrc};
-use sdp::Description;
+use rtp::{NtpAnchor, Ssrc};
 use wire::Datagrams;
 
-pub use budget::Queued;
+pub use sending::Queued;
+
+use feedback::Reports;
+use sending::Sending;
+use setup::Negotiation;
 
 use crate::config::{Config, IceMode};
 use crate::error::Error;
 use crate::event::{CloseReason, Event};
-use crate::negotiate::{Section, SectionId, SourcePair};
-use crate::pacer::Pacer;
-use crate::probe::Prober;
+use crate::negotiate::{Section, SectionId};
 use crate::receive::Reception;
-use crate::send::{HEAD_BYTES_MAX, Outflow, Road, Sender, SentUnit};
+use crate::send::{HEAD_BYTES_MAX, Sender, SentUnit};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
 /// Events that wait for the owner; datagrams beyond are dropped before they are looked at.
 const EVENTS_MAX: usize = 1024;
+/// Room for events that an idle session keeps.
+const EVENTS_KEPT: usize = 16;
 /// RTCP packets that wait to be sent; the oldest are given up.
 const RTCP_MAX: usize = 32;
 
-/// See the module.
+/// A WebRTC session with a peer. See the module.
 #[derive(Debug)]
 pub struct Peer {
     config: Arc<Config>,
     anchor: NtpAnchor,
     seed: Seed,
     random: Random,
-    fingerprint: sdp::Fingerprint,
-    /// The name of this session's sources (RFC 7022), and of the session itself.
-    cname: String,
-    session_id: u64,
-    version: u64,
-    restarts: u64,
-    /// The peer's user name fragment: another one is a restart.
-    remote_fragment: String,
-    /// An offer of ours that is not answered yet.
-    offered: Option<(Description, Vec<Option<SourcePair>>)>,
-    sections: Vec<Section>,
-    /// A section of data channels is accepted.
-    takes_data: bool,
+    negotiation: Negotiation,
     transport: Transport,
     reception: Option<Box<Reception>>,
-    senders: Vec<Sender>,
-    pacer: Pacer,
-    bandwidth: BandwidthEstimator,
-    prober: Prober,
-    outflow: Outflow,
-    /// The SSRC of our feedback when we send nothing.
-    ssrc: Ssrc,
-    reduced_size: bool,
-    schedule: Option<ReportSchedule>,
-    rtcp: VecDeque<Vec<u8>>,
+    sending: Sending,
+    reports: Reports,
     events: VecDeque<Event>,
-    round_trip: Option<Duration>,
-    /// The peer's last question for its round trip: its SSRC, its time, and when it came.
-    reference: Option<(Ssrc, NtpTime, Instant)>,
     stats: Stats,
 }
 
@@ -105,32 +84,15 @@ impl Peer {
         let mut random = seed.derive("webrtc", 0).random();
         let transport = Transport::new(agent, Arc::clone(&config.dtls), seed.derive("transport", 0));
         let [_, _, _, _, a, b, c, d] = random.u64().to_be_bytes();
+        let negotiation = Negotiation::new(fingerprint, &mut random);
         Ok(Self {
             anchor,
-            fingerprint,
-            cname: format!("{:016x}", random.u64()),
-            // RFC 8829 §5.2.1: 63 bits.
-            session_id: random.u64() >> 1,
-            version: 0,
-            restarts: 0,
-            remote_fragment: String::new(),
-            offered: None,
-            sections: Vec::new(),
-            takes_data: false,
+            negotiation,
             transport,
             reception: None,
-            senders: Vec::new(),
-            pacer: Pacer::new(),
-            bandwidth: BandwidthEstimator::new(),
-            prober: Prober::default(),
-            outflow: Outflow::default(),
-            ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
-            reduced_size: false,
-            schedule: None,
-            rtcp: VecDeque::new(),
+            sending: Sending::default(),
+            reports: Reports::new(Ssrc(u32::from_be_bytes([a, b, c, d]))),
             events: VecDeque::new(),
-            round_trip: None,
-            reference: None,
             stats: Stats::default(),
             config,
             seed,
@@ -164,8 +126,8 @@ impl Peer {
             reception.handle_timeout(now, &mut self.events);
         }
         // A sender that needs it reads the log when it is drained; one whose track is gone never does.
-        self.pacer.may_send(now);
-        if self.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
+        self.sending.pacer.may_send(now);
+        if self.reports.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
             self.report(now);
         }
         self.flush_feedback(now);
@@ -175,31 +137,26 @@ impl Peer {
     /// for peers that could not do without. Others wait for ever for an association that is not answered, and fare better
     /// with a section that is rejected.
     pub const fn take_data(&mut self) {
-        self.takes_data = true;
+        self.negotiation.takes_data = true;
     }
 
     /// Sends a unit of a track, in the section's first format. It was sampled at `sampled`: the same clock for all sections,
     /// so that lips stay in step. False for a section that does not send.
     pub fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
-        let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) else {
-            return false;
-        };
-        self.pacer.queued(sampled, unit.bytes);
-        sender.send(unit, sampled);
-        true
+        self.sending.send(section, unit, sampled)
     }
 
     /// Begins a section `span` ticks before the live edge, which has the timestamp `edge` on the clock of its
     /// track. Those ticks are squeezed into `squeezed`, so that a viewer who joins late shows them at once.
     pub fn begin_behind(&mut self, section: SectionId, edge: u32, span: u32, squeezed: u32) {
-        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
+        if let Some(sender) = self.sending.of(section) {
             sender.begin_behind(edge, span, squeezed);
         }
     }
 
     /// Forgets what waits to be sent there: the owner goes on at another place of the stream.
     pub fn skip(&mut self, section: SectionId) {
-        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
+        if let Some(sender) = self.sending.of(section) {
             sender.skip();
         }
     }
@@ -207,14 +164,14 @@ impl Peer {
     /// Forgets the units that wait in a section of video, but for the rest of one whose first packets have left. The peer sees no
     /// gap in the sequence numbers; the owner goes on with a key frame. The number of units that are left out.
     pub fn drop_unbegun(&mut self, section: SectionId, log: &PacketLog) -> u64 {
-        let sender = self.senders.iter_mut().find(|sender| sender.section == section && sender.is_video());
+        let sender = self.sending.of(section).filter(|sender| sender.is_video());
         sender.map_or(0, |sender| sender.drop_unbegun(log))
     }
 
     /// Switches a section to another track that shows the same; `first` is its first unit, a key
     /// frame. Packets of the former track that still wait are left out.
     pub fn switch(&mut self, section: SectionId, first: &SentUnit) {
-        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
+        if let Some(sender) = self.sending.of(section) {
             sender.switch(first);
         }
     }
@@ -223,33 +180,48 @@ impl Peer {
     /// nothing speaks against it. `None` before anything is known, and of a peer that tells nothing.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {
-        self.bandwidth.estimate(now)
+        self.sending.bandwidth.estimate(now)
+    }
+
+    /// Bits per second that this viewer's video may have now, packet heads included: the rate of the path, less the rates of
+    /// audio and repairs in the last second, less a margin of a twentieth. While a queue stands on the path the budget is
+    /// smaller, so that the queue drains.
+    ///
+    /// `None` while nothing is known that bounds it: before the first feedback, on a path that has carried all that was sent,
+    /// and for a peer that tells nothing. A budget of 0 means audio alone.
+    ///
+    /// The value moves with each feedback of the peer, some ten times a second, and falls at once behind a cut. The rate of the
+    /// path at most doubles in a second, and rises by a fourteenth in a second near what the path carried before. Ask for each
+    /// picture, together with [`Peer::queued`]: a picture for which there is no room is best left out before it is queued, for
+    /// [`Peer::send`] leaves nothing out. Always have something to send, a key frame at least: the path is measured by it.
+    #[must_use]
+    pub fn video_budget(&self, now: Instant) -> Option<u64> {
+        self.sending.video_budget(now)
+    }
+
+    /// Video that waits for the pacer. It changes with each call of [`Peer::send`] and each drain.
+    #[must_use]
+    pub fn queued(&self, now: Instant) -> Queued {
+        self.sending.queued(now)
     }
 
     /// Whether queues on the path grew within the last second, or nothing is heard of what is sent.
     #[must_use]
     pub fn is_congested(&self, now: Instant) -> bool {
-        self.bandwidth.is_congested(now)
+        self.sending.bandwidth.is_congested(now)
     }
 
     /// The share of what is sent that is lost of late, in thousandths.
     #[must_use]
     pub const fn loss(&self) -> u16 {
-        self.bandwidth.loss()
+        self.sending.bandwidth.loss()
     }
 
     /// Tries whether the path carries so many bits per second: packets of late are sent once more for a fifth of a second.
     /// The result is in [`Peer::estimate`] a little later. False where that is not possible, under way, or known to be too
     /// much: the path is congested.
     pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
-        let can = self.bandwidth.numbers_packets()
-            && !self.bandwidth.is_congested(now)
-            && self.senders.iter().any(Sender::can_pad);
-        let begins = can && self.transport.media_path().is_some() && self.prober.begin(now, bits);
-        if begins {
-            self.bandwidth.begin_probe();
-        }
-        begins
+        self.transport.media_path().is_some() && self.sending.probe(now, bits)
     }
 
     /// Asks the peer for a key frame of a layer, at most twice a second. False for a section that has none.
@@ -288,31 +260,25 @@ impl Peer {
             return Some(path);
         }
         let path = self.transport.media_path()?;
-        let pace = self.pace(now);
+        let pace = self.sending.pace(now);
         let keys = self.transport.outbound()?;
-        while let Some(packet) = self.rtcp.front_mut() {
+        while let Some(packet) = self.reports.rtcp.front_mut() {
             if !out.has_room(packet.len().saturating_add(keys.profile().rtcp_overhead())) {
                 return Some(path);
             }
             if keys.protect_rtcp(packet).is_ok() {
                 out.push(&[], packet);
             }
-            self.rtcp.pop_front();
+            self.reports.rtcp.pop_front();
         }
-        let (pacer, bandwidth, prober) = (&mut self.pacer, &mut self.bandwidth, &mut self.prober);
-        pacer.set_limit(pace);
-        let outflow = &mut self.outflow;
-        let mut road = Road { keys, pacer, bandwidth, prober, outflow, anchor: &self.anchor, out };
-        fill(now, &mut self.senders, &log, &mut road);
+        self.sending.fill(now, pace, keys, &self.anchor, &log, out);
         (!out.is_empty()).then_some(path)
     }
 
     /// Whether [`Peer::poll_transmit`] would give nothing, whatever the time: until there is input or another unit.
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
-        let waits = self.senders.iter().any(Sender::has_waiting);
-        let probes = self.prober.poll_timeout().is_some();
-        self.transport.is_settled() && self.rtcp.is_empty() && !waits && !probes
+        self.transport.is_settled() && self.reports.rtcp.is_empty() && self.sending.is_idle()
     }
 
     /// The next deadline.
@@ -321,14 +287,9 @@ impl Peer {
         if self.transport.is_closed() {
             return None;
         }
-        let schedule = self.schedule.as_ref().map(ReportSchedule::poll_timeout);
+        let schedule = self.reports.schedule.as_ref().map(ReportSchedule::poll_timeout);
         let reception = self.reception.as_ref().and_then(|reception| reception.poll_timeout());
-        let paused = self.pacer.poll_timeout();
-        let senders = self.senders.iter().filter_map(|sender| sender.poll_timeout(paused)).min();
-        let waits = self.senders.iter().any(|sender| sender.is_video() && sender.has_waiting());
-        let pacer = paused.filter(|_| waits);
-        let prober = self.prober.poll_timeout();
-        [self.transport.poll_timeout(), schedule, reception, senders, pacer, prober]
+        [self.transport.poll_timeout(), schedule, reception, self.sending.poll_timeout()]
             .into_iter()
             .flatten()
             .min()
@@ -337,7 +298,7 @@ impl Peer {
     /// The negotiated sections.
     #[must_use]
     pub fn sections(&self) -> &[Section] {
-        &self.sections
+        &self.negotiation.sections
     }
 
     /// Our name for the port's table (`ice::Demux::insert`).
@@ -349,7 +310,7 @@ impl Peer {
     /// The peer's user name fragment; another one in a later description restarts ICE.
     #[must_use]
     pub fn remote_fragment(&self) -> &str {
-        &self.remote_fragment
+        &self.negotiation.remote_fragment
     }
 
     /// The path that media takes, once it can be sent.
@@ -372,30 +333,25 @@ impl Peer {
         // Behind the end what is left is what was.
         stats.profile = self.transport.profile().or(stats.profile);
         stats.handshake = self.transport.handshake().or(stats.handshake);
-        stats.round_trip = self.round_trip;
+        stats.round_trip = self.reports.round_trip;
         if let Some(reception) = &self.reception {
             stats.unknown_sources = reception.unknown;
             stats.too_many_sources = reception.too_many_sources;
             stats.malformed += reception.malformed;
             stats.received = reception.stats().collect();
         }
-        if !self.senders.is_empty() {
-            let resent = |sender: &Sender| (sender.section, sender.resend_stats());
-            stats.sent = self.senders.iter().map(|sender| (sender.section, sender.sent)).collect();
-            stats.resent = self.senders.iter().map(resent).collect();
-            stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
-        }
+        self.sending.fill_stats(&mut stats);
         stats
     }
 
     /// Bytes that are held, as far as they can be seen: what waits in order or for the rest of a frame is not among them.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let rtcp: usize = self.rtcp.iter().map(Vec::capacity).sum();
-        let senders = self.senders.capacity().saturating_mul(size_of::<Sender>());
-        let sections = self.sections.capacity().saturating_mul(size_of::<Section>());
+        let rtcp: usize = self.reports.rtcp.iter().map(Vec::capacity).sum();
+        let senders = self.sending.senders.capacity().saturating_mul(size_of::<Sender>());
+        let sections = self.negotiation.sections.capacity().saturating_mul(size_of::<Section>());
         let reception = self.reception.as_ref().map_or(0, |_| size_of::<Reception>());
-        let bandwidth = self.bandwidth.held_bytes();
+        let bandwidth = self.sending.bandwidth.held_bytes();
         [size_of::<Self>(), self.transport.held_bytes(), rtcp, senders, sections, reception, bandwidth]
             .into_iter()
             .fold(0, usize::saturating_add)
@@ -404,7 +360,7 @@ impl Peer {
     fn take_transport_events(&mut self, now: Instant) {
         while let Some(event) = self.transport.poll_event() {
             if event == Event::Connected {
-                self.schedule = Some(ReportSchedule::new(now));
+                self.reports.schedule = Some(ReportSchedule::new(now));
                 self.stats.profile = self.transport.profile();
                 self.stats.handshake = self.transport.handshake();
             }
@@ -412,43 +368,11 @@ impl Peer {
                 // State that is no longer needed is freed without waiting for the owner; the counters stay.
                 self.stats = self.stats();
                 self.reception = None;
-                self.bandwidth = BandwidthEstimator::new();
-                self.prober = Prober::default();
-                self.senders.clear();
-                self.rtcp.clear();
-                self.schedule = None;
+                self.sending.end();
+                self.reports.rtcp.clear();
+                self.reports.schedule = None;
             }
             self.events.push_back(event);
         }
     }
 }
-
-/// Fills a run of datagrams. Audio first: it is small, and does not wait for video.
-fn fill<'l>(
-    now: Instant,
-    senders: &mut [Sender],
-    log: &impl Fn(SectionId) -> Option<&'l PacketLog>,
-    road: &mut Road<'_>,
-) {
-    for video in [false, true] {
-        for sender in senders.iter_mut().filter(|sender| sender.is_video() == video) {
-            let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
-            if !sender.fill(now, log, road) {
-                return;
-            }
-        }
-    }
-    let due = road.prober.due(now);
-    if due > 0
-        && let Some(sender) = senders.iter_mut().find(|sender| sender.can_pad())
-        && let Some(log) = log(sender.section)
-    {
-        sender.pad(now, due, log, road);
-    }
-    if road.prober.ends(now) {
-        road.bandwidth.end_probe();
-    }
-}
-
-/// Room for events that an idle session keeps.
-const EVENTS_KEPT: usize = 16;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use crypto::Random;
 use sdp::{Attribute, Description, Formats, Media, MediaKind};
 
 use super::Peer;
@@ -15,6 +16,42 @@ use crate::negotiate::{
 use crate::receive::Reception;
 use crate::send::Sender;
 use crate::transport::Agent;
+
+/// Descriptions of both sides, and what came of them.
+#[derive(Debug)]
+pub(super) struct Negotiation {
+    fingerprint: sdp::Fingerprint,
+    /// The name of this session's sources (RFC 7022).
+    pub(super) cname: String,
+    session_id: u64,
+    version: u64,
+    restarts: u64,
+    /// The peer's user name fragment: another one is a restart.
+    pub(super) remote_fragment: String,
+    /// An offer of ours that is not answered yet.
+    offered: Option<(Description, Vec<Option<SourcePair>>)>,
+    pub(super) sections: Vec<Section>,
+    /// Whether a section of data channels is accepted.
+    pub(super) takes_data: bool,
+}
+
+impl Negotiation {
+    /// Before any description.
+    pub(super) fn new(fingerprint: sdp::Fingerprint, random: &mut Random) -> Self {
+        Self {
+            fingerprint,
+            cname: format!("{:016x}", random.u64()),
+            // RFC 8829 §5.2.1: 63 bits.
+            session_id: random.u64() >> 1,
+            version: 0,
+            restarts: 0,
+            remote_fragment: String::new(),
+            offered: None,
+            sections: Vec::new(),
+            takes_data: false,
+        }
+    }
+}
 
 impl Peer {
     /// Answers the peer's offer; `preference` says what we want with each of its sections of media, or nothing.
@@ -32,24 +69,28 @@ impl Peer {
         offer: &Description,
         preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
     ) -> Result<Description, Error> {
-        if self.offered.is_some() || self.transport.is_closed() {
+        if self.negotiation.offered.is_some() || self.transport.is_closed() {
             return Err(Error::State);
         }
-        let again = !self.sections.is_empty();
-        let known: Vec<(SectionId, SourcePair)> =
-            self.sections.iter().filter_map(|section| Some((section.id, section.local_source?))).collect();
+        let again = !self.negotiation.sections.is_empty();
+        let known: Vec<(SectionId, SourcePair)> = self
+            .negotiation
+            .sections
+            .iter()
+            .filter_map(|section| Some((section.id, section.local_source?)))
+            .collect();
         if again {
             // Whether it is good is found out without touching the session.
             let trial =
                 self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
-            if !same_sections(&trial.1.sections, &self.sections) {
+            if !same_sections(&trial.1.sections, &self.negotiation.sections) {
                 return Err(Error::State);
             }
             if !self.transport.keeps_association(&trial.1) {
                 return Err(Error::NewAssociation);
             }
-            self.version = self.version.saturating_add(1);
-            if trial.1.remote.ufrag() == self.remote_fragment {
+            self.negotiation.version = self.negotiation.version.saturating_add(1);
+            if trial.1.remote.ufrag() == self.negotiation.remote_fragment {
                 let (answer, _) = self.answer(
                     offer,
                     |id, _| self.repeated_preference(id),
@@ -58,12 +99,12 @@ impl Peer {
                 )?;
                 return Ok(answer);
             }
-            self.restarts = self.restarts.saturating_add(1);
-            let seed = self.seed.derive("ice", self.restarts);
+            self.negotiation.restarts = self.negotiation.restarts.saturating_add(1);
+            let seed = self.seed.derive("ice", self.negotiation.restarts);
             self.transport.agent_mut().restart(now, &seed);
             let (answer, negotiated) =
                 self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
-            negotiated.remote.ufrag().clone_into(&mut self.remote_fragment);
+            negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
             self.transport.set_negotiated(now, &negotiated);
             self.take_transport_events(now);
             return Ok(answer);
@@ -80,7 +121,7 @@ impl Peer {
         offer: &Description,
         preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
         known: &[(SectionId, SourcePair)],
-        random: &mut crypto::Random,
+        random: &mut Random,
     ) -> Result<(Description, Negotiated), Error> {
         let candidates = self.local_candidates();
         let active = self.transport.opens_association().unwrap_or(self.config.dtls_client);
@@ -90,7 +131,7 @@ impl Peer {
 
     /// Our earlier preference for a section.
     fn repeated_preference(&self, id: SectionId) -> Option<MediaPreference> {
-        let section = self.sections.iter().find(|section| section.id == id)?;
+        let section = self.negotiation.sections.iter().find(|section| section.id == id)?;
         let formats = section.formats.iter().map(|format| format.local.clone()).collect();
         Some(MediaPreference { direction: section.direction, formats, msid: section.msid.clone() })
     }
@@ -101,7 +142,10 @@ impl Peer {
     ///
     /// An offer is open, or was answered.
     pub fn offer(&mut self, preferences: &[(MediaKind, MediaPreference)]) -> Result<Description, Error> {
-        if self.offered.is_some() || !self.sections.is_empty() || self.transport.is_closed() {
+        if self.negotiation.offered.is_some()
+            || !self.negotiation.sections.is_empty()
+            || self.transport.is_closed()
+        {
             return Err(Error::State);
         }
         let candidates = self.local_candidates();
@@ -109,7 +153,7 @@ impl Peer {
         let mut local = self.local(&candidates, &[], &mut random);
         let (offer, sources) = negotiate::offer(preferences, &mut local);
         self.random = random;
-        self.offered = Some((offer.clone(), sources));
+        self.negotiation.offered = Some((offer.clone(), sources));
         Ok(offer)
     }
 
@@ -119,10 +163,10 @@ impl Peer {
     ///
     /// There is no offer, or this is no answer to it; another one may come then.
     pub fn handle_answer(&mut self, now: Instant, answer: &Description) -> Result<(), Error> {
-        let open = self.offered.as_ref().filter(|_| !self.transport.is_closed());
+        let open = self.negotiation.offered.as_ref().filter(|_| !self.transport.is_closed());
         let (offer, sources) = open.ok_or(Error::State)?;
         let negotiated = negotiate::accept_answer(offer, sources, answer)?;
-        self.offered = None;
+        self.negotiation.offered = None;
         self.begin(now, negotiated);
         Ok(())
     }
@@ -134,21 +178,22 @@ impl Peer {
     ///
     /// Nothing was negotiated yet, or the fragment has no credentials. Nothing has changed then.
     pub fn restart_ice(&mut self, now: Instant, fragment: &Description) -> Result<Description, Error> {
-        let first = self.sections.first().filter(|_| !self.transport.is_closed()).ok_or(Error::State)?;
+        let first =
+            self.negotiation.sections.first().filter(|_| !self.transport.is_closed()).ok_or(Error::State)?;
         let types = first.formats.iter().map(SectionFormat::payload_type).collect();
         let mut section = Media::new(first.kind.clone(), PORT_DISCARD, PROTOCOL, Formats::Rtp(types));
         let of = fragment.transport(fragment.media.first().unwrap_or(&section));
         let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };
         let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
-        self.restarts = self.restarts.saturating_add(1);
-        let seed = self.seed.derive("ice", self.restarts);
+        self.negotiation.restarts = self.negotiation.restarts.saturating_add(1);
+        let seed = self.seed.derive("ice", self.negotiation.restarts);
         self.transport.agent_mut().restart(now, &seed);
         self.transport.agent_mut().set_remote(now, &remote, fragment.is_ice_lite());
-        remote.ufrag().clone_into(&mut self.remote_fragment);
+        remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
         self.take_transport_events(now);
-        section
-            .attributes
-            .push(Attribute::Mid(self.sections.first().map(|one| one.mid.clone()).unwrap_or_default()));
+        section.attributes.push(Attribute::Mid(
+            self.negotiation.sections.first().map(|one| one.mid.clone()).unwrap_or_default(),
+        ));
         let credentials = self.transport.agent().local();
         section.attributes.push(Attribute::IceUfrag(credentials.ufrag().to_owned()));
         section.attributes.push(Attribute::IcePwd(credentials.password().to_owned()));
@@ -167,25 +212,25 @@ impl Peer {
             section.formats.truncate(1);
             section.formats.shrink_to_fit();
         }
-        self.senders = negotiated
+        self.sending.senders = negotiated
             .sections
             .iter()
             .filter_map(|section| Sender::new(section, &self.config, &mut self.random))
             .collect();
-        if self.senders.iter().any(Sender::is_numbered) {
-            self.bandwidth.number_packets(now);
+        if self.sending.senders.iter().any(Sender::is_numbered) {
+            self.sending.bandwidth.number_packets(now);
         }
         if negotiated.sections.iter().any(|section| section.direction.receives()) {
             let reception = Reception::new(now, &negotiated.sections, self.config.bitrate_max);
             self.reception = Some(Box::new(reception));
         }
-        if let Some(first) = self.senders.first() {
-            self.ssrc = first.ssrc();
+        if let Some(first) = self.sending.senders.first() {
+            self.reports.ssrc = first.ssrc();
         }
-        self.reduced_size = negotiated.sections.iter().all(|section| section.reduced_size);
-        negotiated.remote.ufrag().clone_into(&mut self.remote_fragment);
+        self.reports.reduced_size = negotiated.sections.iter().all(|section| section.reduced_size);
+        negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
         self.transport.set_negotiated(now, &negotiated);
-        self.sections = negotiated.sections;
+        self.negotiation.sections = negotiated.sections;
         self.take_transport_events(now);
     }
 
@@ -228,16 +273,16 @@ impl Peer {
         &'a self,
         candidates: &'a [ice::Candidate],
         known: &'a [(SectionId, SourcePair)],
-        random: &'a mut crypto::Random,
+        random: &'a mut Random,
     ) -> Local<'a> {
         Local {
             credentials: self.transport.agent().local(),
-            fingerprint: &self.fingerprint,
+            fingerprint: &self.negotiation.fingerprint,
             candidates,
             is_lite: matches!(self.config.ice, IceMode::Lite { .. }),
-            origin: (self.session_id, self.version),
-            cname: &self.cname,
-            takes_data: self.takes_data,
+            origin: (self.negotiation.session_id, self.negotiation.version),
+            cname: &self.negotiation.cname,
+            takes_data: self.negotiation.takes_data,
             known,
             random,
         }

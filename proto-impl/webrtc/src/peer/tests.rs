@@ -8,7 +8,7 @@ use dtls::Identity;
 use media::codec::Codec;
 use rtp::rtcp::{Compound, Dlrr, FirEntry, ReportBlock, Rtcp};
 use rtp::{Csrcs, Header, Packet, PayloadType, SequenceNumber};
-use sdp::{Direction, MediaKind};
+use sdp::{Description, Direction, MediaKind};
 
 use super::*;
 use crate::negotiate::{MediaPreference, offered_formats};
@@ -43,7 +43,7 @@ impl Bench {
         let offer = Description::read(kept.as_bytes()).unwrap();
         peer.handle_offer(now, &offer, |_, _| Some(preference())).unwrap();
         // As if the handshake were over: feedback waits for it.
-        peer.schedule = Some(ReportSchedule::new(now));
+        peer.reports.schedule = Some(ReportSchedule::new(now));
         Self { now, peer, number: 0 }
     }
 
@@ -109,7 +109,7 @@ impl Bench {
         };
         let parts =
             |bytes: Vec<u8>| rtp::rtcp::packets(&bytes).map(|part| name(part.unwrap())).collect::<Vec<_>>();
-        self.peer.rtcp.drain(..).map(parts).collect()
+        self.peer.reports.rtcp.drain(..).map(parts).collect()
     }
 
     /// The sent feedback but for reports.
@@ -217,7 +217,7 @@ fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
         bench.delta();
         let sent = bench.peer.anchor.at(bench.now).middle();
         bench.now += Duration::from_millis(round_trip);
-        let ssrc = bench.peer.senders[0].ssrc();
+        let ssrc = bench.peer.sending.senders[0].ssrc();
         let block = ReportBlock {
             ssrc,
             fraction_lost: 0,
@@ -249,7 +249,7 @@ fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
 #[test]
 fn a_round_trip_is_believed_only_of_an_answer_to_us() {
     let mut bench = Bench::without(&[]);
-    let (ours, asked) = (bench.peer.ssrc, bench.peer.anchor.at(bench.now));
+    let (ours, asked) = (bench.peer.reports.ssrc, bench.peer.anchor.at(bench.now));
     bench.now += Duration::from_millis(150);
     let answer = |ssrc, waited_ms| Dlrr::new(ssrc, asked, Duration::from_millis(waited_ms));
     for (answer, measured) in [
@@ -288,7 +288,7 @@ fn a_goodbye_ends_a_source() {
 #[test]
 fn arrivals_are_told_where_that_was_agreed_on() {
     let bench = Bench::without(&[]);
-    let mut sections = bench.peer.sections.clone();
+    let mut sections = bench.peer.negotiation.sections.clone();
     assert!(Reception::new(bench.now, &sections, 20_000_000).arrivals().is_some());
     for format in &mut sections[0].formats {
         format.remote.feedback.retain(|feedback| *feedback != sdp::Feedback::TransportCc);
@@ -300,11 +300,11 @@ fn arrivals_are_told_where_that_was_agreed_on() {
 fn packets_are_sent_again_where_that_was_agreed_on() {
     for (without, again) in [(&[][..], true), (&[" nack"], false)] {
         let mut bench = Bench::without(without);
-        let media = bench.peer.senders[0].ssrc();
+        let media = bench.peer.sending.senders[0].ssrc();
         bench.rtcp(|compound| {
             compound.nack(PUBLISHER, media, &[SequenceNumber(1)]);
         });
-        assert_eq!(bench.peer.senders[0].has_waiting(), again);
+        assert_eq!(bench.peer.sending.senders[0].has_waiting(), again);
     }
 }
 
@@ -327,7 +327,7 @@ fn estimates_from_nothing_to_everything_are_bounded() {
 #[test]
 fn storms_of_requests_are_bounded() {
     let mut bench = Bench::without(&[]);
-    let media = bench.peer.senders[0].ssrc();
+    let media = bench.peer.sending.senders[0].ssrc();
     let mut wanted = 0;
     for round in 0..100u16 {
         bench.rtcp(|compound| {

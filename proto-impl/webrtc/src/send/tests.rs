@@ -249,7 +249,10 @@ fn requests_for_everything_have_their_share() {
             let asked = (0..u16::MAX).step_by(7).map(SequenceNumber);
             bench.sender.handle_nack(asked.clone());
             bench.sender.handle_nack(asked);
-            assert!(bench.sender.asked.len() <= ASKED_MAX && bench.sender.echoes.len() <= ECHOES_MAX);
+            assert!(
+                bench.sender.repairs.asked.len() <= ASKED_MAX
+                    && bench.sender.repairs.echoes.len() <= ECHOES_MAX
+            );
             let mut out = Datagrams::new();
             while !bench.fill(&mut out) {
                 all += (0..out.len()).map(|at| out.get(at).len() as u64).sum::<u64>();
@@ -260,7 +263,7 @@ fn requests_for_everything_have_their_share() {
         }
         let again = bench.sender.resend_stats().resent_bytes;
         assert!(again <= sent * most / 8 + (64 << 10), "{loss} {is_congested}: {again} of {sent}");
-        assert!(all >= sent && (!is_congested || bench.sender.echoes.is_empty()));
+        assert!(all >= sent && (!is_congested || bench.sender.repairs.echoes.is_empty()));
     }
 }
 
@@ -269,7 +272,7 @@ fn requests_for_everything_have_their_share() {
 fn audio_passes_while_repairs_and_video_wait() {
     for is_video in [false, true] {
         let mut bench = Bench::new(Codec::Opus, "0");
-        bench.sender.is_video = is_video;
+        bench.sender.agreed.is_video = is_video;
         bench.push(0, &[1; 1000]);
         let first = bench.sent()[0].0;
         bench.push(960, &[2; 1000]);

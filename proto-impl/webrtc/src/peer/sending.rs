@@ -1,0 +1,182 @@
+//! The sending side of a session: its senders, the pace at which packets leave, the budget of a viewer's video, and the
+//! backlog that waits for the pacer.
+
+use std::time::{Duration, Instant};
+
+use rtp::NtpAnchor;
+use rtp::bandwidth::BandwidthEstimator;
+use rtp::history::PacketLog;
+use srtp::Outbound;
+use wire::Datagrams;
+
+use crate::negotiate::SectionId;
+use crate::pacer::Pacer;
+use crate::probe::Prober;
+use crate::send::{Outflow, Purpose, Road, Sender, SentUnit};
+use crate::stats::Stats;
+
+/// The part of the estimate that video, audio and repairs share, in thousandths. The rest is for heads of packets below
+/// ours (IP and UDP: 28 bytes of some 1200), RTCP, and what the estimate is off.
+const USABLE: u64 = 950;
+
+/// Video that was given to [`Peer::send`] and has not left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Queued {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Time until all of it has left at the present pace: the delay of a picture that is queued now.
+    pub time: Duration,
+}
+
+/// Video is sent so much at least, in bits per second, beside a quarter of the audio's rate: it is what tells whether the
+/// path carries more. Audio may have no numbers, and never waits.
+const TRICKLE: u64 = 30_000;
+
+/// Senders and the estimate of what the path to the peer carries.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) senders: Vec<Sender>,
+    pub(super) pacer: Pacer,
+    pub(super) bandwidth: BandwidthEstimator,
+    prober: Prober,
+    outflow: Outflow,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self {
+            senders: Vec::new(),
+            pacer: Pacer::new(),
+            bandwidth: BandwidthEstimator::new(),
+            prober: Prober::default(),
+            outflow: Outflow::default(),
+        }
+    }
+}
+
+impl Sending {
+    /// The sender of a section.
+    pub(super) fn of(&mut self, section: SectionId) -> Option<&mut Sender> {
+        self.senders.iter_mut().find(|sender| sender.section == section)
+    }
+
+    /// See [`super::Peer::send`].
+    pub(super) fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
+        let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) else {
+            return false;
+        };
+        self.pacer.queued(sampled, unit.bytes);
+        sender.send(unit, sampled);
+        true
+    }
+
+    /// Begins a probe (see [`super::Peer::probe`]), where one is possible.
+    pub(super) fn probe(&mut self, now: Instant, bits: u64) -> bool {
+        let can = self.bandwidth.numbers_packets()
+            && !self.bandwidth.is_congested(now)
+            && self.senders.iter().any(Sender::can_pad);
+        let begins = can && self.prober.begin(now, bits);
+        if begins {
+            self.bandwidth.begin_probe();
+        }
+        begins
+    }
+
+    /// Fills a run of datagrams, no faster than `pace` bits per second.
+    pub(super) fn fill<'l>(
+        &mut self,
+        now: Instant,
+        pace: Option<u64>,
+        keys: &mut Outbound,
+        anchor: &NtpAnchor,
+        log: &impl Fn(SectionId) -> Option<&'l PacketLog>,
+        out: &mut Datagrams,
+    ) {
+        self.pacer.set_limit(pace);
+        let Self { senders, pacer, bandwidth, prober, outflow } = self;
+        let mut road = Road { keys, pacer, bandwidth, prober, outflow, anchor, out };
+        fill(now, senders, log, &mut road);
+    }
+
+    /// Whether nothing waits to leave, whatever the time.
+    pub(super) fn is_idle(&self) -> bool {
+        self.prober.poll_timeout().is_none() && !self.senders.iter().any(Sender::has_waiting)
+    }
+
+    /// When a sender, the pacer or a probe goes on.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let paused = self.pacer.poll_timeout();
+        let senders = self.senders.iter().filter_map(|sender| sender.poll_timeout(paused)).min();
+        let waits = self.senders.iter().any(|sender| sender.is_video() && sender.has_waiting());
+        let pacer = paused.filter(|_| waits);
+        [senders, pacer, self.prober.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Adds the counters of the senders.
+    pub(super) fn fill_stats(&self, stats: &mut Stats) {
+        if self.senders.is_empty() {
+            return;
+        }
+        let resent = |sender: &Sender| (sender.section, sender.resend_stats());
+        stats.sent = self.senders.iter().map(|sender| (sender.section, sender.sent)).collect();
+        stats.resent = self.senders.iter().map(resent).collect();
+        stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
+    }
+
+    /// Frees all that a session does not need after its end.
+    pub(super) fn end(&mut self) {
+        self.bandwidth = BandwidthEstimator::new();
+        self.prober = Prober::default();
+        self.senders.clear();
+    }
+
+    /// The rate at which packets may leave, for the pacer.
+    pub(super) fn pace(&self, now: Instant) -> Option<u64> {
+        let audio = self.outflow.bits(now, Purpose::Audio);
+        let least = audio.saturating_add(audio / 4).saturating_add(TRICKLE);
+        self.bandwidth.pace(now).map(|pace| pace.max(least))
+    }
+
+    /// See [`super::Peer::video_budget`].
+    pub(super) fn video_budget(&self, now: Instant) -> Option<u64> {
+        let total = self.bandwidth.target(now)?;
+        let others = [Purpose::Audio, Purpose::Repair].map(|purpose| self.outflow.bits(now, purpose));
+        let usable = u128::from(total).saturating_mul(USABLE.into()) / 1000;
+        Some(u64::try_from(usable).unwrap_or(u64::MAX).saturating_sub(others.iter().sum()))
+    }
+
+    /// See [`super::Peer::queued`].
+    pub(super) fn queued(&self, now: Instant) -> Queued {
+        let video = self.senders.iter().filter(|sender| sender.is_video());
+        let bytes = video.map(Sender::waiting_bytes).fold(0, u64::saturating_add);
+        Queued { bytes, time: self.pacer.time_for(now, bytes) }
+    }
+}
+
+/// Fills a run of datagrams. Audio first: it is small, and does not wait for video.
+fn fill<'l>(
+    now: Instant,
+    senders: &mut [Sender],
+    log: &impl Fn(SectionId) -> Option<&'l PacketLog>,
+    road: &mut Road<'_>,
+) {
+    for video in [false, true] {
+        for sender in senders.iter_mut().filter(|sender| sender.is_video() == video) {
+            let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
+            if !sender.fill(now, log, road) {
+                return;
+            }
+        }
+    }
+    let due = road.prober.due(now);
+    if due > 0
+        && let Some(sender) = senders.iter_mut().find(|sender| sender.can_pad())
+        && let Some(log) = log(sender.section)
+    {
+        sender.pad(now, due, log, road);
+    }
+    if road.prober.ends(now) {
+        road.bandwidth.end_probe();
+    }
+}
