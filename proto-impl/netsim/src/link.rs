@@ -96,19 +96,25 @@ impl DropTail {
     }
 }
 
-/// A direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
-/// doubled or held back whenever it is sent, however long it is and whatever the link does to the others.
+/// Shares of datagrams that are lost, held back or doubled by chance.
 #[derive(Debug)]
-pub struct Link {
-    seed: Seed,
+struct Chance {
     random: Random,
-    latency: Duration,
-    jitter: Duration,
     loss: f64,
     burst_loss: f64,
     in_burst: bool,
     reorder: f64,
     duplicate: f64,
+}
+
+/// A direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
+/// doubled or held back whenever it is sent, however long it is and whatever the link does to the others.
+#[derive(Debug)]
+pub struct Link {
+    seed: Seed,
+    chance: Chance,
+    latency: Duration,
+    jitter: Duration,
     fading: Option<Fading>,
     bits_per_second: Option<u64>,
     rates: Vec<(Instant, Instant, u64)>,
@@ -128,14 +134,16 @@ impl Link {
     pub fn new(seed: &Seed) -> Self {
         Self {
             seed: seed.clone(),
-            random: seed.derive("netsim link", 0).random(),
+            chance: Chance {
+                random: seed.derive("netsim link", 0).random(),
+                loss: 0.0,
+                burst_loss: 0.0,
+                in_burst: false,
+                reorder: 0.0,
+                duplicate: 0.0,
+            },
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
-            loss: 0.0,
-            burst_loss: 0.0,
-            in_burst: false,
-            reorder: 0.0,
-            duplicate: 0.0,
             fading: None,
             bits_per_second: None,
             rates: Vec::new(),
@@ -167,28 +175,28 @@ impl Link {
     /// Each datagram is lost with this probability, independent of the others.
     #[must_use]
     pub const fn loss(mut self, probability: f64) -> Self {
-        self.loss = probability;
+        self.chance.loss = probability;
         self
     }
 
     /// Loses this share on average, in bursts of five (Gilbert model: the bad state loses all).
     #[must_use]
     pub const fn burst_loss(mut self, probability: f64) -> Self {
-        self.burst_loss = probability;
+        self.chance.burst_loss = probability;
         self
     }
 
     /// Each datagram is held back with this probability, up to 20 ms.
     #[must_use]
     pub const fn reorder(mut self, probability: f64) -> Self {
-        self.reorder = probability;
+        self.chance.reorder = probability;
         self
     }
 
     /// Each datagram is doubled with this probability.
     #[must_use]
     pub const fn duplicate(mut self, probability: f64) -> Self {
-        self.duplicate = probability;
+        self.chance.duplicate = probability;
         self
     }
 
@@ -307,30 +315,33 @@ impl Link {
     /// How much is drawn depends on how the link was made, and on nothing else.
     fn draw_fate(&mut self) -> Fate {
         let lost = self.draw_loss();
-        let doubled = self.random.chance(self.duplicate);
+        let doubled = self.chance.random.chance(self.chance.duplicate);
         let flight = self.draw_flight();
-        let second = (self.duplicate > 0.0).then(|| self.draw_flight());
+        let second = (self.chance.duplicate > 0.0).then(|| self.draw_flight());
         Fate { lost, doubled: second.filter(|_| doubled), flight }
     }
 
     fn draw_loss(&mut self) -> bool {
-        if self.burst_loss > 0.0 {
+        if self.chance.burst_loss > 0.0 {
             let leave = 1.0 / BURST_PACKETS;
             // The stationary share of the bad state is then `burst_loss`.
-            let enter = leave * self.burst_loss / (1.0 - self.burst_loss).max(f64::EPSILON);
-            self.in_burst =
-                if self.in_burst { !self.random.chance(leave) } else { self.random.chance(enter) };
+            let enter = leave * self.chance.burst_loss / (1.0 - self.chance.burst_loss).max(f64::EPSILON);
+            self.chance.in_burst = if self.chance.in_burst {
+                !self.chance.random.chance(leave)
+            } else {
+                self.chance.random.chance(enter)
+            };
         }
-        self.random.chance(self.loss) || self.in_burst
+        self.chance.random.chance(self.chance.loss) || self.chance.in_burst
     }
 
     fn draw_flight(&mut self) -> Flight {
-        let jitter = draw_up_to(&mut self.random, self.jitter);
-        if self.reorder <= 0.0 {
+        let jitter = draw_up_to(&mut self.chance.random, self.jitter);
+        if self.chance.reorder <= 0.0 {
             return Flight { jitter, held_back: None };
         }
-        let held_back = self.random.chance(self.reorder);
-        let by = Duration::from_micros(1) + draw_up_to(&mut self.random, REORDER_MAX);
+        let held_back = self.chance.random.chance(self.chance.reorder);
+        let by = Duration::from_micros(1) + draw_up_to(&mut self.chance.random, REORDER_MAX);
         Flight { jitter, held_back: held_back.then_some(by) }
     }
 

@@ -38,7 +38,7 @@ pub(crate) enum Client {
 impl Client {
     /// Says hello.
     pub(crate) fn start(x: &mut Exchange) -> Result<Self, Failure> {
-        x.client_random = draw_random(&mut x.random);
+        x.randoms.client = draw_random(&mut x.random);
         say_hello(x, &[])?;
         Ok(Self::Hello { verified: false })
     }
@@ -86,7 +86,7 @@ impl Client {
 fn say_hello(x: &mut Exchange, cookie: &[u8]) -> Result<(), Failure> {
     let hello = ClientHello {
         version: VERSION_1_2,
-        random: x.client_random,
+        random: x.randoms.client,
         session_id: &[],
         cookie,
         suites: CipherSuite::ALL.into_iter().map(CipherSuite::number).collect(),
@@ -142,7 +142,7 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Client, Failure> {
     }
     x.profile = chosen_profile(&x.config.srtp_profiles, &hello.extensions)?;
     x.suite = Some(suite);
-    x.server_random = hello.random;
+    x.randoms.server = hello.random;
     x.hear(message)?;
     Ok(Client::Certificate)
 }
@@ -166,7 +166,7 @@ fn chosen_profile(ours: &[SrtpProfile], extensions: &Extensions<'_>) -> Result<O
 fn key_exchange(x: &mut Exchange, message: &Message) -> Result<Client, Failure> {
     let exchange = KeyExchange::read(&message.body)?;
     let group = group_of_number(exchange.group).ok_or(Failure::Illegal("a group not offered"))?;
-    let signed = [&x.client_random[..], &x.server_random, exchange.parameters].concat();
+    let signed = [&x.randoms.client[..], &x.randoms.server, exchange.parameters].concat();
     x.verify(exchange.signed, &signed)?;
     x.hear(message)?;
     let key = AgreementKey::new(group, &mut x.random).ok_or(Failure::Internal)?;

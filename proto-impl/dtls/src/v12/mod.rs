@@ -42,6 +42,13 @@ pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
 /// The step by which the transcript's buffer grows.
 const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;
 
+/// The random values of both hellos (RFC 5246 §7.4.1.2).
+#[derive(Debug, Default)]
+struct Randoms {
+    client: [u8; 32],
+    server: [u8; 32],
+}
+
 /// State of the handshake that both roles build up message by message.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -55,8 +62,7 @@ pub(crate) struct Exchange {
     pub(crate) flight: Flight,
     /// The flight is new and nobody noticed yet.
     fresh: bool,
-    client_random: [u8; 32],
-    server_random: [u8; 32],
+    randoms: Randoms,
     suite: Option<CipherSuite>,
     pub(crate) profile: Option<SrtpProfile>,
     peer: Option<PublicKey>,
@@ -78,8 +84,7 @@ impl Exchange {
             sequence: 0,
             flight: Flight::new(VERSION_1_2),
             fresh: false,
-            client_random: [0; 32],
-            server_random: [0; 32],
+            randoms: Randoms::default(),
             suite: None,
             profile: None,
             peer: None,
@@ -172,8 +177,9 @@ impl Exchange {
     /// Secrets and ciphers, when `ClientKeyExchange` is in the transcript.
     fn derive(&mut self, shared: &[u8], own: Sender) -> Result<(), Failure> {
         let suite = self.suite.ok_or(Failure::Internal)?;
-        let secrets = Secrets::new(suite, shared, &self.transcript, &self.client_random, &self.server_random)
-            .ok_or(Failure::Internal)?;
+        let secrets =
+            Secrets::new(suite, shared, &self.transcript, &self.randoms.client, &self.randoms.server)
+                .ok_or(Failure::Internal)?;
         let (client, server) = secrets.ciphers().ok_or(Failure::Internal)?;
         let (write, read) = match own {
             Sender::Client => (client, server),

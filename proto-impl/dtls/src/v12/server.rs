@@ -151,8 +151,8 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Server, Failure> {
     x.hear(message)?;
     // A hello behind a cookie is the second message of its sender, and so is the answer (RFC 6347 §4.2.2).
     x.sequence = message.sequence;
-    x.client_random = hello.random;
-    x.server_random = draw_random(&mut x.random);
+    x.randoms.client = hello.random;
+    x.randoms.server = draw_random(&mut x.random);
     x.suite = Some(choice.suite);
     x.profile = choice.profile;
     let key = AgreementKey::new(choice.group, &mut x.random).ok_or(Failure::Internal)?;
@@ -190,7 +190,7 @@ fn server_hello(x: &Exchange, choice: &Choice) -> Vec<u8> {
     }
     let hello = ServerHello {
         version: VERSION_1_2,
-        random: x.server_random,
+        random: x.randoms.server,
         // Sessions are not resumed.
         session_id: &[],
         suite: choice.suite.number(),
@@ -210,7 +210,7 @@ fn key_exchange(
 ) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     KeyExchange::write_parameters(group_number(key.group()), &key.public(), &mut body);
-    let signature = x.sign(algorithm, &[&x.client_random[..], &x.server_random, &body].concat())?;
+    let signature = x.sign(algorithm, &[&x.randoms.client[..], &x.randoms.server, &body].concat())?;
     put::u16(&mut body, scheme);
     put::vec16(&mut body, &signature);
     Ok(body)

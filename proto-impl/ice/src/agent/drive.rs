@@ -14,7 +14,7 @@ use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
 impl Agent {
     /// Does all that is due. Every input ends here, so no deadline is left in the past.
     pub(super) fn advance(&mut self, now: Instant) {
-        if self.closed.is_some() {
+        if self.life.closed.is_some() {
             return;
         }
         let selected = self.selected();
@@ -24,10 +24,10 @@ impl Agent {
         self.nominate(now);
         self.ask_consent(now);
         self.pace(now);
-        if !self.connected && self.connect_by <= now {
+        if !self.life.connected && self.life.connect_by <= now {
             self.end(CloseReason::ConnectTimeout);
         }
-        self.deadline = self.next_deadline(now);
+        self.life.deadline = self.next_deadline(now);
     }
 
     fn retry(&mut self, now: Instant) {
@@ -58,8 +58,8 @@ impl Agent {
         if let Some(pair) = self.checks.get_mut(path) {
             pair.state = PairState::Failed;
         }
-        if self.nominating == Some(*path) {
-            self.nominating = None;
+        if self.nomination.nominating == Some(*path) {
+            self.nomination.nominating = None;
         }
     }
 
@@ -68,13 +68,13 @@ impl Agent {
         if self.next_pace(now).is_none_or(|at| at > now) {
             return;
         }
-        self.last_check = Some(now);
-        if let Some((base, server)) = self.gathers.pop_front() {
+        self.life.last_check = Some(now);
+        if let Some((base, server)) = self.candidates.gathers.pop_front() {
             self.start(now, Path::udp(base, server), Purpose::Gather { server });
             return;
         }
         let Some(path) = self.checks.next(self.role) else { return };
-        let purpose = Purpose::Check { nominates: self.nominating == Some(path) };
+        let purpose = Purpose::Check { nominates: self.nomination.nominating == Some(path) };
         self.transactions.replace(&path, purpose);
         if let Some(pair) = self.checks.get_mut(&path).filter(|pair| pair.state != PairState::Succeeded) {
             pair.state = PairState::InProgress;
@@ -86,26 +86,27 @@ impl Agent {
 
     fn next_pace(&self, now: Instant) -> Option<Instant> {
         let checks = self.current.remote.is_some() && self.checks.has_next();
-        let work = checks || !self.gathers.is_empty();
-        work.then(|| self.last_check.map_or(now, |at| at + self.config.ta.max(Duration::from_millis(1))))
+        let work = checks || !self.candidates.gathers.is_empty();
+        work.then(|| self.life.last_check.map_or(now, |at| at + self.config.ta.max(Duration::from_millis(1))))
     }
 
     /// The controlling side decides (RFC 8445 §8.1.1).
     fn nominate(&mut self, now: Instant) {
         let failed = |pair: &Pair| pair.state == PairState::Failed;
-        if self.nominating.is_some_and(|path| self.checks.get(&path).is_none_or(failed)) {
-            self.nominating = None;
+        if self.nomination.nominating.is_some_and(|path| self.checks.get(&path).is_none_or(failed)) {
+            self.nomination.nominating = None;
         }
         let due = self.nominates_at(now).is_some_and(|at| at <= now);
         if let Some(path) = self.nominee(now).filter(|_| due) {
-            self.nominating = Some(path);
+            self.nomination.nominating = Some(path);
             self.checks.trigger(path);
         }
     }
 
     /// The best pair that answers, and is not selected already.
     fn nominee(&self, now: Instant) -> Option<Path> {
-        let nominated = self.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);
+        let nominated =
+            self.nomination.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);
         let since = now.checked_sub(self.config.consent_interval.saturating_mul(2));
         let answering = |pair: &&Pair| {
             pair.state == PairState::Succeeded
@@ -119,7 +120,7 @@ impl Agent {
 
     /// When the controlling side would nominate, had it somebody to nominate.
     fn nominates_at(&self, now: Instant) -> Option<Instant> {
-        if self.role == Role::Controlled || self.nominating.is_some() {
+        if self.role == Role::Controlled || self.nomination.nominating.is_some() {
             return None;
         }
         let nominee = self.checks.get(&self.nominee(now)?)?;
@@ -129,7 +130,7 @@ impl Agent {
         }
         let better = |pair: &Pair| pair.is_open() && pair.priority(self.role) > nominee.priority(self.role);
         let waits = self.checks.iter().any(better);
-        Some(if waits { self.first_valid? + self.config.nominate_after } else { now })
+        Some(if waits { self.nomination.first_valid? + self.config.nominate_after } else { now })
     }
 
     /// RFC 7675 §5.1: without an answer within the timeout nothing may be sent by the selected pair.
@@ -138,7 +139,7 @@ impl Agent {
             return;
         }
         let since = now.checked_sub(self.config.consent_timeout);
-        let gone = self.selected.take().map(|selected| selected.path);
+        let gone = self.nomination.selected.take().map(|selected| selected.path);
         self.expire(|pair| gone == Some(pair.path));
         let answering = |pair: &&Pair| pair.state == PairState::Succeeded && pair.was_answered_since(since);
         let best = self.checks.iter().filter(answering).max_by_key(|pair| pair.answered);
@@ -149,15 +150,15 @@ impl Agent {
     }
 
     fn consent_ends(&self) -> Option<Instant> {
-        let answered = self.checks.get(&self.selected?.path)?.answered?;
+        let answered = self.checks.get(&self.nomination.selected?.path)?.answered?;
         Some(answered + self.config.consent_timeout)
     }
 
     fn ask_consent(&mut self, now: Instant) {
-        if let Some(path) = self.selected().filter(|_| self.consent_at.is_some_and(|at| at <= now)) {
+        if let Some(path) = self.selected().filter(|_| self.life.consent_at.is_some_and(|at| at <= now)) {
             self.start(now, path, Purpose::Consent);
             // Without an answer the next one follows soon: six in thirty seconds are too few on a lossy path.
-            self.consent_at = Some(now + self.config.rto_max.max(Duration::from_millis(1)));
+            self.life.consent_at = Some(now + self.config.rto_max.max(Duration::from_millis(1)));
             self.probe_others(now);
         }
     }
@@ -180,21 +181,21 @@ impl Agent {
         let spread = u64::try_from(fifth.as_micros()).unwrap_or(0).saturating_mul(2);
         let jitter = Duration::from_micros(self.random.below(spread.saturating_add(1)));
         let shortest = fifth.saturating_mul(4).max(Duration::from_millis(1));
-        self.consent_at = Some(now + shortest + jitter);
+        self.life.consent_at = Some(now + shortest + jitter);
     }
 
     pub(super) fn select(&mut self, now: Instant, path: Path, generation: u32, is_nominated: bool) {
-        let before = self.selected.replace(Selected { path, generation, is_nominated });
+        let before = self.nomination.selected.replace(Selected { path, generation, is_nominated });
         self.checks.iter_mut().for_each(|pair| pair.is_wanted = false);
         if is_nominated {
-            self.nominating = None;
+            self.nomination.nominating = None;
         }
         if is_nominated && generation == self.current.number {
             // Packets in flight on a path of the earlier credentials are still accepted, until it falls silent.
             self.previous = None;
         }
-        if !self.connected {
-            self.connected = true;
+        if !self.life.connected {
+            self.life.connected = true;
             self.events.push_back(Event::Connected);
         }
         if before.is_none_or(|before| before.path != path) {
@@ -251,11 +252,11 @@ impl Agent {
                 return Some(out);
             }
             Purpose::Check { nominates } => nominates,
-            Purpose::Consent => self.selected.is_some_and(|selected| selected.is_nominated),
+            Purpose::Consent => self.nomination.selected.is_some_and(|selected| selected.is_nominated),
         };
         let Generation { local, remote, .. } = self.generation(generation)?;
         let remote = remote.as_ref()?;
-        let index = self.locals.iter().position(|local| local.address == path.local).unwrap_or(0);
+        let index = self.candidates.locals.iter().position(|local| local.address == path.local).unwrap_or(0);
         let reflexive = priority(CandidateKind::PeerReflexive, Transport::Udp, self.preference(index));
         writer
             .username(remote.ufrag(), local.ufrag())
@@ -281,7 +282,7 @@ impl Agent {
     }
 
     fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        if self.closed.is_some() {
+        if self.life.closed.is_some() {
             return None;
         }
         let selected = self.selected();
@@ -290,10 +291,10 @@ impl Agent {
             self.transactions.next_at(),
             self.next_pace(now),
             self.nominates_at(now),
-            self.consent_at.filter(|_| selected.is_some()),
+            self.life.consent_at.filter(|_| selected.is_some()),
             self.consent_ends(),
             others.filter_map(|pair| pair.valid_until).min(),
-            (!self.connected).then_some(self.connect_by),
+            (!self.life.connected).then_some(self.life.connect_by),
         ];
         deadlines.into_iter().flatten().min()
     }

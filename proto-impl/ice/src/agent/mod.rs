@@ -65,7 +65,51 @@ struct Selected {
     is_nominated: bool,
 }
 
-/// See the module.
+/// Addresses of both sides, and questions for our own.
+#[derive(Debug, Default)]
+struct Candidates {
+    locals: Vec<Candidate>,
+    reflexive: Vec<Candidate>,
+    remotes: Vec<Remote>,
+    /// Local addresses whose reflexive ones are to be asked for, and the server to ask.
+    gathers: VecDeque<(SocketAddr, SocketAddr)>,
+}
+
+/// The pair that media takes, and the search for a better one.
+#[derive(Debug, Default)]
+struct Nomination {
+    selected: Option<Selected>,
+    /// The pair whose nomination is not answered yet.
+    nominating: Option<Path>,
+    /// The time of the first check that succeeded.
+    first_valid: Option<Instant>,
+}
+
+/// From the first address to the end, with the times of what comes next.
+#[derive(Debug)]
+struct Life {
+    connected: bool,
+    connect_by: Instant,
+    last_check: Option<Instant>,
+    consent_at: Option<Instant>,
+    closed: Option<CloseReason>,
+    deadline: Option<Instant>,
+}
+
+impl Life {
+    const fn new(connect_by: Instant) -> Self {
+        Self {
+            connected: false,
+            connect_by,
+            last_check: None,
+            consent_at: None,
+            closed: None,
+            deadline: Some(connect_by),
+        }
+    }
+}
+
+/// The ICE agent of one session. See the module.
 #[derive(Debug)]
 pub struct Agent {
     config: Arc<Config>,
@@ -74,21 +118,11 @@ pub struct Agent {
     tie_breaker: u64,
     current: Generation,
     previous: Option<Generation>,
-    locals: Vec<Candidate>,
-    reflexive: Vec<Candidate>,
-    remotes: Vec<Remote>,
-    gathers: VecDeque<(SocketAddr, SocketAddr)>,
+    candidates: Candidates,
     checks: CheckList,
     transactions: Transactions,
-    selected: Option<Selected>,
-    nominating: Option<Path>,
-    first_valid: Option<Instant>,
-    connected: bool,
-    connect_by: Instant,
-    last_check: Option<Instant>,
-    consent_at: Option<Instant>,
-    closed: Option<CloseReason>,
-    deadline: Option<Instant>,
+    nomination: Nomination,
+    life: Life,
     events: VecDeque<Event>,
     out: Outbox,
     stats: Stats,
@@ -108,21 +142,11 @@ impl Agent {
             tie_breaker,
             current: Generation { number: 0, local: Credentials::random(seed), remote: None },
             previous: None,
-            locals: Vec::new(),
-            reflexive: Vec::new(),
-            remotes: Vec::new(),
-            gathers: VecDeque::new(),
+            candidates: Candidates::default(),
             checks: CheckList::default(),
             transactions: Transactions::default(),
-            selected: None,
-            nominating: None,
-            first_valid: None,
-            connected: false,
-            connect_by,
-            last_check: None,
-            consent_at: None,
-            closed: None,
-            deadline: Some(connect_by),
+            nomination: Nomination::default(),
+            life: Life::new(connect_by),
             events: VecDeque::new(),
             out: Outbox::default(),
             stats: Stats::default(),
@@ -135,20 +159,21 @@ impl Agent {
     ///
     /// More than [`LOCALS_MAX`], an address that no peer can reach, or the agent has ended.
     pub fn add_local(&mut self, now: Instant, address: SocketAddr) -> Result<Candidate, Error> {
-        if self.closed.is_some() {
+        if self.life.closed.is_some() {
             return Err(Error::Closed);
         }
-        if let Some(known) = self.locals.iter().find(|local| local.address == address) {
+        if let Some(known) = self.candidates.locals.iter().find(|local| local.address == address) {
             return Ok(*known);
         }
-        if self.locals.len() >= LOCALS_MAX {
+        if self.candidates.locals.len() >= LOCALS_MAX {
             return Err(Error::TooManyCandidates);
         }
-        let candidate = Candidate::host(Transport::Udp, address, self.preference(self.locals.len()));
+        let candidate =
+            Candidate::host(Transport::Udp, address, self.preference(self.candidates.locals.len()));
         if !candidate.is_reachable() {
             return Err(Error::UnusableCandidate);
         }
-        self.locals.push(candidate);
+        self.candidates.locals.push(candidate);
         self.make_pairs();
         self.advance(now);
         Ok(candidate)
@@ -161,16 +186,16 @@ impl Agent {
     ///
     /// `base` is no local address, too many questions are open, or the agent has ended.
     pub fn gather(&mut self, now: Instant, base: SocketAddr, server: SocketAddr) -> Result<(), Error> {
-        if self.closed.is_some() {
+        if self.life.closed.is_some() {
             return Err(Error::Closed);
         }
-        if !self.locals.iter().any(|local| local.address == base) {
+        if !self.candidates.locals.iter().any(|local| local.address == base) {
             return Err(Error::UnusableCandidate);
         }
-        if self.gathers.len() >= LOCALS_MAX {
+        if self.candidates.gathers.len() >= LOCALS_MAX {
             return Err(Error::TooManyCandidates);
         }
-        self.gathers.push_back((base, server));
+        self.candidates.gathers.push_back((base, server));
         self.advance(now);
         Ok(())
     }
@@ -181,8 +206,8 @@ impl Agent {
         if is_lite && self.role == Role::Controlled {
             self.switch_role();
         }
-        if !self.connected {
-            self.connect_by = now + self.config.connect_timeout;
+        if !self.life.connected {
+            self.life.connect_by = now + self.config.connect_timeout;
         }
         self.advance(now);
     }
@@ -194,7 +219,7 @@ impl Agent {
     /// A candidate that cannot be used (TCP, no port, an address of nobody), which is counted and does no harm; one too many; or
     /// the agent has ended.
     pub fn add_remote(&mut self, now: Instant, candidate: &Candidate) -> Result<(), Error> {
-        if self.closed.is_some() {
+        if self.life.closed.is_some() {
             return Err(Error::Closed);
         }
         if !candidate.is_reachable() {
@@ -203,11 +228,12 @@ impl Agent {
         }
         let remote =
             Remote { address: candidate.address, priority: candidate.priority, kind: candidate.kind };
-        if let Some(known) = self.remotes.iter_mut().find(|known| known.address == remote.address) {
+        if let Some(known) = self.candidates.remotes.iter_mut().find(|known| known.address == remote.address)
+        {
             // A peer-reflexive one turns out to be what the peer says (RFC 8838 §11.4). Its pairs keep their order.
             *known = remote;
-        } else if self.remotes.len() < CANDIDATES_MAX {
-            self.remotes.push(remote);
+        } else if self.candidates.remotes.len() < CANDIDATES_MAX {
+            self.candidates.remotes.push(remote);
             self.make_pairs();
         } else {
             return Err(Error::TooManyCandidates);
@@ -229,16 +255,16 @@ impl Agent {
         let next = Generation { number, local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, next);
         // Two restarts before a nomination: what is selected is still of the oldest ones.
-        if self.selected.is_none_or(|selected| selected.generation == before.number) {
+        if self.nomination.selected.is_none_or(|selected| selected.generation == before.number) {
             self.previous = Some(before);
         }
-        let selected = self.selected.map(|selected| selected.path);
+        let selected = self.nomination.selected.map(|selected| selected.path);
         self.expire(|pair| selected != Some(pair.path));
         self.checks.retain(|pair| selected == Some(pair.path));
         self.transactions.retain(|open| !matches!(open.purpose, Purpose::Check { .. }));
-        self.remotes.clear();
-        self.nominating = None;
-        self.first_valid = None;
+        self.candidates.remotes.clear();
+        self.nomination.nominating = None;
+        self.nomination.first_valid = None;
         self.advance(now);
         &self.current.local
     }
@@ -266,7 +292,7 @@ impl Agent {
     /// The next deadline.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
-        self.deadline
+        self.life.deadline
     }
 
     /// Whether what is no STUN may be taken from `path`: somebody who knows the credentials is at its other end.
@@ -278,13 +304,14 @@ impl Agent {
     /// Where media goes.
     #[must_use]
     pub fn selected(&self) -> Option<Path> {
-        self.selected.map(|selected| selected.path)
+        self.nomination.selected.map(|selected| selected.path)
     }
 
     /// Whether the selected pair was nominated, and not only the first that worked.
     #[must_use]
     pub fn is_nominated(&self) -> bool {
-        self.selected
+        self.nomination
+            .selected
             .is_some_and(|selected| selected.is_nominated && selected.generation == self.current.number)
     }
 
@@ -302,7 +329,7 @@ impl Agent {
 
     /// Our candidates, for the description.
     pub fn local_candidates(&self) -> impl Iterator<Item = &Candidate> {
-        self.locals.iter().chain(&self.reflexive)
+        self.candidates.locals.iter().chain(&self.candidates.reflexive)
     }
 
     /// Pairs, at most [`crate::limits::CHECK_LIST_MAX`].
@@ -314,7 +341,7 @@ impl Agent {
     /// Remote candidates, at most [`CANDIDATES_MAX`].
     #[must_use]
     pub const fn remote_candidates(&self) -> usize {
-        self.remotes.len()
+        self.candidates.remotes.len()
     }
 
     /// Requests that may still be answered, at most [`crate::limits::TRANSACTIONS_MAX`].
@@ -326,7 +353,7 @@ impl Agent {
     /// Whether the agent has ended.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        self.closed.is_some()
+        self.life.closed.is_some()
     }
 
     /// Figures.
@@ -341,8 +368,8 @@ impl Agent {
 
     /// Every local with every remote address of its family (RFC 8445 §6.1.2.2).
     fn make_pairs(&mut self) {
-        for local in &self.locals {
-            for remote in &self.remotes {
+        for local in &self.candidates.locals {
+            for remote in &self.candidates.remotes {
                 if local.address.is_ipv4() == remote.address.is_ipv4() {
                     let path = Path::udp(local.address, remote.address);
                     let pair = Pair::new(path, local.priority, remote.priority, self.current.number);
@@ -358,7 +385,7 @@ impl Agent {
         self.role = self.role.other();
         // Two sides with equal tie-breakers would switch for ever (RFC 8445 §7.2.5.1).
         self.tie_breaker = self.random.u64();
-        self.nominating = None;
+        self.nomination.nominating = None;
         count(&mut self.stats.role_switches);
         tracing::debug!(role = ?self.role, "role switched");
     }
@@ -375,11 +402,11 @@ impl Agent {
     }
 
     fn end(&mut self, reason: CloseReason) {
-        if self.closed.is_none() {
+        if self.life.closed.is_none() {
             tracing::debug!(?reason, "agent ends");
-            self.closed = Some(reason);
-            self.deadline = None;
-            self.selected = None;
+            self.life.closed = Some(reason);
+            self.life.deadline = None;
+            self.nomination.selected = None;
             self.checks.retain(|_| false);
             self.transactions.retain(|_| false);
             self.events.push_back(Event::Closed(reason));

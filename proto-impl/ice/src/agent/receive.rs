@@ -17,13 +17,14 @@ use crate::stun::{BINDING, Class, ErrorCode, Message, RoleAttribute};
 impl Agent {
     /// A datagram that came by `path`. What is not authentic changes nothing but a counter.
     pub fn handle_datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
-        if self.closed.is_some() {
+        if self.life.closed.is_some() {
             return;
         }
         let Ok(message) = Message::read(bytes) else {
             return count(&mut self.stats.malformed);
         };
-        let ours = path.protocol == Protocol::Udp && self.locals.iter().any(|l| l.address == path.local);
+        let ours =
+            path.protocol == Protocol::Udp && self.candidates.locals.iter().any(|l| l.address == path.local);
         if message.method() != BINDING || !ours {
             return count(&mut self.stats.unexpected);
         }
@@ -93,22 +94,22 @@ impl Agent {
 
     /// RFC 8445 §7.3.1.3: an address that nobody told of is a candidate with the priority that the check says.
     fn learn(&mut self, path: Path, priority: u32) {
-        if self.remotes.iter().any(|remote| remote.address == path.remote) {
+        if self.candidates.remotes.iter().any(|remote| remote.address == path.remote) {
             return;
         }
-        if self.remotes.len() >= CANDIDATES_MAX {
+        if self.candidates.remotes.len() >= CANDIDATES_MAX {
             // The oldest learnt candidate without a valid pair makes room.
             let useless = |remote: &Remote| {
                 let mut valid = self.checks.iter().filter(|pair| pair.valid_until.is_some());
                 remote.kind == CandidateKind::PeerReflexive && !valid.any(|p| p.path.remote == remote.address)
             };
-            match self.remotes.iter().position(useless) {
-                Some(index) => drop(self.remotes.remove(index)),
+            match self.candidates.remotes.iter().position(useless) {
+                Some(index) => drop(self.candidates.remotes.remove(index)),
                 None => return count(&mut self.stats.no_room),
             }
         }
         let kind = CandidateKind::PeerReflexive;
-        self.remotes.push(Remote { address: path.remote, priority, kind });
+        self.candidates.remotes.push(Remote { address: path.remote, priority, kind });
         self.make_pairs();
     }
 
@@ -184,7 +185,7 @@ impl Agent {
         pair.state = PairState::Succeeded;
         pair.answered = Some(now);
         let (wanted, generation) = (pair.is_wanted, pair.generation);
-        self.first_valid.get_or_insert(now);
+        self.nomination.first_valid.get_or_insert(now);
         self.transactions.replace(&open.path, open.purpose);
         if self.selected() == Some(open.path) {
             self.schedule_consent(now);
@@ -192,12 +193,12 @@ impl Agent {
         self.hear(now, open.path);
         let nominates = open.purpose == Purpose::Check { nominates: true };
         let nominated = match self.role {
-            Role::Controlling => nominates && self.nominating == Some(open.path),
+            Role::Controlling => nominates && self.nomination.nominating == Some(open.path),
             Role::Controlled => wanted,
         };
         if nominated {
             self.select(now, open.path, generation, true);
-        } else if self.selected.is_none() {
+        } else if self.nomination.selected.is_none() {
             self.select(now, open.path, generation, false);
         }
     }
@@ -235,10 +236,10 @@ impl Agent {
         };
         count(&mut self.stats.succeeded);
         let known = self.local_candidates().any(|local| local.address == address);
-        let index = self.locals.iter().position(|local| local.address == path.local).unwrap_or(0);
+        let index = self.candidates.locals.iter().position(|local| local.address == path.local).unwrap_or(0);
         let candidate = Candidate::server_reflexive(address, path.local, self.preference(index));
-        if !known && self.reflexive.len() < LOCALS_MAX && candidate.is_reachable() {
-            self.reflexive.push(candidate);
+        if !known && self.candidates.reflexive.len() < LOCALS_MAX && candidate.is_reachable() {
+            self.candidates.reflexive.push(candidate);
             self.events.push_back(Event::Candidate(candidate));
         }
     }
