@@ -100,21 +100,6 @@ pub(in crate::control) struct SimpleStat {
     pub(in crate::control) number: usize,
 }
 
-/// Viewers of one stream; -1: not available.
-#[derive(Debug, Serialize)]
-pub(in crate::control) struct Viewers {
-    #[serde(rename = "totalRTMPWatchersCount")]
-    pub(in crate::control) connected: i64,
-    #[serde(rename = "totalHLSWatchersCount")]
-    pub(in crate::control) hls: i64,
-    #[serde(rename = "totalWebRTCWatchersCount")]
-    pub(in crate::control) webrtc: i64,
-    #[serde(rename = "totalDASHWatchersCount")]
-    pub(in crate::control) dash: i64,
-    #[serde(rename = "activeLiveStreamCount", skip_serializing_if = "Option::is_none")]
-    pub(in crate::control) live: Option<usize>,
-}
-
 /// `Version`.
 #[derive(Debug, Serialize)]
 pub(in crate::control) struct Version {

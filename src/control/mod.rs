@@ -46,6 +46,7 @@ mod stats;
 mod subtracks;
 mod supervisor;
 mod uploads;
+mod viewer_counts;
 mod writes;
 
 #[cfg(test)]
@@ -227,15 +228,7 @@ impl Records {
                 changed = true;
             }
         }
-        for count in [
-            &mut record.hls_viewer_count,
-            &mut record.dash_viewer_count,
-            &mut record.webrtc_viewer_count,
-            &mut record.rtmp_viewer_count,
-        ] {
-            changed |= std::mem::take(count) != 0;
-        }
-        record.recount();
+        changed |= record.forget_viewers();
         if record.origin_adress.is_empty() && !config.host_address.is_empty() {
             // Imported, and on no server of ours so far.
             record.origin_adress.clone_from(&config.host_address);

@@ -33,9 +33,7 @@ impl Records {
         }
         status::FINISHED.clone_into(&mut record.status);
         record.touch(now);
-        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
-        record.rtmp_viewer_count = 0;
-        record.recount();
+        record.forget_viewers();
         for endpoint in record.end_point_list.iter_mut().flatten() {
             status::FINISHED.clone_into(&mut endpoint.status);
         }
@@ -200,9 +198,7 @@ impl Control {
         (record.rtt_ms, record.jitter_ms) = (0, 0);
         record.user_agent = agent(&request.user_agent);
         record.remote_ip = remote_ip(request);
-        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
-        record.rtmp_viewer_count = 0;
-        record.recount();
+        record.forget_viewers();
         if !record.zombi {
             self.records.mark_dirty(now, key.clone());
         }
@@ -319,7 +315,7 @@ impl Control {
         let Some(record) = self.records.get(key) else { return StreamDetails::default() };
         StreamDetails {
             tell_viewers: self.hook_url(key).is_some(),
-            limits_polled: record.hls_viewer_limit >= 0 || record.dash_viewer_limit >= 0,
+            limits_polled: record.limits_polled(),
             folder: self.polled_folder(key),
             overrides: record.hls_overrides(),
         }

@@ -143,8 +143,8 @@ impl Records {
             record.start_time = wall(now);
         }
         status.clone_into(&mut record.status);
-        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
-        record.recount();
+        // Connections outlast a source that is tried anew, and stay counted.
+        record.count_viewers(record.rtmp_viewer_count, |_| 0);
     }
 }
 

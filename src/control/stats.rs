@@ -154,10 +154,7 @@ impl Control {
             i32::try_from(viewers).unwrap_or(i32::MAX)
         };
         let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
-        record.rtmp_viewer_count = sum(&|counts| counts.connected);
-        (record.hls_viewer_count, record.dash_viewer_count) = (leased("hls"), leased("dash"));
-        record.webrtc_viewer_count = leased("webrtc");
-        record.recount();
+        record.count_viewers(sum(&|counts| counts.connected), leased);
         if live.source().worker != worker || !Self::is_delivered(live) {
             return;
         }

@@ -1,7 +1,7 @@
-//! Derived tracks: made by this server from a published one, while somebody selects them. Each kind is a folder and a row
-//! here.
+//! Derived tracks: made by this server from a published one, while somebody selects them. Each kind stands in the
+//! row of its folder ([`super::registry`]).
 //!
-//! 1. A row offers a track for each published one that it can be made from. The offers stand in the stream's track list.
+//! 1. A derivation offers a track for each published one that it can be made from. The offers stand in the stream's track list.
 //! 2. A subscriber whose format can carry none of the published tracks of a kind is given the first offer that it can carry
 //!    ([`crate::hub::Pick::Default`]).
 //! 3. The first such subscriber makes the worker of the publisher create the producer: a session that subscribes to the
@@ -14,18 +14,19 @@ use std::sync::Arc;
 use crypto::Seed;
 use media::{Origin, Track, TrackId, Tracks};
 
-use super::{Format, Session, audio};
-use crate::config::{AppSettings, Section, ServerSettings};
+use super::{Format, Session, registry};
+use crate::config::{AppSettings, ServerSettings};
 use crate::types::Now;
 
 /// A way to make one track of another.
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// Its settings.
-    pub section: &'static Section,
-    /// Whether its work takes a share of a core: there is a limit to how many are made at a time.
-    pub is_costly: bool,
+    /// How many may be made at a time on a machine of so many cores, where the work takes a share of a core; all such derivations
+    /// share the largest of these limits. `None`: it costs nearly nothing.
+    pub limit: Option<fn(&ServerSettings, usize) -> usize>,
+    /// Whether viewers get it where the stream has nothing of its kind, and not push targets alone.
+    pub stands_in: fn(&AppSettings) -> bool,
     /// The track that it makes of a published one of these: codec, parameter sets, clock and description; the id is set by who
     /// asks, and the origin when it is [`Origin::Published`]. `None`: not of this one, or the application does not want it.
     pub offer: fn(&Tracks, &Track, &AppSettings) -> Option<Track>,
@@ -40,25 +41,18 @@ impl fmt::Debug for Derivation {
     }
 }
 
-/// The derivations of this build.
-static DERIVATIONS: [&Derivation; 3] = [&audio::TO_OPUS, &audio::TO_AAC, &audio::SILENCE];
-
-/// The settings of all derivations.
-pub(super) fn sections() -> impl Iterator<Item = &'static Section> {
-    DERIVATIONS.iter().map(|derivation| derivation.section)
-}
-
 /// How many derived tracks whose work is costly may be made at a time, on a machine of so many cores.
 #[must_use]
 pub fn costly_max(server: &ServerSettings, cores: usize) -> usize {
-    audio::AudioLimits::transcoders(server, cores)
+    let limits = registry::derivations().filter_map(|(_, derivation)| derivation.limit);
+    limits.map(|limit| limit(server, cores)).max().unwrap_or(0)
 }
 
 /// The format as a viewer of an application is sent it: with silence, where the application wants that.
 #[must_use]
 pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
-    let silence = audio::AudioSettings::of(settings).silence == audio::Silence::All;
-    if silence { format.with_silence() } else { format }
+    let stands_in = registry::derivations().any(|(_, derivation)| (derivation.stands_in)(settings));
+    if stands_in { format.with_silence() } else { format }
 }
 
 /// Adds what can be derived of the published tracks. The value itself when nothing can.
@@ -66,7 +60,7 @@ pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
     let mut tracks = None::<Tracks>;
     for from in published.iter() {
-        for (number, derivation) in (0..).zip(DERIVATIONS) {
+        for (number, derivation) in registry::derivations() {
             let Some(id) = id_of(from, number) else { continue };
             let Some(offer) = (derivation.offer)(published, from, settings) else { continue };
             let origin = if offer.is_stand_in() { offer.origin } else { Origin::Derived { from: from.id } };
@@ -81,7 +75,7 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
 /// The id of what the derivation of this number makes of a track: the same as long as the stream lives, whatever else comes and
 /// goes. The tracks of one index share their ids, since no derivation takes video and audio.
 fn id_of(from: &Track, number: u8) -> Option<TrackId> {
-    let count = u8::try_from(DERIVATIONS.len()).ok()?;
+    let count = u8::try_from(registry::derivations().count()).ok()?;
     TrackId::derived(from.id.index().checked_mul(count)?.checked_add(number)?)
 }
 
@@ -90,6 +84,6 @@ fn id_of(from: &Track, number: u8) -> Option<TrackId> {
 pub fn find(tracks: &Tracks, id: TrackId) -> Option<&'static Derivation> {
     let track = tracks.get(id)?;
     let from = tracks.get(track.origin.from()?)?;
-    let (_, derivation) = (0..).zip(DERIVATIONS).find(|(number, _)| id_of(from, *number) == Some(id))?;
+    let (_, derivation) = registry::derivations().find(|(number, _)| id_of(from, *number) == Some(id))?;
     Some(derivation)
 }

@@ -1,6 +1,6 @@
 //! The registry of protocols, and the worker's view of each: a [`Session`] whose events and replies name no protocol.
 //!
-//! Adding a protocol is its machine crate, one folder here and one row in `registry`. A session composes
+//! Adding a protocol, a sink or a derived track is its machine crate, one folder here and one row in `registry`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 mod audio;
@@ -64,7 +64,7 @@ pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;
 pub use recording::Container;
 pub use registry::{catalogues, listener_names, publish_address, publish_port, publish_url, schema};
-pub use row::{Addresses, Bind, Listener, Port, Security};
+pub use row::{Addresses, Bind, Listener, Port, PortContext, Security};
 pub use session::{
     About, ByteStream, Carrier, Context, DatagramPeer, Paced, Paths, Session, Shared, TailSink, Timers, To,
     UnitRuns, UnitSink,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Listener;
+use super::row::Protocol;
 use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key};
 
 const KEY: &str = "server.proxy_protocol";
@@ -15,8 +16,10 @@ const SERVER: &[Key] = &[key(
     "Listeners by their names in the ready line, or all, that take only connections with a PROXY header of trusted proxies",
 )];
 
-/// See [`crate::config::Section`].
-pub(super) static SECTION: Section = Section {
+/// The row of the registry.
+pub(super) static PROTOCOL: Protocol = Protocol { section: &SECTION, ..Protocol::NONE };
+
+static SECTION: Section = Section {
     server: SERVER,
     read_server: |values| Ok(Extensions::of(Proxied::read(values)?)),
     ..Section::NONE

@@ -1,18 +1,20 @@
-//! The list of protocols: one row each, declared in the protocol's own folder.
+//! The list of protocols, and of parts beside them such as recordings: one row each, declared in its own folder.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
+use super::derived::Derivation;
 use super::http::Handler;
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, derived, hls, http, http_live, proxied, rtmp, rtsp, srt, udp, webrtc};
+use super::sinks::SinkKind;
+use super::{Format, audio, hls, http, http_live, proxied, recording, rtmp, rtsp, srt, udp, webrtc};
 use crate::config::Schema;
 use crate::http::Mount;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
 
-/// The protocols of this build.
-pub(super) static PROTOCOLS: [&Protocol; 8] = [
+/// The rows of this build.
+pub(super) static PROTOCOLS: &[&Protocol] = &[
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
     &rtsp::PROTOCOL,
@@ -21,13 +23,16 @@ pub(super) static PROTOCOLS: [&Protocol; 8] = [
     &webrtc::PROTOCOL,
     &http_live::PROTOCOL,
     &hls::PROTOCOL,
+    &proxied::PROTOCOL,
+    &audio::PROTOCOL,
+    &recording::PROTOCOL,
+    #[cfg(test)]
+    &super::samples::file_sink::PROTOCOL,
 ];
 
 /// The keys of all protocols, and the server's own.
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-    let protocols = PROTOCOLS.iter().map(|protocol| protocol.section);
-    Schema::new(protocols.chain([&proxied::SECTION]).chain(derived::sections()))
-});
+static SCHEMA: LazyLock<Schema> =
+    LazyLock::new(|| Schema::new(PROTOCOLS.iter().map(|protocol| protocol.section)));
 
 impl Listener {
     /// All listeners.
@@ -72,6 +77,16 @@ impl Format {
 /// The paths of the HTTP ports that protocols answer.
 pub(super) fn mounts() -> impl Iterator<Item = &'static Mount<Handler>> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.mounts)
+}
+
+/// The kinds of sinks.
+pub(super) fn sinks() -> impl Iterator<Item = &'static SinkKind> {
+    PROTOCOLS.iter().flat_map(|protocol| protocol.sinks).copied()
+}
+
+/// The kinds of derived tracks, each with its number: the same as long as the rows keep their order.
+pub(super) fn derivations() -> impl Iterator<Item = (u8, &'static Derivation)> {
+    (0..).zip(PROTOCOLS.iter().flat_map(|protocol| protocol.derivations).copied())
 }
 
 /// The URL schemes of all protocols.

@@ -1,5 +1,5 @@
-//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, and the
-//! URLs that streams are sent to and fetched from.
+//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, the URLs that streams are sent to
+//! and fetched from, sinks and derived tracks. A part that speaks with nobody has a row, too: recordings, derived audio.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -10,10 +10,12 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 
+use super::derived::Derivation;
 use super::http::Handler;
 use super::player::{LoadPlayer, PulledPlayer};
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
+use super::sinks::SinkKind;
 use super::{Demux, FormatKind, Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::config::{Section, ServerSettings};
@@ -41,6 +43,10 @@ pub(super) struct Protocol {
     pub(super) schemes: &'static [Scheme],
     /// Paths of the HTTP ports that it answers.
     pub(super) mounts: &'static [Mount<Handler>],
+    /// Consumers of streams that are no connections.
+    pub(super) sinks: &'static [&'static SinkKind],
+    /// Tracks that it makes of published ones.
+    pub(super) derivations: &'static [&'static Derivation],
     /// How encoders publish. The API shows the first protocol that has it.
     pub(super) publish: Option<Publish>,
 }
@@ -56,6 +62,8 @@ impl Protocol {
         formats: &[],
         schemes: &[],
         mounts: &[],
+        sinks: &[],
+        derivations: &[],
         publish: None,
     };
 }
@@ -125,6 +133,17 @@ impl Listener {
     }
 }
 
+/// The surroundings of a shared port on one worker.
+#[derive(Debug, Clone, Copy)]
+pub struct PortContext<'a> {
+    /// The time at which the port opens.
+    pub now: Now,
+    /// The worker whose port it is.
+    pub worker: WorkerId,
+    /// The secret of the server: the same on all workers.
+    pub secret: &'a Seed,
+}
+
 /// A UDP port that many peers share.
 #[derive(Debug)]
 pub struct Port {
@@ -138,7 +157,7 @@ pub struct Port {
     /// The address, as of a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the demultiplexer of its peers.
-    pub(super) demux: fn(Now, WorkerId, &Seed) -> Box<dyn Demux>,
+    pub(super) demux: fn(&PortContext<'_>) -> Box<dyn Demux>,
 }
 
 impl Port {
@@ -148,10 +167,10 @@ impl Port {
         (self.listen)(server)
     }
 
-    /// Assigns datagrams to peers. `secret` is the same for all workers of the server.
+    /// Creates the demultiplexer of the port on one worker.
     #[must_use]
-    pub fn demux(&self, now: Now, worker: WorkerId, secret: &Seed) -> Box<dyn Demux> {
-        (self.demux)(now, worker, secret)
+    pub fn demux(&self, ctx: &PortContext<'_>) -> Box<dyn Demux> {
+        (self.demux)(ctx)
     }
 }
 

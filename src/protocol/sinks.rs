@@ -1,4 +1,4 @@
-//! Sinks: consumers of streams that are no connections, such as recorders. Each is a folder and a row here.
+//! Sinks: consumers of streams that are no connections, such as recorders. Each stands in the row of its folder ([`super::registry`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crypto::Seed;
 
-use super::Session;
 use super::tailored::Tailored;
+use super::{Session, registry};
 use crate::config::AppSettings;
 use crate::mail::{Progress, RecordingOrder, StreamDetails};
 use crate::types::{Now, StreamId, StreamKey};
@@ -97,33 +97,21 @@ impl fmt::Debug for SinkKind {
     }
 }
 
-/// The sinks of this build.
-static SINKS: &[&SinkKind] = &[
-    &super::hls::sink::KIND,
-    &super::hls::cmaf::TOGETHER,
-    &super::hls::cmaf::APART,
-    &super::recording::sink::MP4,
-    &super::recording::sink::WEBM,
-    #[cfg(test)]
-    &super::samples::file_sink::KIND,
-];
+/// The kinds of sinks that an application has.
+fn enabled(app: &AppSettings) -> impl Iterator<Item = &'static SinkKind> {
+    registry::sinks().filter(|kind| (kind.is_enabled)(app))
+}
 
 /// The kind of sink that a request for this blob of the application begins, and the id of the stream.
 #[must_use]
 pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
-    SINKS
-        .iter()
-        .filter(|kind| (kind.is_enabled)(app))
-        .find_map(|kind| Some((*kind, (kind.stream_of)(app, blob)?)))
+    enabled(app).find_map(|kind| Some((kind, (kind.stream_of)(app, blob)?)))
 }
 
 /// The kind of sink that makes a blob or a file of this name, and the id of the stream that it is of.
 #[must_use]
 pub fn owner_of<'n>(app: &AppSettings, name: &'n str) -> Option<(&'static SinkKind, &'n str)> {
-    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(app));
-    maker_of(app, name).or_else(|| {
-        enabled.map(|kind| (*kind, (kind.file_of)(app, name))).find_map(|(kind, of)| Some((kind, of?)))
-    })
+    maker_of(app, name).or_else(|| enabled(app).find_map(|kind| Some((kind, (kind.file_of)(app, name)?))))
 }
 
 /// The kinds of sinks that begin with a stream.
@@ -131,20 +119,18 @@ pub fn begun_with_stream(
     app: &AppSettings,
     details: &StreamDetails,
 ) -> impl Iterator<Item = &'static SinkKind> {
-    let enabled = SINKS.iter().copied().filter(|kind| (kind.is_enabled)(app));
-    enabled.filter(|kind| (kind.begins_with_stream)(app, details))
+    enabled(app).filter(|kind| (kind.begins_with_stream)(app, details))
 }
 
 /// The blob that announces this one before it is there, and how far that is when it is.
 #[must_use]
 pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
-    SINKS.iter().filter(|kind| (kind.is_enabled)(app)).find_map(|kind| (kind.part_of)(blob))
+    enabled(app).find_map(|kind| (kind.part_of)(blob))
 }
 
 /// The meanings of the parameters of a request to the sinks of an application.
 fn params<'a>(app: &'a AppSettings, query: &'a Query) -> impl Iterator<Item = &'static Params> + 'a {
-    let enabled = SINKS.iter().filter(|kind| !query.is_empty() && (kind.is_enabled)(app));
-    enabled.map(|kind| &kind.params)
+    enabled(app).filter(|_| !query.is_empty()).map(|kind| &kind.params)
 }
 
 /// How far a request wants a blob to be that grows.
@@ -168,8 +154,7 @@ pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static 
 /// The form of a blob for one viewer, by the parameters of its request and the date by the blob's calendar. `None`: the blob.
 #[must_use]
 pub fn tailored(requested: &Requested<'_>, blob: &Bytes, date_ms: u64) -> Option<Tailored> {
-    let enabled = SINKS.iter().filter(|kind| (kind.is_enabled)(requested.app));
-    enabled.map(|kind| &kind.params).find_map(|params| (params.tailor)(requested, blob, date_ms))
+    enabled(requested.app).find_map(|kind| (kind.params.tailor)(requested, blob, date_ms))
 }
 
 /// The status and the text with which a request is refused for its parameters.
@@ -181,5 +166,5 @@ pub fn refusal(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
 /// The kind of sink with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static SinkKind> {
-    SINKS.iter().find(|kind| kind.name == name).copied()
+    registry::sinks().find(|kind| kind.name == name)
 }

@@ -15,7 +15,9 @@ use wire::Datagrams;
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
 use crate::mail::Message;
-use crate::protocol::{Claim, Demux, FamilyNews, PathId, Port, Remote, Reply, Route, Session, Wanted};
+use crate::protocol::{
+    Claim, Demux, FamilyNews, PathId, Port, PortContext, Remote, Reply, Route, Session, Wanted,
+};
 use crate::types::{ConnId, Handle, Now, WorkerId};
 
 /// The result of a datagram on a shared port.
@@ -50,7 +52,8 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn new(now: Now, id: WorkerId, common: &Seed) -> Self {
-        let list = Port::all().map(|port| (port, port.demux(now, id, common))).collect();
+        let ctx = PortContext { now, worker: id, secret: common };
+        let list = Port::all().map(|port| (port, port.demux(&ctx))).collect();
         Self { list, reply: Vec::new() }
     }
 

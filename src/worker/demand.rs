@@ -108,7 +108,7 @@ impl Worker {
         let (tracks, settings) = (Arc::clone(stream.tracks()), Arc::clone(&stream.settings));
         let Some(derivation) = derived::find(&tracks, track) else { return };
         let Some(from) = tracks.get(track).and_then(|track| tracks.get(track.origin.from()?)) else { return };
-        let permit = derivation.is_costly.then(|| self.live.transcoders.take());
+        let permit = derivation.limit.is_some().then(|| self.live.transcoders.take());
         if let Some(None) = permit {
             stream.leave_out_track(track, now.mono + RETRY);
             self.meter.stats.transcoders_refused = self.meter.stats.transcoders_refused.saturating_add(1);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::source::File;
 use crate::{code, source};
 
 const PAGE: &str = "ARCHITECTURE.md";
@@ -53,29 +54,52 @@ fn heads(rest: &str) -> Vec<&str> {
     heads
 }
 
+/// The heads of paths in a file that lead out of it: from `crate::` and `millstream::`, and where it climbs to the top by `super::`.
+fn heads_of(file: &File) -> Vec<&str> {
+    const SUPER: &str = "super::";
+    let text = &file.text;
+    let mut heads_of_file: Vec<&str> = ["crate::", "millstream::"]
+        .iter()
+        .flat_map(|root| code::words(text, root).map(|at| at + root.len()))
+        .flat_map(|at| heads(&text[at..]))
+        .collect();
+    for at in code::words(text, SUPER).filter(|at| !text[..*at].ends_with(SUPER)) {
+        let climbed = text[at..].split(SUPER).take_while(|part| part.is_empty()).count();
+        if climbed >= depth(&file.path) {
+            heads_of_file.extend(heads(&text[at + climbed * SUPER.len()..]));
+        }
+    }
+    heads_of_file
+}
+
+/// The modules of a room that a file names, by the room's path or by climbing up to it.
+pub(crate) fn heads_from(file: &File, within: &str) -> BTreeSet<String> {
+    const SUPER: &str = "super::";
+    let text = &file.text;
+    let root = format!("{within}::");
+    let mut found: BTreeSet<&str> =
+        code::words(text, &root).flat_map(|at| heads(&text[at + root.len()..])).collect();
+    if room(&file.path) == within {
+        for at in code::words(text, SUPER).filter(|at| !text[..*at].ends_with(SUPER)) {
+            let climbed = text[at..].split(SUPER).take_while(|part| part.is_empty()).count();
+            if climbed + 1 == depth(&file.path) {
+                found.extend(heads(&text[at + climbed * SUPER.len()..]));
+            }
+        }
+    }
+    found.into_iter().map(str::to_owned).collect()
+}
+
 /// Which rooms each room names, by `crate::…` or by climbing out with `super::`.
 fn arrows() -> Arrows {
-    const SUPER: &str = "super::";
     let files = code::server();
     let rooms: BTreeSet<String> = files.iter().map(|file| room(&file.path).to_owned()).collect();
     let mut arrows = Arrows::new();
     for file in &files {
         let from = room(&file.path);
-        let text = &file.text;
-        let mut heads_of_file: Vec<&str> = ["crate::", "millstream::"]
-            .iter()
-            .flat_map(|root| code::words(text, root).map(|at| at + root.len()))
-            .flat_map(|at| heads(&text[at..]))
-            .collect();
-        for at in code::words(text, SUPER).filter(|at| !text[..*at].ends_with(SUPER)) {
-            let climbed = text[at..].split(SUPER).take_while(|part| part.is_empty()).count();
-            if climbed >= depth(&file.path) {
-                heads_of_file.extend(heads(&text[at + climbed * SUPER.len()..]));
-            }
-        }
         let to = arrows.entry(from.to_owned()).or_default();
         to.extend(
-            heads_of_file
+            heads_of(file)
                 .into_iter()
                 .filter(|head| *head != from && rooms.contains(*head))
                 .map(str::to_owned),

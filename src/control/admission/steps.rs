@@ -16,12 +16,7 @@ const HOPS_MAX: usize = 8;
 impl Records {
     /// The limit of the record, of viewers that watch by separate requests.
     pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
-        let record = self.get(&request.key)?;
-        match request.egress {
-            "hls" => u32::try_from(record.hls_viewer_limit).ok(),
-            "dash" => u32::try_from(record.dash_viewer_limit).ok(),
-            _ => None,
-        }
+        self.get(&request.key)?.viewer_limit(request.egress)
     }
 }
 
@@ -95,14 +90,11 @@ impl Control {
             return self.check_polled_limit(request);
         }
         let kind = Format::find(request.egress, 0).map(Format::kind);
-        if kind.and_then(|kind| kind.counted_as).is_none() {
-            return Ok(());
-        }
+        let Some(counted_as) = kind.and_then(|kind| kind.counted_as) else { return Ok(()) };
         let of_app = self.app_of(&request.key).and_then(|app| app.limits.viewers);
-        let of_stream = self.records.get(&request.key).map_or(-1, |record| record.webrtc_viewer_limit);
+        let of_stream = self.records.get(&request.key).and_then(|record| record.viewer_limit(counted_as));
         let (presences, key) = (&self.access.presences, &request.key);
-        let is_full = u32::try_from(of_stream)
-            .is_ok_and(|limit| presences.viewers_of(request.egress, key) >= limit)
+        let is_full = of_stream.is_some_and(|limit| presences.viewers_of(request.egress, key) >= limit)
             || of_app.is_some_and(|limit| presences.viewers_of_app(request.egress, &key.app) >= limit);
         if is_full {
             return Err(NoSubscription::Denied(Denial::Viewers));

@@ -160,10 +160,7 @@ fn tidy(item: &mut Value) {
 fn forget_the_old_server(record: &mut Broadcast) {
     record.origin_adress = String::new();
     record.rtmp_url = String::new();
-    record.hls_viewer_count = 0;
-    record.dash_viewer_count = 0;
-    record.webrtc_viewer_count = 0;
-    record.rtmp_viewer_count = 0;
+    record.forget_viewers();
     record.bitrate = 0;
     record.speed = 0.0;
     record.pending_packet_size = 0;

@@ -196,9 +196,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
     for key in &keys {
         if let Some(record) = control.records.get_mut(key) {
             status::FINISHED.clone_into(&mut record.status);
-            (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
-            record.rtmp_viewer_count = 0;
-            record.recount();
+            record.forget_viewers();
         }
         control.records.mark_dirty(now, key.clone());
     }

@@ -2,10 +2,11 @@
 
 use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted};
-use crate::control::answer::{Outcome, SimpleStat, Viewers, json};
+use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::status;
 use crate::control::connections::Asked;
 use crate::control::history::Minutes;
+use crate::control::viewer_counts::Viewers;
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::protocol;
@@ -74,16 +75,7 @@ fn live_count(control: &Control, now: Now, call: &Call<'_>) -> usize {
 pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let live = control.is_live(&key);
-    let viewers = control.records.get(&key).map_or(
-        Viewers { connected: -1, hls: -1, webrtc: -1, dash: -1, live: None },
-        |record| Viewers {
-            connected: if live { i64::from(record.rtmp_viewer_count) } else { -1 },
-            hls: i64::from(record.hls_viewer_count),
-            webrtc: i64::from(record.webrtc_viewer_count),
-            dash: i64::from(record.dash_viewer_count),
-            live: None,
-        },
-    );
+    let viewers = control.records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
     Reply::Now(json(200, &viewers))
 }
 
@@ -163,5 +155,5 @@ pub(super) fn stop_viewer(control: &mut Control, _: Now, call: &Call<'_>) -> Rep
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
 pub(super) fn total_statistics(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(control, now, call);
-    Reply::Now(json(200, &Viewers { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }))
+    Reply::Now(json(200, &Viewers::of_all(live)))
 }

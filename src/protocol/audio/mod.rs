@@ -16,26 +16,36 @@ use transcode::{SAMPLE_RATE, Target, can_decode};
 pub(super) use settings::{AudioLimits, AudioSettings, Silence};
 
 use super::derived::Derivation;
+use super::row::Protocol;
 use super::{FormatKind, Session};
-use crate::config::{AppSettings, Section};
+use crate::config::AppSettings;
 use crate::types::Now;
 
+/// The row of the registry.
+pub(super) static PROTOCOL: Protocol =
+    Protocol { section: &settings::SECTION, derivations: &[&TO_OPUS, &TO_AAC, &SILENCE], ..Protocol::NONE };
+
 /// Opus, for who speaks WebRTC.
-pub(super) static TO_OPUS: Derivation = Derivation {
+static TO_OPUS: Derivation = Derivation {
     name: "opus",
-    section: &settings::SECTION,
-    is_costly: true,
+    limit: Some(AudioLimits::transcoders),
+    stands_in: |_| false,
     offer: offer_opus,
     begin: begin_opus,
 };
 /// AAC, for who speaks RTMP or FLV.
-pub(super) static TO_AAC: Derivation =
-    Derivation { name: "aac", section: &Section::NONE, is_costly: true, offer: offer_aac, begin: begin_aac };
+static TO_AAC: Derivation = Derivation {
+    name: "aac",
+    limit: Some(AudioLimits::transcoders),
+    stands_in: |_| false,
+    offer: offer_aac,
+    begin: begin_aac,
+};
 /// Silence, for who refuses a stream without sound.
-pub(super) static SILENCE: Derivation = Derivation {
+static SILENCE: Derivation = Derivation {
     name: "silence",
-    section: &Section::NONE,
-    is_costly: false,
+    limit: None,
+    stands_in: |settings| AudioSettings::of(settings).silence == Silence::All,
     offer: offer_silence,
     begin: |_, from, _, _| Box::new(silence::Producer::new(from)),
 };

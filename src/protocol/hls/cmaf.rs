@@ -45,7 +45,7 @@ const AUDIO: &str = "audio";
 pub(super) const MANIFEST: &str = ".mpd";
 
 /// The sink of one playlist of all tracks.
-pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
+pub(super) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
@@ -58,7 +58,7 @@ pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
 };
 
 /// A playlist for each track.
-pub(in crate::protocol) static APART: SinkKind = SinkKind {
+pub(super) static APART: SinkKind = SinkKind {
     name: "cmaf",
     is_enabled: |app| {
         let settings = HlsSettings::of(app);

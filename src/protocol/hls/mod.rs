@@ -5,7 +5,7 @@
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
 
-pub(super) mod cmaf;
+mod cmaf;
 mod copy;
 #[cfg(test)]
 mod copy_tests;
@@ -20,7 +20,7 @@ mod rendition;
 mod rendition_tests;
 mod segmenter;
 mod settings;
-pub(super) mod sink;
+mod sink;
 mod tailor;
 mod units;
 mod viewer;
@@ -65,6 +65,7 @@ const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUs
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     formats: &[&sink::FORMAT, &cmaf::FORMAT],
+    sinks: &[&sink::KIND, &cmaf::TOGETHER, &cmaf::APART],
     schemes: &[
         scheme("http", 80, true, LOAD),
         scheme("https", 443, true, LOAD),

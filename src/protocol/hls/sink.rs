@@ -26,7 +26,7 @@ use crate::protocol::{
 use crate::types::{Handle, Now};
 
 /// See [`crate::protocol::sinks`].
-pub(in crate::protocol) static KIND: SinkKind = SinkKind {
+pub(super) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),

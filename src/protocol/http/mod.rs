@@ -1,4 +1,4 @@
-//! HTTP connections: a router in front of control (the API), the hub (HTTP-FLV, WS-FLV), files and signalling.
+//! HTTP connections: a router in front of control (the API), files, and what other protocols mount.
 //!
 //! Requests are answered one at a time. `mounts` has the table of what is where. The rules of a row for origins, methods
 //! and bodies is enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
@@ -7,11 +7,10 @@
 mod feed;
 mod file_jobs;
 mod files;
-mod live;
 mod mounts;
 mod pages;
 mod polled;
-mod responder;
+pub(in crate::protocol) mod responder;
 pub(in crate::protocol) mod settings;
 mod signalling;
 mod upload;
@@ -26,17 +25,16 @@ use wire::SendQueue;
 use super::row::{Bind, Listener, Protocol, Security};
 use super::{
     About, ByteStream, Context, Event, PathEvent, PathId, Paths, RefusedRequest, Reply, RequestEvent,
-    RequestNews, Session, SubscriptionEvent, Timers, Verb,
+    RequestNews, Session, Timers, Verb,
 };
 use crate::auth::proxy;
 use crate::http::cors::{self, Verdict};
-use crate::http::{self, Method, Mounts, Request, Response, websocket};
+use crate::http::{self, Mounts, Request, Response};
 use crate::mail::UploadNews;
 use crate::types::{Handle, Now, StreamKey};
 use feed::Feed;
 use file_jobs::FileAsk;
 use files::{FilePath, Nowhere, Transfer};
-use live::Viewer;
 pub use mounts::{Asked, Handler};
 pub use pages::has_page;
 pub use polled::VOD;
@@ -80,7 +78,7 @@ static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 const HSTS: &str = "max-age=31536000;includeSubDomains";
 
 /// Fields that the answer to a request gets.
-type Fields = Vec<(&'static str, String)>;
+pub(in crate::protocol) type Fields = Vec<(&'static str, String)>;
 
 /// A connection.
 #[derive(Debug)]
@@ -195,27 +193,6 @@ impl HttpSession {
         self.link.tell(question);
     }
 
-    /// Handler: a viewer of a live stream.
-    fn live(&mut self, ctx: &Context<'_>, asked: Asked) {
-        let key = StreamKey::new(asked.name("app"), asked.name("id"));
-        let Asked { request, fields, .. } = asked;
-        let mut upgrade = None;
-        if websocket::is_upgrade(&request) {
-            // Playing needs no credentials of a browser, so every page may ask, as over HTTP.
-            match websocket::accept(&request, |_| true) {
-                Ok(response) => upgrade = Some(response),
-                Err(refusal) => return self.respond(ctx.now, fields, refusal),
-            }
-        }
-        let subscription = Handle(self.subscriptions);
-        self.subscriptions = self.subscriptions.wrapping_add(1);
-        let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
-        let origin = request.header("origin").unwrap_or("").to_owned();
-        let ask = viewer.ask(request.query, origin);
-        self.link.tell(Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
-        self.begin(viewer);
-    }
-
     /// Handler: a file below `webapps`, or a built-in page.
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
@@ -287,8 +264,20 @@ impl HttpSession {
         self.link.respond(now, &fields, response);
     }
 
+    /// The name of another subscription.
+    pub(in crate::protocol) fn next_subscription(&mut self) -> Handle {
+        let subscription = Handle(self.subscriptions);
+        self.subscriptions = self.subscriptions.wrapping_add(1);
+        subscription
+    }
+
+    /// Queues an event for the worker.
+    pub(in crate::protocol) fn tell(&mut self, event: Event) {
+        self.link.tell(event);
+    }
+
     /// Has a responder answer the request.
-    fn begin(&mut self, responder: impl Responder + 'static) {
+    pub(in crate::protocol) fn begin(&mut self, responder: impl Responder + 'static) {
         self.responder = Some(Box::new(responder));
     }
 

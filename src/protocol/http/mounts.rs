@@ -81,8 +81,6 @@ const API: &[Mount<Handler>] = &[
 const FILES: &[Mount<Handler>] = &[
     // What a certificate authority asks for (RFC 8555 §8.3).
     read("/.well-known/acme-challenge/{token}", HttpSession::challenge),
-    // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
-    read("/{app}/{id}.flv", HttpSession::live),
     // A blob that is published under that name, a file below webapps, or a built-in page.
     read("/{*}", HttpSession::file),
 ];

@@ -18,7 +18,7 @@ use crate::types::Now;
 
 /// The state of a request after a step of its responder.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(in crate::protocol) enum Next {
     /// The responder goes on.
     Stay,
     /// The request is answered.
@@ -29,13 +29,13 @@ pub(super) enum Next {
 
 impl Next {
     /// Another responder goes on.
-    pub(super) fn become_one(responder: impl Responder + 'static) -> Self {
+    pub(in crate::protocol) fn become_one(responder: impl Responder + 'static) -> Self {
         Self::Become(Box::new(responder))
     }
 }
 
 /// The answer to one request: control's, a file, a stream, the conversation of a protocol.
-pub(super) trait Responder: Debug + Send {
+pub(in crate::protocol) trait Responder: Debug + Send {
     /// An answer of the worker, or news.
     fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next;
     /// Goes on with what the peer has sent and with what it takes. Called whenever no event is left.
@@ -62,7 +62,7 @@ pub(super) trait Responder: Debug + Send {
 
 /// Control's answer, with the fields that came with the request.
 #[derive(Debug)]
-pub(super) struct OfControl(pub(super) Fields);
+pub(in crate::protocol) struct OfControl(pub(in crate::protocol) Fields);
 
 impl Responder for OfControl {
     fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
@@ -74,20 +74,20 @@ impl Responder for OfControl {
 
 /// A connection as responders use it: over HTTP, and later maybe as a WebSocket.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) connection: Connection,
+pub(in crate::protocol) struct Link {
+    pub(in crate::protocol) connection: Connection,
     /// The WebSocket that the connection has become.
-    pub(super) socket: Option<Box<WebSocket>>,
+    pub(in crate::protocol) socket: Option<Box<WebSocket>>,
     /// Events for the worker.
-    pub(super) events: VecDeque<Event>,
+    pub(in crate::protocol) events: VecDeque<Event>,
     /// The protocol of the session, for logs and counters.
-    pub(super) protocol: &'static str,
+    pub(in crate::protocol) protocol: &'static str,
     /// Whether the peer is or was sent a stream, or has published: it counts as authenticated.
-    pub(super) granted: bool,
+    pub(in crate::protocol) granted: bool,
     /// Whether the peer is or was a viewer.
-    pub(super) watched: bool,
+    pub(in crate::protocol) watched: bool,
     /// The request as its client sent it, by the word of proxies. The worker was told of this client.
-    pub(super) passed: Passed,
+    pub(in crate::protocol) passed: Passed,
     /// Names sessions and viewers.
     random: Random,
     /// Whether [`Event::Closed`] has gone.
@@ -96,7 +96,7 @@ pub(super) struct Link {
 
 impl Link {
     /// An accepted connection.
-    pub(super) fn new(connection: Connection, peer: IpAddr, seed: &Seed) -> Self {
+    pub(in crate::protocol) fn new(connection: Connection, peer: IpAddr, seed: &Seed) -> Self {
         Self {
             connection,
             socket: None,
@@ -111,23 +111,23 @@ impl Link {
     }
 
     /// A number that nobody else has.
-    pub(super) fn draw(&mut self) -> u64 {
+    pub(in crate::protocol) fn draw(&mut self) -> u64 {
         self.random.u64()
     }
 
     /// Queues an event for the worker.
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(in crate::protocol) fn tell(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
     /// Answers the request, with the fields that came with it.
-    pub(super) fn respond(&mut self, now: Now, fields: &Fields, mut response: Response) {
+    pub(in crate::protocol) fn respond(&mut self, now: Now, fields: &Fields, mut response: Response) {
         cors::add(fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
 
     /// Answers the request with 101: messages follow. `None`: the peer has gone.
-    pub(super) fn upgrade(
+    pub(in crate::protocol) fn upgrade(
         &mut self,
         now: Now,
         response: &Response,
@@ -139,7 +139,7 @@ impl Link {
     }
 
     /// Queues the last event, once.
-    pub(super) fn end(&mut self, reason: String) {
+    pub(in crate::protocol) fn end(&mut self, reason: String) {
         if !self.closed {
             self.closed = true;
             self.events.push_back(Event::Closed(reason));
@@ -147,12 +147,12 @@ impl Link {
     }
 
     /// Whether the last event was queued.
-    pub(super) const fn has_ended(&self) -> bool {
+    pub(in crate::protocol) const fn has_ended(&self) -> bool {
         self.closed
     }
 
     /// Closes in the way of what is spoken.
-    pub(super) fn close(&mut self, now: Now) {
+    pub(in crate::protocol) fn close(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.close(now.mono, websocket::code::AWAY, ""),
             None => self.connection.close(),
@@ -160,7 +160,7 @@ impl Link {
     }
 
     /// The peer has closed its side.
-    pub(super) fn handle_eof(&mut self, now: Now) {
+    pub(in crate::protocol) fn handle_eof(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
             None => self.connection.handle_eof(now.mono),
@@ -168,7 +168,7 @@ impl Link {
     }
 
     /// The connection is broken.
-    pub(super) fn break_off(&mut self, now: Now) {
+    pub(in crate::protocol) fn break_off(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
             None => self.connection.close(),
@@ -176,7 +176,7 @@ impl Link {
     }
 
     /// Bytes of the peer.
-    pub(super) fn handle_bytes(&mut self, now: Now, bytes: &[u8]) {
+    pub(in crate::protocol) fn handle_bytes(&mut self, now: Now, bytes: &[u8]) {
         if let Some(socket) = &mut self.socket {
             return socket.handle_bytes(now.mono, bytes);
         }
@@ -185,7 +185,7 @@ impl Link {
     }
 
     /// The transport took this many bytes.
-    pub(super) fn handle_sent(&mut self, now: Now, bytes: usize) {
+    pub(in crate::protocol) fn handle_sent(&mut self, now: Now, bytes: usize) {
         self.connection.handle_sent(now.mono, bytes);
         if let Some(socket) = &mut self.socket {
             socket.handle_sent(now.mono, bytes);
@@ -193,12 +193,12 @@ impl Link {
     }
 
     /// Whether the transport should be read.
-    pub(super) fn wants_bytes(&self) -> bool {
+    pub(in crate::protocol) fn wants_bytes(&self) -> bool {
         self.socket.as_ref().map_or_else(|| self.connection.wants_bytes(), |socket| socket.wants_bytes())
     }
 
     /// Moves what is to be sent.
-    pub(super) fn poll_transmit(&mut self, out: &mut SendQueue) {
+    pub(in crate::protocol) fn poll_transmit(&mut self, out: &mut SendQueue) {
         self.connection.poll_transmit(out);
         if let Some(socket) = &mut self.socket {
             socket.poll_transmit(out);
@@ -206,7 +206,7 @@ impl Link {
     }
 
     /// A deadline may have passed.
-    pub(super) fn handle_timeout(&mut self, now: Now) {
+    pub(in crate::protocol) fn handle_timeout(&mut self, now: Now) {
         let result = self.connection.handle_timeout(now.mono);
         self.drop_on(result);
         if let Some(socket) = &mut self.socket
@@ -217,7 +217,7 @@ impl Link {
     }
 
     /// The next deadline.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::protocol) fn poll_timeout(&self) -> Option<Instant> {
         let socket = self.socket.as_ref().and_then(|socket| socket.poll_timeout());
         [self.connection.poll_timeout(), socket].into_iter().flatten().min()
     }

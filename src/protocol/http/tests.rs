@@ -5,7 +5,7 @@ use crate::config::AppSettings;
 use crate::hub::Blobs;
 use crate::jobs::{FileError, Job, JobDone, JobId, OpenedFile, Outcome as JobOutcome, Work};
 use crate::mail::{NoSubscription, SessionSettings, StreamEnd};
-use crate::protocol::{Apps, SubscriptionNews};
+use crate::protocol::{Apps, SubscriptionEvent, SubscriptionNews};
 use media::Tracks;
 use std::net::Ipv4Addr;
 

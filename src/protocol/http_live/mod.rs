@@ -9,6 +9,7 @@
 
 mod pull;
 mod url;
+mod viewer;
 mod web_socket;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::auth::url::{Url, UrlError};
 use crate::http::websocket::media_frame_head;
+use crate::http::{BodyKind, Cors, Method, Methods, Mount};
 use crate::hub::{Chosen, Entry, Fit, Package, Parts, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
@@ -71,6 +73,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         },
     ],
     formats: &[&FLV, &WS_FLV],
+    // HTTP-FLV, and WS-FLV with an upgrade.
+    mounts: &[Mount {
+        path: "/{app}/{id}.flv",
+        methods: Methods::These(&[Method::Get, Method::Head]),
+        body: BodyKind::Any,
+        cors: Cors::MEDIA,
+        handler: viewer::play,
+    }],
     ..Protocol::NONE
 };
 

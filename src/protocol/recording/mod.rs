@@ -7,7 +7,11 @@
 mod container;
 mod fragments;
 mod mp4;
-pub(super) mod sink;
+mod sink;
 mod webm;
 
+use super::row::Protocol;
 pub use container::Container;
+
+/// The row of the registry.
+pub(super) static PROTOCOL: Protocol = Protocol { sinks: &[&sink::MP4, &sink::WEBM], ..Protocol::NONE };

@@ -43,14 +43,14 @@ const SYNC: JobId = JobId(1);
 const RETRY: Duration = Duration::from_millis(200);
 
 /// See [`crate::protocol::sinks`].
-pub(in crate::protocol) static MP4: SinkKind = kind(
+pub(super) static MP4: SinkKind = kind(
     Container::Mp4.name(),
     |_| Container::Mp4.name(),
     |_, order, _| Box::new(RecordingSink::new(Container::Mp4, order)),
 );
 
 /// See [`crate::protocol::sinks`].
-pub(in crate::protocol) static WEBM: SinkKind = kind(
+pub(super) static WEBM: SinkKind = kind(
     Container::WebM.name(),
     |_| Container::WebM.name(),
     |_, order, _| Box::new(RecordingSink::new(Container::WebM, order)),

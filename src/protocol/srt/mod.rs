@@ -83,7 +83,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         publishers: true,
         of_each_worker: false,
         listen: settings::listen,
-        demux: |now, worker, secret| Box::new(SrtPort::new(now, worker, secret)),
+        demux: |ctx| Box::new(SrtPort::new(ctx.now, ctx.worker, ctx.secret)),
     }],
     schemes: &[Scheme {
         name: "srt",

@@ -105,7 +105,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         publishers: true,
         of_each_worker: true,
         listen: settings::listen,
-        demux: |now, worker, secret| Box::new(RtcPort::new(now, worker, secret)),
+        demux: |ctx| Box::new(RtcPort::new(ctx.now, ctx.worker, ctx.secret)),
     }],
     // An endpoint of each stream, the URLs of sessions, and signalling sockets.
     mounts: &[

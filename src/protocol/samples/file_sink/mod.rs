@@ -11,6 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::hub::{Delivery, Selection};
 use crate::jobs::{AppendTo, Job, JobDone, JobId, Outcome, Work};
+use crate::protocol::row::Protocol;
 use crate::protocol::sinks::{Params, SinkKind};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, UnitSink,
@@ -23,7 +24,9 @@ pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const HEAD_BYTES: usize = 22;
 
 /// The row of the registry.
-pub(in crate::protocol) static KIND: SinkKind = SinkKind {
+pub(in crate::protocol) static PROTOCOL: Protocol = Protocol { sinks: &[&KIND], ..Protocol::NONE };
+
+static KIND: SinkKind = SinkKind {
     name: "file",
     is_enabled: |_| true,
     stream_of: |_, _| None,

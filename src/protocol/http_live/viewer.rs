@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use flv::file::Header;
 use media::Tracks;
 
-use super::Fields;
-use super::responder::{Link, Next, Responder};
+use super::{BOTH, FLV, WS_FLV, file_header, header};
 use crate::http::websocket::{self, code};
-use crate::http::{BodyLength, Response};
+use crate::http::{BodyLength, Method, Response};
 use crate::mail::{NoSubscription, StreamEnd};
+use crate::protocol::http::responder::{Link, Next, Responder};
+use crate::protocol::http::{Asked, Fields, HttpSession};
 use crate::protocol::{
-    Context, Event, Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, asked_selection, http_live,
+    Context, Event, Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, asked_selection,
 };
 use crate::types::{Handle, Now, StreamKey};
 
@@ -24,8 +25,8 @@ const TRACKS_WAIT: Duration = Duration::from_millis(500);
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 
 /// Names of the protocols, for logs and counters.
-const HTTP_FLV: &str = "http-flv";
-const WS_FLV: &str = "ws-flv";
+const OVER_HTTP: &str = "http-flv";
+const OVER_WS: &str = "ws-flv";
 
 /// The state of the viewer.
 #[derive(Debug)]
@@ -42,9 +43,29 @@ enum Stage {
     Over,
 }
 
+/// Handler: a viewer of a live stream.
+pub(super) fn play(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
+    let key = StreamKey::new(asked.name("app"), asked.name("id"));
+    let Asked { request, fields, .. } = asked;
+    let mut upgrade = None;
+    if websocket::is_upgrade(&request) {
+        // Playing needs no credentials of a browser, so every page may ask, as over HTTP.
+        match websocket::accept(&request, |_| true) {
+            Ok(response) => upgrade = Some(response),
+            Err(refusal) => return session.respond(ctx.now, fields, refusal),
+        }
+    }
+    let subscription = session.next_subscription();
+    let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
+    let origin = request.header("origin").unwrap_or("").to_owned();
+    let ask = viewer.ask(request.query, origin);
+    session.tell(Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
+    session.begin(viewer);
+}
+
 /// A viewer.
 #[derive(Debug)]
-pub(super) struct Viewer {
+struct Viewer {
     stage: Stage,
     subscription: Handle,
     /// The stream that it watches.
@@ -58,25 +79,25 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    pub(super) const fn new(
+    const fn new(
         subscription: Handle,
         key: StreamKey,
         upgrade: Option<Response>,
         fields: Fields,
         head_only: bool,
     ) -> Self {
-        let format = Format::new(&http_live::FLV, 0);
+        let format = Format::new(&FLV, 0);
         Self { stage: Stage::Asked, subscription, key, format, upgrade, fields, head_only }
     }
 
     fn format(&mut self, params: &[(String, String)]) -> Format {
-        let kind = if self.upgrade.is_some() { &http_live::WS_FLV } else { &http_live::FLV };
+        let kind = if self.upgrade.is_some() { &WS_FLV } else { &FLV };
         self.format = Format::new(kind, 0).select(asked_selection(params).unwrap_or_default());
         self.format
     }
 
     /// The request to the worker.
-    pub(super) fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
+    fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
         PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
     }
 
@@ -96,13 +117,13 @@ impl Viewer {
         };
         link.granted = true;
         link.watched = true;
-        link.protocol = HTTP_FLV;
+        link.protocol = OVER_HTTP;
         if self.head_only {
             link.connection.begin(ctx.now.mono, ctx.now.wall_ms, &self.head(), BodyLength::UntilClose);
             self.stage = Stage::Over;
             return Some(SubscriptionEvent::Unsubscribe);
         }
-        match http_live::header(&self.format.choose(tracks)) {
+        match header(&self.format.choose(tracks)) {
             Some(header) => {
                 self.start(ctx.now, link, header);
                 None
@@ -151,7 +172,7 @@ impl Viewer {
 
     /// Sends the bytes in front of the first tag.
     fn start(&mut self, now: Now, link: &mut Link, header: Header) {
-        let first = http_live::file_header(header);
+        let first = file_header(header);
         let Some(upgrade) = self.upgrade.take() else {
             if link.connection.begin(now.mono, now.wall_ms, &self.head(), BodyLength::UntilClose) {
                 link.connection.body(now.mono, first);
@@ -165,7 +186,7 @@ impl Viewer {
         };
         // A new queue has room for a header.
         let _ = socket.send_binary(now.mono, first);
-        link.protocol = WS_FLV;
+        link.protocol = OVER_WS;
         self.stage = Stage::Messages;
     }
 
@@ -192,8 +213,9 @@ impl Responder for Viewer {
         }
         let event = match news {
             SubscriptionNews::Verdict(verdict) => self.verdict(ctx, link, verdict),
-            SubscriptionNews::TracksKnown(tracks) => http_live::header(&self.format.choose(tracks))
-                .and_then(|header| self.end_wait(ctx.now, link, header)),
+            SubscriptionNews::TracksKnown(tracks) => {
+                header(&self.format.choose(tracks)).and_then(|header| self.end_wait(ctx.now, link, header))
+            }
             SubscriptionNews::Ended(end) => {
                 self.end(ctx.now, link, end);
                 None
@@ -222,7 +244,7 @@ impl Responder for Viewer {
         if let Stage::Waiting { until } = self.stage
             && until <= ctx.now.mono
         {
-            let event = self.end_wait(ctx.now, link, http_live::BOTH);
+            let event = self.end_wait(ctx.now, link, BOTH);
             link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
         }
         Next::Stay
