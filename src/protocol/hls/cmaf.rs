@@ -251,6 +251,7 @@ impl CmafSink {
         let mut before = std::mem::take(&mut self.renditions);
         // Numbers of renditions go along with each other.
         let start = before.first().map_or(self.start, |lead| lead.window().start_beside());
+        let target = before.first().map(|lead| lead.window().playlist().target_duration);
         for (base, tracks) in groups {
             let mut rendition = take_named(&mut before, &base)
                 .or_else(|| take_named(&mut self.absent, &base))
@@ -259,6 +260,7 @@ impl CmafSink {
                     let names = Names { base, ending: "m4s", run };
                     Rendition::new(names, &self.settings, parts, (start, self.shift_ms))
                 });
+            target.into_iter().for_each(|target| rendition.adopt(target));
             rendition.set_tracks(tracks, self.chosen_epoch);
             self.renditions.push(rendition);
         }
@@ -266,6 +268,19 @@ impl CmafSink {
             rendition.pause();
             self.publish_rendition(&mut rendition, Vec::new());
             self.absent.push(rendition);
+        }
+    }
+
+    /// Sets the target duration of all renditions when the first one has enough for a playlist, or has nothing and the others do not
+    /// wait for it any longer.
+    fn settle(&mut self, ended: bool) {
+        let Some((lead, others)) = self.renditions.split_first() else { return };
+        let others_ripe =
+            || others.iter().any(|one| one.window().is_ripe() && (ended || one.window().has_waited()));
+        let all = || self.renditions.iter().chain(&self.absent);
+        if lead.window().is_ripe() || !lead.window().has_cut() && others_ripe() {
+            let target = all().map(|one| one.window().wanted_target()).max().unwrap_or_default();
+            self.renditions.iter_mut().chain(&mut self.absent).for_each(|one| one.adopt(target));
         }
     }
 
@@ -483,10 +498,10 @@ impl CmafSink {
         if self.publishing.is_over() {
             return;
         }
-        self.renditions.iter_mut().for_each(Rendition::finish);
+        self.renditions.iter_mut().chain(&mut self.absent).for_each(Rendition::finish);
+        self.settle(true);
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {
-            rendition.finish();
             self.publish_rendition(rendition, Vec::new());
         }
         self.publish(now);
@@ -522,6 +537,7 @@ impl UnitSink for CmafSink {
             self.boundary_ms = Some(end);
             self.pass_absent(end);
         }
+        self.settle(false);
         self.publish(ctx.now);
     }
 }

@@ -237,6 +237,7 @@ impl HlsCopy {
             Place::Server(_) => self.drop_oldest(live.discontinuity_sequence),
         }
         self.all.ended = live.ended;
+        self.all.independent_segments &= live.independent_segments;
         self.list_due |= self.files.pending.is_empty();
     }
 

@@ -224,9 +224,10 @@ fn adaptation_set(
     } else {
         AUDIO_IDS
     });
+    let sap = if rendition.window().playlist().independent_segments { " startWithSAP=\"1\"" } else { "" };
     let _ = writeln!(
         out,
-        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\" startWithSAP=\"1\">",
+        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\"{sap}>",
     );
     let ticks = u64::from(described.timescale.ticks());
     let _ = writeln!(

@@ -303,16 +303,15 @@ impl Rendition {
     }
 
     fn unit_of(&self, entry: &Entry, date_ms: i64) -> Option<Unit> {
-        let begins = self
-            .tracks
-            .first()
-            .is_some_and(|first| first.id == entry.unit.track && (entry.unit.key_frame || !self.is_video()));
+        let leads = self.tracks.first().is_some_and(|first| first.id == entry.unit.track);
+        let begins = leads && (entry.unit.key_frame || !self.is_video());
         // A file begins with a key frame.
         (begins || self.window.begin_ms().is_some() || self.window.has_cut()).then_some(Unit {
             dts_ms: entry.dts_ms,
             date_ms,
             begins,
             epoch: self.epoch,
+            leads,
         })
     }
 
@@ -343,6 +342,11 @@ impl Rendition {
         }
         self.measure(unit);
         self.window.note(unit, changed);
+    }
+
+    /// Sets the target duration, once.
+    pub(super) const fn adopt(&mut self, target: Duration) {
+        self.window.adopt(target);
     }
 
     // ---- parts
@@ -579,7 +583,6 @@ impl Rendition {
     /// The playlist as it is now.
     pub(super) fn playlist(&self) -> hls::playlist::MediaPlaylist {
         let mut playlist = self.window.playlist().clone();
-        playlist.independent_segments = false;
         let target = playlist.target_duration;
         playlist.low_latency = self.parts.target_ms.filter(|_| !playlist.ended).map(|part_ms| {
             let part_target = Duration::from_millis(part_ms.unsigned_abs());

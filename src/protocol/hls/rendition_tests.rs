@@ -77,6 +77,9 @@ impl Rig {
         if made.is_empty() {
             return;
         }
+        if self.rendition.window().is_ripe() {
+            self.rendition.adopt(self.rendition.window().wanted_target());
+        }
         self.there.extend(made.into_iter().map(|made| (made.name, made.bytes)));
         let gone = self.rendition.take_gone();
         if !self.rendition.window().is_enough() {
@@ -236,6 +239,7 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
             let entry = entry(&video(), n * 40, n % 50 == 0);
             rendition.unit(&entry, date(&entry));
         }
+        rendition.adopt(rendition.window().wanted_target());
         let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
         manifest(&[&rendition], &whole, (&settings, "../", false), MOMENTS).unwrap()
     };
@@ -247,6 +251,20 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
     assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
     // The last of them are the newest.
     assert!(own.contains("<S t=\"32000\"") && !own.contains("<S t=\"20000\""), "{own}");
+}
+
+#[test]
+fn only_key_frames_are_said_to_begin_all_segments() {
+    for (gop, are_said) in [(50, true), (700, false)] {
+        let mut rig = Rig::new(video(), &[], false);
+        (0..1500).for_each(|n| rig.unit(n * 40, n % gop == 0));
+        let settings = AppSettings::of(schema(), "live", &[]).unwrap();
+        let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
+        let of = (HlsSettings::of(&settings), "../", false);
+        let text = manifest(&[&rig.rendition], &whole, of, MOMENTS).unwrap();
+        assert_eq!(text.contains(" startWithSAP=\"1\""), are_said, "{text}");
+        assert_eq!(rig.last.unwrap().independent_segments, are_said);
+    }
 }
 
 #[test]
@@ -388,6 +406,7 @@ fn sound_ends_its_segments_by_itself_where_those_of_the_video_are_too_long_for_i
     let (mut lead, mut follower) = (Rig::new(video(), &[], true), Rig::new(audio(), &[], true));
     // The first segment of the sound is short, as that behind a change is, and those of the video have three seconds.
     let mut boundary = Some(20_700);
+    follower.rendition.adopt(Duration::from_secs(2));
     for ms in 0..60_000i64 {
         if ms % 40 == 0 {
             let entry = entry(&lead.track, ms, ms % 3000 == 0);

@@ -67,6 +67,7 @@ impl Segmenter {
     pub(super) fn finish(&mut self) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
         self.window.playlist_mut().ended = true;
+        self.window.settle();
         cut
     }
 
@@ -112,6 +113,7 @@ impl Segmenter {
         if !self.window.close(end_ms, &uri, self.bytes.len(), segment) {
             return None;
         }
+        self.window.settle();
         self.last_bytes = self.bytes.len();
         Some(Cut { uri, bytes: std::mem::take(&mut self.bytes).freeze() })
     }
@@ -158,7 +160,7 @@ mod tests {
         }
 
         fn dated(&mut self, dts_ms: i64, date_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
-            let unit = Unit { dts_ms, date_ms, begins, epoch };
+            let unit = Unit { dts_ms, date_ms, begins, epoch, leads: true };
             let (end, cut) = self.segmenter.close_before(&unit);
             self.segmenter.add(&unit, end, bytes);
             self.take(cut);
@@ -267,13 +269,14 @@ mod tests {
     fn without_a_key_frame_in_time_it_is_cut_where_it_must_be() {
         let mut rig = Rig::new(&[]);
         rig.frames(0, 25 * 60, |n| n == 0);
-        assert_eq!(rig.last.target_duration, Duration::from_secs(10));
-        assert_eq!(rig.durations().first(), Some(&10_000));
-        // Unsteady ones: the first sets what is allowed.
+        assert_eq!(rig.last.target_duration, Duration::from_secs(20));
+        assert_eq!(rig.durations().first(), Some(&20_360));
+        assert!(!rig.last.independent_segments);
+        // Unsteady ones: the segments of the first playlist set what is allowed.
         let mut rig = Rig::new(&[]);
         rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
-        assert_eq!(rig.last.target_duration, Duration::from_secs(2));
-        assert!(rig.segments.len() > 20);
+        assert_eq!(rig.last.target_duration, Duration::from_secs(8));
+        assert_eq!(rig.durations()[..2], [2400, 7600]);
     }
 
     #[test]
@@ -379,7 +382,13 @@ mod tests {
             let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
             let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks));
             let begins = !has_video || key_frame;
-            let at = Unit { dts_ms: entry.dts_ms, date_ms: 0, begins, epoch: 1 };
+            let at = Unit {
+                dts_ms: entry.dts_ms,
+                date_ms: 0,
+                begins,
+                epoch: 1,
+                leads: !has_video || track == TrackId::VIDEO,
+            };
             segments.extend(segmenter.unit(at, &entry, &chosen).map(|cut| cut.bytes));
         }
         segments.extend(segmenter.finish().map(|cut| cut.bytes));

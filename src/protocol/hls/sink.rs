@@ -145,6 +145,7 @@ impl UnitSink for HlsSink {
             date_ms: self.dates.date_ms(entry.dts_ms),
             begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
             epoch: unit.chosen.epoch(),
+            leads: lead.is_none_or(|lead| lead == entry.unit.track),
         };
         if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
             self.dates.jump(entry.dts_ms);
