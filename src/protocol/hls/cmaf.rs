@@ -17,6 +17,7 @@ use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Re
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
+use super::lineup::Lineup;
 use super::manifest::{Moments, Stretch, manifest};
 use super::publishing::Publishing;
 use super::rendition::{Made, Names, Rendition};
@@ -186,12 +187,19 @@ struct CmafSink {
     chosen_epoch: u32,
     /// Milliseconds that decode times are put ahead.
     shift_ms: i64,
+    lineup: Lineup,
+    dates: Dates,
+    shown: Shown,
+    attached: bool,
+}
+
+/// Playlist and periods of all renditions together, as they are shown.
+#[derive(Debug, Default)]
+struct Shown {
     /// The multivariant playlist that is there.
     master: String,
-    dates: Dates,
     /// The periods of the manifest, the newest last.
     stretches: Vec<Stretch>,
-    attached: bool,
 }
 
 impl CmafSink {
@@ -222,9 +230,9 @@ impl CmafSink {
             boundary_ms: None,
             chosen_epoch: 0,
             shift_ms: 0,
-            master: String::new(),
+            lineup: Lineup::default(),
             dates: Dates::new(),
-            stretches: Vec::new(),
+            shown: Shown::default(),
             attached: false,
         }
     }
@@ -378,10 +386,10 @@ impl CmafSink {
             return;
         }
         let text = self.master().to_string();
-        if text != self.master {
+        if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
-            self.master = text;
+            self.shown.master = text;
         }
     }
 
@@ -439,7 +447,7 @@ impl CmafSink {
         let base = format!("../{}", self.folder);
         let Some(moments) = self.moments(now) else { return };
         let renditions: Vec<&Rendition> = self.renditions.iter().chain(&self.absent).collect();
-        let text = manifest(&renditions, &self.stretches, (&self.settings, &base, ended), moments);
+        let text = manifest(&renditions, &self.shown.stretches, (&self.settings, &base, ended), moments);
         if let Some(text) = text {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             self.publishing.manifest(&name, text, self.dates.calendar());
@@ -452,22 +460,22 @@ impl CmafSink {
         for one in lead.spanned() {
             let begin_ms = one.begin_ms();
             let is_later =
-                self.stretches.last().is_none_or(|last| one.begins_period && begin_ms > last.begin_ms);
+                self.shown.stretches.last().is_none_or(|last| one.begins_period && begin_ms > last.begin_ms);
             if !is_later {
                 continue;
             }
             let dts_ms = i64::try_from(one.middle_ms()).unwrap_or(i64::MAX).saturating_sub(self.shift_ms);
-            self.stretches.push(Stretch {
-                id: self.stretches.last().map_or(1, |last| last.id.saturating_add(1)),
+            self.shown.stretches.push(Stretch {
+                id: self.shown.stretches.last().map_or(1, |last| last.id.saturating_add(1)),
                 // The time of the segments counts from the beginning of the presentation.
-                begin_ms: if self.stretches.is_empty() { 0 } else { begin_ms },
+                begin_ms: if self.shown.stretches.is_empty() { 0 } else { begin_ms },
                 delay_ms: self.dates.delay_ms(dts_ms),
             });
         }
         let oldest = self.renditions.iter().chain(&self.absent).filter_map(|one| one.spanned().next());
         let Some(oldest_ms) = oldest.map(|one| one.middle_ms()).min() else { return };
-        while self.stretches.get(1).is_some_and(|second| second.begin_ms <= oldest_ms) {
-            self.stretches.remove(0);
+        while self.shown.stretches.get(1).is_some_and(|second| second.begin_ms <= oldest_ms) {
+            self.shown.stretches.remove(0);
         }
     }
 
@@ -494,29 +502,14 @@ impl CmafSink {
         self.dates.date_ms(entry.dts_ms)
     }
 
-    fn finish(&mut self, now: Now, reason: &str) {
-        if self.publishing.is_over() {
-            return;
+    /// Takes the units that wait for other tracks.
+    fn take_rest(&mut self, now: Now, chosen: &Chosen) {
+        while let Some(entry) = self.lineup.pop_rest() {
+            self.take(now, &entry, chosen);
         }
-        self.renditions.iter_mut().chain(&mut self.absent).for_each(Rendition::finish);
-        self.settle(true);
-        let mut absent = std::mem::take(&mut self.absent);
-        for rendition in &mut absent {
-            self.publish_rendition(rendition, Vec::new());
-        }
-        self.publish(now);
-        self.publish_manifest(now, true);
-        self.publishing.finish(now, reason);
-    }
-}
-
-impl UnitSink for CmafSink {
-    fn has_room(&self) -> bool {
-        true
     }
 
-    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, chosen) = (unit.entry, unit.chosen);
+    fn take(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.chosen_epoch {
             if self.chosen_epoch == 0 {
                 // Other tracks may begin a little earlier.
@@ -538,7 +531,42 @@ impl UnitSink for CmafSink {
             self.pass_absent(end);
         }
         self.settle(false);
-        self.publish(ctx.now);
+        self.publish(now);
+    }
+
+    fn finish(&mut self, now: Now, reason: &str) {
+        if self.publishing.is_over() {
+            return;
+        }
+        self.take_rest(now, &self.lineup.chosen().clone());
+        self.renditions.iter_mut().chain(&mut self.absent).for_each(Rendition::finish);
+        self.settle(true);
+        let mut absent = std::mem::take(&mut self.absent);
+        for rendition in &mut absent {
+            self.publish_rendition(rendition, Vec::new());
+        }
+        self.publish(now);
+        self.publish_manifest(now, true);
+        self.publishing.finish(now, reason);
+    }
+}
+
+impl UnitSink for CmafSink {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let (entry, chosen) = (unit.entry, unit.chosen);
+        if let Some(former) = self.lineup.former(chosen) {
+            self.take_rest(ctx.now, &former);
+        }
+        if self.lineup.passes(entry, chosen) {
+            self.take(ctx.now, entry, chosen);
+        }
+        while let Some(entry) = self.lineup.pop() {
+            self.take(ctx.now, &entry, chosen);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Instant;
 use media::{Codec, Track};
 
 use super::dates::Dates;
+use super::lineup::Lineup;
 use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
 use super::settings::HlsSettings;
@@ -82,6 +83,7 @@ struct HlsSink {
     folder: String,
     playlist: String,
     segmenter: Segmenter,
+    lineup: Lineup,
     dates: Dates,
     publishing: Publishing,
     attached: bool,
@@ -99,6 +101,7 @@ impl HlsSink {
                 &HlsSettings::of_stream(&order.settings, &order.details),
                 Start::at(now),
             ),
+            lineup: Lineup::default(),
             dates: Dates::new(),
             folder,
             attached: false,
@@ -109,9 +112,37 @@ impl HlsSink {
         if self.publishing.is_over() {
             return;
         }
+        self.take_rest(&self.lineup.chosen().clone());
         let cut = self.segmenter.finish();
         self.publish_cut(cut);
         self.publishing.finish(now, reason);
+    }
+
+    /// Takes the units that wait for other tracks.
+    fn take_rest(&mut self, chosen: &Chosen) {
+        while let Some(entry) = self.lineup.pop_rest() {
+            self.take(&entry, chosen);
+        }
+    }
+
+    fn take(&mut self, entry: &Entry, chosen: &Chosen) {
+        let lead = chosen.lead();
+        let moved_ms = self.dates.note(entry, chosen.epoch());
+        self.segmenter.move_dates(moved_ms);
+        let mut at = Unit {
+            dts_ms: entry.dts_ms,
+            date_ms: self.dates.date_ms(entry.dts_ms),
+            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
+            epoch: chosen.epoch(),
+            leads: lead.is_none_or(|lead| lead == entry.unit.track),
+        };
+        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
+            self.dates.jump(entry.dts_ms);
+            at.date_ms = self.dates.date_ms(entry.dts_ms);
+        }
+        if let Some(cut) = self.segmenter.unit(at, entry, chosen) {
+            self.publish_cut(Some(cut));
+        }
     }
 
     /// The segment first: the playlist never names what is not there.
@@ -137,22 +168,15 @@ impl UnitSink for HlsSink {
     }
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, lead) = (unit.entry, unit.chosen.lead());
-        let moved_ms = self.dates.note(entry, unit.chosen.epoch());
-        self.segmenter.move_dates(moved_ms);
-        let mut at = Unit {
-            dts_ms: entry.dts_ms,
-            date_ms: self.dates.date_ms(entry.dts_ms),
-            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
-            epoch: unit.chosen.epoch(),
-            leads: lead.is_none_or(|lead| lead == entry.unit.track),
-        };
-        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
-            self.dates.jump(entry.dts_ms);
-            at.date_ms = self.dates.date_ms(entry.dts_ms);
+        let (entry, chosen) = (unit.entry, unit.chosen);
+        if let Some(former) = self.lineup.former(chosen) {
+            self.take_rest(&former);
         }
-        if let Some(cut) = self.segmenter.unit(at, entry, unit.chosen) {
-            self.publish_cut(Some(cut));
+        if self.lineup.passes(entry, chosen) {
+            self.take(entry, chosen);
+        }
+        while let Some(entry) = self.lineup.pop() {
+            self.take(&entry, chosen);
         }
     }
 }
