@@ -478,5 +478,6 @@ fn what_is_pushed_to_another_server_is_played_there() {
     });
     let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     let kept = files.filter(|name| name.to_string_lossy().starts_with("two")).count();
-    assert!(kept <= 6, "{kept}");
+    // The playlist, three segments, those that have left within four seconds, and what is on its way.
+    assert!(kept <= 10, "{kept}");
 }

@@ -342,6 +342,7 @@ impl CmafSink {
     fn publish_made(&mut self, rendition: &mut Rendition, made: Vec<Made>, reports: Vec<Report>) {
         let ended = rendition.window().playlist().ended;
         let folder = self.folder.clone();
+        self.publishing.leave(rendition.take_left().into_iter().map(|name| format!("{folder}{name}")));
         self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
         for made in made {
             let name = format!("{folder}{}", made.name);

@@ -501,16 +501,18 @@ impl Rendition {
         self.forget_old();
     }
 
-    /// Forgets the files that the playlist no longer has.
+    /// Forgets the files that the playlist no longer has, init segments with the last of theirs.
     fn forget_old(&mut self) {
-        self.gone.extend(self.window.take_gone());
         let first = self.window.playlist().media_sequence;
         while self.spans.front().is_some_and(|span| span.number < first) {
             self.spans.pop_front();
         }
         let oldest = self.window.playlist().segments.first().and_then(|segment| segment.map.as_ref());
         let in_use = self.described.iter().position(|one| oldest.is_some_and(|map| map.uri == one.uri));
-        self.described.drain(..in_use.unwrap_or(0));
+        for unused in self.described.drain(..in_use.unwrap_or(0)) {
+            self.window.leave(unused.uri);
+        }
+        self.gone.extend(self.window.take_gone());
     }
 
     /// Makes the init segment of the tracks that have begun.
@@ -552,6 +554,11 @@ impl Rendition {
     /// Names of what is announced no longer.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.gone)
+    }
+
+    /// See [`Window::take_left`].
+    pub(super) fn take_left(&mut self) -> Vec<String> {
+        self.window.take_left()
     }
 
     /// The first segment and part that are not there yet.

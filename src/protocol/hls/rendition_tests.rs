@@ -228,6 +228,30 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
 }
 
 #[test]
+fn an_init_segment_goes_behind_the_last_segment_that_needs_it() {
+    let mut rig = Rig::new(video(), &[("hlsListSize", "3")], false);
+    let mut gone = Vec::new();
+    for n in 0..1500 {
+        if n % 300 == 0 {
+            rig.rendition.set_tracks(vec![rig.track.clone()], 1 + u32::try_from(n).unwrap() / 300);
+        }
+        let entry = entry(&rig.track, n * 40, n % 50 == 0);
+        rig.rendition.unit(&entry, date(&entry));
+        rig.rendition.adopt(Duration::from_secs(2));
+        let made = rig.rendition.take_made();
+        rig.there.extend(made.into_iter().map(|made| (made.name, made.bytes)));
+        gone.extend(rig.rendition.take_gone());
+    }
+    let inits: Vec<usize> = (0..gone.len()).filter(|at| gone[*at].ends_with("_init.mp4")).collect();
+    assert_eq!(inits.len(), 3, "{gone:?}");
+    for (at, nth) in inits.iter().zip(1..) {
+        // Six segments of two seconds between two changes.
+        let before = gone[..*at].iter().filter(|name| name.ends_with(".m4s")).count();
+        assert!((nth * 6..nth * 6 + 2).contains(&before), "{gone:?}");
+    }
+}
+
+#[test]
 fn the_manifest_has_segments_and_a_window_of_its_own() {
     let manifest_of = |own: &[(&str, &str)]| {
         let app = AppSettings::of(schema(), "live", own).unwrap();

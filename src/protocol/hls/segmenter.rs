@@ -99,9 +99,14 @@ impl Segmenter {
         Progress { segment: self.window.number(), part: 0 }
     }
 
-    /// Names of segments that are in the playlist no longer, since the last call.
+    /// See [`Window::take_gone`].
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         self.window.take_gone()
+    }
+
+    /// See [`Window::take_left`].
+    pub(super) fn take_left(&mut self) -> Vec<String> {
+        self.window.take_left()
     }
 
     fn close(&mut self, end_ms: i64) -> Option<Cut> {

@@ -155,9 +155,9 @@ impl HlsSink {
             let progress = self.segmenter.progress();
             self.publishing.media_playlist(&self.playlist, playlist, progress);
         }
-        // Players that have just read the playlist before are still about to fetch its first segment.
         let folder = &self.folder;
-        let gone = self.segmenter.take_gone();
+        let (left, gone) = (self.segmenter.take_left(), self.segmenter.take_gone());
+        self.publishing.leave(left.into_iter().map(|name| format!("{folder}{name}")));
         self.publishing.forget(gone.into_iter().map(|name| format!("{folder}{name}")));
     }
 }

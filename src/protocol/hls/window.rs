@@ -6,6 +6,7 @@
 //! rounded (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with unsteady
 //! key frames do not all begin with one, and from the first of those on they are not said to (`EXT-X-INDEPENDENT-SEGMENTS`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,8 +138,29 @@ pub(super) struct Window {
     first: u64,
     /// Segments so far.
     cut: u64,
-    /// Names that the playlist no longer has.
-    gone: Vec<String>,
+    left: Left,
+}
+
+/// Names that the playlist no longer has. They can be fetched for as long as their segment plays, and the longest playlist that had
+/// it (RFC 8216 §6.2.2), measured in segments that have come.
+#[derive(Debug, Default)]
+struct Left {
+    /// The names, each with the time until which it stays.
+    names: VecDeque<(Duration, String)>,
+    /// Names that have just left.
+    new: Vec<String>,
+    /// Length of all segments so far, and of the longest playlist.
+    passed: Duration,
+    longest: Duration,
+}
+
+impl Left {
+    /// Takes the name of something that has left, and that belongs to a segment of this length.
+    fn add(&mut self, name: String, length: Duration) {
+        let until = self.passed.saturating_add(length).saturating_add(self.longest);
+        self.new.push(name.clone());
+        self.names.push_back((until, name));
+    }
 }
 
 impl Window {
@@ -163,7 +185,7 @@ impl Window {
             sizes: Vec::new(),
             first: start.number,
             cut: 0,
-            gone: Vec::new(),
+            left: Left::default(),
         }
     }
 
@@ -208,9 +230,21 @@ impl Window {
         self.playlist.segments.iter().zip(&self.sizes).map(bits).max().unwrap_or(0)
     }
 
-    /// Names of segments that the playlist had, and has no longer, since the last call.
+    /// Names that the playlist had, and nobody fetches any more, since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.gone)
+        let stays = |(until, _): &(Duration, String)| *until > self.left.passed;
+        let gone = self.left.names.iter().position(stays).unwrap_or(self.left.names.len());
+        self.left.names.drain(..gone).map(|(_, name)| name).collect()
+    }
+
+    /// Names that the playlist has had until now, since the last call.
+    pub(super) fn take_left(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.left.new)
+    }
+
+    /// Something is needed no more by segments of the playlist, and by those that have left it as long as they stay.
+    pub(super) fn leave(&mut self, name: String) {
+        self.left.add(name, self.playlist.target_duration);
     }
 
     /// Whether a playlist would name enough to begin with, and its target duration is known.
@@ -330,7 +364,10 @@ impl Window {
         self.cut = self.cut.saturating_add(1);
         self.sizes.push(bytes);
         self.playlist.segments.push(Segment { uri: uri.to_owned(), duration, ..segment });
+        self.left.passed = self.left.passed.saturating_add(duration);
         self.forget_oldest();
+        let listed = self.playlist.segments.iter().map(|segment| segment.duration).sum();
+        self.left.longest = self.left.longest.max(listed);
         true
     }
 
@@ -416,7 +453,7 @@ impl Window {
         let discontinuity = u64::from(gone.discontinuity);
         self.playlist.discontinuity_sequence =
             self.playlist.discontinuity_sequence.saturating_add(discontinuity);
-        self.gone.push(gone.uri);
+        self.left.add(gone.uri, gone.duration);
     }
 }
 
@@ -499,6 +536,28 @@ mod tests {
         }
         let lengths = lengths(&window);
         assert!(lengths.iter().all(|ms| (100..2500).contains(ms)), "{lengths:?}");
+    }
+
+    #[test]
+    fn what_has_left_stays_for_its_own_length_and_that_of_the_longest_playlist() {
+        let app = AppSettings::of(schema(), "live", &[("hlsListSize", "4")]).unwrap();
+        let mut window = Window::new(HlsSettings::of(&app), 3, Start { number: 1, discontinuities: 0 });
+        let (mut left, mut gone) = (Vec::new(), Vec::new());
+        for n in 0..600i64 {
+            let unit = Unit { dts_ms: n * 100, date_ms: 0, begins: n % 20 == 0, epoch: 1, leads: true };
+            if let Some(end) = window.ends_before(&unit, 1) {
+                let open = window.open_segment(None, &[]);
+                let number = window.number();
+                assert!(window.close(end.at_ms, &number.to_string(), 1, open));
+                left.extend(window.take_left().into_iter().map(|name| (number, name)));
+                gone.extend(window.take_gone().into_iter().map(|name| (number, name)));
+            }
+            window.note(&unit, false);
+        }
+        // Segments of 2 s, four in the playlist: one that has left stays for 10 s, which are five more.
+        let number = |name: &String| name.parse::<u64>().unwrap();
+        assert!(left.iter().all(|(at, name)| *at == number(name) + 4), "{left:?}");
+        assert!(gone.len() > 10 && gone.iter().all(|(at, name)| *at == number(name) + 9), "{gone:?}");
     }
 
     #[test]
