@@ -26,7 +26,7 @@ use super::window::Start;
 use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
-use crate::mail::Progress;
+use crate::mail::{Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
@@ -51,7 +51,7 @@ pub(in crate::protocol) static TOGETHER: SinkKind = SinkKind {
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
     file_of,
-    begins_with_stream: HlsSettings::is_copied,
+    begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -67,7 +67,7 @@ pub(in crate::protocol) static APART: SinkKind = SinkKind {
     },
     stream_of: apart_stream,
     file_of: |_, _| None,
-    begins_with_stream: |_, _| false,
+    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     part_of,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
@@ -330,8 +330,7 @@ impl CmafSink {
     /// Publishes the new parts of a rendition, and its playlist. False when there are none.
     fn publish_rendition(&mut self, rendition: &mut Rendition, reports: Vec<Report>) -> bool {
         let made = rendition.take_made();
-        let ended = rendition.window().playlist().ended;
-        if made.is_empty() && !ended {
+        if made.is_empty() && !rendition.window().is_over() {
             return false;
         }
         self.publish_made(rendition, made, reports);
@@ -535,19 +534,20 @@ impl CmafSink {
         self.publish(now);
     }
 
-    fn finish(&mut self, now: Now, reason: &str) {
+    fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
         if self.publishing.is_over() {
             return;
         }
         self.take_rest(now, &self.lineup.chosen().clone());
-        self.renditions.iter_mut().chain(&mut self.absent).for_each(Rendition::finish);
+        let is_told = self.settings.ends.with(end);
+        self.renditions.iter_mut().chain(&mut self.absent).for_each(|rendition| rendition.finish(is_told));
         self.settle(true);
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {
             self.publish_rendition(rendition, Vec::new());
         }
         self.publish(now);
-        self.publish_manifest(now, true);
+        self.publish_manifest(now, is_told);
         self.publishing.finish(now, reason);
     }
 }
@@ -573,15 +573,15 @@ impl UnitSink for CmafSink {
 
 impl Session for CmafSink {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
-            self.finish(ctx.now, "the stream ended");
+        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
+            self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
         }
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx.now, reason);
+        self.finish(ctx.now, StreamEnd::Drain, reason);
         self.publishing.hurry(ctx.now);
     }
 

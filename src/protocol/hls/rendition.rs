@@ -295,11 +295,11 @@ impl Rendition {
         self.take(entry, &unit, end);
     }
 
-    /// The stream is over.
-    pub(super) fn finish(&mut self) {
+    /// The stream is over, which the playlist tells or does not.
+    pub(super) fn finish(&mut self, is_told: bool) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
-        self.window.playlist_mut().ended = true;
+        self.window.finish(is_told);
     }
 
     fn unit_of(&self, entry: &Entry, date_ms: i64) -> Option<Unit> {
@@ -599,7 +599,7 @@ impl Rendition {
                 skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
                 can_block_reload: true,
                 open: self.open_segment(),
-                hint: (!self.lanes.is_empty())
+                hint: (!self.lanes.is_empty() && !self.window.is_over())
                     .then(|| self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
                 reports: Vec::new(),
             })

@@ -172,7 +172,7 @@ fn every_unit_is_in_a_segment_with_its_time() {
     for low_latency in [false, true] {
         let mut rig = Rig::new(video(), &[], low_latency);
         (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
-        rig.rendition.finish();
+        rig.rendition.finish(true);
         rig.look();
         let times: Vec<i64> = rig.samples().iter().map(|(dts, _)| *dts).collect();
         assert_eq!(times, (0..500).map(|n| n * 40).collect::<Vec<_>>());
@@ -329,7 +329,7 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
     // The last two have one time.
     rig.unit(500 * 40, true);
     rig.unit(500 * 40, false);
-    rig.rendition.finish();
+    rig.rendition.finish(true);
     rig.look();
     assert_eq!(rig.last.unwrap().segments.len(), 11);
 }
@@ -367,6 +367,17 @@ fn a_track_that_leaves_has_gaps_until_it_comes_back_and_no_end() {
     let marks = now.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
     assert_eq!((now.ended, now.discontinuity_sequence + marks), (false, 1));
     assert!(now.segments.last().is_some_and(|segment| !segment.gap));
+}
+
+#[test]
+fn an_end_that_is_not_told_promises_no_part() {
+    let mut rig = Rig::new(video(), &[], true);
+    (0..300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    rig.rendition.finish(false);
+    rig.look();
+    let last = rig.last.unwrap();
+    let low = last.low_latency.unwrap();
+    assert_eq!((last.ended, last.segments.len(), low.hint, low.open.parts), (false, 6, None, Vec::new()));
 }
 
 #[test]
@@ -465,7 +476,7 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
             }
             rig.unit(dts, n % gop == 0);
         }
-        rig.rendition.finish();
+        rig.rendition.finish(true);
         rig.look();
         let samples = rig.samples();
         assert!(samples.windows(2).all(|pair| pair[0].0 < pair[1].0), "seed {seed}");

@@ -63,10 +63,10 @@ impl Segmenter {
         cut
     }
 
-    /// The stream is over. Its last segment, and the playlist's end.
-    pub(super) fn finish(&mut self) -> Option<Cut> {
+    /// Ends the stream: its last segment, and with `is_told` the end of the playlist.
+    pub(super) fn finish(&mut self, is_told: bool) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
-        self.window.playlist_mut().ended = true;
+        self.window.finish(is_told);
         self.window.settle();
         cut
     }
@@ -172,7 +172,7 @@ mod tests {
         }
 
         fn finish(&mut self) {
-            let cut = self.segmenter.finish();
+            let cut = self.segmenter.finish(true);
             self.take(cut);
         }
 
@@ -282,6 +282,20 @@ mod tests {
         rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
         assert_eq!(rig.last.target_duration, Duration::from_secs(8));
         assert_eq!(rig.durations()[..2], [2400, 7600]);
+    }
+
+    #[test]
+    fn an_end_that_is_not_told_leaves_the_playlist_as_it_is() {
+        let mut rig = Rig::new(&[]);
+        rig.frames(0, 60, |n| n % 50 == 0);
+        let cut = rig.segmenter.finish(false);
+        rig.take(cut);
+        assert_eq!((rig.durations(), rig.last.ended), (vec![2000, 400], false), "it is shown, however short");
+        assert_eq!(
+            rig.segmenter.progress(),
+            Progress { segment: 3, part: 0 },
+            "what comes next is another stream's"
+        );
     }
 
     #[test]
@@ -396,7 +410,7 @@ mod tests {
             };
             segments.extend(segmenter.unit(at, &entry, &chosen).map(|cut| cut.bytes));
         }
-        segments.extend(segmenter.finish().map(|cut| cut.bytes));
+        segments.extend(segmenter.finish(true).map(|cut| cut.bytes));
         (segments, frames)
     }
 

@@ -13,11 +13,12 @@ use super::dates::Dates;
 use super::lineup::Lineup;
 use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
-use super::settings::HlsSettings;
+use super::settings::{Ends, HlsSettings};
 use super::window::{Start, Unit};
 use super::{ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
+use crate::mail::StreamEnd;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts;
 use crate::protocol::{
@@ -32,7 +33,7 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
     file_of,
-    begins_with_stream: HlsSettings::is_copied,
+    begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -82,6 +83,7 @@ struct HlsSink {
     /// The folder of the playlist, with its slash.
     folder: String,
     playlist: String,
+    ends: Ends,
     segmenter: Segmenter,
     lineup: Lineup,
     dates: Dates,
@@ -93,14 +95,12 @@ impl HlsSink {
     fn new(now: Now, order: &SinkOrder) -> Self {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
         let playlist = format!("{folder}{id}{ENDING}");
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
         Self {
+            ends: settings.ends,
             publishing: Publishing::copied(now, order, &playlist),
             playlist,
-            segmenter: Segmenter::new(
-                id,
-                &HlsSettings::of_stream(&order.settings, &order.details),
-                Start::at(now),
-            ),
+            segmenter: Segmenter::new(id, &settings, Start::at(now)),
             lineup: Lineup::default(),
             dates: Dates::new(),
             folder,
@@ -108,12 +108,12 @@ impl HlsSink {
         }
     }
 
-    fn finish(&mut self, now: Now, reason: &str) {
+    fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
         if self.publishing.is_over() {
             return;
         }
         self.take_rest(&self.lineup.chosen().clone());
-        let cut = self.segmenter.finish();
+        let cut = self.segmenter.finish(self.ends.with(end));
         self.publish_cut(cut);
         self.publishing.finish(now, reason);
     }
@@ -183,15 +183,15 @@ impl UnitSink for HlsSink {
 
 impl Session for HlsSink {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
-            self.finish(ctx.now, "the stream ended");
+        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
+            self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
         }
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx.now, reason);
+        self.finish(ctx.now, StreamEnd::Drain, reason);
         self.publishing.hurry(ctx.now);
     }
 

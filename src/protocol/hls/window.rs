@@ -138,6 +138,8 @@ pub(super) struct Window {
     first: u64,
     /// Segments so far.
     cut: u64,
+    /// Nothing more comes.
+    is_over: bool,
     left: Left,
 }
 
@@ -185,6 +187,7 @@ impl Window {
             sizes: Vec::new(),
             first: start.number,
             cut: 0,
+            is_over: false,
             left: Left::default(),
         }
     }
@@ -214,6 +217,17 @@ impl Window {
     /// The playlist as of now.
     pub(super) const fn playlist(&self) -> &MediaPlaylist {
         &self.playlist
+    }
+
+    /// Nothing more comes, which the playlist tells or does not.
+    pub(super) const fn finish(&mut self, is_told: bool) {
+        self.is_over = true;
+        self.playlist.ended = is_told;
+    }
+
+    /// Whether nothing more comes.
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// The same, for what is not about single segments.
@@ -258,7 +272,7 @@ impl Window {
 
     fn has_enough(&self) -> bool {
         let duration = || self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>();
-        let is_enough = self.cut >= FIRST_SEGMENTS || self.playlist.ended || duration() >= FIRST_DURATION;
+        let is_enough = self.cut >= FIRST_SEGMENTS || self.is_over || duration() >= FIRST_DURATION;
         is_enough && self.cut > 0
     }
 
