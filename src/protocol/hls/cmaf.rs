@@ -22,7 +22,7 @@ use super::manifest::{Moments, Stretch, manifest};
 use super::publishing::Publishing;
 use super::rendition::{Made, Names, Rendition};
 use super::settings::HlsSettings;
-use super::window::Start;
+use super::window::{Start, Window};
 use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
@@ -401,15 +401,21 @@ impl CmafSink {
         let audio = of_kind(TrackKind::Audio).next();
         let uri = |rendition: &Rendition| format!("{}{ENDING}", rendition.names.base);
         let variant = |rendition: &Rendition, audio: Option<&Rendition>| {
-            let bits = |rendition: &Rendition| rendition.window().peak_bits();
-            // Rounded up, so that the playlist does not change with each segment.
-            let total = bits(rendition).saturating_add(audio.map_or(0, bits));
-            let codecs = rendition.codecs().iter().chain(audio.map(Rendition::codecs).unwrap_or_default());
+            let total = |bits: fn(&Window) -> u64| {
+                let of = |rendition: &Rendition| bits(rendition.window());
+                of(rendition).saturating_add(audio.map_or(0, of))
+            };
+            let described = rendition.newest();
+            let both = described.into_iter().chain(audio.and_then(Rendition::newest));
+            let codecs: Vec<&str> = both.flat_map(|one| &one.codecs).map(String::as_str).collect();
             let size = rendition.tracks.first().and_then(Track::picture_size);
             Variant {
                 uri: uri(rendition),
-                bandwidth: total.next_multiple_of(250_000),
-                codecs: Some(codecs.cloned().collect::<Vec<_>>().join(",")),
+                // Rounded up, so that the playlist does not change with each segment.
+                bandwidth: total(Window::peak_bits).next_multiple_of(250_000),
+                average_bandwidth: Some(total(Window::average_bits).next_multiple_of(100_000)),
+                codecs: Some(codecs.join(",")),
+                frame_rate_milli: described.and_then(|one| one.frame_rate_milli),
                 resolution: size.map(|(width, height)| Resolution { width, height }),
                 audio: audio.map(|_| AUDIO.to_owned()),
                 ..Variant::default()
@@ -429,11 +435,14 @@ impl CmafSink {
             uri: Some(uri(audio)),
             default: true,
             autoselect: true,
-            channels: None,
+            channels: audio.newest().and_then(|one| one.sound).map(|(_, channels)| channels.to_string()),
         });
         MultivariantPlaylist {
             version: 9,
-            independent_segments: false,
+            independent_segments: self
+                .renditions
+                .iter()
+                .all(|rendition| rendition.window().playlist().independent_segments),
             variants,
             renditions: listed.into_iter().collect(),
         }

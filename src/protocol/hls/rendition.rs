@@ -101,6 +101,10 @@ pub(super) struct Described {
     pub(super) kind: TrackKind,
     pub(super) timescale: Timescale,
     pub(super) size: Option<(u32, u32)>,
+    /// Pictures in a thousand seconds, as they were in the first second or more.
+    pub(super) frame_rate_milli: Option<u64>,
+    /// Sampling rate and channels.
+    pub(super) sound: Option<(u32, u8)>,
 }
 
 /// A segment with what describes it.
@@ -532,14 +536,27 @@ impl Rendition {
         let name = self.names.init(date_ms, self.epoch);
         self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
         let track = self.tracks.first();
+        let frame_rate_milli =
+            self.frame_rate_milli().or_else(|| self.described.last().and_then(|one| one.frame_rate_milli));
         self.described.push(Described {
             uri: name.clone(),
             codecs,
             kind: track.map_or(TrackKind::Data, Track::kind),
             timescale: track.map_or(Timescale::MILLISECONDS, |track| track.timescale),
             size: track.and_then(Track::picture_size),
+            frame_rate_milli: frame_rate_milli.filter(|_| self.is_video()),
+            sound: track.and_then(|track| track.config.sound()),
         });
         self.made.push(Made { name, bytes, is_init: true });
+    }
+
+    /// The rate of the frames of the first track that are in no fragment yet, if they last for a second.
+    fn frame_rate_milli(&self) -> Option<u64> {
+        let lane = self.lanes.first()?;
+        let (frames, ticks) = lane.measure();
+        let second = u64::from(lane.description.timescale.ticks());
+        let frames = u64::try_from(frames).ok()?;
+        (ticks >= second).then(|| frames.saturating_mul(1000).saturating_mul(second).checked_div(ticks))?
     }
 
     // ---- outputs
@@ -570,9 +587,9 @@ impl Rendition {
         &self.window
     }
 
-    /// The codecs of the newest segments, for a multivariant playlist.
-    pub(super) fn codecs(&self) -> &[String] {
-        self.described.last().map(|described| described.codecs.as_slice()).unwrap_or_default()
+    /// The newest init segment, for a multivariant playlist.
+    pub(super) fn newest(&self) -> Option<&Described> {
+        self.described.last()
     }
 
     /// The segments of the playlist that are there, with what describes them.

@@ -292,6 +292,36 @@ fn only_key_frames_are_said_to_begin_all_segments() {
 }
 
 #[test]
+fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
+    let settings = AppSettings::of(schema(), "live", &[]).unwrap();
+    let text = |track: Track, step: i64| {
+        let mut rig = Rig::new(track, &[], true);
+        (0..1000).for_each(|n| rig.unit(n * step, n % 50 == 0));
+        // What another init segment describes behind a change is not a second long.
+        rig.rendition.set_tracks(vec![rig.track.clone()], 2);
+        (1000..1500).for_each(|n| rig.unit(n * step, n % 50 == 0));
+        let stretches = [(1, 0), (2, 1000 * step)].map(|(id, begin_ms)| Stretch {
+            id,
+            begin_ms: begin_ms.unsigned_abs(),
+            delay_ms: 0,
+        });
+        manifest(&[&rig.rendition], &stretches, (HlsSettings::of(&settings), "../", false), MOMENTS).unwrap()
+    };
+    let pictures = text(video(), 40);
+    assert_eq!(
+        pictures.matches(" frameRate=\"25\"").count(),
+        pictures.matches("<Representation ").count(),
+        "{pictures}"
+    );
+    assert!(
+        !pictures.contains("audioSamplingRate") && text(video(), 33).contains(" frameRate=\"30303/1000\"")
+    );
+    let sound = text(audio(), 21);
+    assert!(sound.contains(" audioSamplingRate=\"48000\"/>") && !sound.contains("frameRate"), "{sound}");
+    assert!(sound.contains("audio_channel_configuration:2011\" value=\"2\"/>\n<SegmentTemplate "), "{sound}");
+}
+
+#[test]
 fn parts_together_are_their_segment() {
     let mut rig = Rig::new(video(), &[], true);
     (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));

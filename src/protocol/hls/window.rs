@@ -244,6 +244,13 @@ impl Window {
         self.playlist.segments.iter().zip(&self.sizes).map(bits).max().unwrap_or(0)
     }
 
+    /// Bytes of all segments of the playlist by their time, in bits per second.
+    pub(super) fn average_bits(&self) -> u64 {
+        let bytes = self.sizes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes as u64));
+        let length: Duration = self.playlist.segments.iter().map(|segment| segment.duration).sum();
+        bytes.saturating_mul(8000) / u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
     /// Names that the playlist had, and nobody fetches any more, since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         let stays = |(until, _): &(Duration, String)| *until > self.left.passed;
