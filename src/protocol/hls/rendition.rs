@@ -2,9 +2,10 @@
 //!
 //! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
 //! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
-//! too long. The target is known when the first segment is: it has room for two frames more than was asked for. A frame that turns out
-//! to last longer, because the next one is late, begins the next part, and leaves its own too short rather than too long; alone it may
-//! exceed the target, as it cannot be cut.
+//! too long. The target is known when the first segment is: it has room for two frames more than was asked for. Where frames are not
+//! evenly apart, as of a captured screen, the target is so long that the longest of them lasts 15 % of it, and a part ends when it has
+//! 85 %. A frame that turns out to last longer than that, because the next one is late, begins the next part, and leaves its own too
+//! short rather than too long; alone it may exceed the target, as it cannot be cut.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +29,10 @@ const SKIP_TARGETS: u32 = 6;
 const SEGMENTS_WITH_PARTS: usize = 3;
 /// Distances of units that are looked at: those of the first segment.
 const STEPS_MAX: usize = 512;
+/// A frame that lasts longer is not counted on.
+const STEP_MS_MAX: i64 = 2000;
+/// Frames whose distances differ by more are not evenly apart.
+const UNEVEN_MS: i64 = 5;
 /// Gaps that are told at once: a longer pause of the other renditions is one of all.
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
@@ -159,6 +164,8 @@ struct PartRule {
     /// The DTS of the last unit, and whether it is a key frame.
     last: Option<(i64, bool)>,
     target_ms: Option<i64>,
+    /// How long parts have to be where units are not evenly apart.
+    least_ms: Option<i64>,
     /// Names of the parts of the segments that the playlist shows them of.
     shown: VecDeque<Vec<String>>,
 }
@@ -373,7 +380,11 @@ impl Rendition {
         let step = self.parts.last.map_or(0, |(last, _)| unit.dts_ms.saturating_sub(last));
         // The next one may be a millisecond later than any so far.
         let step = step.max(self.parts.step_ms).saturating_add(1);
-        elapsed.saturating_add(step) > target && self.growing.parts.len() < PARTS_MAX
+        let is_due = match self.parts.least_ms {
+            Some(least) => elapsed >= least,
+            None => elapsed.saturating_add(step) > target,
+        };
+        is_due && self.growing.parts.len() < PARTS_MAX
     }
 
     /// The part that grows would be too long with its last frame, which lasts until the unit that has come: it ends before that frame.
@@ -474,11 +485,22 @@ impl Rendition {
     /// The first segment is whole: frames are as far apart as they are.
     fn fix_part_target(&mut self) {
         if self.parts.are_wanted && self.parts.target_ms.is_none() && !self.parts.steps.is_empty() {
-            self.parts.steps.sort_unstable();
-            let nearly_all = self.parts.steps.len().saturating_mul(19) / 20;
-            let step = self.parts.steps.get(nearly_all).copied().unwrap_or(1).min(2000);
+            let mut steps = std::mem::take(&mut self.parts.steps);
+            steps.sort_unstable();
+            let at = |twentieth: usize| {
+                steps.get(steps.len().saturating_mul(twentieth) / 20).copied().unwrap_or(1)
+            };
+            let (short, step) = (at(1), at(19).min(STEP_MS_MAX));
             self.parts.step_ms = step;
-            self.parts.steps = Vec::new();
+            if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
+                let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
+                // A frame is 15 % of it, and a millisecond; but a part is no longer than a segment.
+                let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
+                let target = target.max(self.settings.part_ms).min(self.settings.segment_ms);
+                self.parts.target_ms = Some(target);
+                self.parts.least_ms = Some(target.saturating_mul(85).saturating_add(99) / 100);
+                return;
+            }
             // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
             let frames = self.settings.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);

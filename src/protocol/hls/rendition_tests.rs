@@ -348,6 +348,26 @@ fn a_frame_that_is_missing_makes_no_part_too_long() {
 }
 
 #[test]
+fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
+    for seed in 0..40u64 {
+        let mut random = crypto::Seed::from_number(seed).random();
+        let longest = [100i64, 170, 250][usize::try_from(seed % 3).unwrap()];
+        let mut rig = Rig::new(video(), &[], true);
+        // All distances are in the first segment; what is behind a key frame every two seconds, in random order.
+        let (mut dts, mut key) = (0, 0);
+        while dts < 60_000 {
+            rig.unit(dts, dts >= key);
+            key = if dts >= key { dts + 2000 } else { key };
+            dts += if dts < 33 { longest } else { 33 + random.below(longest.unsigned_abs() - 32) as i64 };
+        }
+        let last = rig.last.unwrap();
+        let low = last.low_latency.as_ref().unwrap();
+        assert!(low.part_target >= Duration::from_millis(longest.unsigned_abs() * 6), "{low:?}");
+        assert!(last.segments.iter().flat_map(|one| &one.parts).count() > 3, "{last:?}");
+    }
+}
+
+#[test]
 fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
     let mut rig = Rig::new(video(), &[], true);
     for n in 0..500 {
