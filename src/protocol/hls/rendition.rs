@@ -33,6 +33,8 @@ const STEPS_MAX: usize = 512;
 const STEP_MS_MAX: i64 = 2000;
 /// Frames whose distances differ by more are not evenly apart.
 const UNEVEN_MS: i64 = 5;
+/// Usual rates of pictures, in a thousand seconds.
+const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
 /// Gaps that are told at once: a longer pause of the other renditions is one of all.
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
@@ -578,7 +580,10 @@ impl Rendition {
         let (frames, ticks) = lane.measure();
         let second = u64::from(lane.description.timescale.ticks());
         let frames = u64::try_from(frames).ok()?;
-        (ticks >= second).then(|| frames.saturating_mul(1000).saturating_mul(second).checked_div(ticks))?
+        let measured = frames.saturating_mul(1000).saturating_mul(second).checked_div(ticks)?;
+        // Times in milliseconds are a little off.
+        let is_near = |usual: &&u64| usual.abs_diff(measured).saturating_mul(2000) <= **usual;
+        (ticks >= second).then(|| RATES_MILLI.iter().find(is_near).copied().unwrap_or(measured))
     }
 
     // ---- outputs

@@ -316,6 +316,10 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
     assert!(
         !pictures.contains("audioSamplingRate") && text(video(), 33).contains(" frameRate=\"30303/1000\"")
     );
+    // A picture in 41 or 42 milliseconds, as FLV has it.
+    let mut rig = Rig::new(video(), &[], false);
+    (0..1000).for_each(|n| rig.unit(n * 1001 / 24, n % 48 == 0));
+    assert_eq!(rig.rendition.newest().and_then(|one| one.frame_rate_milli), Some(23_976));
     let sound = text(audio(), 21);
     assert!(sound.contains(" audioSamplingRate=\"48000\"/>") && !sound.contains("frameRate"), "{sound}");
     assert!(sound.contains("audio_channel_configuration:2011\" value=\"2\"/>\n<SegmentTemplate "), "{sound}");
