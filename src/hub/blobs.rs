@@ -1,5 +1,6 @@
 //! The blobs of a worker: what producers of any worker have published, found by application and name, so that requests
-//! are answered from memory. Bounded in bytes and number, the oldest goes first; a stream's go with it.
+//! are answered from memory. Bounded in bytes and number: what is named nowhere any more goes first, then the oldest; a stream's
+//! go with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -36,6 +37,8 @@ pub enum Published {
 
 /// A bit in the numbers of blobs without which others are of no use: they stand behind all others, so they are dropped last.
 const NEEDED: u64 = 1 << 63;
+/// A bit in the numbers of blobs that are named somewhere: they stand behind those that have left.
+const NAMED: u64 = 1 << 62;
 
 /// The caps.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +117,7 @@ impl Blobs {
             }
             self.remove(number);
         }
-        let number = if blob.is_needed { self.stored | NEEDED } else { self.stored };
+        let number = NAMED | if blob.is_needed { self.stored | NEEDED } else { self.stored };
         self.stored = self.stored.saturating_add(1);
         let held = self.streams.entry(blob.stream).or_default();
         held.bytes = held.bytes.saturating_add(blob.bytes.len());
@@ -122,6 +125,9 @@ impl Blobs {
         self.bytes = self.bytes.saturating_add(blob.bytes.len());
         self.names.entry(Arc::clone(&blob.app)).or_default().insert(Arc::clone(&blob.name), number);
         let stream = blob.stream;
+        for name in &blob.leaves {
+            self.leave(&blob.app, name, stream);
+        }
         for name in &blob.forgets {
             self.forget(&blob.app, name, stream);
         }
@@ -132,11 +138,31 @@ impl Blobs {
 
     /// A blob of the stream that nobody needs any more.
     fn forget(&mut self, app: &str, name: &str, stream: StreamId) {
-        let number = self.number(app, name);
-        let is_own = |number: &u64| self.blobs.get(number).is_some_and(|blob| blob.stream == stream);
-        if let Some(number) = number.filter(is_own) {
+        if let Some(number) = self.own_number(app, name, stream) {
             self.remove(number);
         }
+    }
+
+    /// A blob of the stream that is named nowhere any more.
+    fn leave(&mut self, app: &str, name: &str, stream: StreamId) {
+        let Some(number) = self.own_number(app, name, stream) else { return };
+        let left = number & !(NAMED | NEEDED);
+        if let Some(blob) = self.blobs.remove(&number) {
+            self.blobs.insert(left, blob);
+        }
+        if let Some(held) = self.streams.get_mut(&stream) {
+            held.order.remove(&number);
+            held.order.insert(left);
+        }
+        if let Some(known) = self.names.get_mut(app).and_then(|names| names.get_mut(name)) {
+            *known = left;
+        }
+    }
+
+    /// The number of a blob, if it is this stream's.
+    fn own_number(&self, app: &str, name: &str, stream: StreamId) -> Option<u64> {
+        let is_own = |number: &u64| self.blobs.get(number).is_some_and(|blob| blob.stream == stream);
+        self.number(app, name).filter(is_own)
     }
 
     /// The blob of a name.
@@ -228,7 +254,7 @@ mod tests {
     fn blob(stream: StreamId, name: &str, version: u64, len: usize) -> Arc<Blob> {
         let (app, name, bytes) = ("live".into(), name.into(), Bytes::from(vec![0; len]));
         let (content_type, viewers) = ("video/mp2t", None);
-        let (progress, forgets) = (Progress::default(), Vec::new());
+        let (progress, forgets, leaves) = (Progress::default(), Vec::new(), Vec::new());
         Arc::new(Blob {
             stream,
             app,
@@ -238,6 +264,7 @@ mod tests {
             viewers,
             progress,
             forgets,
+            leaves,
             calendar: None,
             bytes,
             is_needed: false,
@@ -279,6 +306,30 @@ mod tests {
             store.publish(init(B, name));
         }
         assert_eq!(there(&store, "jlmno"), "lmno");
+    }
+
+    #[test]
+    fn what_is_named_nowhere_any_more_goes_before_what_is() {
+        let mut store = store();
+        for (name, version) in ["a", "b", "c"].into_iter().zip(1..) {
+            store.publish(blob(A, name, version, 20));
+        }
+        let leaving = |stream, name, version, leaves: &[&str]| {
+            let blob = Blob::clone(&blob(stream, name, version, 20));
+            Arc::new(Blob { leaves: leaves.iter().map(|name| (*name).to_owned()).collect(), ..blob })
+        };
+        // Another stream's names are not its own.
+        store.publish(leaving(B, "d", 1, &["a"]));
+        store.publish(leaving(A, "e", 4, &["b", "none"]));
+        assert_eq!(there(&store, "abcde"), "acde", "the bytes of a stream");
+        store.publish(leaving(B, "f", 2, &["d"]));
+        assert_eq!((there(&store, "acdef"), store.bytes()), ("acdef".to_owned(), 100));
+        store.publish(blob(StreamId(3), "g", 1, 20));
+        assert_eq!(there(&store, "acdefg"), "acefg", "the bytes of all");
+        store.end_stream(A);
+        store.end_stream(B);
+        store.end_stream(StreamId(3));
+        assert!(store.bytes() == 0 && store.names.is_empty() && store.blobs.is_empty());
     }
 
     #[test]

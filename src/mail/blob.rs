@@ -49,6 +49,8 @@ pub struct Blob {
     pub is_needed: bool,
     /// Names of blobs of the stream that nobody needs any more.
     pub forgets: Vec<String>,
+    /// Names of blobs of the stream that are still asked for, but named nowhere: where there is too much, they go first.
+    pub leaves: Vec<String>,
     /// The calendar of what says the time to its readers.
     pub calendar: Option<Calendar>,
     /// The content.
@@ -138,6 +140,7 @@ mod tests {
                 viewers: None,
                 progress: Progress::default(),
                 forgets: Vec::new(),
+                leaves: Vec::new(),
                 calendar: None,
                 bytes,
                 is_needed: false,

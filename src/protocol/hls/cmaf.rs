@@ -17,15 +17,16 @@ use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Re
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
+use super::lineup::Lineup;
 use super::manifest::{Moments, Stretch, manifest};
 use super::publishing::Publishing;
 use super::rendition::{Made, Names, Rendition};
 use super::settings::HlsSettings;
-use super::window::Start;
+use super::window::{Start, Window};
 use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
-use crate::mail::Progress;
+use crate::mail::{Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
@@ -50,7 +51,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
     file_of,
-    begins_with_stream: HlsSettings::is_copied,
+    begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -66,7 +67,7 @@ pub(super) static APART: SinkKind = SinkKind {
     },
     stream_of: apart_stream,
     file_of: |_, _| None,
-    begins_with_stream: |_, _| false,
+    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     part_of,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
@@ -186,12 +187,19 @@ struct CmafSink {
     chosen_epoch: u32,
     /// Milliseconds that decode times are put ahead.
     shift_ms: i64,
+    lineup: Lineup,
+    dates: Dates,
+    shown: Shown,
+    attached: bool,
+}
+
+/// Playlist and periods of all renditions together, as they are shown.
+#[derive(Debug, Default)]
+struct Shown {
     /// The multivariant playlist that is there.
     master: String,
-    dates: Dates,
     /// The periods of the manifest, the newest last.
     stretches: Vec<Stretch>,
-    attached: bool,
 }
 
 impl CmafSink {
@@ -222,9 +230,9 @@ impl CmafSink {
             boundary_ms: None,
             chosen_epoch: 0,
             shift_ms: 0,
-            master: String::new(),
+            lineup: Lineup::default(),
             dates: Dates::new(),
-            stretches: Vec::new(),
+            shown: Shown::default(),
             attached: false,
         }
     }
@@ -251,6 +259,7 @@ impl CmafSink {
         let mut before = std::mem::take(&mut self.renditions);
         // Numbers of renditions go along with each other.
         let start = before.first().map_or(self.start, |lead| lead.window().start_beside());
+        let target = before.first().map(|lead| lead.window().playlist().target_duration);
         for (base, tracks) in groups {
             let mut rendition = take_named(&mut before, &base)
                 .or_else(|| take_named(&mut self.absent, &base))
@@ -259,6 +268,7 @@ impl CmafSink {
                     let names = Names { base, ending: "m4s", run };
                     Rendition::new(names, &self.settings, parts, (start, self.shift_ms))
                 });
+            target.into_iter().for_each(|target| rendition.adopt(target));
             rendition.set_tracks(tracks, self.chosen_epoch);
             self.renditions.push(rendition);
         }
@@ -266,6 +276,19 @@ impl CmafSink {
             rendition.pause();
             self.publish_rendition(&mut rendition, Vec::new());
             self.absent.push(rendition);
+        }
+    }
+
+    /// Sets the target duration of all renditions when the first one has enough for a playlist, or has nothing and the others do not
+    /// wait for it any longer.
+    fn settle(&mut self, ended: bool) {
+        let Some((lead, others)) = self.renditions.split_first() else { return };
+        let others_ripe =
+            || others.iter().any(|one| one.window().is_ripe() && (ended || one.window().has_waited()));
+        let all = || self.renditions.iter().chain(&self.absent);
+        if lead.window().is_ripe() || !lead.window().has_cut() && others_ripe() {
+            let target = all().map(|one| one.window().wanted_target()).max().unwrap_or_default();
+            self.renditions.iter_mut().chain(&mut self.absent).for_each(|one| one.adopt(target));
         }
     }
 
@@ -307,8 +330,7 @@ impl CmafSink {
     /// Publishes the new parts of a rendition, and its playlist. False when there are none.
     fn publish_rendition(&mut self, rendition: &mut Rendition, reports: Vec<Report>) -> bool {
         let made = rendition.take_made();
-        let ended = rendition.window().playlist().ended;
-        if made.is_empty() && !ended {
+        if made.is_empty() && !rendition.window().is_over() {
             return false;
         }
         self.publish_made(rendition, made, reports);
@@ -319,6 +341,7 @@ impl CmafSink {
     fn publish_made(&mut self, rendition: &mut Rendition, made: Vec<Made>, reports: Vec<Report>) {
         let ended = rendition.window().playlist().ended;
         let folder = self.folder.clone();
+        self.publishing.leave(rendition.take_left().into_iter().map(|name| format!("{folder}{name}")));
         self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
         for made in made {
             let name = format!("{folder}{}", made.name);
@@ -363,10 +386,10 @@ impl CmafSink {
             return;
         }
         let text = self.master().to_string();
-        if text != self.master {
+        if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
-            self.master = text;
+            self.shown.master = text;
         }
     }
 
@@ -378,15 +401,21 @@ impl CmafSink {
         let audio = of_kind(TrackKind::Audio).next();
         let uri = |rendition: &Rendition| format!("{}{ENDING}", rendition.names.base);
         let variant = |rendition: &Rendition, audio: Option<&Rendition>| {
-            let bits = |rendition: &Rendition| rendition.window().peak_bits();
-            // Rounded up, so that the playlist does not change with each segment.
-            let total = bits(rendition).saturating_add(audio.map_or(0, bits));
-            let codecs = rendition.codecs().iter().chain(audio.map(Rendition::codecs).unwrap_or_default());
+            let total = |bits: fn(&Window) -> u64| {
+                let of = |rendition: &Rendition| bits(rendition.window());
+                of(rendition).saturating_add(audio.map_or(0, of))
+            };
+            let described = rendition.newest();
+            let both = described.into_iter().chain(audio.and_then(Rendition::newest));
+            let codecs: Vec<&str> = both.flat_map(|one| &one.codecs).map(String::as_str).collect();
             let size = rendition.tracks.first().and_then(Track::picture_size);
             Variant {
                 uri: uri(rendition),
-                bandwidth: total.next_multiple_of(250_000),
-                codecs: Some(codecs.cloned().collect::<Vec<_>>().join(",")),
+                // Rounded up, so that the playlist does not change with each segment.
+                bandwidth: total(Window::peak_bits).next_multiple_of(250_000),
+                average_bandwidth: Some(total(Window::average_bits).next_multiple_of(100_000)),
+                codecs: Some(codecs.join(",")),
+                frame_rate_milli: described.and_then(|one| one.frame_rate_milli),
                 resolution: size.map(|(width, height)| Resolution { width, height }),
                 audio: audio.map(|_| AUDIO.to_owned()),
                 ..Variant::default()
@@ -406,11 +435,14 @@ impl CmafSink {
             uri: Some(uri(audio)),
             default: true,
             autoselect: true,
-            channels: None,
+            channels: audio.newest().and_then(|one| one.sound).map(|(_, channels)| channels.to_string()),
         });
         MultivariantPlaylist {
             version: 9,
-            independent_segments: false,
+            independent_segments: self
+                .renditions
+                .iter()
+                .all(|rendition| rendition.window().playlist().independent_segments),
             variants,
             renditions: listed.into_iter().collect(),
         }
@@ -424,7 +456,7 @@ impl CmafSink {
         let base = format!("../{}", self.folder);
         let Some(moments) = self.moments(now) else { return };
         let renditions: Vec<&Rendition> = self.renditions.iter().chain(&self.absent).collect();
-        let text = manifest(&renditions, &self.stretches, (&self.settings, &base, ended), moments);
+        let text = manifest(&renditions, &self.shown.stretches, (&self.settings, &base, ended), moments);
         if let Some(text) = text {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             self.publishing.manifest(&name, text, self.dates.calendar());
@@ -437,22 +469,22 @@ impl CmafSink {
         for one in lead.spanned() {
             let begin_ms = one.begin_ms();
             let is_later =
-                self.stretches.last().is_none_or(|last| one.begins_period && begin_ms > last.begin_ms);
+                self.shown.stretches.last().is_none_or(|last| one.begins_period && begin_ms > last.begin_ms);
             if !is_later {
                 continue;
             }
             let dts_ms = i64::try_from(one.middle_ms()).unwrap_or(i64::MAX).saturating_sub(self.shift_ms);
-            self.stretches.push(Stretch {
-                id: self.stretches.last().map_or(1, |last| last.id.saturating_add(1)),
+            self.shown.stretches.push(Stretch {
+                id: self.shown.stretches.last().map_or(1, |last| last.id.saturating_add(1)),
                 // The time of the segments counts from the beginning of the presentation.
-                begin_ms: if self.stretches.is_empty() { 0 } else { begin_ms },
+                begin_ms: if self.shown.stretches.is_empty() { 0 } else { begin_ms },
                 delay_ms: self.dates.delay_ms(dts_ms),
             });
         }
         let oldest = self.renditions.iter().chain(&self.absent).filter_map(|one| one.spanned().next());
         let Some(oldest_ms) = oldest.map(|one| one.middle_ms()).min() else { return };
-        while self.stretches.get(1).is_some_and(|second| second.begin_ms <= oldest_ms) {
-            self.stretches.remove(0);
+        while self.shown.stretches.get(1).is_some_and(|second| second.begin_ms <= oldest_ms) {
+            self.shown.stretches.remove(0);
         }
     }
 
@@ -479,29 +511,14 @@ impl CmafSink {
         self.dates.date_ms(entry.dts_ms)
     }
 
-    fn finish(&mut self, now: Now, reason: &str) {
-        if self.publishing.is_over() {
-            return;
+    /// Takes the units that wait for other tracks.
+    fn take_rest(&mut self, now: Now, chosen: &Chosen) {
+        while let Some(entry) = self.lineup.pop_rest() {
+            self.take(now, &entry, chosen);
         }
-        self.renditions.iter_mut().for_each(Rendition::finish);
-        let mut absent = std::mem::take(&mut self.absent);
-        for rendition in &mut absent {
-            rendition.finish();
-            self.publish_rendition(rendition, Vec::new());
-        }
-        self.publish(now);
-        self.publish_manifest(now, true);
-        self.publishing.finish(now, reason);
-    }
-}
-
-impl UnitSink for CmafSink {
-    fn has_room(&self) -> bool {
-        true
     }
 
-    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, chosen) = (unit.entry, unit.chosen);
+    fn take(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.chosen_epoch {
             if self.chosen_epoch == 0 {
                 // Other tracks may begin a little earlier.
@@ -522,21 +539,58 @@ impl UnitSink for CmafSink {
             self.boundary_ms = Some(end);
             self.pass_absent(end);
         }
-        self.publish(ctx.now);
+        self.settle(false);
+        self.publish(now);
+    }
+
+    fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
+        if self.publishing.is_over() {
+            return;
+        }
+        self.take_rest(now, &self.lineup.chosen().clone());
+        let is_told = self.settings.ends.with(end);
+        self.renditions.iter_mut().chain(&mut self.absent).for_each(|rendition| rendition.finish(is_told));
+        self.settle(true);
+        let mut absent = std::mem::take(&mut self.absent);
+        for rendition in &mut absent {
+            self.publish_rendition(rendition, Vec::new());
+        }
+        self.publish(now);
+        self.publish_manifest(now, is_told);
+        self.publishing.finish(now, reason);
+    }
+}
+
+impl UnitSink for CmafSink {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let (entry, chosen) = (unit.entry, unit.chosen);
+        if let Some(former) = self.lineup.former(chosen) {
+            self.take_rest(ctx.now, &former);
+        }
+        if self.lineup.passes(entry, chosen) {
+            self.take(ctx.now, entry, chosen);
+        }
+        while let Some(entry) = self.lineup.pop() {
+            self.take(ctx.now, &entry, chosen);
+        }
     }
 }
 
 impl Session for CmafSink {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
-            self.finish(ctx.now, "the stream ended");
+        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
+            self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
         }
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx.now, reason);
+        self.finish(ctx.now, StreamEnd::Drain, reason);
         self.publishing.hurry(ctx.now);
     }
 

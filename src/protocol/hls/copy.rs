@@ -237,6 +237,7 @@ impl HlsCopy {
             Place::Server(_) => self.drop_oldest(live.discontinuity_sequence),
         }
         self.all.ended = live.ended;
+        self.all.independent_segments &= live.independent_segments;
         self.list_due |= self.files.pending.is_empty();
     }
 
@@ -295,7 +296,12 @@ impl HlsCopy {
     pub(super) fn finish(&mut self, now: Instant) {
         if self.end == End::No {
             let lingers = match self.place {
-                Place::Disk { lingers, .. } => lingers,
+                Place::Disk { lingers, .. } => {
+                    // What is on the disk is complete, whatever live viewers were told (`hls.endlist`).
+                    let is_told = std::mem::replace(&mut self.all.ended, true);
+                    self.list_due |= !is_told && self.count() > 0 && self.files.pending.is_empty();
+                    lingers
+                }
                 Place::Server(_) => None,
             };
             self.end = End::At(lingers.and_then(|lingers| now.checked_add(lingers)));

@@ -18,6 +18,8 @@ pub(super) const MARK: &str = "dash";
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
 /// Added to the index of a track of sound: the numbers of adaptation sets are of one kind.
 const AUDIO_IDS: u64 = 100;
+/// The scheme of channels (ISO/IEC 23003-3).
+const CHANNELS: &str = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011";
 /// How a template of URIs begins.
 const TEMPLATE: &str = "<SegmentTemplate ";
 
@@ -224,10 +226,19 @@ fn adaptation_set(
     } else {
         AUDIO_IDS
     });
+    let sap = if rendition.window().playlist().independent_segments { " startWithSAP=\"1\"" } else { "" };
     let _ = writeln!(
         out,
-        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\" startWithSAP=\"1\">",
+        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\"{sap}>",
     );
+    if let Some((_, channels)) = described.sound {
+        // ISO/IEC 23003-3 table 68: 7 stands for eight channels.
+        let configuration = if channels == 8 { 7 } else { channels };
+        let _ = writeln!(
+            out,
+            "<AudioChannelConfiguration schemeIdUri=\"{CHANNELS}\" value=\"{configuration}\"/>"
+        );
+    }
     let ticks = u64::from(described.timescale.ticks());
     let _ = writeln!(
         out,
@@ -250,6 +261,15 @@ fn adaptation_set(
     );
     if let Some((width, height)) = described.size {
         let _ = write!(out, " width=\"{width}\" height=\"{height}\"");
+    }
+    if let Some(milli) = described.frame_rate_milli {
+        let _ = match milli % 1000 {
+            0 => write!(out, " frameRate=\"{}\"", milli / 1000),
+            _ => write!(out, " frameRate=\"{milli}/1000\""),
+        };
+    }
+    if let Some((rate, _)) = described.sound {
+        let _ = write!(out, " audioSamplingRate=\"{rate}\"");
     }
     out.push_str("/>\n</AdaptationSet>\n");
 }

@@ -12,6 +12,7 @@ mod copy_tests;
 mod dates;
 mod fetch;
 mod follow;
+mod lineup;
 mod manifest;
 mod publishing;
 mod pull;

@@ -31,8 +31,9 @@ pub(super) struct Publishing {
     app: Arc<str>,
     /// The version of the next blob. It begins with the time, so that no other stream of the name had the same.
     version: u64,
-    /// Names that go with the next blob.
+    /// Names that go with the next blob, and those that are named no longer.
     gone: Vec<String>,
+    left: Vec<String>,
     /// The same in other places.
     copies: Vec<HlsCopy>,
     events: VecDeque<Event>,
@@ -52,6 +53,7 @@ impl Publishing {
             app: Arc::clone(&order.key.app),
             version: now.wall_ms << 16,
             gone: Vec::new(),
+            left: Vec::new(),
             copies: Vec::new(),
             events: VecDeque::new(),
             closing: None,
@@ -62,6 +64,11 @@ impl Publishing {
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
         self.gone.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));
+    }
+
+    /// No playlist has these names any more: where there is too much, they go first.
+    pub(super) fn leave(&mut self, names: impl IntoIterator<Item = String>) {
+        self.left.extend(names);
     }
 
     /// A media playlist; that of all segments where live viewers get it.
@@ -119,6 +126,7 @@ impl Publishing {
             viewers: Some(viewers),
             progress,
             forgets: std::mem::take(&mut self.gone),
+            leaves: std::mem::take(&mut self.left),
             calendar,
             bytes,
             is_needed,

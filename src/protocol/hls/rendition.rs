@@ -2,9 +2,10 @@
 //!
 //! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
 //! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
-//! too long. The target is known when the first segment is: it has room for two frames more than was asked for. A frame that turns out
-//! to last longer, because the next one is late, begins the next part, and leaves its own too short rather than too long; alone it may
-//! exceed the target, as it cannot be cut.
+//! too long. The target is known when the first segment is: it has room for two frames more than was asked for. Where frames are not
+//! evenly apart, as of a captured screen, the target is so long that the longest of them lasts 15 % of it, and a part ends when it has
+//! 85 %. A frame that turns out to last longer than that, because the next one is late, begins the next part, and leaves its own too
+//! short rather than too long; alone it may exceed the target, as it cannot be cut.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +29,12 @@ const SKIP_TARGETS: u32 = 6;
 const SEGMENTS_WITH_PARTS: usize = 3;
 /// Distances of units that are looked at: those of the first segment.
 const STEPS_MAX: usize = 512;
+/// A frame that lasts longer is not counted on.
+const STEP_MS_MAX: i64 = 2000;
+/// Frames whose distances differ by more are not evenly apart.
+const UNEVEN_MS: i64 = 5;
+/// Usual rates of pictures, in a thousand seconds.
+const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
 /// Gaps that are told at once: a longer pause of the other renditions is one of all.
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
@@ -101,6 +108,10 @@ pub(super) struct Described {
     pub(super) kind: TrackKind,
     pub(super) timescale: Timescale,
     pub(super) size: Option<(u32, u32)>,
+    /// Pictures in a thousand seconds, as they were in the first second or more.
+    pub(super) frame_rate_milli: Option<u64>,
+    /// Sampling rate and channels.
+    pub(super) sound: Option<(u32, u8)>,
 }
 
 /// A segment with what describes it.
@@ -155,6 +166,8 @@ struct PartRule {
     /// The DTS of the last unit, and whether it is a key frame.
     last: Option<(i64, bool)>,
     target_ms: Option<i64>,
+    /// How long parts have to be where units are not evenly apart.
+    least_ms: Option<i64>,
     /// Names of the parts of the segments that the playlist shows them of.
     shown: VecDeque<Vec<String>>,
 }
@@ -295,24 +308,23 @@ impl Rendition {
         self.take(entry, &unit, end);
     }
 
-    /// The stream is over.
-    pub(super) fn finish(&mut self) {
+    /// The stream is over, which the playlist tells or does not.
+    pub(super) fn finish(&mut self, is_told: bool) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
-        self.window.playlist_mut().ended = true;
+        self.window.finish(is_told);
     }
 
     fn unit_of(&self, entry: &Entry, date_ms: i64) -> Option<Unit> {
-        let begins = self
-            .tracks
-            .first()
-            .is_some_and(|first| first.id == entry.unit.track && (entry.unit.key_frame || !self.is_video()));
+        let leads = self.tracks.first().is_some_and(|first| first.id == entry.unit.track);
+        let begins = leads && (entry.unit.key_frame || !self.is_video());
         // A file begins with a key frame.
         (begins || self.window.begin_ms().is_some() || self.window.has_cut()).then_some(Unit {
             dts_ms: entry.dts_ms,
             date_ms,
             begins,
             epoch: self.epoch,
+            leads,
         })
     }
 
@@ -345,6 +357,11 @@ impl Rendition {
         self.window.note(unit, changed);
     }
 
+    /// Sets the target duration, once.
+    pub(super) const fn adopt(&mut self, target: Duration) {
+        self.window.adopt(target);
+    }
+
     // ---- parts
 
     /// Learns how far units of the leading track are apart.
@@ -365,7 +382,11 @@ impl Rendition {
         let step = self.parts.last.map_or(0, |(last, _)| unit.dts_ms.saturating_sub(last));
         // The next one may be a millisecond later than any so far.
         let step = step.max(self.parts.step_ms).saturating_add(1);
-        elapsed.saturating_add(step) > target && self.growing.parts.len() < PARTS_MAX
+        let is_due = match self.parts.least_ms {
+            Some(least) => elapsed >= least,
+            None => elapsed.saturating_add(step) > target,
+        };
+        is_due && self.growing.parts.len() < PARTS_MAX
     }
 
     /// The part that grows would be too long with its last frame, which lasts until the unit that has come: it ends before that frame.
@@ -466,11 +487,22 @@ impl Rendition {
     /// The first segment is whole: frames are as far apart as they are.
     fn fix_part_target(&mut self) {
         if self.parts.are_wanted && self.parts.target_ms.is_none() && !self.parts.steps.is_empty() {
-            self.parts.steps.sort_unstable();
-            let nearly_all = self.parts.steps.len().saturating_mul(19) / 20;
-            let step = self.parts.steps.get(nearly_all).copied().unwrap_or(1).min(2000);
+            let mut steps = std::mem::take(&mut self.parts.steps);
+            steps.sort_unstable();
+            let at = |twentieth: usize| {
+                steps.get(steps.len().saturating_mul(twentieth) / 20).copied().unwrap_or(1)
+            };
+            let (short, step) = (at(1), at(19).min(STEP_MS_MAX));
             self.parts.step_ms = step;
-            self.parts.steps = Vec::new();
+            if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
+                let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
+                // A frame is 15 % of it, and a millisecond; but a part is no longer than a segment.
+                let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
+                let target = target.max(self.settings.part_ms).min(self.settings.segment_ms);
+                self.parts.target_ms = Some(target);
+                self.parts.least_ms = Some(target.saturating_mul(85).saturating_add(99) / 100);
+                return;
+            }
             // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
             let frames = self.settings.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);
@@ -497,16 +529,18 @@ impl Rendition {
         self.forget_old();
     }
 
-    /// Forgets the files that the playlist no longer has.
+    /// Forgets the files that the playlist no longer has, init segments with the last of theirs.
     fn forget_old(&mut self) {
-        self.gone.extend(self.window.take_gone());
         let first = self.window.playlist().media_sequence;
         while self.spans.front().is_some_and(|span| span.number < first) {
             self.spans.pop_front();
         }
         let oldest = self.window.playlist().segments.first().and_then(|segment| segment.map.as_ref());
         let in_use = self.described.iter().position(|one| oldest.is_some_and(|map| map.uri == one.uri));
-        self.described.drain(..in_use.unwrap_or(0));
+        for unused in self.described.drain(..in_use.unwrap_or(0)) {
+            self.window.leave(unused.uri);
+        }
+        self.gone.extend(self.window.take_gone());
     }
 
     /// Makes the init segment of the tracks that have begun.
@@ -526,14 +560,30 @@ impl Rendition {
         let name = self.names.init(date_ms, self.epoch);
         self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
         let track = self.tracks.first();
+        let frame_rate_milli =
+            self.frame_rate_milli().or_else(|| self.described.last().and_then(|one| one.frame_rate_milli));
         self.described.push(Described {
             uri: name.clone(),
             codecs,
             kind: track.map_or(TrackKind::Data, Track::kind),
             timescale: track.map_or(Timescale::MILLISECONDS, |track| track.timescale),
             size: track.and_then(Track::picture_size),
+            frame_rate_milli: frame_rate_milli.filter(|_| self.is_video()),
+            sound: track.and_then(|track| track.config.sound()),
         });
         self.made.push(Made { name, bytes, is_init: true });
+    }
+
+    /// The rate of the frames of the first track that are in no fragment yet, if they last for a second.
+    fn frame_rate_milli(&self) -> Option<u64> {
+        let lane = self.lanes.first()?;
+        let (frames, ticks) = lane.measure();
+        let second = u64::from(lane.description.timescale.ticks());
+        let frames = u64::try_from(frames).ok()?;
+        let measured = frames.saturating_mul(1000).saturating_mul(second).checked_div(ticks)?;
+        // Times in milliseconds are a little off.
+        let is_near = |usual: &&u64| usual.abs_diff(measured).saturating_mul(2000) <= **usual;
+        (ticks >= second).then(|| RATES_MILLI.iter().find(is_near).copied().unwrap_or(measured))
     }
 
     // ---- outputs
@@ -550,6 +600,11 @@ impl Rendition {
         std::mem::take(&mut self.gone)
     }
 
+    /// See [`Window::take_left`].
+    pub(super) fn take_left(&mut self) -> Vec<String> {
+        self.window.take_left()
+    }
+
     /// The first segment and part that are not there yet.
     pub(super) fn progress(&self) -> (u64, u32) {
         (self.window.number(), u32::try_from(self.growing.parts.len()).unwrap_or(u32::MAX))
@@ -559,9 +614,9 @@ impl Rendition {
         &self.window
     }
 
-    /// The codecs of the newest segments, for a multivariant playlist.
-    pub(super) fn codecs(&self) -> &[String] {
-        self.described.last().map(|described| described.codecs.as_slice()).unwrap_or_default()
+    /// The newest init segment, for a multivariant playlist.
+    pub(super) fn newest(&self) -> Option<&Described> {
+        self.described.last()
     }
 
     /// The segments of the playlist that are there, with what describes them.
@@ -579,7 +634,6 @@ impl Rendition {
     /// The playlist as it is now.
     pub(super) fn playlist(&self) -> hls::playlist::MediaPlaylist {
         let mut playlist = self.window.playlist().clone();
-        playlist.independent_segments = false;
         let target = playlist.target_duration;
         playlist.low_latency = self.parts.target_ms.filter(|_| !playlist.ended).map(|part_ms| {
             let part_target = Duration::from_millis(part_ms.unsigned_abs());
@@ -589,7 +643,7 @@ impl Rendition {
                 skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
                 can_block_reload: true,
                 open: self.open_segment(),
-                hint: (!self.lanes.is_empty())
+                hint: (!self.lanes.is_empty() && !self.window.is_over())
                     .then(|| self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
                 reports: Vec::new(),
             })

@@ -77,6 +77,9 @@ impl Rig {
         if made.is_empty() {
             return;
         }
+        if self.rendition.window().is_ripe() {
+            self.rendition.adopt(self.rendition.window().wanted_target());
+        }
         self.there.extend(made.into_iter().map(|made| (made.name, made.bytes)));
         let gone = self.rendition.take_gone();
         if !self.rendition.window().is_enough() {
@@ -169,7 +172,7 @@ fn every_unit_is_in_a_segment_with_its_time() {
     for low_latency in [false, true] {
         let mut rig = Rig::new(video(), &[], low_latency);
         (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
-        rig.rendition.finish();
+        rig.rendition.finish(true);
         rig.look();
         let times: Vec<i64> = rig.samples().iter().map(|(dts, _)| *dts).collect();
         assert_eq!(times, (0..500).map(|n| n * 40).collect::<Vec<_>>());
@@ -225,6 +228,30 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
 }
 
 #[test]
+fn an_init_segment_goes_behind_the_last_segment_that_needs_it() {
+    let mut rig = Rig::new(video(), &[("hlsListSize", "3")], false);
+    let mut gone = Vec::new();
+    for n in 0..1500 {
+        if n % 300 == 0 {
+            rig.rendition.set_tracks(vec![rig.track.clone()], 1 + u32::try_from(n).unwrap() / 300);
+        }
+        let entry = entry(&rig.track, n * 40, n % 50 == 0);
+        rig.rendition.unit(&entry, date(&entry));
+        rig.rendition.adopt(Duration::from_secs(2));
+        let made = rig.rendition.take_made();
+        rig.there.extend(made.into_iter().map(|made| (made.name, made.bytes)));
+        gone.extend(rig.rendition.take_gone());
+    }
+    let inits: Vec<usize> = (0..gone.len()).filter(|at| gone[*at].ends_with("_init.mp4")).collect();
+    assert_eq!(inits.len(), 3, "{gone:?}");
+    for (at, nth) in inits.iter().zip(1..) {
+        // Six segments of two seconds between two changes.
+        let before = gone[..*at].iter().filter(|name| name.ends_with(".m4s")).count();
+        assert!((nth * 6..nth * 6 + 2).contains(&before), "{gone:?}");
+    }
+}
+
+#[test]
 fn the_manifest_has_segments_and_a_window_of_its_own() {
     let manifest_of = |own: &[(&str, &str)]| {
         let app = AppSettings::of(schema(), "live", own).unwrap();
@@ -236,6 +263,7 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
             let entry = entry(&video(), n * 40, n % 50 == 0);
             rendition.unit(&entry, date(&entry));
         }
+        rendition.adopt(rendition.window().wanted_target());
         let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
         manifest(&[&rendition], &whole, (&settings, "../", false), MOMENTS).unwrap()
     };
@@ -247,6 +275,54 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
     assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
     // The last of them are the newest.
     assert!(own.contains("<S t=\"32000\"") && !own.contains("<S t=\"20000\""), "{own}");
+}
+
+#[test]
+fn only_key_frames_are_said_to_begin_all_segments() {
+    for (gop, are_said) in [(50, true), (700, false)] {
+        let mut rig = Rig::new(video(), &[], false);
+        (0..1500).for_each(|n| rig.unit(n * 40, n % gop == 0));
+        let settings = AppSettings::of(schema(), "live", &[]).unwrap();
+        let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
+        let of = (HlsSettings::of(&settings), "../", false);
+        let text = manifest(&[&rig.rendition], &whole, of, MOMENTS).unwrap();
+        assert_eq!(text.contains(" startWithSAP=\"1\""), are_said, "{text}");
+        assert_eq!(rig.last.unwrap().independent_segments, are_said);
+    }
+}
+
+#[test]
+fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
+    let settings = AppSettings::of(schema(), "live", &[]).unwrap();
+    let text = |track: Track, step: i64| {
+        let mut rig = Rig::new(track, &[], true);
+        (0..1000).for_each(|n| rig.unit(n * step, n % 50 == 0));
+        // What another init segment describes behind a change is not a second long.
+        rig.rendition.set_tracks(vec![rig.track.clone()], 2);
+        (1000..1500).for_each(|n| rig.unit(n * step, n % 50 == 0));
+        let stretches = [(1, 0), (2, 1000 * step)].map(|(id, begin_ms)| Stretch {
+            id,
+            begin_ms: begin_ms.unsigned_abs(),
+            delay_ms: 0,
+        });
+        manifest(&[&rig.rendition], &stretches, (HlsSettings::of(&settings), "../", false), MOMENTS).unwrap()
+    };
+    let pictures = text(video(), 40);
+    assert_eq!(
+        pictures.matches(" frameRate=\"25\"").count(),
+        pictures.matches("<Representation ").count(),
+        "{pictures}"
+    );
+    assert!(
+        !pictures.contains("audioSamplingRate") && text(video(), 33).contains(" frameRate=\"30303/1000\"")
+    );
+    // A picture in 41 or 42 milliseconds, as FLV has it.
+    let mut rig = Rig::new(video(), &[], false);
+    (0..1000).for_each(|n| rig.unit(n * 1001 / 24, n % 48 == 0));
+    assert_eq!(rig.rendition.newest().and_then(|one| one.frame_rate_milli), Some(23_976));
+    let sound = text(audio(), 21);
+    assert!(sound.contains(" audioSamplingRate=\"48000\"/>") && !sound.contains("frameRate"), "{sound}");
+    assert!(sound.contains("audio_channel_configuration:2011\" value=\"2\"/>\n<SegmentTemplate "), "{sound}");
 }
 
 #[test]
@@ -276,6 +352,26 @@ fn a_frame_that_is_missing_makes_no_part_too_long() {
 }
 
 #[test]
+fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
+    for seed in 0..40u64 {
+        let mut random = crypto::Seed::from_number(seed).random();
+        let longest = [100i64, 170, 250][usize::try_from(seed % 3).unwrap()];
+        let mut rig = Rig::new(video(), &[], true);
+        // All distances are in the first segment; what is behind a key frame every two seconds, in random order.
+        let (mut dts, mut key) = (0, 0);
+        while dts < 60_000 {
+            rig.unit(dts, dts >= key);
+            key = if dts >= key { dts + 2000 } else { key };
+            dts += if dts < 33 { longest } else { 33 + random.below(longest.unsigned_abs() - 32) as i64 };
+        }
+        let last = rig.last.unwrap();
+        let low = last.low_latency.as_ref().unwrap();
+        assert!(low.part_target >= Duration::from_millis(longest.unsigned_abs() * 6), "{low:?}");
+        assert!(last.segments.iter().flat_map(|one| &one.parts).count() > 3, "{last:?}");
+    }
+}
+
+#[test]
 fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
     let mut rig = Rig::new(video(), &[], true);
     for n in 0..500 {
@@ -287,7 +383,7 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
     // The last two have one time.
     rig.unit(500 * 40, true);
     rig.unit(500 * 40, false);
-    rig.rendition.finish();
+    rig.rendition.finish(true);
     rig.look();
     assert_eq!(rig.last.unwrap().segments.len(), 11);
 }
@@ -325,6 +421,17 @@ fn a_track_that_leaves_has_gaps_until_it_comes_back_and_no_end() {
     let marks = now.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
     assert_eq!((now.ended, now.discontinuity_sequence + marks), (false, 1));
     assert!(now.segments.last().is_some_and(|segment| !segment.gap));
+}
+
+#[test]
+fn an_end_that_is_not_told_promises_no_part() {
+    let mut rig = Rig::new(video(), &[], true);
+    (0..300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    rig.rendition.finish(false);
+    rig.look();
+    let last = rig.last.unwrap();
+    let low = last.low_latency.unwrap();
+    assert_eq!((last.ended, last.segments.len(), low.hint, low.open.parts), (false, 6, None, Vec::new()));
 }
 
 #[test]
@@ -388,6 +495,7 @@ fn sound_ends_its_segments_by_itself_where_those_of_the_video_are_too_long_for_i
     let (mut lead, mut follower) = (Rig::new(video(), &[], true), Rig::new(audio(), &[], true));
     // The first segment of the sound is short, as that behind a change is, and those of the video have three seconds.
     let mut boundary = Some(20_700);
+    follower.rendition.adopt(Duration::from_secs(2));
     for ms in 0..60_000i64 {
         if ms % 40 == 0 {
             let entry = entry(&lead.track, ms, ms % 3000 == 0);
@@ -422,7 +530,7 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
             }
             rig.unit(dts, n % gop == 0);
         }
-        rig.rendition.finish();
+        rig.rendition.finish(true);
         rig.look();
         let samples = rig.samples();
         assert!(samples.windows(2).all(|pair| pair[0].0 < pair[1].0), "seed {seed}");

@@ -63,10 +63,11 @@ impl Segmenter {
         cut
     }
 
-    /// The stream is over. Its last segment, and the playlist's end.
-    pub(super) fn finish(&mut self) -> Option<Cut> {
+    /// Ends the stream: its last segment, and with `is_told` the end of the playlist.
+    pub(super) fn finish(&mut self, is_told: bool) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
-        self.window.playlist_mut().ended = true;
+        self.window.finish(is_told);
+        self.window.settle();
         cut
     }
 
@@ -98,9 +99,14 @@ impl Segmenter {
         Progress { segment: self.window.number(), part: 0 }
     }
 
-    /// Names of segments that are in the playlist no longer, since the last call.
+    /// See [`Window::take_gone`].
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         self.window.take_gone()
+    }
+
+    /// See [`Window::take_left`].
+    pub(super) fn take_left(&mut self) -> Vec<String> {
+        self.window.take_left()
     }
 
     fn close(&mut self, end_ms: i64) -> Option<Cut> {
@@ -112,6 +118,7 @@ impl Segmenter {
         if !self.window.close(end_ms, &uri, self.bytes.len(), segment) {
             return None;
         }
+        self.window.settle();
         self.last_bytes = self.bytes.len();
         Some(Cut { uri, bytes: std::mem::take(&mut self.bytes).freeze() })
     }
@@ -158,14 +165,14 @@ mod tests {
         }
 
         fn dated(&mut self, dts_ms: i64, date_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
-            let unit = Unit { dts_ms, date_ms, begins, epoch };
+            let unit = Unit { dts_ms, date_ms, begins, epoch, leads: true };
             let (end, cut) = self.segmenter.close_before(&unit);
             self.segmenter.add(&unit, end, bytes);
             self.take(cut);
         }
 
         fn finish(&mut self) {
-            let cut = self.segmenter.finish();
+            let cut = self.segmenter.finish(true);
             self.take(cut);
         }
 
@@ -267,13 +274,28 @@ mod tests {
     fn without_a_key_frame_in_time_it_is_cut_where_it_must_be() {
         let mut rig = Rig::new(&[]);
         rig.frames(0, 25 * 60, |n| n == 0);
-        assert_eq!(rig.last.target_duration, Duration::from_secs(10));
-        assert_eq!(rig.durations().first(), Some(&10_000));
-        // Unsteady ones: the first sets what is allowed.
+        assert_eq!(rig.last.target_duration, Duration::from_secs(20));
+        assert_eq!(rig.durations().first(), Some(&20_360));
+        assert!(!rig.last.independent_segments);
+        // Unsteady ones: the segments of the first playlist set what is allowed.
         let mut rig = Rig::new(&[]);
         rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
-        assert_eq!(rig.last.target_duration, Duration::from_secs(2));
-        assert!(rig.segments.len() > 20);
+        assert_eq!(rig.last.target_duration, Duration::from_secs(8));
+        assert_eq!(rig.durations()[..2], [2400, 7600]);
+    }
+
+    #[test]
+    fn an_end_that_is_not_told_leaves_the_playlist_as_it_is() {
+        let mut rig = Rig::new(&[]);
+        rig.frames(0, 60, |n| n % 50 == 0);
+        let cut = rig.segmenter.finish(false);
+        rig.take(cut);
+        assert_eq!((rig.durations(), rig.last.ended), (vec![2000, 400], false), "it is shown, however short");
+        assert_eq!(
+            rig.segmenter.progress(),
+            Progress { segment: 3, part: 0 },
+            "what comes next is another stream's"
+        );
     }
 
     #[test]
@@ -379,10 +401,16 @@ mod tests {
             let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
             let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks));
             let begins = !has_video || key_frame;
-            let at = Unit { dts_ms: entry.dts_ms, date_ms: 0, begins, epoch: 1 };
+            let at = Unit {
+                dts_ms: entry.dts_ms,
+                date_ms: 0,
+                begins,
+                epoch: 1,
+                leads: !has_video || track == TrackId::VIDEO,
+            };
             segments.extend(segmenter.unit(at, &entry, &chosen).map(|cut| cut.bytes));
         }
-        segments.extend(segmenter.finish().map(|cut| cut.bytes));
+        segments.extend(segmenter.finish(true).map(|cut| cut.bytes));
         (segments, frames)
     }
 

@@ -7,7 +7,7 @@ use hls::playlist::Kind;
 use url::Url;
 
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
-use crate::mail::StreamDetails;
+use crate::mail::{StreamDetails, StreamEnd};
 
 const APP: &[Key] = &[
     key("hlsMuxingEnabled", "true", "HLS"),
@@ -24,6 +24,16 @@ const APP: &[Key] = &[
     key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
     key("hlsEnableLowLatency", "false", "Low latency HLS"),
     key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
+    key(
+        "hls.endlist",
+        "grace",
+        "Playlists and manifests end with their stream (grace), only if its publisher ended it (clean), or never",
+    ),
+    key(
+        "hls.begin",
+        "request",
+        "Segments are made from the first request on, or from the beginning of the stream on (stream)",
+    ),
     key("dashMuxingEnabled", "false", "DASH"),
     key("dashTargetLatency", "3.5", "Target latency in seconds"),
 ];
@@ -55,12 +65,50 @@ pub(super) struct HlsSettings {
     pub(super) low_latency: bool,
     /// `hls.part_ms`: how long a part is to be, in milliseconds.
     pub(super) part_ms: i64,
+    /// `hls.endlist`: when playlists and manifests end.
+    pub(super) ends: Ends,
+    /// `hls.begin=stream`: segments are made before anybody asks.
+    pub(super) begins_with_stream: bool,
     /// `dashMuxingEnabled`.
     pub(super) dash: bool,
     /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
     pub(super) dash_latency_ms: u64,
     /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
+}
+
+/// The end of playlists (`EXT-X-ENDLIST`), and of manifests with them. Where there is none, players go on asking, and play what comes
+/// when the stream is published again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// With a stream that its publisher, or an operator, has ended.
+    Clean,
+    /// With every stream: also when its publisher was lost, and did not come back.
+    Grace,
+    Never,
+}
+
+impl Ends {
+    fn read(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "clean" => Some(Self::Clean),
+            "grace" | "" => Some(Self::Grace),
+            "never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// Whether playlists end with a stream that has ended so.
+    pub(super) const fn with(self, end: StreamEnd) -> bool {
+        match (self, end) {
+            (Self::Never, _) | (Self::Clean, StreamEnd::GraceOver | StreamEnd::Drain) => false,
+            (
+                Self::Clean,
+                StreamEnd::Unpublished | StreamEnd::Stopped | StreamEnd::Unaccepted(_) | StreamEnd::Deleted,
+            )
+            | (Self::Grace, _) => true,
+        }
+    }
 }
 
 /// Settings of DASH alone; `None`: as for HLS.
@@ -102,6 +150,8 @@ static DEFAULTS: HlsSettings = HlsSettings {
     fragmented: false,
     low_latency: false,
     part_ms: 300,
+    ends: Ends::Grace,
+    begins_with_stream: false,
     dash: false,
     dash_latency_ms: 3500,
     dash_own: DashSettings { segment_ms: None, window: None, extra: 5 },
@@ -113,9 +163,9 @@ impl HlsSettings {
     }
 
     /// Whether segments are made before anybody asks for them.
-    pub(super) fn is_copied(app: &AppSettings, details: &StreamDetails) -> bool {
+    pub(super) fn begins_with_stream(app: &AppSettings, details: &StreamDetails) -> bool {
         let settings = Self::of_stream(app, details);
-        settings.kept.is_some() || settings.pushed_to.is_some()
+        settings.begins_with_stream || settings.kept.is_some() || settings.pushed_to.is_some()
     }
 
     /// The settings of one stream: its record may have some of its own. Those that cannot be used are as if they were not there.
@@ -172,6 +222,13 @@ impl HlsSettings {
             fragmented,
             low_latency: values.boolean("hlsEnableLowLatency")?,
             part_ms: values.number("hls.part_ms", 100i64, 2000)?,
+            ends: Ends::read(values.text("hls.endlist"))
+                .ok_or_else(|| values.bad("hls.endlist", "must be clean, grace or never"))?,
+            begins_with_stream: match values.text("hls.begin").trim().to_ascii_lowercase().as_str() {
+                "request" | "" => false,
+                "stream" => true,
+                _ => return Err(values.bad("hls.begin", "must be stream or request")),
+            },
             dash: values.boolean("dashMuxingEnabled")?,
             dash_latency_ms: latency
                 .and_then(|ms| u64::try_from(ms).ok())
@@ -286,6 +343,37 @@ mod tests {
     }
 
     #[test]
+    fn playlists_end_as_the_setting_has_it() {
+        use StreamEnd::{Deleted, Drain, GraceOver, Stopped, Unaccepted, Unpublished};
+        let ends = [Unpublished, GraceOver, Stopped, Unaccepted("x"), Deleted, Drain];
+        for (value, are_over) in
+            [("grace", [true; 6]), ("clean", [true, false, true, true, true, false]), ("never", [false; 6])]
+        {
+            let app = AppSettings::of(schema(), "a", &[("hls.endlist", value)]).unwrap();
+            assert_eq!(ends.map(|end| HlsSettings::of(&app).ends.with(end)), are_over, "{value}");
+        }
+    }
+
+    #[test]
+    fn segments_are_made_before_a_request_where_the_application_has_it() {
+        for (settings, kinds) in [
+            (&[][..], vec![]),
+            (&[("hls.begin", "stream")], vec!["hls"]),
+            (
+                &[("hls.begin", "stream"), ("hlsSegmentType", "fmp4"), ("dashMuxingEnabled", "true")],
+                vec!["hls-fmp4", "cmaf"],
+            ),
+            (&[("hlsEnableLowLatency", "true"), ("hls.begin", "stream")], vec!["hls", "cmaf"]),
+            (&[("hlsMuxingEnabled", "false"), ("hls.begin", "stream")], vec![]),
+        ] {
+            let app = AppSettings::of(schema(), "a", settings).unwrap();
+            let details = StreamDetails::default();
+            let begun = crate::protocol::sinks::begun_with_stream(&app, &details);
+            assert_eq!(begun.map(|kind| kind.name).collect::<Vec<_>>(), kinds, "{settings:?}");
+        }
+    }
+
+    #[test]
     fn a_suffix_has_one_number() {
         let written = |text, number| Suffix::read(text).map(|suffix| suffix.of(number));
         assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));
@@ -317,6 +405,8 @@ mod tests {
             ("dashSegDuration", "0"),
             ("dashWindowSize", "x"),
             ("dashExtraWindowSize", "-1"),
+            ("hls.endlist", "always"),
+            ("hls.begin", "later"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");

@@ -10,13 +10,15 @@ use std::time::Instant;
 use media::{Codec, Track};
 
 use super::dates::Dates;
+use super::lineup::Lineup;
 use super::publishing::Publishing;
 use super::segmenter::{Cut, Segmenter};
-use super::settings::HlsSettings;
+use super::settings::{Ends, HlsSettings};
 use super::window::{Start, Unit};
 use super::{ENDING, NAME, file_of, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
+use crate::mail::StreamEnd;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts;
 use crate::protocol::{
@@ -31,7 +33,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
     file_of,
-    begins_with_stream: HlsSettings::is_copied,
+    begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -81,7 +83,9 @@ struct HlsSink {
     /// The folder of the playlist, with its slash.
     folder: String,
     playlist: String,
+    ends: Ends,
     segmenter: Segmenter,
+    lineup: Lineup,
     dates: Dates,
     publishing: Publishing,
     attached: bool,
@@ -91,27 +95,54 @@ impl HlsSink {
     fn new(now: Now, order: &SinkOrder) -> Self {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
         let playlist = format!("{folder}{id}{ENDING}");
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
         Self {
+            ends: settings.ends,
             publishing: Publishing::copied(now, order, &playlist),
             playlist,
-            segmenter: Segmenter::new(
-                id,
-                &HlsSettings::of_stream(&order.settings, &order.details),
-                Start::at(now),
-            ),
+            segmenter: Segmenter::new(id, &settings, Start::at(now)),
+            lineup: Lineup::default(),
             dates: Dates::new(),
             folder,
             attached: false,
         }
     }
 
-    fn finish(&mut self, now: Now, reason: &str) {
+    fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
         if self.publishing.is_over() {
             return;
         }
-        let cut = self.segmenter.finish();
+        self.take_rest(&self.lineup.chosen().clone());
+        let cut = self.segmenter.finish(self.ends.with(end));
         self.publish_cut(cut);
         self.publishing.finish(now, reason);
+    }
+
+    /// Takes the units that wait for other tracks.
+    fn take_rest(&mut self, chosen: &Chosen) {
+        while let Some(entry) = self.lineup.pop_rest() {
+            self.take(&entry, chosen);
+        }
+    }
+
+    fn take(&mut self, entry: &Entry, chosen: &Chosen) {
+        let lead = chosen.lead();
+        let moved_ms = self.dates.note(entry, chosen.epoch());
+        self.segmenter.move_dates(moved_ms);
+        let mut at = Unit {
+            dts_ms: entry.dts_ms,
+            date_ms: self.dates.date_ms(entry.dts_ms),
+            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
+            epoch: chosen.epoch(),
+            leads: lead.is_none_or(|lead| lead == entry.unit.track),
+        };
+        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
+            self.dates.jump(entry.dts_ms);
+            at.date_ms = self.dates.date_ms(entry.dts_ms);
+        }
+        if let Some(cut) = self.segmenter.unit(at, entry, chosen) {
+            self.publish_cut(Some(cut));
+        }
     }
 
     /// The segment first: the playlist never names what is not there.
@@ -124,9 +155,9 @@ impl HlsSink {
             let progress = self.segmenter.progress();
             self.publishing.media_playlist(&self.playlist, playlist, progress);
         }
-        // Players that have just read the playlist before are still about to fetch its first segment.
         let folder = &self.folder;
-        let gone = self.segmenter.take_gone();
+        let (left, gone) = (self.segmenter.take_left(), self.segmenter.take_gone());
+        self.publishing.leave(left.into_iter().map(|name| format!("{folder}{name}")));
         self.publishing.forget(gone.into_iter().map(|name| format!("{folder}{name}")));
     }
 }
@@ -137,36 +168,30 @@ impl UnitSink for HlsSink {
     }
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, lead) = (unit.entry, unit.chosen.lead());
-        let moved_ms = self.dates.note(entry, unit.chosen.epoch());
-        self.segmenter.move_dates(moved_ms);
-        let mut at = Unit {
-            dts_ms: entry.dts_ms,
-            date_ms: self.dates.date_ms(entry.dts_ms),
-            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
-            epoch: unit.chosen.epoch(),
-        };
-        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
-            self.dates.jump(entry.dts_ms);
-            at.date_ms = self.dates.date_ms(entry.dts_ms);
+        let (entry, chosen) = (unit.entry, unit.chosen);
+        if let Some(former) = self.lineup.former(chosen) {
+            self.take_rest(&former);
         }
-        if let Some(cut) = self.segmenter.unit(at, entry, unit.chosen) {
-            self.publish_cut(Some(cut));
+        if self.lineup.passes(entry, chosen) {
+            self.take(entry, chosen);
+        }
+        while let Some(entry) = self.lineup.pop() {
+            self.take(&entry, chosen);
         }
     }
 }
 
 impl Session for HlsSink {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(_)) = reply {
-            self.finish(ctx.now, "the stream ended");
+        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
+            self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
         }
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx.now, reason);
+        self.finish(ctx.now, StreamEnd::Drain, reason);
         self.publishing.hurry(ctx.now);
     }
 

@@ -1,10 +1,12 @@
 //! Which segments there are, and the playlist of the newest ones (RFC 8216).
 //!
-//! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. The
-//! first one sets the target duration, which must not change (§6.2.1) and which no segment may exceed when rounded
-//! (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with
-//! unsteady key frames do not all begin with one, and none is said to.
+//! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. Lengths are
+//! measured in that track, since units of others may come earlier or later. The segments of the first playlist end at key frames
+//! alone, up to [`FIRST_MS_MAX`], and set the target duration, which must not change (§6.2.1) and which no segment may exceed when
+//! rounded (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with unsteady
+//! key frames do not all begin with one, and from the first of those on they are not said to (`EXT-X-INDEPENDENT-SEGMENTS`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +15,15 @@ use hls::playlist::{Map, MediaPlaylist, Part, Segment};
 use super::settings::HlsSettings;
 use crate::types::Now;
 
-/// The longest first segment, when no key frame comes.
-const FIRST_MS_MAX: i64 = 10_000;
+/// The longest segment before the target duration is known, when no key frame comes: 20 s when rounded.
+const FIRST_MS_MAX: i64 = 20_390;
+/// Added to the longest of the first segments when it is rounded to the target duration: segments of other renditions, whose frames
+/// are not cut at the same times, are a little longer.
+const ROUNDING_MS: u64 = 600;
+/// Time between two units that is missing, where segments may be longer.
+const GAP_MS: i64 = 5000;
+/// A leading track that is so far behind the others has paused: its segments end by their time.
+const SILENT_MS: i64 = 1000;
 /// Bytes of one segment.
 pub(super) const SEGMENT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the segments that a playlist names. There are few of a stream with a high rate.
@@ -66,6 +75,28 @@ pub(super) struct Unit {
     pub(super) begins: bool,
     /// Counts the changes of the tracks.
     pub(super) epoch: u32,
+    /// Whether it is of the leading track, which lengths are measured in.
+    pub(super) leads: bool,
+}
+
+/// The last unit of a track, or of several.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    dts_ms: i64,
+    /// Distance from the one before.
+    step_ms: i64,
+}
+
+impl Last {
+    /// Behind `before`, in another stretch of time if it has `changed`.
+    fn next(before: Option<Self>, dts_ms: i64, changed: bool) -> Self {
+        let step_ms = before.map_or(STEP_MS, |last| dts_ms.saturating_sub(last.dts_ms).max(0));
+        Self { dts_ms, step_ms: if changed { STEP_MS } else { step_ms } }
+    }
+
+    const fn end_ms(&self) -> i64 {
+        self.dts_ms.saturating_add(self.step_ms)
+    }
 }
 
 /// How the segment that grows ends before a unit.
@@ -83,6 +114,8 @@ struct Open {
     begin_ms: i64,
     date_ms: i64,
     discontinuity: bool,
+    /// Whether its first unit of the leading track is one that a segment may begin with; `None` before that.
+    begins: Option<bool>,
 }
 
 /// The segments of one playlist.
@@ -91,8 +124,11 @@ pub(super) struct Window {
     segment_ms: i64,
     list_size: usize,
     open: Option<Open>,
-    /// The epoch and the DTS of the last unit, and its distance from the one before.
-    last: Option<(u32, i64, i64)>,
+    /// The epoch of the last unit.
+    epoch: Option<u32>,
+    /// The last unit of the leading track, and of all others.
+    last: Option<Last>,
+    beside: Option<Last>,
     /// Milliseconds from DTS to the date, in the last segment that began.
     offset_ms: Option<i64>,
     playlist: MediaPlaylist,
@@ -102,8 +138,31 @@ pub(super) struct Window {
     first: u64,
     /// Segments so far.
     cut: u64,
-    /// Names that the playlist no longer has.
-    gone: Vec<String>,
+    /// Nothing more comes.
+    is_over: bool,
+    left: Left,
+}
+
+/// Names that the playlist no longer has. They can be fetched for as long as their segment plays, and the longest playlist that had
+/// it (RFC 8216 §6.2.2), measured in segments that have come.
+#[derive(Debug, Default)]
+struct Left {
+    /// The names, each with the time until which it stays.
+    names: VecDeque<(Duration, String)>,
+    /// Names that have just left.
+    new: Vec<String>,
+    /// Length of all segments so far, and of the longest playlist.
+    passed: Duration,
+    longest: Duration,
+}
+
+impl Left {
+    /// Takes the name of something that has left, and that belongs to a segment of this length.
+    fn add(&mut self, name: String, length: Duration) {
+        let until = self.passed.saturating_add(length).saturating_add(self.longest);
+        self.new.push(name.clone());
+        self.names.push_back((until, name));
+    }
 }
 
 impl Window {
@@ -113,19 +172,23 @@ impl Window {
             version,
             media_sequence: start.number,
             discontinuity_sequence: start.discontinuities,
+            independent_segments: true,
             ..MediaPlaylist::default()
         };
         Self {
             segment_ms: settings.segment_ms,
             list_size: settings.list_size,
             open: None,
+            epoch: None,
             last: None,
+            beside: None,
             offset_ms: None,
             playlist,
             sizes: Vec::new(),
             first: start.number,
             cut: 0,
-            gone: Vec::new(),
+            is_over: false,
+            left: Left::default(),
         }
     }
 
@@ -156,6 +219,17 @@ impl Window {
         &self.playlist
     }
 
+    /// Nothing more comes, which the playlist tells or does not.
+    pub(super) const fn finish(&mut self, is_told: bool) {
+        self.is_over = true;
+        self.playlist.ended = is_told;
+    }
+
+    /// Whether nothing more comes.
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// The same, for what is not about single segments.
     pub(super) const fn playlist_mut(&mut self) -> &mut MediaPlaylist {
         &mut self.playlist
@@ -170,22 +244,80 @@ impl Window {
         self.playlist.segments.iter().zip(&self.sizes).map(bits).max().unwrap_or(0)
     }
 
-    /// Names of segments that the playlist had, and has no longer, since the last call.
-    pub(super) fn take_gone(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.gone)
+    /// Bytes of all segments of the playlist by their time, in bits per second.
+    pub(super) fn average_bits(&self) -> u64 {
+        let bytes = self.sizes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes as u64));
+        let length: Duration = self.playlist.segments.iter().map(|segment| segment.duration).sum();
+        bytes.saturating_mul(8000) / u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Whether a playlist would name enough to begin with.
+    /// Names that the playlist had, and nobody fetches any more, since the last call.
+    pub(super) fn take_gone(&mut self) -> Vec<String> {
+        let stays = |(until, _): &(Duration, String)| *until > self.left.passed;
+        let gone = self.left.names.iter().position(stays).unwrap_or(self.left.names.len());
+        self.left.names.drain(..gone).map(|(_, name)| name).collect()
+    }
+
+    /// Names that the playlist has had until now, since the last call.
+    pub(super) fn take_left(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.left.new)
+    }
+
+    /// Something is needed no more by segments of the playlist, and by those that have left it as long as they stay.
+    pub(super) fn leave(&mut self, name: String) {
+        self.left.add(name, self.playlist.target_duration);
+    }
+
+    /// Whether a playlist would name enough to begin with, and its target duration is known.
     pub(super) fn is_enough(&self) -> bool {
+        self.has_target() && self.has_enough()
+    }
+
+    const fn has_target(&self) -> bool {
+        !self.playlist.target_duration.is_zero()
+    }
+
+    fn has_enough(&self) -> bool {
         let duration = || self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>();
-        let is_enough = self.cut >= FIRST_SEGMENTS || self.playlist.ended || duration() >= FIRST_DURATION;
+        let is_enough = self.cut >= FIRST_SEGMENTS || self.is_over || duration() >= FIRST_DURATION;
         is_enough && self.cut > 0
+    }
+
+    /// Sets the target duration when all segments for a first playlist are there.
+    pub(super) fn settle(&mut self) {
+        if self.has_enough() {
+            self.adopt(self.wanted_target());
+        }
+    }
+
+    /// Whether the target duration can be set: it is not yet, and all segments for a first playlist are there.
+    pub(super) fn is_ripe(&self) -> bool {
+        !self.has_target() && self.has_enough()
+    }
+
+    /// Whether there are segments of more time than one has that waits for a key frame.
+    pub(super) fn has_waited(&self) -> bool {
+        let longest = Duration::from_millis(FIRST_MS_MAX.unsigned_abs());
+        self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>() >= longest
+    }
+
+    /// The target duration that the segments so far need.
+    pub(super) fn wanted_target(&self) -> Duration {
+        let longest = self.playlist.segments.iter().map(|segment| segment.duration).max().unwrap_or_default();
+        let rounded = longest.saturating_add(Duration::from_millis(ROUNDING_MS)).as_secs();
+        Duration::from_secs(rounded).max(Duration::from_millis(self.segment_ms.unsigned_abs()))
+    }
+
+    /// Sets the target duration, once: that of all renditions has to be the same (RFC 8216 §6.2.4).
+    pub(super) const fn adopt(&mut self, target: Duration) {
+        if !self.has_target() {
+            self.playlist.target_duration = target;
+        }
     }
 
     /// Whether the segment that grows, which has so many bytes, ends before this unit.
     pub(super) fn ends_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
-        let changed =
-            self.last.is_some_and(|(epoch, _, _)| epoch != unit.epoch) || self.is_behind_a_gap(unit);
+        let changed = self.epoch.is_some_and(|epoch| epoch != unit.epoch) || self.is_behind_a_gap(unit);
         if changed {
             return Some(End { at_ms: self.end_ms(), changed });
         }
@@ -200,15 +332,21 @@ impl Window {
 
     /// Takes note of a unit that was added.
     pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
-        let step = self.last.map_or(STEP_MS, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms).max(0));
-        self.last = Some((unit.epoch, unit.dts_ms, if changed { STEP_MS } else { step }));
-        if self.open.is_some() {
+        self.epoch = Some(unit.epoch);
+        if changed {
+            (self.last, self.beside) = (None, None);
+        }
+        let last = if unit.leads { &mut self.last } else { &mut self.beside };
+        *last = Some(Last::next(*last, unit.dts_ms, changed));
+        if let Some(open) = &mut self.open {
+            open.begins = open.begins.or_else(|| unit.leads.then_some(unit.begins));
             return;
         }
         let offset_ms = unit.date_ms.saturating_sub(unit.dts_ms);
         let jumps = self.offset_ms.replace(offset_ms).is_some_and(|before| before != offset_ms);
         let discontinuity = changed || jumps;
-        self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity });
+        let begins = unit.leads.then_some(unit.begins);
+        self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity, begins });
     }
 
     /// Adds so much to all dates, of which none was shown.
@@ -222,7 +360,10 @@ impl Window {
 
     /// The end of what has come.
     pub(super) fn end_ms(&self) -> i64 {
-        self.last.map_or(0, |(_, dts_ms, step_ms)| dts_ms.saturating_add(step_ms))
+        let end_ms = |last: Option<Last>| last.map(|last| last.end_ms());
+        let (lead, beside) = (end_ms(self.last), end_ms(self.beside));
+        let paused = beside.filter(|beside| lead.is_none_or(|lead| beside.saturating_sub(lead) > SILENT_MS));
+        paused.or(lead).unwrap_or(0)
     }
 
     /// Tags of the segment that grows.
@@ -240,15 +381,14 @@ impl Window {
     pub(super) fn close(&mut self, end_ms: i64, uri: &str, bytes: usize, segment: Segment) -> bool {
         let Some(open) = self.open.take() else { return false };
         let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
-        if self.playlist.target_duration.is_zero() {
-            let wanted = Duration::from_millis(self.segment_ms.unsigned_abs());
-            let rounded = duration.saturating_add(Duration::from_millis(500)).as_secs();
-            self.playlist.target_duration = Duration::from_secs(rounded).max(wanted);
-        }
+        self.playlist.independent_segments &= open.begins != Some(false);
         self.cut = self.cut.saturating_add(1);
         self.sizes.push(bytes);
         self.playlist.segments.push(Segment { uri: uri.to_owned(), duration, ..segment });
+        self.left.passed = self.left.passed.saturating_add(duration);
         self.forget_oldest();
+        let listed = self.playlist.segments.iter().map(|segment| segment.duration).sum();
+        self.left.longest = self.left.longest.max(listed);
         true
     }
 
@@ -260,17 +400,17 @@ impl Window {
         dated: impl Fn(i64) -> i64,
         (uri, map): (&str, Option<&Arc<Map>>),
     ) -> bool {
-        let (Some((epoch, _, _)), begin_ms) = (self.last, self.end_ms()) else { return false };
+        let begin_ms = self.end_ms();
         let missing_ms = end_ms.saturating_sub(begin_ms);
-        if self.open.is_some() || self.cut == 0 || missing_ms <= 0 {
+        if self.open.is_some() || self.cut == 0 || self.epoch.is_none() || missing_ms <= 0 {
             return false;
         }
         // As many of one length as it takes.
         let gaps = missing_ms.saturating_sub(1) / self.longest_ms().max(1) + 1;
         let end_ms = begin_ms.saturating_add(missing_ms / gaps);
-        self.open = Some(Open { begin_ms, date_ms: dated(begin_ms), discontinuity: false });
+        self.open = Some(Open { begin_ms, date_ms: dated(begin_ms), discontinuity: false, begins: None });
         let gap = Segment { gap: true, ..self.open_segment(map, &[]) };
-        self.last = Some((epoch, end_ms, 0));
+        self.last = Some(Last { dts_ms: end_ms, step_ms: 0 });
         self.close(end_ms, uri, 0, gap)
     }
 
@@ -283,10 +423,23 @@ impl Window {
         }
     }
 
-    /// Whether so much is missing before this unit that the open segment cannot last until it.
+    /// Whether a unit tells how long the open segment is: one of the leading track, or any while that has paused.
+    fn is_measure(&self, unit: &Unit) -> bool {
+        let lead = self.last.map_or_else(|| self.begin_ms().unwrap_or(unit.dts_ms), |last| last.dts_ms);
+        unit.leads || unit.dts_ms.saturating_sub(lead) > SILENT_MS
+    }
+
+    /// Whether so much is missing before this unit that the open segment does not last until it.
     fn is_behind_a_gap(&self, unit: &Unit) -> bool {
-        let open = self.open.as_ref();
-        open.is_some_and(|open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms())
+        let is_longer = |open: &Open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms();
+        let is_missing = self.step_to(unit) > GAP_MS;
+        self.open.as_ref().is_some_and(|open| is_missing || is_longer(open)) && self.is_measure(unit)
+    }
+
+    /// Distance of a unit from the one before it.
+    fn step_to(&self, unit: &Unit) -> i64 {
+        let last = if unit.leads { self.last } else { self.beside };
+        last.map_or(0, |last| unit.dts_ms.saturating_sub(last.dts_ms))
     }
 
     /// Whether the open segment ends before this unit.
@@ -298,9 +451,9 @@ impl Window {
     /// Whether the open segment is larger than one may be, or longer with one more unit like this.
     fn would_be_too_long(&self, unit: &Unit, bytes: usize) -> bool {
         let Some(begin_ms) = self.begin_ms() else { return false };
-        let step = self.last.map_or(0, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms));
         let elapsed = unit.dts_ms.saturating_sub(begin_ms);
-        elapsed.saturating_add(step) > self.longest_ms() || bytes >= SEGMENT_BYTES_MAX
+        let is_too_long = elapsed.saturating_add(self.step_to(unit)) > self.longest_ms();
+        is_too_long && self.is_measure(unit) || bytes >= SEGMENT_BYTES_MAX
     }
 
     /// Keeps the playlist within its bounds.
@@ -321,13 +474,112 @@ impl Window {
         let discontinuity = u64::from(gone.discontinuity);
         self.playlist.discontinuity_sequence =
             self.playlist.discontinuity_sequence.saturating_add(discontinuity);
-        self.gone.push(gone.uri);
+        self.left.add(gone.uri, gone.duration);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::AppSettings;
+    use crate::protocol::schema;
+
+    fn window(seconds: &str) -> Window {
+        let app = AppSettings::of(schema(), "live", &[("hlsTime", seconds)]).unwrap();
+        Window::new(HlsSettings::of(&app), 3, Start { number: 1, discontinuities: 0 })
+    }
+
+    /// Takes a unit of the leading track, or of another one, and ends the segment where it is to end.
+    fn feed(window: &mut Window, dts_ms: i64, key: bool, leads: bool) {
+        let unit = Unit { dts_ms, date_ms: dts_ms, begins: key && leads, epoch: 1, leads };
+        let end = window.ends_before(&unit, 1);
+        if let Some(end) = end {
+            let open = window.open_segment(None, &[]);
+            assert!(window.close(end.at_ms, "segment", 1, open));
+            window.settle();
+        }
+        window.note(&unit, end.is_some_and(|end| end.changed));
+    }
+
+    fn lengths(window: &Window) -> Vec<u128> {
+        window.playlist().segments.iter().map(|segment| segment.duration.as_millis()).collect()
+    }
+
+    #[test]
+    fn key_frames_that_are_further_apart_than_the_target_end_all_segments() {
+        // Key frames 10.4, 12 and 20 s apart; frames of a stream of 24 a second.
+        for (frames, target) in [(250, 11), (288, 12), (480, 20)] {
+            let mut window = window("2");
+            (0..frames * 6).for_each(|n| feed(&mut window, n * 1000 / 24, n % frames == 0, true));
+            let playlist = window.playlist();
+            assert_eq!((playlist.target_duration.as_secs(), playlist.segments.len()), (target, 5));
+            assert!(playlist.independent_segments, "{:?}", lengths(&window));
+            assert!(playlist.segments.iter().all(|one| !one.discontinuity));
+        }
+    }
+
+    #[test]
+    fn key_frames_beyond_the_cap_leave_segments_that_are_not_said_to_begin_with_one() {
+        let mut window = window("2");
+        (0..24 * 70).for_each(|n| feed(&mut window, n * 1000 / 24, n % (24 * 30) == 0, true));
+        let playlist = window.playlist();
+        assert_eq!((playlist.target_duration.as_secs(), playlist.independent_segments), (20, false));
+        assert!(lengths(&window).iter().all(|ms| *ms < 20_500), "{:?}", lengths(&window));
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_leading_track_however_far_others_are_apart() {
+        for apart_ms in [-3000, -2000, -700, 700, 900] {
+            let mut window = window("2");
+            for ms in 0..60_000i64 {
+                if ms % 40 == 0 {
+                    feed(&mut window, ms, ms % 2000 == 0, true);
+                }
+                if ms % 23 == 0 {
+                    feed(&mut window, ms + apart_ms, false, false);
+                }
+            }
+            assert_eq!(lengths(&window), vec![2000; 15], "{apart_ms} ms");
+            assert!(window.playlist().independent_segments);
+        }
+    }
+
+    #[test]
+    fn a_leading_track_that_pauses_leaves_lengths_to_the_others() {
+        let mut window = window("2");
+        for ms in 0..60_000i64 {
+            if ms % 40 == 0 && !(20_500..30_700).contains(&ms) {
+                feed(&mut window, ms, ms % 2000 == 0, true);
+            }
+            if ms % 23 == 0 {
+                feed(&mut window, ms, false, false);
+            }
+        }
+        let lengths = lengths(&window);
+        assert!(lengths.iter().all(|ms| (100..2500).contains(ms)), "{lengths:?}");
+    }
+
+    #[test]
+    fn what_has_left_stays_for_its_own_length_and_that_of_the_longest_playlist() {
+        let app = AppSettings::of(schema(), "live", &[("hlsListSize", "4")]).unwrap();
+        let mut window = Window::new(HlsSettings::of(&app), 3, Start { number: 1, discontinuities: 0 });
+        let (mut left, mut gone) = (Vec::new(), Vec::new());
+        for n in 0..600i64 {
+            let unit = Unit { dts_ms: n * 100, date_ms: 0, begins: n % 20 == 0, epoch: 1, leads: true };
+            if let Some(end) = window.ends_before(&unit, 1) {
+                let open = window.open_segment(None, &[]);
+                let number = window.number();
+                assert!(window.close(end.at_ms, &number.to_string(), 1, open));
+                left.extend(window.take_left().into_iter().map(|name| (number, name)));
+                gone.extend(window.take_gone().into_iter().map(|name| (number, name)));
+            }
+            window.note(&unit, false);
+        }
+        // Segments of 2 s, four in the playlist: one that has left stays for 10 s, which are five more.
+        let number = |name: &String| name.parse::<u64>().unwrap();
+        assert!(left.iter().all(|(at, name)| *at == number(name) + 4), "{left:?}");
+        assert!(gone.len() > 10 && gone.iter().all(|(at, name)| *at == number(name) + 9), "{gone:?}");
+    }
 
     #[test]
     fn numbers_of_discontinuities_are_small_and_differ_between_runs() {

@@ -68,6 +68,11 @@ impl Samples {
         }
     }
 
+    /// Number of complete samples, and how many ticks they last.
+    pub(in crate::protocol) fn measure(&self) -> (usize, u64) {
+        (self.complete.len(), self.complete.iter().map(|sample| u64::from(sample.duration)).sum())
+    }
+
     /// The complete samples, for a fragment, with the decode time of the first.
     pub(in crate::protocol) fn take(&mut self) -> (i64, Vec<FragmentSample>) {
         (self.at, std::mem::take(&mut self.complete))

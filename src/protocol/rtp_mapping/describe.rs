@@ -82,7 +82,7 @@ fn format_of(track: &Track, payload_type: PayloadType) -> Option<Format> {
         CodecConfig::Vp9(_) => ("VP9", None),
         CodecConfig::Av1(_) => ("AV1", None),
         CodecConfig::Mp3(_) => ("MPA", None),
-        CodecConfig::Aac(config) => ("mpeg4-generic", Some(channels_of(config.channel_configuration))),
+        CodecConfig::Aac(config) => ("mpeg4-generic", Some(config.channels().unwrap_or(2).into())),
         CodecConfig::Opus(_) => ("opus", Some(2)),
         CodecConfig::G711(config) => {
             let name = if config.law == g711::Law::Mu { "PCMU" } else { "PCMA" };
@@ -92,19 +92,6 @@ fn format_of(track: &Track, payload_type: PayloadType) -> Option<Format> {
     };
     let rtpmap = Rtpmap { payload_type, encoding: encoding.to_owned(), clock_rate, channels };
     Some(Format { rtpmap, parameters: parameters_of(&track.config), feedback: Vec::new() })
-}
-
-/// Channels of a channelConfiguration (ISO/IEC 14496-3 §1.6.3.4); where a program config element tells, two.
-const fn channels_of(configuration: u8) -> u16 {
-    match configuration {
-        1 => 1,
-        3 => 3,
-        4 => 4,
-        5 => 5,
-        6 => 6,
-        7 => 8,
-        _ => 2,
-    }
 }
 
 fn parameters_of(config: &CodecConfig) -> Parameters {

@@ -100,12 +100,7 @@ fn audio(out: &mut Out, track: &Description, kind: &[u8; 4], sound: Sound, boxes
 }
 
 fn aac(out: &mut Out, track: &Description, config: &aac::Config) {
-    // ISO/IEC 14496-3 table 1.19; 0 is told by the stream.
-    let channels = match config.channel_configuration {
-        0 => 2,
-        7 => 8,
-        other => other,
-    };
+    let channels = config.channels().unwrap_or(2);
     let sound = Sound { channels, sample_rate: config.sample_rate };
     with_esds(out, track, sound, OBJECT_TYPE_AAC, &config.record);
 }

@@ -141,6 +141,17 @@ impl Config {
         Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }
 
+    /// Channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None`: the frames tell.
+    #[must_use]
+    pub const fn channels(&self) -> Option<u8> {
+        match self.channel_configuration {
+            channels @ 1..=6 => Some(channels),
+            7 | 12 | 14 => Some(8),
+            11 => Some(7),
+            _ => None,
+        }
+    }
+
     /// The ADTS header of a raw frame. `None` for what ADTS cannot say: other kinds of AAC, other rates, channels that
     /// only the record tells, a frame that is too long.
     #[must_use]

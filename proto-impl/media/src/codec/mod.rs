@@ -247,6 +247,25 @@ impl CodecConfig {
         }
     }
 
+    /// Sampling rate in Hz and channels, where the configuration tells.
+    #[must_use]
+    pub fn sound(&self) -> Option<(u32, u8)> {
+        match self {
+            Self::Aac(config) => Some((config.sample_rate, config.channels()?)),
+            Self::Opus(config) => Some((opus::SAMPLE_RATE, config.channels)),
+            Self::Mp3(config) => Some((config.sample_rate, config.channels)),
+            Self::Flac(config) => Some((config.sample_rate, config.channels)),
+            Self::G711(config) => Some((g711::Config::SAMPLE_RATE, config.channels)),
+            Self::Ac3(_)
+            | Self::Eac3(_)
+            | Self::H264(_)
+            | Self::H265(_)
+            | Self::Av1(_)
+            | Self::Vp9(_)
+            | Self::Vp8(_) => None,
+        }
+    }
+
     /// Width and height, where the parameter sets tell: those of VP8 and VP9 do not.
     #[must_use]
     pub const fn picture_size(&self) -> Option<(u32, u32)> {
@@ -303,6 +322,22 @@ fn real_size(width: u32, height: u32) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sound_has_a_rate_and_channels_where_its_configuration_tells() {
+        let of = |codec, record: &'static [u8]| {
+            CodecConfig::read(codec, Bytes::from_static(record)).unwrap().unwrap().sound()
+        };
+        for (channels, expected) in
+            [(1u8, Some(1)), (2, Some(2)), (6, Some(6)), (7, Some(8)), (11, Some(7)), (12, Some(8))]
+        {
+            let config = aac::Config::of_parts(2, 4, channels).unwrap();
+            assert_eq!(CodecConfig::Aac(config).sound(), expected.map(|channels| (44_100, channels)));
+        }
+        assert_eq!(of(Codec::Aac, &[0x11, 0x80]), None, "the frames tell");
+        assert_eq!(of(Codec::Opus, &[]), Some((48_000, 2)));
+        assert_eq!(of(Codec::H264, &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]), None);
+    }
 
     #[test]
     fn every_four_cc_leads_back_to_its_codec() {

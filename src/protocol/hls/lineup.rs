@@ -1,0 +1,275 @@
+//! Tracks that come apart in time, put beside each other again: a publisher's sound may be seconds ahead of its video, or behind it.
+//!
+//! A segment has everything of its time only if all tracks have come as far when it ends, so units of the tracks that are ahead wait
+//! for the one that lags most. A track lags by the least that it was behind in the last seconds: a burst does not count, nor do
+//! pictures that come once in a while. Tracks that are closer than [`APART_MS`] are left as they come.
+
+use std::collections::BTreeMap;
+
+use media::TrackId;
+
+use crate::hub::{Chosen, Entry};
+
+/// Distance of tracks that are not apart.
+const APART_MS: i64 = 250;
+/// A track that lags more is not waited for.
+const LAG_MS_MAX: i64 = 5000;
+/// How long the lag of a track is measured, in milliseconds of its DTS: at first, and from then on.
+const FIRST_WINDOW_MS: i64 = 1000;
+const WINDOW_MS: i64 = 3000;
+/// Units that wait, and their bytes: with more, the oldest goes on.
+const UNITS_MAX: usize = 2000;
+const BYTES_MAX: usize = 16 << 20;
+
+/// The position of a track.
+#[derive(Debug)]
+struct Lane {
+    track: TrackId,
+    /// DTS of its newest unit, in milliseconds.
+    newest_ms: i64,
+    /// The lag that the last window has shown.
+    lag_ms: i64,
+    /// End of the window that is open, and the least lag in it.
+    window: (i64, i64),
+}
+
+impl Lane {
+    /// Takes note of a unit that is `behind_ms` behind the track that is ahead of all.
+    fn note(&mut self, dts_ms: i64, behind_ms: i64) {
+        let behind_ms = if behind_ms > LAG_MS_MAX { 0 } else { behind_ms };
+        self.newest_ms = dts_ms;
+        self.lag_ms = self.lag_ms.min(behind_ms);
+        let (end_ms, least_ms) = &mut self.window;
+        *least_ms = behind_ms.min(*least_ms);
+        if dts_ms >= *end_ms {
+            self.lag_ms = *least_ms;
+            self.window = (dts_ms.saturating_add(WINDOW_MS), behind_ms);
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Lineup {
+    /// The tracks of all that waits.
+    chosen: Chosen,
+    lanes: Vec<Lane>,
+    /// Units that wait, by DTS and arrival.
+    waiting: BTreeMap<(i64, u64), Entry>,
+    bytes: usize,
+    /// Units that have waited so far.
+    count: u64,
+}
+
+impl Lineup {
+    /// The tracks of what waits, if they are others than these.
+    pub(super) fn former(&self, chosen: &Chosen) -> Option<Chosen> {
+        (self.chosen.epoch() != chosen.epoch()).then(|| self.chosen.clone())
+    }
+
+    /// The tracks of what waits.
+    pub(super) const fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// Takes a unit. True when it goes on at once; else it waits until [`Self::pop`] gives it.
+    pub(super) fn passes(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
+        if self.chosen.epoch() != chosen.epoch() {
+            self.lanes.clear();
+        }
+        self.chosen = chosen.clone();
+        self.note(entry.unit.track, entry.dts_ms);
+        if self.waiting.is_empty() && self.lag_ms() <= APART_MS {
+            return true;
+        }
+        self.count = self.count.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(entry.unit.payload.len());
+        self.waiting.insert((entry.dts_ms, self.count), entry.clone());
+        false
+    }
+
+    /// The next unit that all tracks have come as far as.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let ahead_ms = self.lanes.iter().map(|lane| lane.newest_ms.saturating_add(lane.lag_ms)).max()?;
+        let (first_ms, _) = *self.waiting.first_key_value()?.0;
+        let is_full = self.waiting.len() > UNITS_MAX || self.bytes > BYTES_MAX;
+        let is_due = is_full || first_ms <= ahead_ms.saturating_sub(self.lag_ms());
+        is_due.then(|| self.pop_rest())?
+    }
+
+    /// The next unit, also if tracks have not come as far.
+    pub(super) fn pop_rest(&mut self) -> Option<Entry> {
+        let (_, entry) = self.waiting.pop_first()?;
+        self.bytes = self.bytes.saturating_sub(entry.unit.payload.len());
+        Some(entry)
+    }
+
+    fn lag_ms(&self) -> i64 {
+        self.lanes.iter().map(|lane| lane.lag_ms).max().unwrap_or(0)
+    }
+
+    fn note(&mut self, track: TrackId, dts_ms: i64) {
+        let ahead_ms = self.lanes.iter().map(|lane| lane.newest_ms).max().unwrap_or(dts_ms);
+        let behind_ms = ahead_ms.saturating_sub(dts_ms).max(0);
+        match self.lanes.iter_mut().find(|lane| lane.track == track) {
+            Some(lane) => lane.note(dts_ms, behind_ms),
+            None => {
+                // The others were compared with nothing so far.
+                for lane in &mut self.lanes {
+                    lane.window = (lane.newest_ms.saturating_add(FIRST_WINDOW_MS), LAG_MS_MAX);
+                }
+                let window = (dts_ms.saturating_add(FIRST_WINDOW_MS), behind_ms);
+                self.lanes.push(Lane { track, newest_ms: dts_ms, lag_ms: 0, window });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use bytes::Bytes;
+    use media::codec::Codec;
+    use media::{AccessUnit, CodecConfig, Timescale, Track, Tracks};
+
+    use super::*;
+
+    const H264: &[u8] = &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0];
+
+    /// A line of video and sound with everything that came out of it.
+    struct Rig {
+        lineup: Lineup,
+        tracks: Arc<Tracks>,
+        chosen: Chosen,
+        out: Vec<(TrackId, i64)>,
+        waited: usize,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let config =
+                |codec, record| CodecConfig::read(codec, Bytes::from_static(record)).unwrap().unwrap();
+            let tracks = Arc::new(Tracks::new(
+                1,
+                [
+                    Track::new(TrackId::VIDEO, config(Codec::H264, H264), Timescale::MILLISECONDS),
+                    Track::new(TrackId::AUDIO, config(Codec::Aac, &[0x11, 0x90]), Timescale::MILLISECONDS),
+                ],
+            ));
+            let chosen = Chosen::all_of(&tracks);
+            Self { lineup: Lineup::default(), tracks, chosen, out: Vec::new(), waited: 0 }
+        }
+
+        fn unit(&mut self, track: TrackId, dts: i64, bytes: usize) {
+            let payload = Bytes::from(vec![0; bytes]);
+            let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 1, payload };
+            let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&self.tracks));
+            if self.lineup.passes(&entry, &self.chosen) {
+                self.out.push((track, dts));
+            }
+            while let Some(entry) = self.lineup.pop() {
+                self.out.push((entry.unit.track, entry.dts_ms));
+            }
+            self.waited = self.waited.max(self.lineup.waiting.len());
+        }
+
+        fn finish(&mut self) {
+            while let Some(entry) = self.lineup.pop_rest() {
+                self.out.push((entry.unit.track, entry.dts_ms));
+            }
+            assert_eq!(self.lineup.bytes, 0);
+        }
+
+        /// The DTS of a track, in the order they came out.
+        fn of(&self, track: TrackId) -> Vec<i64> {
+            self.out.iter().filter(|(of, _)| *of == track).map(|(_, dts)| *dts).collect()
+        }
+
+        /// The longest distance backwards from `from_ms` on.
+        fn apart_ms(&self, from_ms: i64) -> i64 {
+            let late = self.out.iter().filter(|(_, dts)| *dts >= from_ms);
+            late.fold((i64::MIN, 0), |(most, apart), (_, dts)| {
+                (most.max(*dts), apart.max(most.max(*dts) - dts))
+            })
+            .1
+        }
+    }
+
+    #[test]
+    fn tracks_that_are_apart_come_out_beside_each_other() {
+        for apart_ms in [-4000, -2500, -1000, -300, 300, 1000, 2500, 4000] {
+            let mut rig = Rig::new();
+            for ms in 0..20_000 {
+                if ms % 40 == 0 {
+                    rig.unit(TrackId::VIDEO, ms, 10);
+                }
+                if ms % 21 == 0 {
+                    rig.unit(TrackId::AUDIO, ms + apart_ms, 10);
+                }
+            }
+            rig.finish();
+            assert_eq!(rig.of(TrackId::VIDEO), (0..20_000).step_by(40).collect::<Vec<_>>());
+            assert_eq!(rig.of(TrackId::AUDIO), (apart_ms..20_000 + apart_ms).step_by(21).collect::<Vec<_>>());
+            assert!(rig.apart_ms(5500) <= 100, "{apart_ms}: {}", rig.apart_ms(5500));
+        }
+    }
+
+    #[test]
+    fn tracks_that_are_not_apart_are_left_as_they_come() {
+        type Comes = fn(i64) -> (bool, bool);
+        let cases: [(&str, Comes); 4] = [
+            ("steady", |ms| (ms % 40 == 0, ms % 21 == 0)),
+            ("a picture in five seconds", |ms| (ms % 5000 == 0, ms % 21 == 0)),
+            ("no more pictures", |ms| (ms < 4000 && ms % 40 == 0, ms % 21 == 0)),
+            ("sound now and then", |ms| (ms % 40 == 0, ms % 1700 < 400 && ms % 20 == 0)),
+        ];
+        for (name, comes) in cases {
+            let mut rig = Rig::new();
+            for ms in 0..30_000 {
+                let (video, audio) = comes(ms);
+                [(TrackId::VIDEO, video), (TrackId::AUDIO, audio)]
+                    .into_iter()
+                    .filter(|(_, comes)| *comes)
+                    .for_each(|(track, _)| rig.unit(track, ms, 10));
+            }
+            assert_eq!(rig.waited, 0, "{name}");
+        }
+        // Sound in bursts of a second.
+        let mut rig = Rig::new();
+        for ms in (0..30_000).step_by(40) {
+            rig.unit(TrackId::VIDEO, ms, 10);
+            if ms % 1000 == 960 {
+                (ms - 960..ms + 40).step_by(20).for_each(|ms| rig.unit(TrackId::AUDIO, ms, 10));
+            }
+        }
+        assert_eq!(rig.waited, 0, "bursts");
+    }
+
+    #[test]
+    fn a_track_that_stops_does_not_hold_the_other_up_and_what_waits_has_a_bound() {
+        for (stops, goes_on) in [(TrackId::VIDEO, TrackId::AUDIO), (TrackId::AUDIO, TrackId::VIDEO)] {
+            for apart_ms in [-2500, 2500] {
+                let mut rig = Rig::new();
+                for ms in (0..40_000).step_by(20) {
+                    for (track, dts) in [(TrackId::VIDEO, ms), (TrackId::AUDIO, ms + apart_ms)] {
+                        if track == goes_on || ms < 10_000 {
+                            rig.unit(track, dts, 10);
+                        }
+                    }
+                }
+                let last = rig.of(goes_on).last().copied().unwrap();
+                assert!(last > 40_000 - 5200, "{stops:?} {apart_ms}: {last}");
+                rig.finish();
+                assert_eq!((rig.of(stops).len(), rig.of(goes_on).len()), (500, 2000));
+            }
+        }
+        let mut rig = Rig::new();
+        for ms in (0..20_000).step_by(20) {
+            rig.unit(TrackId::VIDEO, ms, 1 << 20);
+            rig.unit(TrackId::AUDIO, ms - 4000, 10);
+        }
+        assert!(rig.waited < 40, "{}", rig.waited);
+    }
+}
