@@ -2,6 +2,7 @@
 
 use super::limits::Limits;
 use super::slew::Slew;
+use super::start::{EarlyDrift, Start};
 use crate::TrackId;
 
 /// Units with one timestamp before its clock counts as standing still.
@@ -82,6 +83,8 @@ pub(super) struct TrackClock {
     still: u32,
     still_since: i64,
     frozen: bool,
+    /// The distance of units that come at once while it stands still.
+    spread: i64,
     /// The last DTS given out.
     last: i64,
     /// Greatest `place - arrival` in this window and in the last one that had units.
@@ -90,6 +93,7 @@ pub(super) struct TrackClock {
     /// The lead when all is well.
     reference: Option<i64>,
     warm_up: u8,
+    start: Start,
     /// How far the track was ahead of its reference in the last window, and in the last that was measured.
     pub(super) error: Option<i64>,
     last_error: i64,
@@ -119,11 +123,13 @@ impl TrackClock {
             still: 0,
             still_since: now,
             frozen: false,
+            spread: 0,
             last: 0,
             window: top.saturating_sub(now),
             previous: NONE,
             reference: None,
             warm_up: 0,
+            start: Start::new(now),
             error: None,
             last_error: 0,
             change: None,
@@ -206,6 +212,7 @@ impl TrackClock {
 
     fn rebase(&mut self, ticks: i64) {
         self.reference = self.reference.map(|lead| lead.saturating_add(ticks));
+        self.start.rebase(ticks);
     }
 
     /// The track was silent for a window: its units are due as late as those of the others.
@@ -287,10 +294,51 @@ impl TrackClock {
         (is_frozen, is_frozen && !std::mem::replace(&mut self.frozen, is_frozen))
     }
 
+    /// The place of a unit that came with others while the clock stands still, when the last of them is due at `due`: they are
+    /// spread over the time since those before, by how many came in how long so far.
+    pub(super) fn spread(&mut self, now: i64, due: i64) -> i64 {
+        let passed = now.saturating_sub(self.arrived);
+        if passed > 0 {
+            let span = now.saturating_sub(self.still_since).max(1);
+            let came = passed.saturating_mul(i64::from(self.still)).saturating_add(span / 2) / span;
+            self.spread = due.saturating_sub(self.top) / came.max(1);
+        }
+        self.top.saturating_add(self.spread).min(due).max(self.top.saturating_add(1))
+    }
+
+    /// The drift that has lasted from the track's first moment on.
+    pub(super) fn early_drift(&self, limits: &Limits) -> Option<EarlyDrift> {
+        if self.slew.is_active() { None } else { self.start.drift(limits) }
+    }
+
+    /// Whether its units come as its clock has it, as far as was measured.
+    pub(super) fn is_level(&self, limits: &Limits) -> bool {
+        let stays = |error: i64| error.saturating_abs() <= limits.level && !self.slew.is_active();
+        self.start.is_level(limits) || self.error.is_some_and(stays)
+    }
+
+    /// Corrects a drift from the first moment. Gives how far the track is ahead.
+    pub(super) fn correct(&mut self, drift: EarlyDrift, limits: &Limits) -> i64 {
+        let error = self.previous.saturating_sub(drift.lead);
+        (self.reference, self.warm_up) = (Some(drift.lead), WARM_UP_WINDOWS);
+        self.last_error = error;
+        self.start.end();
+        self.slew.begin(error, drift.ppm, limits);
+        error
+    }
+
+    /// The lead when all is well is known.
+    pub(super) const fn end_warm_up(&mut self) {
+        if self.reference.is_some() {
+            self.warm_up = WARM_UP_WINDOWS;
+        }
+    }
+
     /// Ends a window of measurement.
-    pub(super) fn close_window(&mut self) {
+    pub(super) fn close_window(&mut self, now: i64, limits: &Limits) {
         let measured = std::mem::replace(&mut self.window, NONE);
         (self.error, self.change) = (None, None);
+        self.start.note(now, (measured != NONE).then_some(measured), limits);
         if measured == NONE {
             return;
         }
