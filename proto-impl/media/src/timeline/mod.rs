@@ -340,7 +340,9 @@ impl Timeline {
             |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
         let known =
             self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
-        if let Some(shift) = known.or_else(|| self.wraps().find(|&shift| near(shift)))
+        // A clock in another unit passes by such a place again and again.
+        let shift = known.or_else(|| self.wraps().find(|&shift| near(shift))).filter(|_| !clock.is_lost());
+        if let Some(shift) = shift
             && let Some(clock) = self.tracks.get_mut(at)
         {
             clock.shift(shift);
@@ -460,8 +462,8 @@ impl Timeline {
 
     /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
     fn close_windows(&mut self) {
-        let (now, limits) = (self.now(), self.limits);
-        self.tracks.iter_mut().for_each(|clock| clock.close_window(now, &limits));
+        let (now, limits) = (self.now(), &self.limits);
+        self.tracks.iter_mut().for_each(|clock| clock.close_window(now, limits));
         self.note_pace();
         // The correction makes changes of its own, and makes up for others.
         let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
@@ -506,6 +508,9 @@ impl Timeline {
 
     /// Corrects a track whose clock has drifted from its first moment on beside one that is right. True: there was one.
     fn correct_early_drift(&mut self) -> bool {
+        if !self.tracks.iter().any(TrackClock::is_starting) {
+            return false;
+        }
         let limits = self.limits;
         let is_beside_level = |at: usize| {
             let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);

@@ -74,6 +74,11 @@ impl Start {
         self.over = true;
     }
 
+    /// Whether its first windows are over.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
     fn seen(&self) -> &[(i64, i64)] {
         if self.over { &[] } else { self.leads.get(..self.count).unwrap_or_default() }
     }

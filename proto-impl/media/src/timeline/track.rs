@@ -165,15 +165,18 @@ impl TrackClock {
         self.learnt < YOUNG_UNITS
     }
 
+    /// Whether no timestamp has made sense for so long that arrival alone counts.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.suspects >= SUSPECTS_MAX
+    }
+
     /// The place of the next unit, by the distance of those before it and by its arrival.
     pub(super) fn predicted(&self, now: Option<i64>, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
         let Some(now) = now else { return next };
         let due = now.saturating_add(self.peak());
         let elapsed = now.saturating_sub(self.arrived);
-        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near)
-            || self.suspects >= SUSPECTS_MAX
-        {
+        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near) || self.is_lost() {
             due.max(self.top)
         } else {
             next.min(due.saturating_add(limits.slack)).max(self.top)
@@ -304,6 +307,11 @@ impl TrackClock {
             self.spread = due.saturating_sub(self.top) / came.max(1);
         }
         self.top.saturating_add(self.spread).min(due).max(self.top.saturating_add(1))
+    }
+
+    /// Whether its first windows are looked at.
+    pub(super) const fn is_starting(&self) -> bool {
+        !self.start.is_over()
     }
 
     /// The drift that has lasted from the track's first moment on.

@@ -314,3 +314,21 @@ fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() 
         assert_eq!(timeline.faults().of(ClockFault::Frozen), 1);
     }
 }
+
+/// A clock of 90 times the speed passes by where a wrap of 24 bits would have it, again and again.
+#[test]
+fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
+    let mut timeline = Timeline::new(33, Timescale::new(90_000), Position::default());
+    let began = began();
+    let of = |track, interval: i64, every: i64| {
+        (0..60_000_000 / interval)
+            .map(move |n| (n * interval / 1000 + n * every % 16, track, n * interval / 1000))
+    };
+    let mut units: Vec<_> = of(TrackId::VIDEO, 40_000, 7).chain(of(TrackId::AUDIO, 21_333, 5)).collect();
+    units.sort_unstable();
+    for (at, track, ms) in units {
+        timeline.arrive(began + Duration::from_millis(at.cast_unsigned()));
+        let out = timeline.map(track, (ms * 90 * 90).cast_unsigned()) / 90;
+        assert!((out - at).abs() <= 250, "{track:?} at {at}: {out}");
+    }
+}
