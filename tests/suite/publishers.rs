@@ -6,6 +6,7 @@
 
 mod clocks;
 mod judge;
+mod late;
 mod rtmp;
 mod rtmp_rows;
 mod rtsp;
