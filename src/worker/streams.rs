@@ -30,7 +30,7 @@ pub(super) struct Live {
     pub(super) directory: BTreeMap<StreamKey, StreamId>,
     /// Streams that are published here.
     pub(super) sources: BTreeMap<StreamId, SourceCount>,
-    /// When each stream came up.
+    /// The time at which each stream came up.
     pub(super) up_since: BTreeMap<StreamId, Instant>,
     /// The members of each stream's record that workers use.
     pub(super) details: BTreeMap<StreamId, StreamDetails>,

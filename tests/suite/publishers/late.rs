@@ -106,7 +106,7 @@ fn over_rtsp(sent: &[Unit]) -> rtsp::Plan {
     plan
 }
 
-/// What a viewer must get of a publisher whose sound, or video, begins so late.
+/// Checks the units of a viewer of a publisher whose sound, or video, begins so late.
 fn check(over: Over, is_video: bool, late: i64) -> Result<(), String> {
     let mut publisher = units::clean();
     publisher.seconds = SECONDS;

@@ -39,11 +39,6 @@ pub(super) struct Limits {
     pub(super) window: i64,
     /// A change of the delay of all tracks by more than this within a window comes from the network.
     pub(super) absorbed: i64,
-    /// A lead that has changed by this since the first window, and evenly, is a drift's.
-    pub(super) parting: i64,
-    /// A lead stays where it is within this, and a window's is uneven by this.
-    pub(super) level: i64,
-    pub(super) even: i64,
     /// An error beyond this is stepped over and not slewed.
     pub(super) far: i64,
     /// Sender reports are believed up to this distance from arrival.
@@ -81,9 +76,6 @@ impl Limits {
             held: ms(5000),
             window: ms(500),
             absorbed: ms(125),
-            parting: ms(40),
-            level: ms(4),
-            even: ms(4),
             far: ms(1000),
             believed: ms(1000),
             agree: ms(50),

@@ -24,22 +24,34 @@ pub(super) struct EarlyDrift {
     pub(super) lead: i64,
 }
 
+/// A lead that has changed by this since the first window, and evenly, is a drift's: 40 ms.
+const fn parting(limits: &Limits) -> i64 {
+    limits.window * 2 / 25
+}
+
+/// A lead stays where it is, and a line is even, within this: 4 ms.
+pub(super) const fn level(limits: &Limits) -> i64 {
+    limits.window / 125
+}
+
 /// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Start {
     began: i64,
     /// The first window began then.
     opened: i64,
-    /// When windows ended, and the lead in each.
+    /// The end of each window, and its lead.
     leads: [(i64, i64); WINDOWS_MAX],
     count: usize,
     over: bool,
+    /// Windows that have taught the lead when all is well.
+    pub(super) warm_up: u8,
 }
 
 impl Start {
     /// Of a track whose first unit arrived at `began`.
     pub(super) const fn new(began: i64) -> Self {
-        Self { began, opened: began, leads: [(0, 0); WINDOWS_MAX], count: 0, over: false }
+        Self { began, opened: began, leads: [(0, 0); WINDOWS_MAX], count: 0, over: false, warm_up: 0 }
     }
 
     /// A window has ended; `None`: it had no units.
@@ -86,7 +98,7 @@ impl Start {
     /// Whether the track's lead has stayed where it was.
     pub(super) fn is_level(&self, limits: &Limits) -> bool {
         let seen = self.seen();
-        let is_near = |first: i64, lead: i64| lead.saturating_sub(first).saturating_abs() <= limits.level;
+        let is_near = |first: i64, lead: i64| lead.saturating_sub(first).saturating_abs() <= level(limits);
         seen.len() >= WINDOWS_MIN
             && seen.first().is_some_and(|(_, first)| seen.iter().all(|(_, lead)| is_near(*first, *lead)))
     }
@@ -96,10 +108,10 @@ impl Start {
         let seen = self.seen();
         let (&(opened, first), &(closed, last)) = (seen.first()?, seen.last()?);
         let (rise, span) = (last.saturating_sub(first), closed.saturating_sub(opened));
-        if seen.len() < WINDOWS_MIN || rise.saturating_abs() < limits.parting || span <= 0 {
+        if seen.len() < WINDOWS_MIN || rise.saturating_abs() < parting(limits) || span <= 0 {
             return None;
         }
-        let uneven = limits.even.saturating_add(rise.saturating_abs() / UNEVEN_DIVISOR);
+        let uneven = level(limits).saturating_add(rise.saturating_abs() / UNEVEN_DIVISOR);
         let on_line = |&(at, lead): &(i64, i64)| {
             let risen = rise.saturating_mul(at.saturating_sub(opened)) / span;
             lead.saturating_sub(first).saturating_sub(risen).saturating_abs() <= uneven

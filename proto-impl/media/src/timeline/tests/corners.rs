@@ -252,7 +252,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
     }
 }
 
-/// What is taken for the distance of such tracks when all is well has drifted already.
+/// The lead of such a track when all is well was drifted already when it was taken.
 #[test]
 fn a_drift_from_the_first_moment_is_met_before_lips_part() {
     for (ppm, most) in
