@@ -18,7 +18,9 @@ use crate::types::{ConnId, Now, SessionRef, StreamId, StreamKey, SubscriptionId,
 
 /// A publisher's video has stopped when no picture has come for so long.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Between two log lines about it.
+/// A stream counts as young for so long: its publisher may still begin its video.
+const SEASONED_AFTER: Duration = Duration::from_secs(15);
+/// Between two log lines about a video that stops.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The streams that this worker carries, and what it needs to know of each.
@@ -28,6 +30,8 @@ pub(super) struct Live {
     pub(super) directory: BTreeMap<StreamKey, StreamId>,
     /// Streams that are published here.
     pub(super) sources: BTreeMap<StreamId, SourceCount>,
+    /// The time at which each stream came up.
+    pub(super) up_since: BTreeMap<StreamId, Instant>,
     /// The members of each stream's record that workers use.
     pub(super) details: BTreeMap<StreamId, StreamDetails>,
     /// Streams that viewers start.
@@ -43,6 +47,12 @@ pub(super) struct Live {
 }
 
 impl Live {
+    /// Whether a stream has been live for so long that a publisher who has begun no video means to send none.
+    pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
+        let since = |at: &Instant| now.saturating_duration_since(*at);
+        self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
+    }
+
     /// Whether control wants to know who plays a stream.
     pub(super) fn tells_viewers(&self, stream: StreamId) -> bool {
         self.details.get(&stream).is_some_and(|details| details.tell_viewers)
@@ -195,6 +205,7 @@ impl Worker {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
         let key = new.key.clone();
         self.live.directory.insert(key.clone(), id);
+        self.live.up_since.entry(id).or_insert(self.now.mono);
         let is_new = !self.live.streams.contains_key(&id);
         let stream = self.live.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
@@ -248,6 +259,7 @@ impl Worker {
         let publisher = self.live.publisher(id);
         self.live.sources.remove(&id);
         self.live.details.remove(&id);
+        self.live.up_since.remove(&id);
         self.forget_polled(id, &stream.key);
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.

@@ -127,10 +127,14 @@ impl Worker {
     }
 
     fn answer(&mut self, id: ConnId, subscription: Handle, verdict: Result<StreamId, NoSubscription>) {
+        let is_seasoned = verdict.as_ref().is_ok_and(|stream| self.live.is_seasoned(*stream, self.now.mono));
         let tracks = verdict.map(|stream| {
             self.live.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
         let verdict = tracks.as_ref().map(Arc::as_ref).map_err(Clone::clone);
+        if is_seasoned {
+            self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Seasoned));
+        }
         self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Verdict(verdict)));
         self.note_authenticated(id);
         self.enqueue_write(id);

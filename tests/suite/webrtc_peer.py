@@ -98,14 +98,16 @@ async def publish(pc, url, codec):
     return {"delete": await delete(resource), "rejected": rejected}
 
 
-async def play(pc, url, frames):
+async def play(pc, url, what):
+    """`what`: so many frames of each kind that is answered, or of the kinds that it names."""
+    frames, *named = what.split()
     player = Player(pc, int(frames))
     pc.addTransceiver("video", direction="recvonly")
     pc.addTransceiver("audio", direction="recvonly")
     began = time.monotonic()
     resource = await exchange(pc, url)
     kinds = [m.split(" ")[0] for m in pc.remoteDescription.sdp.split("m=")[1:] if "a=inactive" not in m]
-    await player.wait(kinds)
+    await player.wait(named or kinds)
     facts = {**player.facts(), "kinds": kinds, "seconds": time.monotonic() - began}
     return {**facts, "delete": await delete(resource)}
 

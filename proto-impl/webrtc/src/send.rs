@@ -349,6 +349,11 @@ impl Sender {
         Ssrc(self.agreed.source.ssrc)
     }
 
+    /// Whether a unit was queued.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.clock.newest.is_some()
+    }
+
     /// Whether its packets have numbers on the transport.
     pub(crate) const fn is_numbered(&self) -> bool {
         self.heads.are_numbered()

@@ -50,6 +50,8 @@ pub enum SubscriptionNews<'a> {
     Verdict(Result<&'a Tracks, NoSubscription>),
     /// The stream is being started for the session; the verdict follows.
     Held,
+    /// The stream has been live for a while: video that it does not have now is not expected. The verdict follows.
+    Seasoned,
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
     /// The stream has ended.

@@ -220,7 +220,7 @@ impl Responder for Viewer {
                 self.end(ctx.now, link, end);
                 None
             }
-            SubscriptionNews::Held => None,
+            SubscriptionNews::Held | SubscriptionNews::Seasoned => None,
         };
         link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
         Next::Stay

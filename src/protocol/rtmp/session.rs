@@ -381,7 +381,7 @@ impl Session for RtmpSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::Ended(_) => self.end_subscription(ctx),
                 // A player hears of tracks in their own messages.
-                SubscriptionNews::Held | SubscriptionNews::TracksKnown(_) => {}
+                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::TracksKnown(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

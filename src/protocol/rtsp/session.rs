@@ -426,7 +426,7 @@ impl Session for RtspSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::TracksKnown(tracks) => self.tracks_known(ctx, tracks),
                 SubscriptionNews::Ended(_) => self.machine.close(ctx.now.mono, CloseReason::Requested),
-                SubscriptionNews::Held => {}
+                SubscriptionNews::Held | SubscriptionNews::Seasoned => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

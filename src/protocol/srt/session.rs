@@ -342,7 +342,7 @@ impl Session for SrtSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::Ended(_) => self.end_subscription(ctx),
                 // A viewer hears of tracks in the tables of its transport stream.
-                SubscriptionNews::Held | SubscriptionNews::TracksKnown(_) => {}
+                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::TracksKnown(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

@@ -1,11 +1,13 @@
-//! The server's answers to a client's sections, and its offers: the codecs of the stream, and no others.
+//! The server's answers to a client's sections, and its offers: the codecs of the stream, and no others. A viewer's section of a
+//! kind that the stream does not have is reserved, with a form of each codec: a publisher may begin its sound or its pictures
+//! late, and WHEP has no second negotiation.
 
-use ::webrtc::{MediaPreference, offered_formats};
-use media::codec::{Codec, CodecConfig};
-use media::{Track, TrackId, TrackKind, Tracks};
+use ::webrtc::{MediaPreference, Section, SectionFormat, offered_formats};
+use media::codec::{Codec, CodecConfig, g711};
+use media::{Track, TrackKind, Tracks};
 use rtp::payload::codec_of_description;
 use sdp::{
-    Attribute, Description, Direction, Format, H264Profile, Media, MediaKind, Msid, Parameters,
+    Attribute, Description, Direction, Format, H264Profile, Media, MediaKind, Msid, Parameters, PayloadType,
     ProfileLevelId,
 };
 
@@ -107,32 +109,79 @@ fn formats_of(codec: Codec) -> Vec<Format> {
     formats
 }
 
-/// The tracks that sections of a viewer carry already.
+/// The kinds that sections of a viewer carry already.
 #[derive(Debug, Default)]
-pub(super) struct Taken(Vec<TrackId>);
+pub(super) struct Taken(Vec<TrackKind>);
 
-/// The track that a viewer's section gets: one of its kind that it can decode and no other section has.
-pub(super) fn give(
-    media: &Media,
-    tracks: &Tracks,
-    stream: &str,
-    taken: &mut Taken,
-) -> Option<MediaPreference> {
-    let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
-    let is_free = |track: &&Track| !taken.0.contains(&track.id);
-    let track = default_of(tracks, kind).filter(is_free);
-    if let Some(track) = track
-        && let formats = forms_given(media, track)
-        && !media.select(&formats).is_empty()
-    {
-        taken.0.push(track.id);
-        return Some(MediaPreference {
-            direction: Direction::SendOnly,
-            formats,
-            msid: Some(name_of(track, stream)),
-        });
+/// The stream that a viewer is answered with, or offered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown<'s> {
+    pub(super) tracks: &'s Tracks,
+    pub(super) codecs: Codecs,
+    /// The kinds that it may still begin to have ([`to_come`]).
+    pub(super) to_come: &'static [TrackKind],
+    pub(super) id: &'s str,
+}
+
+impl Shown<'_> {
+    /// The codecs of a kind that a section without a track is reserved for, in order of preference.
+    fn reserved(&self, kind: TrackKind) -> impl Iterator<Item = Codec> {
+        let all: &[Codec] = match kind {
+            TrackKind::Video => &[Codec::H264, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::H265],
+            TrackKind::Audio => &[Codec::Opus, Codec::G711(g711::Law::Mu), Codec::G711(g711::Law::A)],
+            TrackKind::Data => &[],
+        };
+        let (codecs, is_to_come) = (self.codecs, self.to_come.contains(&kind));
+        all.iter().copied().filter(move |codec| is_to_come && codecs.has(*codec))
     }
-    idle(media)
+}
+
+/// The kinds that a stream does not have and may still begin to have. A page that has a track of video waits for its first picture,
+/// so where a stream has had sound alone for a while it is to be no more.
+pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind] {
+    let lacks = |kind| tracks.of_kind(kind).all(Track::is_stand_in);
+    match (lacks(TrackKind::Audio), lacks(TrackKind::Video) && !is_seasoned) {
+        (true, true) => &[TrackKind::Audio, TrackKind::Video],
+        (true, false) => &[TrackKind::Audio],
+        (false, true) => &[TrackKind::Video],
+        (false, false) => &[],
+    }
+}
+
+/// The answer to a viewer's section: the track of its kind that it can decode, unless another section has it. A section of a
+/// kind that the stream does not have is reserved for a track to come.
+pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Option<MediaPreference> {
+    let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
+    let formats = match default_of(stream.tracks, kind) {
+        _ if taken.0.contains(&kind) => Vec::new(),
+        Some(track) => forms_given(media, track),
+        None => forms_reserved(media, stream.reserved(kind)),
+    };
+    if media.select(&formats).is_empty() {
+        return idle(media);
+    }
+    taken.0.push(kind);
+    Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(name_of(kind, stream.id)) })
+}
+
+/// The forms that a track to come may be sent as in a viewer's section: the first of each codec that the viewer takes.
+fn forms_reserved(media: &Media, codecs: impl Iterator<Item = Codec>) -> Vec<Format> {
+    let is_taken =
+        |form: &Format| takes_fragments(form) && !media.select(std::slice::from_ref(form)).is_empty();
+    codecs.filter_map(|codec| forms_taken(media, codec).into_iter().find(is_taken)).collect()
+}
+
+/// The track that a viewer's section carries, and the format: of those agreed on the first that decodes the track, or else of its
+/// codec.
+pub(super) fn carries<'t>(section: &Section, tracks: &'t Tracks) -> Option<(&'t Track, PayloadType)> {
+    let kind = if section.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
+    let track = default_of(tracks, kind)?;
+    let of_codec =
+        |format: &&SectionFormat| codec_of_description(&format.remote) == Some(track.config.codec());
+    let formats = || section.formats.iter().filter(of_codec);
+    let format =
+        formats().find(|format| decodes(&format.remote, &track.config)).or_else(|| formats().next())?;
+    Some((track, format.payload_type()))
 }
 
 /// The forms that a track may be sent as in a viewer's section: the usual ones, and the viewer's own, of those that decode it.
@@ -142,15 +191,20 @@ fn forms_given(media: &Media, track: &Track) -> Vec<Format> {
     forms.filter(|form| decodes(form, &track.config)).collect()
 }
 
-/// Whether a viewer with this form may be sent the track. A form of H.264 without a packetization mode stands for 1 here, since
-/// peers that leave it out understand fragments; one that says 0 does not take them (RFC 6184 §6.2).
+/// Whether a viewer with this form takes pictures in fragments. A form of H.264 without a packetization mode stands for 1 here,
+/// since peers that leave it out understand fragments; one that says 0 does not take them (RFC 6184 §6.2).
+fn takes_fragments(form: &Format) -> bool {
+    form.parameters.number("packetization-mode").is_none_or(|mode| mode == 1)
+}
+
+/// Whether a viewer with this form may be sent the track.
 fn decodes(form: &Format, config: &CodecConfig) -> bool {
     match config {
         CodecConfig::H264(config) => {
-            let fragments = form.parameters.number("packetization-mode").is_none_or(|mode| mode == 1);
             let viewer = form.profile_level_id().map(ProfileLevelId::profile);
             let stream = avc_profile(&config.record).map(ProfileLevelId::profile);
-            fragments && viewer.zip(stream).is_none_or(|(viewer, stream)| shows_h264(viewer, stream))
+            takes_fragments(form)
+                && viewer.zip(stream).is_none_or(|(viewer, stream)| shows_h264(viewer, stream))
         }
         CodecConfig::H265(config) => {
             let viewer = form.parameters.number("profile-id").unwrap_or(HEVC_MAIN);
@@ -220,16 +274,19 @@ fn idle(media: &Media) -> Option<MediaPreference> {
     Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 
-/// The sections that we offer a viewer of these tracks: audio first, as pages have it.
-pub(super) fn offered(tracks: &Tracks, stream: &str) -> Vec<(MediaKind, MediaPreference)> {
+/// The sections that we offer a viewer of a stream: audio first, as pages have it. Tracks may come later.
+pub(super) fn offered(stream: Shown<'_>) -> Vec<(MediaKind, MediaPreference)> {
+    let first = |codec| formats_of(codec).into_iter().next();
     let section = |kind, section: MediaKind| {
-        let track = default_of(tracks, kind)?;
-        let formats = formats_of_track(track);
-        let msid = Some(name_of(track, stream));
-        Some((section, MediaPreference { direction: Direction::SendOnly, formats, msid }))
+        let track = default_of(stream.tracks, kind);
+        let formats =
+            track.map_or_else(|| stream.reserved(kind).filter_map(first).collect(), formats_of_track);
+        let msid = Some(name_of(kind, stream.id));
+        (section, MediaPreference { direction: Direction::SendOnly, formats, msid })
     };
-    let audio = section(TrackKind::Audio, MediaKind::Audio);
-    let mut sections: Vec<_> = audio.into_iter().chain(section(TrackKind::Video, MediaKind::Video)).collect();
+    let mut sections =
+        vec![section(TrackKind::Audio, MediaKind::Audio), section(TrackKind::Video, MediaKind::Video)];
+    sections.retain(|(_, preference)| !preference.formats.is_empty());
     number_apart(&mut sections);
     sections
 }
@@ -240,7 +297,7 @@ fn number_apart(sections: &mut [(MediaKind, MediaPreference)]) {
     for (_, preference) in sections {
         for format in &mut preference.formats {
             if format.payload_type().number() >= PAYLOAD_TYPE_FIRST
-                && let Some(number) = sdp::PayloadType::new(next)
+                && let Some(number) = PayloadType::new(next)
             {
                 format.rtpmap.payload_type = number;
                 next += 1;
@@ -264,7 +321,7 @@ fn formats_of_track(track: &Track) -> Vec<Format> {
         formats.retain(|format| !format.matches(&own));
         formats.insert(0, own);
         for (format, number) in formats.iter_mut().zip(PAYLOAD_TYPE_FIRST..) {
-            if let Some(number) = sdp::PayloadType::new(number) {
+            if let Some(number) = PayloadType::new(number) {
                 format.rtpmap.payload_type = number;
             }
         }
@@ -272,8 +329,8 @@ fn formats_of_track(track: &Track) -> Vec<Format> {
     formats
 }
 
-fn name_of(track: &Track, stream: &str) -> Msid {
-    let prefix = if track.kind() == TrackKind::Video { VIDEO_PREFIX } else { AUDIO_PREFIX };
+fn name_of(kind: TrackKind, stream: &str) -> Msid {
+    let prefix = if kind == TrackKind::Video { VIDEO_PREFIX } else { AUDIO_PREFIX };
     Msid { stream: stream.to_owned(), track: Some(format!("{prefix}{stream}")) }
 }
 

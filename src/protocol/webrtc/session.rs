@@ -14,17 +14,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::webrtc::{CloseReason, Config, Peer};
+use ::webrtc::{CloseReason, Config, MediaPreference, Peer};
 use crypto::Seed;
 use media::Tracks;
 use rtp::NtpAnchor;
-use sdp::Description;
+use sdp::{Description, MediaKind};
 use wire::Datagrams;
 
 use super::codecs::Codecs;
 use super::ingest::Ingest;
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
-use super::negotiation;
+use super::negotiation::{self, Shown};
 use super::package::RtcPackage;
 use super::settings::RtcAppSettings;
 use super::statistics::RtcFigures;
@@ -75,6 +75,8 @@ pub(super) struct RtcSession {
     key: StreamKey,
     publishes: bool,
     secret: u64,
+    /// The stream has been live for a while.
+    is_seasoned: bool,
     events: VecDeque<Event>,
     /// The time by which it must have been described.
     describe_by: Option<Instant>,
@@ -104,6 +106,7 @@ impl RtcSession {
             key: ask.key.clone(),
             publishes: ask.publishes,
             secret: ask.secret,
+            is_seasoned: false,
             events: VecDeque::new(),
             describe_by: ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3)),
             granted: false,
@@ -227,17 +230,18 @@ impl RtcSession {
 
     /// The tracks of the stream are known: answers the client's offer, or makes one.
     fn describe_stream(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
-        let tracks = &self.codecs(ctx).of(tracks);
+        let (codecs, to_come) = (self.codecs(ctx), negotiation::to_come(tracks, self.is_seasoned));
+        let tracks = &codecs.of(tracks);
         let Role::AskedPlay(offer) = &mut self.role else { return };
-        let stream: &str = &self.key.id;
+        let stream = Shown { tracks, codecs, to_come, id: &self.key.id };
         match offer.take() {
             Some(offer) if offer.media.is_empty() || negotiation::lacks_form(&offer, tracks) => {
-                self.counter(tracks);
+                self.counter(&negotiation::offered(stream), tracks);
             }
             Some(offer) => {
                 let mut taken = negotiation::Taken::default();
                 let answer = self.peer.handle_offer(ctx.now.mono, &offer, |_, media| {
-                    negotiation::give(media, tracks, stream, &mut taken)
+                    negotiation::give(media, stream, &mut taken)
                 });
                 match answer {
                     Ok(answer) => {
@@ -246,11 +250,13 @@ impl RtcSession {
                         let described = self.describe(&answer, Vec::new());
                         self.send_description(described);
                     }
-                    Err(::webrtc::Error::NothingInCommon) => self.counter(tracks),
+                    Err(::webrtc::Error::NothingInCommon) => {
+                        self.counter(&negotiation::offered(stream), tracks);
+                    }
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
             }
-            None => match self.peer.offer(&negotiation::offered(tracks, stream)) {
+            None => match self.peer.offer(&negotiation::offered(stream)) {
                 Ok(offer) => {
                     let names = negotiation::names(&offer);
                     let described = self.describe(&offer, names);
@@ -263,8 +269,8 @@ impl RtcSession {
     }
 
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
-        let viewer = Viewer::new(ctx.now.mono, self.peer.sections(), tracks);
-        let chooses = viewer.chooses();
+        let mut viewer = Viewer::new(ctx.now.mono, &mut self.peer, tracks);
+        let chooses = viewer.begins_to_choose();
         // By the time that the peer can be sent something there is a new one, where the publisher can make it.
         if let Some(track) = viewer.video() {
             self.events
@@ -285,8 +291,8 @@ impl RtcSession {
     }
 
     /// Answers an offer that cannot be answered with one of ours: the tracks that the client could be sent.
-    fn counter(&mut self, tracks: &Tracks) {
-        match self.peer.offer(&negotiation::offered(tracks, &self.key.id)) {
+    fn counter(&mut self, sections: &[(MediaKind, MediaPreference)], tracks: &Tracks) {
+        match self.peer.offer(sections) {
             Ok(offer) => {
                 let described = self.describe(&offer, Vec::new());
                 self.role = Role::Offered(Arc::new(tracks.clone()));
@@ -657,6 +663,7 @@ impl Session for RtcSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::TracksKnown(tracks) => self.describe_stream(ctx, tracks),
                 SubscriptionNews::Held => self.tell(FromSession::Soon),
+                SubscriptionNews::Seasoned => self.is_seasoned = true,
                 SubscriptionNews::Ended(_) => {
                     self.role = Role::None;
                     self.end(ctx, Departure::Clean);

@@ -15,7 +15,7 @@ use sdp::{Description, Direction, MediaKind};
 use super::codecs::Codecs;
 use super::ingest::Ingest;
 use super::messages::{Ask, FromSession, ToSession};
-use super::negotiation::{self, Taken};
+use super::negotiation::{self, Shown, Taken};
 use super::package::RtcPackage;
 use super::session::RtcSession;
 use super::settings::RtcAppSettings;
@@ -139,9 +139,8 @@ fn a_viewer_is_answered_with_the_streams_own_profile_and_idle_where_nothing_fits
     let given = |tracks: &Tracks, codecs: &[Codec]| {
         let (mut server, mut taken) = (peer(now, 2, true), Taken::default());
         let offer = offer(codecs, Direction::RecvOnly);
-        server
-            .handle_offer(now, &offer, |_, media| negotiation::give(media, tracks, "s", &mut taken))
-            .unwrap();
+        let stream = Shown { tracks, codecs: Codecs::ALL, to_come: &[], id: "s" };
+        server.handle_offer(now, &offer, |_, media| negotiation::give(media, stream, &mut taken)).unwrap();
         server.sections().to_vec()
     };
     let baseline = given(&tracks(h264(0x42)), &[Codec::Vp8, Codec::H264]);

@@ -2,6 +2,8 @@
 //!
 //! A viewer begins with the newest key frame, which may be seconds old. That backlog is squeezed into [`SQUEEZED`] of its
 //! clock: it is decoded as it comes, and from the live edge on the viewer is on time. Audio begins at the edge.
+//!
+//! A section whose kind of track the stream does not have is reserved ([`negotiation::give`]), and settled when there is one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +11,10 @@ use std::time::{Duration, Instant};
 use ::webrtc::{Peer, Section, SectionId};
 use media::codec::Codec;
 use media::{TrackId, TrackKind, Tracks};
-use rtp::payload::codec_of_description;
 
 use super::info::{Bitrates, Rates, TrackInfo};
 use super::layers::{Layers, PathState, Step};
+use super::negotiation;
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
 use super::thinning::{Load, Picture, Thinning};
@@ -45,6 +47,8 @@ pub(super) struct Viewer {
     patience: Patience,
     /// The choice among renditions, where there are any.
     layers: Option<Box<Layers>>,
+    /// The choice has begun, and the hub does not know of it.
+    selects: bool,
     thinning: Thinning,
     /// The time of the next report to its page; `None` of a viewer without one.
     tells_at: Option<Instant>,
@@ -68,29 +72,12 @@ pub(super) enum Outcome {
 }
 
 impl Viewer {
-    /// The sections that were agreed on, and the tracks that they were agreed on for.
-    pub(super) fn new(now: Instant, sections: &[Section], tracks: &Arc<Tracks>) -> Self {
-        let mut outputs: Vec<Output> = Vec::new();
-        for section in sections.iter().filter(|section| section.direction.sends()) {
-            let codec = section.formats.first().and_then(|format| codec_of_description(&format.remote));
-            let Some(codec) = codec else { continue };
-            let free = tracks.iter().filter(|track| {
-                track.config.codec() == codec && outputs.iter().all(|output| output.track != track.id)
-            });
-            if let Some(track) = Tracks::preferred(free) {
-                outputs.push(Output { section: section.id, track: track.id, codec, begun: false });
-            }
-        }
-        let mut layers = None;
-        for output in &mut outputs {
-            if let Some(mut found) = Layers::of(now, tracks, output.track) {
-                output.track = found.first(tracks);
-                layers = Some(Box::new(found));
-            }
-        }
-        Self {
-            outputs,
-            layers,
+    /// A viewer whose sections were agreed on, with these tracks known.
+    pub(super) fn new(now: Instant, peer: &mut Peer, tracks: &Arc<Tracks>) -> Self {
+        let mut viewer = Self {
+            outputs: Vec::new(),
+            layers: None,
+            selects: false,
             tells_at: None,
             wants: (true, true),
             clock: None,
@@ -98,6 +85,31 @@ impl Viewer {
             rates: Rates::default(),
             patience: Patience::default(),
             tracks: Arc::clone(tracks),
+        };
+        viewer.settle(now, peer);
+        viewer
+    }
+
+    /// Gives sections that carry nothing yet their tracks, where the stream has them now.
+    fn settle(&mut self, now: Instant, peer: &mut Peer) {
+        let tracks = Arc::clone(&self.tracks);
+        let is_free = |section: &&Section| {
+            section.direction.sends() && self.outputs.iter().all(|output| output.section != section.id)
+        };
+        let found = |section: &Section| Some((section.id, negotiation::carries(section, &tracks)?));
+        let found: Vec<_> = peer.sections().iter().filter(is_free).filter_map(found).collect();
+        for (section, (track, payload_type)) in found {
+            if self.outputs.iter().any(|output| output.track == track.id)
+                || !peer.settle(now, section, payload_type)
+            {
+                continue;
+            }
+            let mut output = Output { section, track: track.id, codec: track.config.codec(), begun: false };
+            if let Some(mut layers) = Layers::of(now, &tracks, track.id) {
+                output.track = layers.first(&tracks);
+                (self.layers, self.selects) = (Some(Box::new(layers)), true);
+            }
+            self.outputs.push(output);
         }
     }
 
@@ -154,6 +166,9 @@ impl Viewer {
     /// Looks at the path. True: what it is to be sent has changed.
     pub(super) fn look(&mut self, now: Instant, peer: &mut Peer) -> bool {
         let Some(layers) = &mut self.layers else { return false };
+        if std::mem::take(&mut self.selects) {
+            return true;
+        }
         match layers.look(now, &self.tracks, PathState::of(peer, now)) {
             Some(Step::Switch) => true,
             Some(Step::Probe(bits)) => {
@@ -164,9 +179,9 @@ impl Viewer {
         }
     }
 
-    /// Whether it has several renditions to choose from.
-    pub(super) const fn chooses(&self) -> bool {
-        self.layers.is_some()
+    /// Whether a choice among renditions has begun since it was asked last.
+    pub(super) const fn begins_to_choose(&mut self) -> bool {
+        std::mem::replace(&mut self.selects, false)
     }
 
     /// Begins the reports to its page.
@@ -227,6 +242,10 @@ impl Viewer {
             tracing::info!(%key, pictures, "B-frames are not sent to WebRTC viewers");
         }
         let entry = delivery.entry;
+        if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
+            self.tracks = Arc::clone(&entry.tracks);
+            self.settle(now, peer);
+        }
         let Some((output, is_other)) = self.output_of(entry) else { return Outcome::Done };
         let Some((codec, edge)) = package.edge(output.track) else { return Outcome::Done };
         if codec != output.codec {
@@ -266,9 +285,6 @@ impl Viewer {
             layers.feed(now);
         }
         self.rates.add(now, track, entry.unit.payload.len());
-        if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
-            self.tracks = Arc::clone(&entry.tracks);
-        }
         let of_stream = entry.tracks.get(track);
         let ms = of_stream.map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
         let (base, sampled) = *self.clock.get_or_insert((ms, now));

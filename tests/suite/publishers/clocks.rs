@@ -206,6 +206,7 @@ pub const ROWS: &[Row] = &[
     ),
     media("pictures are sampled unevenly", |units| uneven(units), EXACT),
     media("one picture in two seconds", slides, EXACT),
+    media("silence has a packet of comfort noise in 400 ms", comfort_noise, EXACT),
     media(
         "timestamps are seconds",
         |units| units.iter_mut().for_each(|unit| unit.raw /= 1000),
@@ -255,6 +256,15 @@ fn uneven(units: &mut [Unit]) {
         unit.sampled += by;
         unit.raw = unit.raw.saturating_add_signed(by);
     }
+}
+
+/// Browsers that send nothing while nobody speaks (DTX).
+fn comfort_noise(units: &mut Vec<Unit>) {
+    let mut silent = 0;
+    units.retain(|unit| {
+        silent += usize::from(!unit.is_video && (AT..AT + 6_000).contains(&unit.sampled));
+        unit.is_video || silent % 19 <= 1 || !(AT..AT + 6_000).contains(&unit.sampled)
+    });
 }
 
 fn slides(units: &mut Vec<Unit>) {

@@ -17,9 +17,20 @@ use super::rtmp::{body, video_header};
 use super::units::Unit;
 
 /// How a packet of Opus begins that has 20 ms of stereo in one frame (RFC 6716 §3.1).
-const TOC: u8 = 0xfc;
+pub const TOC: u8 = 0xfc;
 /// The identification header of Opus (RFC 7845 §5.1).
 const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\x00\x00\x00\x00\x00";
+
+/// The first body of a track of Opus over RTMP.
+pub fn opus_header() -> Bytes {
+    [&AudioTag::write_enhanced(AudioPacket::SequenceHeader, *b"Opus")[..], OPUS_HEAD].concat().into()
+}
+
+/// A unit of sound as a packet of Opus over RTMP.
+pub fn opus_frame(unit: &Unit) -> Bytes {
+    let head = AudioTag::write_enhanced(AudioPacket::Frame, *b"Opus");
+    [&head[..], &[TOC], &unit.payload[1..]].concat().into()
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -34,11 +45,9 @@ pub struct WhipSender {
 
 impl WhipSender {
     pub fn new(now: Instant, url: &str, seed: Seed, units: &[Unit]) -> Self {
-        let header =
-            [&AudioTag::write_enhanced(AudioPacket::SequenceHeader, *b"Opus")[..], OPUS_HEAD].concat();
         let heads = [
             (TagKind::Video, Bytes::from(video_header(&MediaSource::video_config()))),
-            (TagKind::Audio, Bytes::from(header)),
+            (TagKind::Audio, opus_header()),
         ];
         let target = LoadTarget::read(url).unwrap();
         let client = target.publish(now, patience(secs(10), secs(30)), seed, &heads).unwrap();
@@ -47,8 +56,7 @@ impl WhipSender {
             if unit.is_video {
                 return (unit.at, TagKind::Video, timestamp, body(unit).into());
             }
-            let head = AudioTag::write_enhanced(AudioPacket::Frame, *b"Opus");
-            (unit.at, TagKind::Audio, timestamp, [&head[..], &[TOC], &unit.payload[1..]].concat().into())
+            (unit.at, TagKind::Audio, timestamp, opus_frame(unit))
         });
         Self { client, units: units.collect(), made: now, is_ready: false, began: None }
     }

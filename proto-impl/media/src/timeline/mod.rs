@@ -16,13 +16,18 @@
 //! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with what it was in the
 //! track's first 2 s. The greatest lead in a window is least disturbed by the network. What changes for all tracks at once and
 //! quickly is the network's doing, or a file sent faster than real time, and is left alone. What changes slowly is drift: it
-//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on.
+//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on. A clock that has drifted since its
+//! first moment, beside one that has not, is slewed from 40 ms on, and back to where it began.
+//!
+//! **A clock that stands still** is replaced by arrival. Of units that come at once the last one is due then, and the others
+//! are spread over the time since those before.
 //!
 //! DTS never falls within a track. A returning publisher continues behind its predecessor.
 
 mod faults;
 mod limits;
 mod slew;
+mod start;
 mod track;
 
 use std::time::Instant;
@@ -335,7 +340,9 @@ impl Timeline {
             |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
         let known =
             self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
-        if let Some(shift) = known.or_else(|| self.wraps().find(|&shift| near(shift)))
+        // A clock in another unit passes by such a place again and again.
+        let shift = known.or_else(|| self.wraps().find(|&shift| near(shift))).filter(|_| !clock.is_lost());
+        if let Some(shift) = shift
             && let Some(clock) = self.tracks.get_mut(at)
         {
             clock.shift(shift);
@@ -388,7 +395,9 @@ impl Timeline {
         let track = clock.id;
         let (is_frozen, is_new) = clock.is_frozen(raw, now, &self.limits);
         if is_frozen {
-            let shift = clock.due(now, self.common_error).saturating_sub(out).max(0);
+            let due = clock.due(now, self.common_error);
+            let place = if is_new { due } else { clock.spread(now, due) };
+            let shift = place.saturating_sub(out).max(0);
             clock.make_up(shift);
             if is_new {
                 self.faults.note(ClockFault::Frozen, track, self.limits.to_ms(shift.saturating_neg()));
@@ -453,7 +462,8 @@ impl Timeline {
 
     /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
     fn close_windows(&mut self) {
-        self.tracks.iter_mut().for_each(TrackClock::close_window);
+        let (now, limits) = (self.now(), &self.limits);
+        self.tracks.iter_mut().for_each(|clock| clock.close_window(now, limits));
         self.note_pace();
         // The correction makes changes of its own, and makes up for others.
         let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
@@ -462,6 +472,9 @@ impl Timeline {
         let change = if seen.saturating_abs() < given.saturating_abs() { seen } else { given };
         if change.saturating_abs() > self.limits.absorbed {
             self.tracks.iter_mut().for_each(|clock| clock.absorb(change));
+        }
+        if self.correct_early_drift() {
+            return;
         }
         let Some(common) = shared(self.tracks.iter().filter_map(|clock| clock.error)) else { return };
         self.common_error = common;
@@ -491,6 +504,31 @@ impl Timeline {
                 self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
             }
         }
+    }
+
+    /// Corrects a track whose clock has drifted from its first moment on beside one that is right. True: there was one.
+    fn correct_early_drift(&mut self) -> bool {
+        if !self.tracks.iter().any(TrackClock::is_starting) {
+            return false;
+        }
+        let limits = self.limits;
+        let is_beside_level = |at: usize| {
+            let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
+            others.map(|(_, clock)| clock).any(|clock| clock.is_level(&limits))
+        };
+        let drifts = |(at, clock): (usize, &TrackClock)| Some((at, clock.early_drift(&limits)?));
+        let found = self.tracks.iter().enumerate().filter_map(drifts).find(|(at, _)| is_beside_level(*at));
+        let Some((at, drift)) = found.filter(|_| !self.common_slew.is_active()) else { return false };
+        // Reports know better.
+        let is_told = |clock: &TrackClock| clock.has_reports() && clock.is_aligned(&limits);
+        if self.tracks.iter().any(is_told) {
+            return false;
+        }
+        self.tracks.iter_mut().for_each(TrackClock::end_warm_up);
+        let Some(clock) = self.tracks.get_mut(at) else { return false };
+        let off = clock.correct(drift, &limits);
+        self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
+        true
     }
 
     fn first_offset(&self, raw: i64) -> i64 {

@@ -2,6 +2,7 @@
 
 use super::limits::Limits;
 use super::slew::Slew;
+use super::start::{self, EarlyDrift, Start};
 use crate::TrackId;
 
 /// Units with one timestamp before its clock counts as standing still.
@@ -81,7 +82,8 @@ pub(super) struct TrackClock {
     /// Units in a row with one timestamp, and the arrival of the first.
     still: u32,
     still_since: i64,
-    frozen: bool,
+    /// Distance of units that come at once while the clock stands still; `None` while it runs.
+    frozen: Option<i64>,
     /// The last DTS given out.
     last: i64,
     /// Greatest `place - arrival` in this window and in the last one that had units.
@@ -89,7 +91,7 @@ pub(super) struct TrackClock {
     previous: i64,
     /// The lead when all is well.
     reference: Option<i64>,
-    warm_up: u8,
+    start: Start,
     /// How far the track was ahead of its reference in the last window, and in the last that was measured.
     pub(super) error: Option<i64>,
     last_error: i64,
@@ -118,12 +120,12 @@ impl TrackClock {
             suspects: 0,
             still: 0,
             still_since: now,
-            frozen: false,
+            frozen: None,
             last: 0,
             window: top.saturating_sub(now),
             previous: NONE,
             reference: None,
-            warm_up: 0,
+            start: Start::new(now),
             error: None,
             last_error: 0,
             change: None,
@@ -159,15 +161,18 @@ impl TrackClock {
         self.learnt < YOUNG_UNITS
     }
 
+    /// Whether no timestamp has made sense for so long that arrival alone counts.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.suspects >= SUSPECTS_MAX
+    }
+
     /// The place of the next unit, by the distance of those before it and by its arrival.
     pub(super) fn predicted(&self, now: Option<i64>, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
         let Some(now) = now else { return next };
         let due = now.saturating_add(self.peak());
         let elapsed = now.saturating_sub(self.arrived);
-        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near)
-            || self.suspects >= SUSPECTS_MAX
-        {
+        if elapsed > self.typical().saturating_mul(2).saturating_add(limits.near) || self.is_lost() {
             due.max(self.top)
         } else {
             next.min(due.saturating_add(limits.slack)).max(self.top)
@@ -206,11 +211,12 @@ impl TrackClock {
 
     fn rebase(&mut self, ticks: i64) {
         self.reference = self.reference.map(|lead| lead.saturating_add(ticks));
+        self.start.rebase(ticks);
     }
 
     /// The track was silent for a window: its units are due as late as those of the others.
     pub(super) fn expect(&mut self, lateness: i64) {
-        if let Some(lead) = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS) {
+        if let Some(lead) = self.reference.filter(|_| self.start.warm_up == WARM_UP_WINDOWS) {
             self.previous = lead.saturating_add(lateness);
         }
     }
@@ -279,25 +285,75 @@ impl TrackClock {
     /// to show it.
     pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
         if raw != self.raw {
-            (self.still, self.still_since, self.frozen) = (0, now, false);
+            (self.still, self.still_since, self.frozen) = (0, now, None);
             return (false, false);
         }
         self.still = self.still.saturating_add(1);
         let is_frozen = self.still >= FROZEN_UNITS && now.saturating_sub(self.still_since) >= limits.frozen;
-        (is_frozen, is_frozen && !std::mem::replace(&mut self.frozen, is_frozen))
+        let is_new = is_frozen && self.frozen.is_none();
+        if is_new {
+            self.frozen = Some(0);
+        }
+        (is_frozen, is_new)
+    }
+
+    /// The place of a unit that came with others while the clock stands still, when the last of them is due at `due`: they are
+    /// spread over the time since those before, by how many came in how long so far.
+    pub(super) fn spread(&mut self, now: i64, due: i64) -> i64 {
+        let passed = now.saturating_sub(self.arrived);
+        if passed > 0 {
+            let span = now.saturating_sub(self.still_since).max(1);
+            let came = passed.saturating_mul(i64::from(self.still)).saturating_add(span / 2) / span;
+            self.frozen = Some(due.saturating_sub(self.top) / came.max(1));
+        }
+        self.top.saturating_add(self.frozen.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
+    }
+
+    /// Whether its first windows are looked at.
+    pub(super) const fn is_starting(&self) -> bool {
+        !self.start.is_over()
+    }
+
+    /// The drift that has lasted from the track's first moment on.
+    pub(super) fn early_drift(&self, limits: &Limits) -> Option<EarlyDrift> {
+        if self.slew.is_active() { None } else { self.start.drift(limits) }
+    }
+
+    /// Whether its units come as its clock has it, as far as was measured.
+    pub(super) fn is_level(&self, limits: &Limits) -> bool {
+        let stays = |error: i64| error.saturating_abs() <= start::level(limits) && !self.slew.is_active();
+        self.start.is_level(limits) || self.error.is_some_and(stays)
+    }
+
+    /// Corrects a drift from the first moment. Gives how far the track is ahead.
+    pub(super) fn correct(&mut self, drift: EarlyDrift, limits: &Limits) -> i64 {
+        let error = self.previous.saturating_sub(drift.lead);
+        (self.reference, self.start.warm_up) = (Some(drift.lead), WARM_UP_WINDOWS);
+        self.last_error = error;
+        self.start.end();
+        self.slew.begin(error, drift.ppm, limits);
+        error
+    }
+
+    /// The lead when all is well is known.
+    pub(super) const fn end_warm_up(&mut self) {
+        if self.reference.is_some() {
+            self.start.warm_up = WARM_UP_WINDOWS;
+        }
     }
 
     /// Ends a window of measurement.
-    pub(super) fn close_window(&mut self) {
+    pub(super) fn close_window(&mut self, now: i64, limits: &Limits) {
         let measured = std::mem::replace(&mut self.window, NONE);
         (self.error, self.change) = (None, None);
+        self.start.note(now, (measured != NONE).then_some(measured), limits);
         if measured == NONE {
             return;
         }
         self.previous = measured;
-        if self.warm_up < WARM_UP_WINDOWS {
-            self.warm_up += 1;
-            let before = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS);
+        if self.start.warm_up < WARM_UP_WINDOWS {
+            self.start.warm_up += 1;
+            let before = self.reference.filter(|_| self.start.warm_up == WARM_UP_WINDOWS);
             self.reference = Some(before.map_or(measured, |lead| lead.max(measured)));
         } else {
             let error = measured.saturating_sub(self.reference.unwrap_or(measured));

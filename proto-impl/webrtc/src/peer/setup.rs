@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use crypto::Random;
-use sdp::{Attribute, Description, Formats, Media, MediaKind};
+use sdp::{Attribute, Description, Formats, Media, MediaKind, PayloadType};
 
 use super::Peer;
 use crate::config::IceMode;
@@ -206,12 +206,35 @@ impl Peer {
         Ok(Description { media: vec![section], ..Description::default() })
     }
 
-    fn begin(&mut self, now: Instant, mut negotiated: Negotiated) {
-        for section in negotiated.sections.iter_mut().filter(|section| !section.direction.receives()) {
-            // What is sent has one form. The others would be half of what a viewer holds.
-            section.formats.truncate(1);
-            section.formats.shrink_to_fit();
+    /// Settles the format of a section that we send, before its first unit; the others are forgotten, which would be half of what a
+    /// viewer holds. Until then it is the first one. False for a section that does not send, has no such format, or has begun.
+    pub fn settle(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
+        let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
+            return false;
+        };
+        let Some(sender) = self.sending.senders.iter_mut().find(|sender| sender.section == id) else {
+            return false;
+        };
+        let Some(at) = section.formats.iter().position(|format| format.payload_type() == payload_type) else {
+            return false;
+        };
+        if at > 0 {
+            if sender.has_begun() {
+                return false;
+            }
+            section.formats.swap(0, at);
+            let Some(settled) = Sender::new(section, &self.config, &mut self.random) else { return false };
+            if settled.is_numbered() && !self.sending.bandwidth.numbers_packets() {
+                self.sending.bandwidth.number_packets(now);
+            }
+            *sender = settled;
         }
+        section.formats.truncate(1);
+        section.formats.shrink_to_fit();
+        true
+    }
+
+    fn begin(&mut self, now: Instant, negotiated: Negotiated) {
         self.sending.senders = negotiated
             .sections
             .iter()

@@ -347,3 +347,26 @@ fn storms_of_requests_are_bounded() {
     assert!((3..=5).contains(&wanted), "{wanted}");
     assert!(bench.peer.held_bytes() < 64 << 10, "{}", bench.peer.held_bytes());
 }
+
+#[test]
+fn a_section_that_is_sent_is_settled_once_and_before_its_first_unit() {
+    let mut bench = Bench::new(|_| true);
+    let section = bench.peer.sections()[0].clone();
+    let number = |at: usize| section.formats[at].payload_type();
+    let (first, last) = (number(0), number(section.formats.len() - 1));
+    assert!(section.formats.len() > 1);
+    assert!(!bench.peer.settle(bench.now, SectionId(9), last), "there is none");
+    assert!(!bench.peer.settle(bench.now, section.id, PayloadType::new(127).unwrap()));
+    assert!(bench.peer.settle(bench.now, section.id, last));
+    let settled = bench.peer.sections()[0].clone();
+    assert_eq!(settled.formats, [section.formats[section.formats.len() - 1].clone()]);
+    assert_eq!(settled.local_source, section.local_source);
+    assert!(!bench.peer.settle(bench.now, section.id, first), "it was forgotten");
+    // Behind a unit the first one stays.
+    let mut bench = Bench::new(|_| true);
+    let unit =
+        SentUnit { packets: PacketLog::new().next_id()..PacketLog::new().next_id(), timestamp: 0, bytes: 0 };
+    assert!(bench.peer.send(section.id, &unit, bench.now));
+    assert!(!bench.peer.settle(bench.now, section.id, last));
+    assert!(bench.peer.settle(bench.now, section.id, first));
+}

@@ -244,7 +244,8 @@ impl Depackager {
         }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
-            (self.waited, self.waits_since) = (false, None);
+            // Audio that is under way goes on.
+            (self.waited, self.waits_since) = (self.delivers, None);
         }
         let is_there = |id| self.streams.iter().any(|one| one.id == id);
         if !self.tracks.iter().all(|track| is_there(track.id)) {

@@ -14,7 +14,8 @@ use super::Endpoint;
 use super::client::{ClientEvent, RtcClient};
 use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
-use crate::protocol::webrtc::negotiation;
+use crate::protocol::webrtc::codecs::Codecs;
+use crate::protocol::webrtc::negotiation::{self, Shown};
 use crate::protocol::webrtc::package::RtcPackage;
 use crate::protocol::{PathId, To};
 
@@ -42,7 +43,12 @@ impl RtcPublisher {
         for (kind, body) in heads {
             mux.unit(now, *kind, 0, body);
         }
-        let sections = negotiation::offered(mux.tracks(), STREAM);
+        let sections = negotiation::offered(Shown {
+            tracks: mux.tracks(),
+            codecs: Codecs::ALL,
+            to_come: &[],
+            id: STREAM,
+        });
         Some(Self { client: RtcClient::new(now, endpoint, seed, sections)?, mux, clock: None })
     }
 

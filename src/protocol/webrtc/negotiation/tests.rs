@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use ::webrtc::{Config, IceMode, Peer};
 use crypto::Seed;
 use media::codec::{h264, h265, opus};
-use media::{Timescale, Track};
+use media::{Timescale, TrackId};
 use rtp::NtpAnchor;
 
 use super::*;
+use crate::config::AppSettings;
 
 /// A form of video: its `rtpmap` and `fmtp` behind the payload type.
 type Form = (&'static str, &'static str);
@@ -56,6 +57,10 @@ fn taken(forms: &[Form]) -> Option<(u8, String)> {
     let now = Instant::now();
     let answer = server(now).handle_offer(now, &offer, |_, media| take(media, Codecs::ALL)).unwrap();
     answered(&offer, &answer)
+}
+
+const fn shown(tracks: &Tracks) -> Shown<'_> {
+    Shown { tracks, codecs: Codecs::ALL, to_come: &[TrackKind::Audio, TrackKind::Video], id: "s" }
 }
 
 fn answered(offer: &Description, answer: &Description) -> Option<(u8, String)> {
@@ -157,7 +162,7 @@ fn given(config: &CodecConfig, forms: &[Form]) -> Option<u8> {
         return None;
     }
     let (now, mut sections) = (Instant::now(), Taken::default());
-    let answer = server(now).handle_offer(now, &offer, |_, media| give(media, &tracks, "s", &mut sections));
+    let answer = server(now).handle_offer(now, &offer, |_, media| give(media, shown(&tracks), &mut sections));
     let answer = answer.unwrap();
     assert_eq!(answer.direction(&answer.media[1]), Direction::SendOnly, "idle: {forms:?}");
     answered(&offer, &answer).map(|(number, _)| number)
@@ -202,7 +207,109 @@ fn a_viewer_of_another_codec_is_idle_in_video() {
     for forms in [&[("VP8/90000", "")][..], &[("VP9/90000", "profile-id=1")]] {
         let offer = offer(forms, "recvonly");
         assert!(!lacks_form(&offer, &tracks));
-        let idle = give(&offer.media[1], &tracks, "s", &mut Taken::default()).unwrap();
+        let idle = give(&offer.media[1], shown(&tracks), &mut Taken::default()).unwrap();
         assert_eq!(idle.direction, Direction::Inactive, "{forms:?}");
+    }
+}
+
+/// The names of the forms that a section may be sent as.
+fn names_of(section: &Section) -> Vec<&str> {
+    section.formats.iter().map(|format| format.local.rtpmap.encoding.as_str()).collect()
+}
+
+fn of_track(id: TrackId, config: CodecConfig) -> Tracks {
+    Tracks::new(1, [Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) }])
+}
+
+fn sound() -> CodecConfig {
+    CodecConfig::Opus(opus::Config::of_channels(2).unwrap())
+}
+
+/// The publisher may begin a kind of track behind the viewer.
+#[test]
+fn a_section_without_a_track_is_reserved_and_settled_by_the_first_one() {
+    let now = Instant::now();
+    let forms = [
+        ("VP8/90000", ""),
+        ("H264/90000", "packetization-mode=0;profile-level-id=42e01f"),
+        ("H264/90000", OPEN),
+        ("H264/90000", "packetization-mode=1;profile-level-id=640c1f"),
+        ("H266/90000", ""),
+    ];
+    let (offer, tracks) = (offer(&forms, "recvonly"), of_track(TrackId::AUDIO, sound()));
+    let answered = |to_come: &'static [TrackKind], codecs| {
+        let (mut peer, mut taken) = (server(now), Taken::default());
+        let stream = Shown { tracks: &tracks, codecs, to_come, id: "s" };
+        peer.handle_offer(now, &offer, |_, media| give(media, stream, &mut taken)).unwrap();
+        peer
+    };
+    let both = &[TrackKind::Audio, TrackKind::Video];
+    let app = AppSettings::of(crate::protocol::schema(), "live", &[("vp8Enabled", "false")]).unwrap();
+    let no_vp8 = Codecs::read(&app.values).unwrap();
+    assert_eq!(names_of(&answered(both, no_vp8).sections()[1]), ["H264"], "VP8 is off");
+    let seasoned = answered(&[TrackKind::Audio], Codecs::ALL);
+    assert_eq!(seasoned.sections()[1].direction, Direction::Inactive);
+    let vp8 = CodecConfig::Vp8(media::codec::vp8::Config::default());
+    for (config, number) in [(avc([0x42, 0xc0, 0x1e]), Some(98)), (vp8, Some(96)), (hevc(1), None)] {
+        let mut peer = answered(both, Codecs::ALL);
+        let video = peer.sections()[1].clone();
+        assert_eq!((video.direction, names_of(&video)), (Direction::SendOnly, vec!["H264", "VP8"]));
+        assert!(carries(&video, &tracks).is_none());
+        let late = of_track(TrackId::VIDEO, config);
+        let Some((track, format)) = carries(&video, &late) else {
+            assert_eq!(number, None, "{late:?}");
+            continue;
+        };
+        assert_eq!((track.id, Some(format.number())), (TrackId::VIDEO, number));
+        assert!(peer.settle(now, video.id, format));
+        let settled = &peer.sections()[1];
+        assert_eq!((settled.formats.len(), settled.formats[0].payload_type()), (1, format));
+        assert_eq!(settled.local_source, video.local_source);
+    }
+}
+
+/// The offer that pages of the SDK are made, and those who leave it to us.
+#[test]
+fn an_offer_has_a_section_of_each_kind_that_may_come() {
+    let now = Instant::now();
+    let pictures = of_track(TrackId::VIDEO, avc([0x42, 0xc0, 0x1e]));
+    let sounds = of_track(TrackId::AUDIO, sound());
+    let both: &[TrackKind] = &[TrackKind::Audio, TrackKind::Video];
+    let kinds = |tracks, to_come| {
+        let sections = offered(Shown { tracks, codecs: Codecs::ALL, to_come, id: "s" });
+        let numbers = sections.iter().flat_map(|(_, section)| &section.formats).map(Format::payload_type);
+        let (mut all, count) = (numbers.clone().collect::<Vec<_>>(), numbers.count());
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count, "a payload type means two formats");
+        let text = server(now).offer(&sections).unwrap().write();
+        let read = Description::read(text.as_bytes()).unwrap();
+        assert_eq!(names(&read).len(), sections.len());
+        sections.into_iter().map(|(kind, section)| (kind, section.formats.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&pictures, both), [(MediaKind::Audio, 3), (MediaKind::Video, 4)]);
+    assert_eq!(kinds(&sounds, both), [(MediaKind::Audio, 1), (MediaKind::Video, 5)]);
+    assert_eq!(kinds(&sounds, &[TrackKind::Audio]), [(MediaKind::Audio, 1)]);
+    assert_eq!(kinds(&pictures, &[]), [(MediaKind::Video, 4)]);
+}
+
+#[test]
+fn what_may_come_is_what_a_stream_lacks_and_no_video_in_the_end() {
+    let both = of_track(TrackId::VIDEO, avc([0x42, 0xc0, 0x1e]));
+    let both = Tracks::new(1, both.iter().chain(of_track(TrackId::AUDIO, sound()).iter()).cloned());
+    let (pictures, sounds) = (of_track(TrackId::VIDEO, hevc(1)), of_track(TrackId::AUDIO, sound()));
+    let mut mute = pictures.clone();
+    let silence = Track::new(TrackId::DERIVED, sound(), Timescale::MILLISECONDS);
+    mute.put(Track { origin: media::Origin::StandIn { from: TrackId::VIDEO }, ..silence });
+    // Nothing here makes Opus of it: it is there nevertheless.
+    let surround = CodecConfig::Ac3(media::codec::ac3::Config);
+    for (tracks, young, seasoned) in [
+        (&both, &[][..], &[][..]),
+        (&pictures, &[TrackKind::Audio], &[TrackKind::Audio]),
+        (&mute, &[TrackKind::Audio], &[TrackKind::Audio]),
+        (&sounds, &[TrackKind::Video], &[]),
+        (&of_track(TrackId::AUDIO, surround), &[TrackKind::Video], &[]),
+    ] {
+        assert_eq!((to_come(tracks, false), to_come(tracks, true)), (young, seasoned), "{tracks:?}");
     }
 }

@@ -225,8 +225,13 @@ impl World {
 
     /// One request of the API; its answer with [`World::answer`].
     pub fn request(&mut self, head: &str, body: &str) -> Id {
+        self.request_of(head, "application/json", body)
+    }
+
+    /// A request with a body of this type.
+    pub fn request_of(&mut self, head: &str, kind: &str, body: &str) -> Id {
         let text = format!(
-            "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let id = self.connect("http", Machine::Http, Role::Http { answer: Vec::new() });

@@ -251,3 +251,84 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
         assert!((came - expected).abs() <= 700, "{faults:?}: {came}, not {expected}");
     }
 }
+
+/// The lead of such a track when all is well was drifted already when it was taken.
+#[test]
+fn a_drift_from_the_first_moment_is_met_before_lips_part() {
+    for (ppm, most) in
+        [(20_000, 85), (-20_000, 85), (50_000, 101), (-50_000, 101), (150_000, 300), (-150_000, 300)]
+    {
+        for seed in 0..40 {
+            for offset in [0, 700, -300] {
+                let drift = Fault::Drift { of: Of::One(1), at: 0, ppm };
+                let publisher =
+                    Publisher { seed, start: 4_000, offsets: vec![0, offset], ..Publisher::with(&[drift]) };
+                let (mut units, timeline) = publisher.run();
+                units.iter_mut().filter(|unit| unit.track == 1).for_each(|unit| unit.out -= offset);
+                let (once, later) = (lips(&units, 0, 60_000), lips(&units, 6_000, 60_000));
+                let faults = timeline.faults().of(ClockFault::Drift);
+                assert!(
+                    once <= most && later <= 30,
+                    "{ppm} of seed {seed}: {once} ms once, {later} ms later"
+                );
+                assert_eq!(faults, 1, "{ppm} of seed {seed}");
+            }
+        }
+    }
+}
+
+/// Jitter draws a line now and then.
+#[test]
+fn uneven_arrival_at_the_beginning_is_no_drift() {
+    for seed in 0..600u64 {
+        let jitter = 25 * (seed % 5).cast_signed();
+        let publisher = Publisher { seed, jitter, seconds: 6, ..Publisher::clean() };
+        let (units, timeline) = publisher.run();
+        let moved = units.iter().filter(|unit| unit.out != unit.sampled).count();
+        assert_eq!((moved, timeline.faults().total()), (0, 0), "{seed}: {:?}", timeline.faults());
+    }
+}
+
+/// Encoders without a clock behind a line that gives all that it holds at once.
+#[test]
+fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() {
+    for (lump, ms) in [(1_i64, 40_i64), (3, 100), (10, 400), (25, 1_000)] {
+        let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
+        let (began, mut last) = (began(), None);
+        for n in 0..(60_000 / ms) {
+            let at = n * ms;
+            timeline.arrive(began + Duration::from_millis(at.cast_unsigned()));
+            for _ in 0..lump {
+                let out = timeline.map(TrackId::VIDEO, 0);
+                if let Some(last) = last.filter(|_| at > 2_500) {
+                    let (least, most) = (ms / lump - 2, ms / lump + 2);
+                    assert!(
+                        (least..=most).contains(&(out - last)),
+                        "{lump} in {ms} ms: {last}, {out} at {at}"
+                    );
+                    assert!((at - ms - 2..=at + lump + 2).contains(&out), "{lump} in {ms} ms: {out} at {at}");
+                }
+                last = Some(out);
+            }
+        }
+        assert_eq!(timeline.faults().of(ClockFault::Frozen), 1);
+    }
+}
+
+/// A clock of 90 times the speed passes by where a wrap of 24 bits would have it, again and again.
+#[test]
+fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
+    let mut timeline = Timeline::new(33, Timescale::new(90_000), Position::default());
+    let began = began();
+    let of = |track, interval: i64, every: i64| {
+        (0..60_000_000 / interval)
+            .map(move |n| (n * interval / 1000 + n * every % 16, track, n * interval / 1000))
+    };
+    let mut units: Vec<_> = of(TrackId::VIDEO, 40_000, 7).chain(of(TrackId::AUDIO, 21_333, 5)).collect();
+    units.sort_unstable();
+    for (at, track, ms) in units {
+        timeline.arrive(began + Duration::from_millis(at.cast_unsigned()));
+        let out = timeline.map(track, (ms * 90 * 90).cast_unsigned()) / 90;
+        assert!((out - at).abs() <= 250, "{track:?} at {at}: {out}");
+    }
+}
