@@ -22,7 +22,7 @@ use crate::types::Now;
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// How many may be made at a time on a machine of so many cores, where the work takes a share of a core; all such derivations
+    /// The number that may be made at a time on a machine of so many cores, where the work takes a share of a core; all such derivations
     /// share the largest of these limits. `None`: it costs nearly nothing.
     pub limit: Option<fn(&ServerSettings, usize) -> usize>,
     /// Whether viewers get it where the stream has nothing of its kind, and not push targets alone.

@@ -47,7 +47,7 @@ pub struct PassAsk {
     pub origin: String,
 }
 
-/// How long a request waits for a blob that is being made: longer than the longest first segment, which is 20 s.
+/// The time that a request waits for a blob that is being made: longer than the longest first segment, which is 20 s.
 pub const BLOB_WAIT: Duration = Duration::from_secs(25);
 
 /// A blob that a request waits for.

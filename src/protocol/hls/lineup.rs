@@ -14,7 +14,7 @@ use crate::hub::{Chosen, Entry};
 const APART_MS: i64 = 250;
 /// A track that lags more is not waited for.
 const LAG_MS_MAX: i64 = 5000;
-/// How long the lag of a track is measured, in milliseconds of its DTS: at first, and from then on.
+/// The time over which the lag of a track is measured, in milliseconds of its DTS: at first, and from then on.
 const FIRST_WINDOW_MS: i64 = 1000;
 const WINDOW_MS: i64 = 3000;
 /// Units that wait, and their bytes: with more, the oldest goes on.

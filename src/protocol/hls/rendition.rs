@@ -166,7 +166,7 @@ struct PartRule {
     /// The DTS of the last unit, and whether it is a key frame.
     last: Option<(i64, bool)>,
     target_ms: Option<i64>,
-    /// How long parts have to be where units are not evenly apart.
+    /// The length that parts need where units are not evenly apart.
     least_ms: Option<i64>,
     /// Names of the parts of the segments that the playlist shows them of.
     shown: VecDeque<Vec<String>>,

@@ -18,7 +18,7 @@ const SECONDS: i64 = 10;
 /// No unit of the kind comes.
 const NEVER: i64 = SECONDS * 1000;
 
-/// How a packet of Opus begins that has 20 ms of stereo in one frame (RFC 6716 §3.1).
+/// The first byte of a packet of Opus that has 20 ms of stereo in one frame (RFC 6716 §3.1).
 fn opus(unit: &Unit) -> Vec<u8> {
     [&[whip::TOC], &unit.payload[1..]].concat()
 }

@@ -16,7 +16,7 @@ use netsim::{MediaSource, ms, secs};
 use super::rtmp::{body, video_header};
 use super::units::Unit;
 
-/// How a packet of Opus begins that has 20 ms of stereo in one frame (RFC 6716 §3.1).
+/// The first byte of a packet of Opus that has 20 ms of stereo in one frame (RFC 6716 §3.1).
 pub const TOC: u8 = 0xfc;
 /// The identification header of Opus (RFC 7845 §5.1).
 const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\x00\x00\x00\x00\x00";

@@ -1,6 +1,6 @@
 //! The first windows of a track: a clock that drifts from its first moment on.
 //!
-//! What is taken for the lead of such a clock when all is well has drifted already. The leads of its windows lie on a line
+//! The first measured lead of such a clock has drifted already. The leads of its windows lie on a line
 //! through the first one, while another track's stay where they are; network and jitter draw no such lines.
 
 use super::limits::Limits;

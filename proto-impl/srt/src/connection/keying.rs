@@ -55,7 +55,7 @@ impl Keying {
         }
     }
 
-    /// When a key is to be announced (again).
+    /// The time at which a key is to be announced (again).
     pub(super) fn announce_at(&self, now: Instant, pause: Duration) -> Option<Instant> {
         self.keys.as_ref().and_then(|keys| keys.tell_at(now, pause))
     }

@@ -7,7 +7,7 @@ pub(super) const KEEP_ALIVE_US: i64 = 1_000_000;
 /// The answer to a conclusion is kept so long, for a caller that did not get it.
 const RESPONSE_KEPT_US: i64 = 5_000_000;
 
-/// When either end was heard last. Times are microseconds since the connection's start.
+/// The silence of either end. Times are microseconds since the connection's start.
 #[derive(Debug)]
 pub(super) struct Liveness {
     /// The last packet of the peer.
@@ -16,7 +16,7 @@ pub(super) struct Liveness {
     pub(super) spoken_us: i64,
     /// Whether a keep-alive waits to be sent.
     pub(super) keep_alive: bool,
-    /// When the lazy check looks again.
+    /// The time of the next lazy check.
     pub(super) check_us: i64,
     /// The newest time that any call has named.
     pub(super) horizon_us: i64,
@@ -60,7 +60,7 @@ impl Liveness {
         }
     }
 
-    /// When the peer counts as gone, or a keep-alive is due: the earlier of both.
+    /// The time at which the peer counts as gone or a keep-alive is due: the earlier of both.
     pub(super) fn next_us(&self, idle_us: i64) -> i64 {
         self.heard_us.saturating_add(idle_us).min(self.spoken_us.saturating_add(KEEP_ALIVE_US))
     }

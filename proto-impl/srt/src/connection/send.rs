@@ -59,7 +59,7 @@ pub(super) struct SendSide {
     pub(super) pacer: Pacer,
     /// Once something was sent, where it is to be adapted.
     pub(super) congestion: Option<Box<Congestion>>,
-    /// When the pace lets the next packet go, while one waits for it.
+    /// The time at which the pace lets the next packet go, while one waits for it.
     pub(super) pace_at: Option<Instant>,
     /// Packets given up, to be reported to the peer.
     pub(super) drops: Vec<(Seq, Seq)>,

@@ -104,7 +104,7 @@ impl Sending {
         self.prober.poll_timeout().is_none() && !self.senders.iter().any(Sender::has_waiting)
     }
 
-    /// When a sender, the pacer or a probe goes on.
+    /// The time at which a sender, the pacer or a probe goes on.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let paused = self.pacer.poll_timeout();
         let senders = self.senders.iter().filter_map(|sender| sender.poll_timeout(paused)).min();
