@@ -340,6 +340,8 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("s3BucketName" | "s3RegionName" | "s3Permission" | "s3StorageClass", _) => json!("a-name"),
             ("s3CacheControl", _) => json!("no-store, private"),
             ("hls.identifyViewers", _) => json!("query"),
+            ("hls.endlist", _) => json!("clean"),
+            ("hls.begin", _) => json!("stream"),
             ("hls.playlistCacheControl" | "hls.reloadCacheControl" | "hls.segmentCacheControl", _) => {
                 json!("max-age=1, public")
             }

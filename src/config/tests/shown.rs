@@ -42,6 +42,11 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "hls.identifyViewers",
         "tests/suite/proxies.rs::a_viewer_behind_nginx_is_one_viewer_and_a_limit_of_one_admits_it",
     ),
+    ("hls.endlist", "tests/suite/hls.rs::a_playlist_without_an_end_goes_on_with_the_next_publisher"),
+    (
+        "hls.begin",
+        "src/protocol/hls/settings.rs::segments_are_made_before_a_request_where_the_application_has_it",
+    ),
     (
         "hls.playlistCacheControl",
         "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",

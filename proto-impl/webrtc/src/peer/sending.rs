@@ -19,7 +19,7 @@ use crate::stats::Stats;
 /// ours (IP and UDP: 28 bytes of some 1200), RTCP, and what the estimate is off.
 const USABLE: u64 = 950;
 
-/// Video that was given to [`Peer::send`] and has not left.
+/// Video that was given to [`Peer::send`](super::Peer::send) and has not left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Queued {
