@@ -301,9 +301,12 @@ impl Window {
         self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>() >= longest
     }
 
-    /// The target duration that the segments so far need.
+    /// The target duration that the segments so far need, and the one that grows as far as it has come.
     pub(super) fn wanted_target(&self) -> Duration {
-        let longest = self.playlist.segments.iter().map(|segment| segment.duration).max().unwrap_or_default();
+        let growing = self.begin_ms().map_or(0, |begin_ms| self.end_ms().saturating_sub(begin_ms).max(0));
+        let growing = Duration::from_millis(growing.unsigned_abs());
+        let longest =
+            self.playlist.segments.iter().map(|segment| segment.duration).fold(growing, Duration::max);
         let rounded = longest.saturating_add(Duration::from_millis(ROUNDING_MS)).as_secs();
         Duration::from_secs(rounded).max(Duration::from_millis(self.segment_ms.unsigned_abs()))
     }

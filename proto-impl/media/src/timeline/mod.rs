@@ -16,8 +16,7 @@
 //! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with what it was in the
 //! track's first 2 s. The greatest lead in a window is least disturbed by the network. What changes for all tracks at once and
 //! quickly is the network's doing, or a file sent faster than real time, and is left alone. What changes slowly is drift: it
-//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on. A clock that has drifted since its
-//! first moment, beside one that has not, is slewed from 40 ms on, and back to where it began.
+//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on.
 //!
 //! **A clock that stands still** is replaced by arrival. Of units that come at once the last one is due then, and the others
 //! are spread over the time since those before.
@@ -27,7 +26,6 @@
 mod faults;
 mod limits;
 mod slew;
-mod start;
 mod track;
 
 use std::time::Instant;
@@ -462,8 +460,7 @@ impl Timeline {
 
     /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
     fn close_windows(&mut self) {
-        let (now, limits) = (self.now(), &self.limits);
-        self.tracks.iter_mut().for_each(|clock| clock.close_window(now, limits));
+        self.tracks.iter_mut().for_each(TrackClock::close_window);
         self.note_pace();
         // The correction makes changes of its own, and makes up for others.
         let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
@@ -472,9 +469,6 @@ impl Timeline {
         let change = if seen.saturating_abs() < given.saturating_abs() { seen } else { given };
         if change.saturating_abs() > self.limits.absorbed {
             self.tracks.iter_mut().for_each(|clock| clock.absorb(change));
-        }
-        if self.correct_early_drift() {
-            return;
         }
         let Some(common) = shared(self.tracks.iter().filter_map(|clock| clock.error)) else { return };
         self.common_error = common;
@@ -504,31 +498,6 @@ impl Timeline {
                 self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
             }
         }
-    }
-
-    /// Corrects a track whose clock has drifted from its first moment on beside one that is right. True: there was one.
-    fn correct_early_drift(&mut self) -> bool {
-        if !self.tracks.iter().any(TrackClock::is_starting) {
-            return false;
-        }
-        let limits = self.limits;
-        let is_beside_level = |at: usize| {
-            let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
-            others.map(|(_, clock)| clock).any(|clock| clock.is_level(&limits))
-        };
-        let drifts = |(at, clock): (usize, &TrackClock)| Some((at, clock.early_drift(&limits)?));
-        let found = self.tracks.iter().enumerate().filter_map(drifts).find(|(at, _)| is_beside_level(*at));
-        let Some((at, drift)) = found.filter(|_| !self.common_slew.is_active()) else { return false };
-        // Reports know better.
-        let is_told = |clock: &TrackClock| clock.has_reports() && clock.is_aligned(&limits);
-        if self.tracks.iter().any(is_told) {
-            return false;
-        }
-        self.tracks.iter_mut().for_each(TrackClock::end_warm_up);
-        let Some(clock) = self.tracks.get_mut(at) else { return false };
-        let off = clock.correct(drift, &limits);
-        self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
-        true
     }
 
     fn first_offset(&self, raw: i64) -> i64 {

@@ -123,13 +123,6 @@ impl Slew {
         false
     }
 
-    /// Begins to correct a clock that is `error` ticks ahead, and known to run so many millionths too fast.
-    pub(super) fn begin(&mut self, error: i64, drift_ppm: i64, limits: &Limits) {
-        let learnt_ppm = drift_ppm.clamp(-LEARNT_MAX_PPM, LEARNT_MAX_PPM);
-        *self = Self { active: true, learnt_ppm, noise: self.noise, ..Self::NEW };
-        self.correct(error, limits.to_us(error));
-    }
-
     /// Sets the part of an error to correct before the next window ends.
     fn correct(&mut self, error: i64, error_us: i64) {
         self.left = error.saturating_mul(MILLION / WINDOWS_A_SECOND);

@@ -2,7 +2,6 @@
 
 use super::limits::Limits;
 use super::slew::Slew;
-use super::start::{self, EarlyDrift, Start};
 use crate::TrackId;
 
 /// Units with one timestamp before its clock counts as standing still.
@@ -91,7 +90,7 @@ pub(super) struct TrackClock {
     previous: i64,
     /// The lead when all is well.
     reference: Option<i64>,
-    start: Start,
+    warm_up: u8,
     /// How far the track was ahead of its reference in the last window, and in the last that was measured.
     pub(super) error: Option<i64>,
     last_error: i64,
@@ -125,7 +124,7 @@ impl TrackClock {
             window: top.saturating_sub(now),
             previous: NONE,
             reference: None,
-            start: Start::new(now),
+            warm_up: 0,
             error: None,
             last_error: 0,
             change: None,
@@ -211,12 +210,11 @@ impl TrackClock {
 
     fn rebase(&mut self, ticks: i64) {
         self.reference = self.reference.map(|lead| lead.saturating_add(ticks));
-        self.start.rebase(ticks);
     }
 
     /// The track was silent for a window: its units are due as late as those of the others.
     pub(super) fn expect(&mut self, lateness: i64) {
-        if let Some(lead) = self.reference.filter(|_| self.start.warm_up == WARM_UP_WINDOWS) {
+        if let Some(lead) = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS) {
             self.previous = lead.saturating_add(lateness);
         }
     }
@@ -309,51 +307,17 @@ impl TrackClock {
         self.top.saturating_add(self.frozen.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
     }
 
-    /// Whether its first windows are looked at.
-    pub(super) const fn is_starting(&self) -> bool {
-        !self.start.is_over()
-    }
-
-    /// The drift that has lasted from the track's first moment on.
-    pub(super) fn early_drift(&self, limits: &Limits) -> Option<EarlyDrift> {
-        if self.slew.is_active() { None } else { self.start.drift(limits) }
-    }
-
-    /// Whether its units come as its clock has it, as far as was measured.
-    pub(super) fn is_level(&self, limits: &Limits) -> bool {
-        let stays = |error: i64| error.saturating_abs() <= start::level(limits) && !self.slew.is_active();
-        self.start.is_level(limits) || self.error.is_some_and(stays)
-    }
-
-    /// Corrects a drift from the first moment. Gives how far the track is ahead.
-    pub(super) fn correct(&mut self, drift: EarlyDrift, limits: &Limits) -> i64 {
-        let error = self.previous.saturating_sub(drift.lead);
-        (self.reference, self.start.warm_up) = (Some(drift.lead), WARM_UP_WINDOWS);
-        self.last_error = error;
-        self.start.end();
-        self.slew.begin(error, drift.ppm, limits);
-        error
-    }
-
-    /// The lead when all is well is known.
-    pub(super) const fn end_warm_up(&mut self) {
-        if self.reference.is_some() {
-            self.start.warm_up = WARM_UP_WINDOWS;
-        }
-    }
-
     /// Ends a window of measurement.
-    pub(super) fn close_window(&mut self, now: i64, limits: &Limits) {
+    pub(super) fn close_window(&mut self) {
         let measured = std::mem::replace(&mut self.window, NONE);
         (self.error, self.change) = (None, None);
-        self.start.note(now, (measured != NONE).then_some(measured), limits);
         if measured == NONE {
             return;
         }
         self.previous = measured;
-        if self.start.warm_up < WARM_UP_WINDOWS {
-            self.start.warm_up += 1;
-            let before = self.reference.filter(|_| self.start.warm_up == WARM_UP_WINDOWS);
+        if self.warm_up < WARM_UP_WINDOWS {
+            self.warm_up += 1;
+            let before = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS);
             self.reference = Some(before.map_or(measured, |lead| lead.max(measured)));
         } else {
             let error = measured.saturating_sub(self.reference.unwrap_or(measured));

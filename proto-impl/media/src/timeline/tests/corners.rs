@@ -252,31 +252,6 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
     }
 }
 
-/// The lead of such a track when all is well was drifted already when it was taken.
-#[test]
-fn a_drift_from_the_first_moment_is_met_before_lips_part() {
-    for (ppm, most) in
-        [(20_000, 85), (-20_000, 85), (50_000, 101), (-50_000, 101), (150_000, 300), (-150_000, 300)]
-    {
-        for seed in 0..40 {
-            for offset in [0, 700, -300] {
-                let drift = Fault::Drift { of: Of::One(1), at: 0, ppm };
-                let publisher =
-                    Publisher { seed, start: 4_000, offsets: vec![0, offset], ..Publisher::with(&[drift]) };
-                let (mut units, timeline) = publisher.run();
-                units.iter_mut().filter(|unit| unit.track == 1).for_each(|unit| unit.out -= offset);
-                let (once, later) = (lips(&units, 0, 60_000), lips(&units, 6_000, 60_000));
-                let faults = timeline.faults().of(ClockFault::Drift);
-                assert!(
-                    once <= most && later <= 30,
-                    "{ppm} of seed {seed}: {once} ms once, {later} ms later"
-                );
-                assert_eq!(faults, 1, "{ppm} of seed {seed}");
-            }
-        }
-    }
-}
-
 /// Jitter draws a line now and then.
 #[test]
 fn uneven_arrival_at_the_beginning_is_no_drift() {
