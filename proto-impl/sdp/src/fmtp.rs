@@ -164,7 +164,7 @@ mod tests {
         assert!(read.parameters.is_empty());
         assert_eq!(Fmtp::read(&read.to_string()), Some(read));
         assert_eq!((Fmtp::read("128 a=1"), Fmtp::read("webrtc-datachannel a=1")), (None, None));
-        assert_eq!(Parameters::read(&"a;".repeat(65)), None);
+        assert_eq!(Parameters::read(&"a;".repeat(129)), None);
     }
 
     #[test]

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(sets("Z0LAHw==,aM4="), sets("Z0LAHw,aM5,"));
         assert_eq!(sets("Z0LA!w=="), Err(BadParameter("sprop-parameter-sets")));
         assert_eq!(sets("Z"), Err(BadParameter("sprop-parameter-sets")));
-        assert!(sets(&"aM4=,".repeat(65)).is_err());
+        assert!(sets(&"aM4=,".repeat(129)).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum Error {
     /// SRTCP that says of itself that it is not encrypted (RFC 3711 §3.4, E = 0).
     #[error("SRTCP in the clear")]
     NotEncrypted,
-    /// There are [`crate::SOURCES_MAX`] sources already.
+    /// There are [`crate::SOURCES_MAX`] sources of the peer already, or [`crate::OWN_SOURCES_MAX`] of ours.
     #[error("too many sources")]
     TooManySources,
     /// Outbound: the sequence number is not ahead of the last one of its source. A second packet under one index would

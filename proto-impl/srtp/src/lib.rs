@@ -44,5 +44,7 @@ pub use outbound::Outbound;
 pub use profile::{MasterKey, Profile};
 pub use replay::WINDOW as REPLAY_WINDOW;
 
-/// Sources of one direction: a peer that has the key may make up as many as it likes.
+/// Sources of a peer: who has the key may make up as many as it likes.
 pub const SOURCES_MAX: usize = 32;
+/// Sources of our own, those that ended included: a viewer of a room is sent one or two by each participant, who come and go.
+pub const OWN_SOURCES_MAX: usize = 4096;

@@ -3,7 +3,7 @@
 use rtp::{Header, header_length};
 use wire::Datagrams;
 
-use crate::SOURCES_MAX;
+use crate::OWN_SOURCES_MAX;
 use crate::error::Error;
 use crate::profile::{MasterKey, Profile};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
@@ -23,6 +23,8 @@ pub struct Outbound {
     keys: Keys,
     /// SSRC and the last index.
     sources: Vec<(u32, u64)>,
+    /// Sources that ended, in order.
+    ended: Vec<u32>,
     rtcp_next: u32,
 }
 
@@ -31,7 +33,7 @@ impl Outbound {
     /// created.
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
-        Some(Self { keys: Keys::new(master)?, sources: Vec::new(), rtcp_next: 0 })
+        Some(Self { keys: Keys::new(master)?, sources: Vec::new(), ended: Vec::new(), rtcp_next: 0 })
     }
 
     /// The profile.
@@ -116,11 +118,23 @@ impl Outbound {
         header.length().saturating_add(payload_bytes).saturating_add(self.profile().rtp_overhead())
     }
 
+    /// Ends a source of ours. It is not sent from again: its packets are refused, as are packets of it that are to be sent again.
+    pub fn end_source(&mut self, ssrc: u32) {
+        self.sources.retain(|(source, _)| *source != ssrc);
+        if let Err(at) = self.ended.binary_search(&ssrc) {
+            self.ended.insert(at, ssrc);
+        }
+    }
+
     /// The index of a packet, which no packet had before.
     fn next(&mut self, ssrc: u32, number: u16) -> Result<Name, Error> {
         let Some((_, last)) = self.sources.iter_mut().find(|(source, _)| *source == ssrc) else {
-            if self.sources.len() >= SOURCES_MAX {
+            if self.sources.len().saturating_add(self.ended.len()) >= OWN_SOURCES_MAX {
                 return Err(Error::TooManySources);
+            }
+            // Its packets would have indices that others had under this key.
+            if self.ended.binary_search(&ssrc).is_ok() {
+                return Err(Error::Reused);
             }
             // RFC 3711 §3.3.1: the rounds begin at 0.
             let index = number.into();

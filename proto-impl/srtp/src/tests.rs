@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rtp::{Header, Packet, PayloadType, SequenceNumber, Ssrc};
 use wire::Datagrams;
 
-use crate::{Error, Inbound, MasterKey, Outbound, Profile, SOURCES_MAX};
+use crate::{Error, Inbound, MasterKey, OWN_SOURCES_MAX, Outbound, Profile, SOURCES_MAX};
 
 const PROFILES: [Profile; 3] = [Profile::Aes128CmHmacSha1_80, Profile::AeadAes128Gcm, Profile::AeadAes256Gcm];
 
@@ -352,8 +352,25 @@ fn x_07_a_hostile_publisher_has_no_more_than_32_sources() {
         }
         assert_eq!(inbound.stats().too_many_sources, 2 * (10_000 - 32));
         let mut outbound = Outbound::new(&client).unwrap();
-        let sent = (0..100).filter(|&ssrc| outbound.protect(&mut clear(ssrc, 1)).is_ok()).count();
-        assert_eq!(sent, SOURCES_MAX);
+        let sent = (0..10_000).filter(|&ssrc| outbound.protect(&mut clear(ssrc, 1)).is_ok()).count();
+        assert_eq!(sent, OWN_SOURCES_MAX);
+    }
+}
+
+#[test]
+fn a_source_of_ours_that_ended_is_not_sent_from_again() {
+    for profile in PROFILES {
+        let material = vec![5; profile.keying_bytes()];
+        let (client, _) = MasterKey::of_dtls(profile, &material).unwrap();
+        let mut outbound = Outbound::new(&client).unwrap();
+        for ssrc in 1..=40 {
+            outbound.protect(&mut clear(ssrc, 1)).unwrap();
+            outbound.end_source(ssrc);
+        }
+        for ssrc in 1..=40 {
+            assert_eq!(outbound.protect(&mut clear(ssrc, 2)), Err(Error::Reused), "{ssrc}");
+        }
+        assert_eq!(outbound.protect(&mut clear(41, 1)), Ok(()));
     }
 }
 

@@ -37,6 +37,9 @@ pub struct Config {
     pub playout_delay: Option<rtp::extension::PlayoutDelay>,
     /// Bytes of the longest datagram that is sent, UDP payload.
     pub datagram_bytes_max: usize,
+    /// Whether later offers of the peer may add sections and withdraw them, up to [`crate::OFFERED_SECTIONS_MAX`]: for a viewer of a
+    /// server with rooms. A server had better take no more than [`crate::SECTIONS_MAX`], once.
+    pub takes_changes: bool,
 }
 
 impl Config {
@@ -52,6 +55,7 @@ impl Config {
             bitrate_max: 20_000_000,
             playout_delay: None,
             datagram_bytes_max: 1200,
+            takes_changes: false,
         }
     }
 }

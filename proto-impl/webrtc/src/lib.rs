@@ -96,8 +96,8 @@ pub use config::{Config, IceMode};
 pub use error::Error;
 pub use event::{CloseReason, Event};
 pub use negotiate::{
-    LAYERS_MAX, MediaPreference, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
-    describe_candidate, offered_formats, read_candidate,
+    LAYERS_MAX, MediaPreference, OFFERED_SECTIONS_MAX, SECTIONS_MAX, Section, SectionFormat, SectionId,
+    SourcePair, describe_candidate, offered_formats, read_candidate,
 };
 pub use peer::{Peer, Queued};
 pub use send::{SentUnit, Track};

@@ -111,20 +111,46 @@ impl Reception {
     pub(crate) fn new(now: Instant, sections: &[Section], bitrate_max: u64) -> Self {
         let sections: Vec<Incoming> =
             sections.iter().filter(|section| section.direction.receives()).map(Incoming::new).collect();
-        let reports_arrivals = sections.iter().any(|incoming| {
-            incoming.wants(&Feedback::TransportCc)
-                && incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some()
-        });
-        let is_told = sections.iter().any(|incoming| incoming.wants(&Feedback::Remb));
-        Self {
+        let mut reception = Self {
             sections,
             sources: Sources::new(),
-            arrivals: reports_arrivals.then(|| ArrivalRecorder::new(now)),
-            rate: (!reports_arrivals && is_told).then(|| ReceivedRate::new(now, bitrate_max)),
+            arrivals: None,
+            rate: None,
             unknown: 0,
             too_many_sources: 0,
             malformed: 0,
+        };
+        reception.choose_feedback(now, bitrate_max);
+        reception
+    }
+
+    /// Arrival times where a section has them, else an estimate where one asks for it; what is told already goes on.
+    fn choose_feedback(&mut self, now: Instant, bitrate_max: u64) {
+        let numbers = rtp::extension::Extension::TransportCc;
+        let reports_arrivals = self.sections.iter().any(|incoming| {
+            incoming.wants(&Feedback::TransportCc) && incoming.section.extensions.id(numbers).is_some()
+        });
+        let is_told = self.sections.iter().any(|incoming| incoming.wants(&Feedback::Remb));
+        if reports_arrivals {
+            self.arrivals.get_or_insert_with(|| ArrivalRecorder::new(now));
+        } else if is_told {
+            self.rate.get_or_insert_with(|| ReceivedRate::new(now, bitrate_max));
         }
+    }
+
+    /// Takes up the sections of a later description: those that go on keep their state.
+    pub(crate) fn change(&mut self, now: Instant, sections: &[Section], bitrate_max: u64) {
+        let mut former = std::mem::take(&mut self.sections);
+        for section in sections.iter().filter(|section| section.direction.receives()) {
+            let same = |old: &Incoming| old.section.id == section.id && old.section.mid == section.mid;
+            let old = former.iter().position(same).map(|at| former.swap_remove(at));
+            self.sections.push(old.unwrap_or_else(|| Incoming::new(section)));
+        }
+        let gone: Vec<SectionId> = former.iter().map(|incoming| incoming.section.id).collect();
+        let of_gone = self.sources.iter_mut().filter(|(_, source)| gone.contains(&source.section));
+        let of_gone: Vec<Ssrc> = of_gone.map(|(ssrc, _)| ssrc).collect();
+        of_gone.into_iter().for_each(|ssrc| drop(self.sources.remove(ssrc)));
+        self.choose_feedback(now, bitrate_max);
     }
 
     /// A packet in the clear.

@@ -4,8 +4,8 @@ use rtp::extension::{Extension, ExtensionMap};
 use sdp::{Attribute, Description, Direction, Feedback, Media, MediaKind, Selected, Setup};
 
 use super::{
-    Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
-    is_ours, layers_of, remote_sources, transport, uses,
+    Local, MediaPreference, Negotiated, OFFERED_SECTIONS_MAX, SECTIONS_MAX, Section, SectionFormat,
+    SectionId, check_bundle, is_ours, layers_of, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -35,8 +35,9 @@ pub(crate) fn answer(
     local.describe_session(&mut description);
     let mut sections: Vec<Section> = Vec::new();
     let mut has_data = false;
+    let most = if local.takes_changes { OFFERED_SECTIONS_MAX } else { SECTIONS_MAX };
     for (index, media) in offer.media.iter().enumerate() {
-        let id = u8::try_from(index).ok().filter(|_| index < SECTIONS_MAX).map(SectionId);
+        let id = u8::try_from(index).ok().filter(|_| index < most).map(SectionId);
         let preference = id
             .filter(|_| is_ours(media) && !media.is_rejected())
             .and_then(|id| preference(id, media).map(|preference| (id, preference)));
@@ -62,7 +63,8 @@ pub(crate) fn answer(
         }
         description.media.push(answer);
     }
-    if !sections.iter().any(|section| section.direction.sends() || section.direction.receives()) {
+    let moves = |section: &Section| section.direction.sends() || section.direction.receives();
+    if !local.takes_changes && !sections.iter().any(moves) {
         return Err(Error::NothingInCommon);
     }
     description.mirror_bundle(offer);

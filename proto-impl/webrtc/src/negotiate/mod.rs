@@ -22,10 +22,12 @@ use crate::error::Error;
 
 pub(crate) use answer::answer;
 pub use formats::offered_formats;
-pub(crate) use offer::{PORT_DISCARD, PROTOCOL, accept_answer, offer};
+pub(crate) use offer::{Offers, PORT_DISCARD, PROTOCOL, accept_answer, offer};
 
 /// Sections that are answered; those behind are rejected. The page of a conference offers some twenty.
 pub const SECTIONS_MAX: usize = 16;
+/// Sections of an offer of ours: those of a room have two for each participant.
+pub const OFFERED_SECTIONS_MAX: usize = 112;
 /// Candidates of the peer that are kept.
 const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
 /// Layers of a section that are received.
@@ -142,6 +144,8 @@ pub(crate) struct Local<'a> {
     pub(crate) cname: &'a str,
     /// Whether a section of data channels is accepted.
     pub(crate) takes_data: bool,
+    /// See [`crate::Config::takes_changes`].
+    pub(crate) takes_changes: bool,
     /// Sources that sections have already.
     pub(crate) known: &'a [(SectionId, SourcePair)],
     /// Draws sources.

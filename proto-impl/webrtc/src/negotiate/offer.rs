@@ -7,7 +7,7 @@ use sdp::{
 };
 
 use super::{
-    Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
+    Local, MediaPreference, Negotiated, OFFERED_SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
     check_bundle, is_ours, remote_sources, transport, uses,
 };
 use crate::error::Error;
@@ -17,49 +17,139 @@ pub(crate) const PORT_DISCARD: u16 = 9;
 /// The protocol that browsers offer (RFC 8829 §5.1.2).
 pub(crate) const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
-/// Offers a section for each preference.
+/// The form that repeats another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeats {
+    /// What is lost, on request (RFC 4588).
+    Lost,
+    /// The packets before, in each packet (RFC 2198).
+    Former,
+}
+
+/// A section of our offers.
+#[derive(Debug, Clone)]
+struct Place {
+    mid: String,
+    is_withdrawn: bool,
+}
+
+/// Sections and numbers of our offers, as a later offer has to keep them: a section stays at its place, a mid is not used twice, and a
+/// payload type means the same for the life of the session (RFC 8829 §5.2.2, RFC 9143 §9.1).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offers {
+    places: Vec<Place>,
+    mids: u32,
+    numbers: Vec<(PayloadType, Repeats, PayloadType)>,
+}
+
+impl Offers {
+    /// The sections that were offered.
+    pub(crate) const fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The mid of a section. The place of one that was withdrawn is taken by another one, with a mid of its own.
+    fn mid(&mut self, index: usize, is_withdrawn: bool) -> String {
+        match self.places.get_mut(index) {
+            Some(place) if is_withdrawn || !place.is_withdrawn => {
+                place.is_withdrawn = is_withdrawn;
+                place.mid.clone()
+            }
+            known => {
+                let mid = self.mids.to_string();
+                self.mids = self.mids.saturating_add(1);
+                let place = Place { mid: mid.clone(), is_withdrawn };
+                match known {
+                    Some(known) => *known = place,
+                    None => self.places.push(place),
+                }
+                mid
+            }
+        }
+    }
+
+    /// The number of what repeats a format; `taken` are those that mean something else.
+    fn number(
+        &mut self,
+        of: PayloadType,
+        repeats: Repeats,
+        taken: &mut Vec<PayloadType>,
+    ) -> Option<PayloadType> {
+        let known =
+            |(format, kind, _): &&(PayloadType, Repeats, PayloadType)| *format == of && *kind == repeats;
+        if let Some((.., number)) = self.numbers.iter().find(known) {
+            return Some(*number);
+        }
+        let number =
+            (96..=127u8).rev().filter_map(PayloadType::new).find(|number| !taken.contains(number))?;
+        taken.push(number);
+        self.numbers.push((of, repeats, number));
+        Some(number)
+    }
+}
+
+/// Offers a section for each preference. One without formats is withdrawn.
 pub(crate) fn offer(
     preferences: &[(MediaKind, MediaPreference)],
+    offers: &mut Offers,
     local: &mut Local<'_>,
 ) -> (Description, Vec<Option<SourcePair>>) {
     let mut description = Description::default();
     local.describe_session(&mut description);
     description.attributes.push(Attribute::ExtmapAllowMixed);
-    let mids: Vec<String> = (0..preferences.len().min(SECTIONS_MAX)).map(|index| index.to_string()).collect();
-    let group = Group { semantics: Semantics::Bundle, mids: mids.clone() };
-    description.attributes.push(Attribute::Group(group));
-    let mut sources = Vec::new();
     // Sections share a transport, and a payload type means one format on it (RFC 9143 §9.1).
     let all = preferences.iter().flat_map(|(_, preference)| &preference.formats);
     let mut taken: Vec<PayloadType> = all.map(Format::payload_type).collect();
-    for (id, ((kind, preference), mid)) in (0..).map(SectionId).zip(preferences.iter().zip(mids)) {
-        let mut media = section(kind, preference, mid, &mut taken);
+    taken.extend(offers.numbers.iter().map(|(.., number)| *number));
+    let (mut sources, mut mids, mut sections) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, (kind, preference)) in (0..).map(SectionId).zip(preferences.iter().take(OFFERED_SECTIONS_MAX)) {
+        let is_withdrawn = preference.formats.is_empty();
+        let mid = offers.mid(usize::from(id.0), is_withdrawn);
+        if is_withdrawn {
+            sections.push(withdrawn(kind, mid));
+            sources.push(None);
+            continue;
+        }
+        let mut media = section(kind, preference, mid.clone(), (offers, &mut taken));
         local.describe(&mut media, Setup::ActPass);
-        if description.media.is_empty() {
+        if mids.is_empty() {
             local.add_candidates(&mut media);
         }
+        mids.push(mid);
         let with_rtx = preference.formats.iter().any(|format| media.rtx_of(format.payload_type()).is_some());
         let source = preference.direction.sends().then(|| local.source(id, with_rtx));
         if let Some(source) = source {
             local.describe_source(&mut media, source, preference.msid.as_ref());
         }
-        description.media.push(media);
+        sections.push(media);
         sources.push(source);
     }
+    description.attributes.push(Attribute::Group(Group { semantics: Semantics::Bundle, mids }));
+    description.media = sections;
     (description, sources)
+}
+
+/// A section that is no more: whoever had it stops its track, and its place may be taken (RFC 8829 §5.2.2).
+fn withdrawn(kind: &MediaKind, mid: String) -> Media {
+    let formats = Formats::Rtp(PayloadType::new(0).into_iter().collect());
+    let mut media = Media::new(kind.clone(), 0, PROTOCOL, formats);
+    media.connection = Some(sdp::Connection::new(sdp::Host::UNSPECIFIED));
+    media.attributes.push(Attribute::Mid(mid));
+    media.attributes.push(Attribute::Direction(Direction::Inactive));
+    media
 }
 
 fn section(
     kind: &MediaKind,
     preference: &MediaPreference,
     mid: String,
-    taken: &mut Vec<PayloadType>,
+    (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
 ) -> Media {
     // Chromium refuses a second source of audio: what is lost of that is repeated as it was.
     let repaired = if *kind == MediaKind::Video { preference.formats.as_slice() } else { &[] };
-    let mut more: Vec<(PayloadType, Format)> = rtx_formats(repaired, taken);
+    let mut more: Vec<(PayloadType, Format)> = rtx_formats(repaired, (offers, taken));
     if preference.direction == Direction::SendOnly {
-        more.extend(red_formats(&preference.formats, taken));
+        more.extend(red_formats(&preference.formats, (offers, taken)));
     }
     let of = |format: &Format| {
         let number = format.payload_type();
@@ -101,28 +191,27 @@ fn section(
 }
 
 /// The redundant form of Opus (RFC 2198), under a number that is free.
-fn red_formats(formats: &[Format], taken: &mut Vec<PayloadType>) -> Vec<(PayloadType, Format)> {
+fn red_formats(
+    formats: &[Format],
+    (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
+) -> Vec<(PayloadType, Format)> {
     let opus = formats.iter().filter(|format| format.rtpmap.is("opus"));
     opus.filter_map(|format| {
-        let number = free_number(taken)?;
+        let number = offers.number(format.payload_type(), Repeats::Former, taken)?;
         Some((format.payload_type(), Format::red(number, &format.rtpmap)))
     })
     .collect()
 }
 
-/// Takes a payload type that nobody has.
-fn free_number(taken: &mut Vec<PayloadType>) -> Option<PayloadType> {
-    let number = (96..=127u8).rev().filter_map(PayloadType::new).find(|number| !taken.contains(number))?;
-    taken.push(number);
-    Some(number)
-}
-
 /// An `rtx` for each format whose lost packets are asked for, under numbers that are free.
-fn rtx_formats(formats: &[Format], taken: &mut Vec<PayloadType>) -> Vec<(PayloadType, Format)> {
+fn rtx_formats(
+    formats: &[Format],
+    (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
+) -> Vec<(PayloadType, Format)> {
     let repaired = formats.iter().filter(|format| format.feedback.contains(&sdp::Feedback::Nack));
     repaired
         .filter_map(|format| {
-            let number = free_number(taken)?;
+            let number = offers.number(format.payload_type(), Repeats::Lost, taken)?;
             Some((format.payload_type(), Format::rtx(number, &format.rtpmap)))
         })
         .collect()
@@ -174,7 +263,8 @@ pub(crate) fn accept_answer(
             local_source: source.map(|source| SourcePair { rtx: source.rtx.filter(|_| with_rtx), ..source }),
         });
     }
-    if sections.is_empty() {
+    let moves = |media: &Media| offer.direction(media) != Direction::Inactive;
+    if sections.is_empty() && offer.media.iter().any(|media| !media.is_rejected() && moves(media)) {
         return Err(Error::NothingInCommon);
     }
     Ok(Negotiated {

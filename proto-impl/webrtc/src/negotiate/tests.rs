@@ -55,6 +55,7 @@ impl Side {
             is_lite: self.is_lite,
             origin: (1, 1),
             cname: "cname",
+            takes_changes: false,
             takes_data: true,
             known: &[],
             random: &mut self.random,
@@ -260,7 +261,11 @@ fn check_promises(offered: &Media, answered: &Media, section: &Section) {
 fn an_offer_names_feedback_that_has_its_numbers() {
     for direction in [Direction::SendOnly, Direction::RecvOnly, Direction::SendRecv] {
         let preference = MediaPreference { direction, formats: formats(&[Codec::H264]), msid: None };
-        let (description, _) = offer(&[(MediaKind::Video, preference)], &mut Side::new(1, false).local());
+        let (description, _) = offer(
+            &[(MediaKind::Video, preference)],
+            &mut Offers::default(),
+            &mut Side::new(1, false).local(),
+        );
         let media = &description.media[0];
         let arrivals = names_extension(media, Extension::TransportCc);
         assert_eq!(names(media, &Feedback::TransportCc), arrivals, "{direction:?}");
@@ -289,7 +294,7 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
             },
         ),
     ];
-    let (description, sources) = offer(&preferences, &mut ours.local());
+    let (description, sources) = offer(&preferences, &mut Offers::default(), &mut ours.local());
     let sent = read(&description.write());
     let (answered, there) =
         answer(&sent, |_, media| Some(receive(media)), false, &mut theirs.local()).unwrap();
@@ -369,7 +374,8 @@ fn redundant_audio_is_for_viewers() {
         formats: offered_formats(Codec::Opus, 96),
         msid: None,
     };
-    let (description, sources) = offer(&[(MediaKind::Audio, sends)], &mut ours.local());
+    let (description, sources) =
+        offer(&[(MediaKind::Audio, sends)], &mut Offers::default(), &mut ours.local());
     // A browser takes it, and does not ask for lost audio.
     let taken: Vec<Format> = offered_formats(Codec::Opus, 96)
         .into_iter()

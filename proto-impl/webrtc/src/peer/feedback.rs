@@ -269,6 +269,25 @@ impl Peer {
         self.transport.set_farewell(compound.into_bytes());
     }
 
+    /// Says that some of our sources end while the session goes on. They are never sent from again.
+    pub(super) fn end_sources(&mut self, gone: &[Sender]) {
+        let sources: Vec<Ssrc> = gone.iter().flat_map(Sender::sources).collect();
+        if sources.contains(&self.reports.ssrc)
+            && let Some(first) = self.sending.senders.first()
+        {
+            self.reports.ssrc = first.ssrc();
+        }
+        let Some(keys) = self.transport.outbound().filter(|_| !sources.is_empty()) else { return };
+        sources.iter().for_each(|source| keys.end_source(source.value()));
+        for part in sources.chunks(BLOCKS_MAX) {
+            let mut compound = self.compound();
+            compound.receiver_reports(self.reports.ssrc, &[]);
+            compound.source_description(self.reports.ssrc, &self.negotiation.cname);
+            compound.bye(part);
+            self.reports.push(compound);
+        }
+    }
+
     fn compound(&self) -> Compound {
         let overhead = self.transport.profile().map_or(0, srtp::Profile::rtcp_overhead);
         Compound::new(self.config.datagram_bytes_max.max(DATAGRAM_BYTES_MIN).saturating_sub(overhead))

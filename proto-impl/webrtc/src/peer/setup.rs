@@ -10,8 +10,8 @@ use super::Peer;
 use crate::config::IceMode;
 use crate::error::Error;
 use crate::negotiate::{
-    self, Local, MediaPreference, Negotiated, PORT_DISCARD, PROTOCOL, Section, SectionFormat, SectionId,
-    SourcePair, read_candidate,
+    self, Local, MediaPreference, Negotiated, Offers, PORT_DISCARD, PROTOCOL, Section, SectionFormat,
+    SectionId, SourcePair, read_candidate,
 };
 use crate::receive::Reception;
 use crate::send::Sender;
@@ -30,6 +30,8 @@ pub(super) struct Negotiation {
     pub(super) remote_fragment: String,
     /// An offer of ours that is not answered yet.
     offered: Option<(Description, Vec<Option<SourcePair>>)>,
+    /// Our offers so far.
+    offers: Offers,
     pub(super) sections: Vec<Section>,
     /// Whether a section of data channels is accepted.
     pub(super) takes_data: bool,
@@ -47,6 +49,7 @@ impl Negotiation {
             restarts: 0,
             remote_fragment: String::new(),
             offered: None,
+            offers: Offers::default(),
             sections: Vec::new(),
             takes_data: false,
         }
@@ -72,47 +75,74 @@ impl Peer {
         if self.negotiation.offered.is_some() || self.transport.is_closed() {
             return Err(Error::State);
         }
-        let again = !self.negotiation.sections.is_empty();
-        let known: Vec<(SectionId, SourcePair)> = self
-            .negotiation
-            .sections
-            .iter()
-            .filter_map(|section| Some((section.id, section.local_source?)))
-            .collect();
-        if again {
-            // Whether it is good is found out without touching the session.
-            let trial =
-                self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
-            if !same_sections(&trial.1.sections, &self.negotiation.sections) {
-                return Err(Error::State);
-            }
-            if !self.transport.keeps_association(&trial.1) {
-                return Err(Error::NewAssociation);
-            }
-            self.negotiation.version = self.negotiation.version.saturating_add(1);
-            if trial.1.remote.ufrag() == self.negotiation.remote_fragment {
-                let (answer, _) = self.answer(
-                    offer,
-                    |id, _| self.repeated_preference(id),
-                    &known,
-                    &mut self.random.clone(),
-                )?;
-                return Ok(answer);
-            }
-            self.negotiation.restarts = self.negotiation.restarts.saturating_add(1);
-            let seed = self.seed.derive("ice", self.negotiation.restarts);
-            self.transport.agent_mut().restart(now, &seed);
-            let (answer, negotiated) =
-                self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
-            negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
-            self.transport.set_negotiated(now, &negotiated);
-            self.take_transport_events(now);
-            return Ok(answer);
+        let known = self.known_sources();
+        if self.transport.opens_association().is_some() {
+            return self.answer_later(now, offer, preference, &known);
         }
         let mut random = self.random.clone();
         let (answer, negotiated) = self.answer(offer, preference, &known, &mut random)?;
         self.random = random;
         self.begin(now, negotiated);
+        Ok(answer)
+    }
+
+    /// Answers a later offer of the peer.
+    fn answer_later(
+        &mut self,
+        now: Instant,
+        offer: &Description,
+        mut preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
+        known: &[(SectionId, SourcePair)],
+    ) -> Result<Description, Error> {
+        let takes_changes = self.config.takes_changes;
+        let wanted = |id: SectionId, media: &Media| {
+            let known = self.negotiation.sections.iter().find(|section| section.id == id);
+            let same = |known: &&Section| media.attributes.mid().unwrap_or_default() == known.mid;
+            match known.filter(|known| !takes_changes || same(known)) {
+                Some(section) => Some(repeated(section)),
+                None => preference(id, media).filter(|_| takes_changes),
+            }
+        };
+        // Whether it is good is found out without touching the session.
+        let mut random = self.random.clone();
+        let (mut answer, negotiated) = self.answer(offer, wanted, known, &mut random)?;
+        let is_same = same_sections(&negotiated.sections, &self.negotiation.sections);
+        let restarts = negotiated.remote.ufrag() != self.negotiation.remote_fragment;
+        if !is_same && (restarts || !takes_changes) {
+            return Err(Error::State);
+        }
+        if !self.transport.keeps_association(&negotiated) {
+            return Err(Error::NewAssociation);
+        }
+        self.negotiation.version = self.negotiation.version.saturating_add(1);
+        if restarts {
+            return self.answer_restart(now, offer, known);
+        }
+        if !is_same {
+            self.random = random;
+            self.change(now, negotiated);
+        }
+        answer.origin.version = self.negotiation.version;
+        Ok(answer)
+    }
+
+    /// Answers an offer of the same sections that restarts ICE.
+    fn answer_restart(
+        &mut self,
+        now: Instant,
+        offer: &Description,
+        known: &[(SectionId, SourcePair)],
+    ) -> Result<Description, Error> {
+        self.negotiation.restarts = self.negotiation.restarts.saturating_add(1);
+        let seed = self.seed.derive("ice", self.negotiation.restarts);
+        self.transport.agent_mut().restart(now, &seed);
+        let wanted = |id: SectionId, _: &Media| {
+            self.negotiation.sections.iter().find(|section| section.id == id).map(repeated)
+        };
+        let (answer, negotiated) = self.answer(offer, wanted, known, &mut self.random.clone())?;
+        negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
+        self.transport.set_negotiated(now, &negotiated);
+        self.take_transport_events(now);
         Ok(answer)
     }
 
@@ -129,46 +159,107 @@ impl Peer {
         negotiate::answer(offer, preference, active, &mut local)
     }
 
-    /// Our earlier preference for a section.
-    fn repeated_preference(&self, id: SectionId) -> Option<MediaPreference> {
-        let section = self.negotiation.sections.iter().find(|section| section.id == id)?;
-        let formats = section.formats.iter().map(|format| format.local.clone()).collect();
-        Some(MediaPreference { direction: section.direction, formats, msid: section.msid.clone() })
-    }
-
     /// Offers a section for each preference. Pass the answer to [`Peer::handle_answer`].
+    ///
+    /// A later offer has the sections of the one before, at their places, and may have more behind them. A section whose preference
+    /// has no formats is withdrawn: its track ends at the peer. Later its place may be given to another. Formats keep
+    /// their payload types; sections may share them. Later offers bring nothing that the peer would send.
     ///
     /// # Errors
     ///
-    /// An offer is open, or was answered.
+    /// An offer is open, or the peer made the first one; a later offer has fewer sections than the one before, or receives.
     pub fn offer(&mut self, preferences: &[(MediaKind, MediaPreference)]) -> Result<Description, Error> {
+        let is_later = self.negotiation.offers.len() > 0;
+        let is_answerer = !is_later && !self.negotiation.sections.is_empty();
+        let receives = |(_, preference): &(MediaKind, MediaPreference)| preference.direction.receives();
+        let takes_more =
+            preferences.len() < self.negotiation.offers.len() || preferences.iter().any(receives);
         if self.negotiation.offered.is_some()
-            || !self.negotiation.sections.is_empty()
+            || is_answerer
+            || (is_later && takes_more)
             || self.transport.is_closed()
         {
             return Err(Error::State);
         }
+        self.negotiation.version = self.negotiation.version.saturating_add(u64::from(is_later));
         let candidates = self.local_candidates();
-        let mut random = self.random.clone();
-        let mut local = self.local(&candidates, &[], &mut random);
-        let (offer, sources) = negotiate::offer(preferences, &mut local);
-        self.random = random;
+        let (mut random, mut offers) = (self.random.clone(), self.negotiation.offers.clone());
+        let known = self.known_sources();
+        let mut local = self.local(&candidates, &known, &mut random);
+        let (offer, sources) = negotiate::offer(preferences, &mut offers, &mut local);
+        (self.random, self.negotiation.offers) = (random, offers);
         self.negotiation.offered = Some((offer.clone(), sources));
         Ok(offer)
+    }
+
+    /// Sources that sections have already.
+    fn known_sources(&self) -> Vec<(SectionId, SourcePair)> {
+        let sections = self.negotiation.sections.iter();
+        sections.filter_map(|section| Some((section.id, section.local_source?))).collect()
     }
 
     /// The answer to our offer.
     ///
     /// # Errors
     ///
-    /// There is no offer, or this is no answer to it; another one may come then.
+    /// There is no offer, or this is no answer to it; another one may come then. [`Error::NewAssociation`] when it is one of
+    /// another association than the session has.
     pub fn handle_answer(&mut self, now: Instant, answer: &Description) -> Result<(), Error> {
         let open = self.negotiation.offered.as_ref().filter(|_| !self.transport.is_closed());
         let (offer, sources) = open.ok_or(Error::State)?;
         let negotiated = negotiate::accept_answer(offer, sources, answer)?;
+        let is_later = self.transport.opens_association().is_some();
+        let is_same = negotiated.remote.ufrag() == self.negotiation.remote_fragment
+            && self.transport.keeps_association(&negotiated);
+        if is_later && !is_same {
+            return Err(Error::NewAssociation);
+        }
         self.negotiation.offered = None;
-        self.begin(now, negotiated);
+        if is_later {
+            self.change(now, negotiated);
+        } else {
+            self.begin(now, negotiated);
+        }
         Ok(())
+    }
+
+    /// Takes up the sections of a later answer: those that go on stay as they are, others end or begin.
+    fn change(&mut self, now: Instant, negotiated: Negotiated) {
+        let former = std::mem::take(&mut self.negotiation.sections);
+        let goes_on = |new: &Section| {
+            let same = |old: &&Section| {
+                old.id == new.id && old.mid == new.mid && old.local_source == new.local_source
+            };
+            former.iter().find(same).cloned()
+        };
+        let sections: Vec<Section> =
+            negotiated.sections.into_iter().map(|new| goes_on(&new).unwrap_or(new)).collect();
+        let has =
+            |ssrc| sections.iter().any(|section| section.local_source.is_some_and(|own| own.ssrc == ssrc));
+        let (stay, gone): (Vec<Sender>, Vec<Sender>) = std::mem::take(&mut self.sending.senders)
+            .into_iter()
+            .partition(|sender| has(sender.ssrc().value()));
+        self.sending.senders = stay;
+        for section in &sections {
+            if self.sending.of(section.id).is_none()
+                && let Some(sender) = Sender::new(section, &self.config, &mut self.random)
+            {
+                self.sending.senders.push(sender);
+            }
+        }
+        if self.sending.senders.iter().any(Sender::is_numbered) && !self.sending.bandwidth.numbers_packets() {
+            self.sending.bandwidth.number_packets(now);
+        }
+        let bitrate_max = self.config.bitrate_max;
+        match &mut self.reception {
+            Some(reception) => reception.change(now, &sections, bitrate_max),
+            None if sections.iter().any(|section| section.direction.receives()) => {
+                self.reception = Some(Box::new(Reception::new(now, &sections, bitrate_max)));
+            }
+            None => {}
+        }
+        self.negotiation.sections = sections;
+        self.end_sources(&gone);
     }
 
     /// Restarts ICE (RFC 8445 §9) with the credentials of a fragment (RFC 8840 §9); the fragment to answer with.
@@ -306,10 +397,17 @@ impl Peer {
             origin: (self.negotiation.session_id, self.negotiation.version),
             cname: &self.negotiation.cname,
             takes_data: self.negotiation.takes_data,
+            takes_changes: self.config.takes_changes,
             known,
             random,
         }
     }
+}
+
+/// Our earlier preference for a section.
+fn repeated(section: &Section) -> MediaPreference {
+    let formats = section.formats.iter().map(|format| format.local.clone()).collect();
+    MediaPreference { direction: section.direction, formats, msid: section.msid.clone() }
 }
 
 /// Whether a later offer is about what the first one was about.

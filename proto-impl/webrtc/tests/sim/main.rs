@@ -18,4 +18,5 @@ mod hijack;
 mod keys;
 mod loss;
 mod narrow;
+mod rooms;
 mod waiting;

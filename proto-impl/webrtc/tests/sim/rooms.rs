@@ -1,0 +1,262 @@
+//! Later offers: a viewer of a room, whose participants come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::Seed;
+use ice::Path;
+use media::codec::{Codec, CodecConfig, opus, vp8};
+use rtp::NtpAnchor;
+use sdp::{Description, Direction, MediaKind, Msid};
+use webrtc::{Config, Error, Event, MediaPreference, Peer, SectionId, Track, offered_formats};
+use wire::Datagrams;
+
+use crate::harness::{CLIENT, SERVER, client_config, server_config};
+
+/// What is offered at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nothing moves: the transport alone.
+    Idle,
+    Audio(u8),
+    Video(u8),
+    Withdrawn(Codec),
+}
+
+impl Place {
+    fn preference(self) -> (MediaKind, MediaPreference) {
+        let msid = |n: u8| Some(Msid { stream: "room".to_owned(), track: Some(format!("participant{n}")) });
+        let of = |codec, direction, msid| {
+            let number = if codec == Codec::Opus { 111 } else { 96 };
+            MediaPreference { direction, formats: offered_formats(codec, number), msid }
+        };
+        match self {
+            Self::Idle => (MediaKind::Audio, of(Codec::Opus, Direction::Inactive, None)),
+            Self::Audio(n) => (MediaKind::Audio, of(Codec::Opus, Direction::SendOnly, msid(n))),
+            Self::Video(n) => (MediaKind::Video, of(Codec::Vp8, Direction::SendOnly, msid(n))),
+            Self::Withdrawn(codec) => {
+                let kind = if codec == Codec::Opus { MediaKind::Audio } else { MediaKind::Video };
+                (kind, MediaPreference { direction: Direction::SendOnly, formats: Vec::new(), msid: None })
+            }
+        }
+    }
+}
+
+struct Room {
+    now: Instant,
+    server: Peer,
+    client: Peer,
+    tracks: BTreeMap<SectionId, Track>,
+    came: BTreeMap<SectionId, Vec<Bytes>>,
+    connected: BTreeSet<bool>,
+    offers: Vec<Description>,
+}
+
+impl Room {
+    fn new() -> Self {
+        let now = netsim::Clock::new().now();
+        let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
+        let peer = |config, seed| Peer::new(now, Arc::new(config), anchor, Seed::from_number(seed)).unwrap();
+        let mut client = peer(Config { takes_changes: true, ..client_config() }, 1);
+        client.add_local(now, CLIENT).unwrap();
+        Self {
+            now,
+            server: peer(server_config(), 2),
+            client,
+            tracks: BTreeMap::new(),
+            came: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            offers: Vec::new(),
+        }
+    }
+
+    /// Our offer, and its answer, as texts.
+    fn negotiate(&mut self, places: &[Place]) {
+        let preferences: Vec<_> = places.iter().map(|place| place.preference()).collect();
+        let read = |text: &str| Description::read(text.as_bytes()).unwrap();
+        let offer = read(&self.server.offer(&preferences).unwrap().write());
+        let answer = self.client.handle_offer(self.now, &offer, |_, media| {
+            let codec = if media.kind == MediaKind::Audio { Codec::Opus } else { Codec::Vp8 };
+            let direction = offer.direction(media).reverse();
+            Some(MediaPreference { direction, formats: offered_formats(codec, 96), msid: None })
+        });
+        let answer = read(&answer.unwrap().write());
+        self.server.handle_answer(self.now, &answer).unwrap();
+        self.offers.push(offer);
+        for (id, place) in (0..).map(SectionId).zip(places) {
+            match place {
+                Place::Audio(_) => self.begin(id, Codec::Opus),
+                Place::Video(_) => self.begin(id, Codec::Vp8),
+                Place::Idle | Place::Withdrawn(_) => drop(self.tracks.remove(&id)),
+            }
+        }
+    }
+
+    fn begin(&mut self, id: SectionId, codec: Codec) {
+        let track = || Track::new(codec, Peer::payload_bytes_max(&server_config())).unwrap();
+        self.tracks.entry(id).or_insert_with(track);
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += Duration::from_millis(5);
+            let now = self.now;
+            self.server.handle_timeout(now);
+            self.client.handle_timeout(now);
+            let tracks = &self.tracks;
+            carry(now, &mut self.server, &mut self.client, |id| tracks.get(&id));
+            carry(now, &mut self.client, &mut self.server, |_| None);
+            for (is_client, peer) in [(false, &mut self.server), (true, &mut self.client)] {
+                while let Some(event) = peer.poll_event() {
+                    match event {
+                        Event::Connected => drop(self.connected.insert(is_client)),
+                        Event::Frame { section, frame, .. } => {
+                            self.came.entry(section).or_default().push(frame.payload);
+                        }
+                        Event::Closed(reason) => panic!("closed: {reason:?}"),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a unit of each section, and gives the sections that came whole.
+    fn send(&mut self, mark: u8) -> BTreeSet<u8> {
+        self.came.clear();
+        for (id, track) in &mut self.tracks {
+            let is_video =
+                self.server.sections().iter().any(|one| one.id == *id && one.kind == MediaKind::Video);
+            let (config, payload) = if is_video {
+                // The head of a key frame of 16 by 16 (RFC 6386 §9.1).
+                let head = [0x10, 2, 0, 0x9d, 1, 0x2a, 16, 0, 16, 0, mark, id.0];
+                (CodecConfig::Vp8(vp8::Config::default()), head.to_vec())
+            } else {
+                (CodecConfig::Opus(opus::Config::of_channels(2).unwrap()), vec![0xfc, mark, id.0])
+            };
+            let unit = track.push(self.now, &config, true, 9000 * u32::from(mark), &payload).unwrap();
+            assert!(self.server.send(*id, &unit, self.now), "section {}", id.0);
+        }
+        self.run(Duration::from_millis(200));
+        let whole = |(id, frames): (&SectionId, &Vec<Bytes>)| {
+            frames.iter().any(|frame| frame.ends_with(&[mark, id.0])).then_some(id.0)
+        };
+        self.came.iter().filter_map(whole).collect()
+    }
+}
+
+fn carry<'l>(now: Instant, from: &mut Peer, to: &mut Peer, track: impl Fn(SectionId) -> Option<&'l Track>) {
+    let mut out = Datagrams::new();
+    while let Some(path) = from.poll_transmit(now, |id| track(id).map(Track::log), &mut out) {
+        let path = Path::udp(path.remote, path.local);
+        (0..out.len()).for_each(|n| to.handle_datagram(now, path, &mut out.get(n).to_vec()));
+        out.clear();
+    }
+}
+
+fn mids(offer: &Description) -> Vec<&str> {
+    offer.media.iter().filter_map(|media| media.attributes.mid()).collect()
+}
+
+#[test]
+fn participants_come_and_go_while_the_others_go_on() {
+    let mut room = Room::new();
+    // An empty room connects all the same.
+    room.negotiate(&[Place::Idle]);
+    room.run(Duration::from_secs(2));
+    assert_eq!(room.connected.len(), 2);
+    room.negotiate(&[Place::Idle, Place::Audio(1), Place::Video(1)]);
+    assert_eq!(room.send(1), [1, 2].into());
+    room.negotiate(&[Place::Idle, Place::Audio(1), Place::Video(1), Place::Audio(2), Place::Video(2)]);
+    assert_eq!(room.send(2), [1, 2, 3, 4].into());
+    // One leaves: the other is not disturbed.
+    let (gone_audio, gone_video) = (Place::Withdrawn(Codec::Opus), Place::Withdrawn(Codec::Vp8));
+    room.negotiate(&[Place::Idle, gone_audio, gone_video, Place::Audio(2), Place::Video(2)]);
+    assert_eq!(room.send(3), [3, 4].into());
+    let former: Vec<_> = room.client.sections().iter().flat_map(|one| one.remote_sources.clone()).collect();
+    // A third takes the places, by names and sources of its own.
+    room.negotiate(&[Place::Idle, Place::Audio(3), Place::Video(3), Place::Audio(2), Place::Video(2)]);
+    assert_eq!(room.send(4), [1, 2, 3, 4].into());
+    assert_eq!(mids(&room.offers[3]), ["0", "1", "2", "3", "4"]);
+    assert_eq!(mids(&room.offers[4]), ["0", "5", "6", "3", "4"]);
+    let now: Vec<_> = room.client.sections().iter().flat_map(|one| one.remote_sources.clone()).collect();
+    assert_eq!((former.len(), now.len()), (2, 4));
+    assert!(former.iter().all(|source| now.contains(source)));
+    assert_eq!(room.client.stats().unknown_sources, 0);
+}
+
+#[test]
+fn a_payload_type_means_the_same_in_all_offers() {
+    let mut room = Room::new();
+    room.negotiate(&[Place::Video(1)]);
+    room.negotiate(&[Place::Video(1), Place::Audio(1), Place::Video(2)]);
+    room.negotiate(&[Place::Withdrawn(Codec::Vp8), Place::Audio(1), Place::Video(2)]);
+    room.negotiate(&[Place::Video(3), Place::Audio(1), Place::Video(2), Place::Audio(2)]);
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    for offer in &room.offers {
+        let text = offer.write();
+        let bundle = text.lines().find(|line| line.starts_with("a=group:BUNDLE")).unwrap();
+        let live = offer.media.iter().filter(|media| !media.is_rejected()).count();
+        assert_eq!(bundle.split(' ').count() - 1, live, "{bundle}");
+        for line in text.lines().filter_map(|line| line.strip_prefix("a=rtpmap:")) {
+            let (number, format) = line.split_once(' ').unwrap();
+            let before = known.entry(number.to_owned()).or_insert_with(|| format.to_owned());
+            assert_eq!(before, format, "{number}");
+        }
+    }
+    // VP8, Opus, what repeats each of them.
+    assert_eq!(known.len(), 4, "{known:?}");
+}
+
+#[test]
+fn fifty_participants_fit() {
+    let mut room = Room::new();
+    let mut places = vec![Place::Idle];
+    room.negotiate(&places);
+    room.run(Duration::from_secs(2));
+    for n in 0..50 {
+        places.extend([Place::Audio(n), Place::Video(n)]);
+    }
+    room.negotiate(&places);
+    let text = room.offers[1].write();
+    assert!(text.len() < sdp::limits::BYTES_MAX, "{}", text.len());
+    assert_eq!(room.server.sections().len(), 100);
+}
+
+#[test]
+fn later_offers_that_cannot_be_made_change_nothing() {
+    let mut room = Room::new();
+    let preferences = |places: &[Place]| places.iter().map(|place| place.preference()).collect::<Vec<_>>();
+    room.negotiate(&[Place::Idle, Place::Video(1)]);
+    room.run(Duration::from_secs(2));
+    // Fewer sections, and media of the peer.
+    assert_eq!(room.server.offer(&preferences(&[Place::Idle])).unwrap_err(), Error::State);
+    let mut receives = preferences(&[Place::Idle, Place::Video(1), Place::Video(2)]);
+    receives[2].1.direction = Direction::RecvOnly;
+    assert_eq!(room.server.offer(&receives).unwrap_err(), Error::State);
+    // One that is open, and an answer of somebody else.
+    let offer = room.server.offer(&preferences(&[Place::Idle, Place::Video(1), Place::Video(2)])).unwrap();
+    assert_eq!(room.server.offer(&preferences(&[Place::Idle, Place::Video(1)])).unwrap_err(), Error::State);
+    let offer = Description::read(offer.write().as_bytes()).unwrap();
+    let anchor = NtpAnchor::new(room.now, Duration::from_secs(1_770_000_000));
+    let mut stranger = Peer::new(room.now, Arc::new(client_config()), anchor, Seed::from_number(9)).unwrap();
+    let takes = |_: SectionId, media: &sdp::Media| {
+        let codec = if media.kind == MediaKind::Audio { Codec::Opus } else { Codec::Vp8 };
+        let direction = offer.direction(media).reverse();
+        Some(MediaPreference { direction, formats: offered_formats(codec, 96), msid: None })
+    };
+    let answer = stranger.handle_offer(room.now, &offer, takes).unwrap();
+    let answer = Description::read(answer.write().as_bytes()).unwrap();
+    assert_eq!(room.server.handle_answer(room.now, &answer), Err(Error::NewAssociation));
+    assert_eq!(room.send(1), [1].into());
+    let answer = room.client.handle_offer(room.now, &offer, takes).unwrap();
+    let answer = Description::read(answer.write().as_bytes()).unwrap();
+    assert_eq!(room.server.handle_answer(room.now, &answer), Ok(()));
+    room.begin(SectionId(2), Codec::Vp8);
+    assert_eq!(room.send(2), [1, 2].into());
+    let server = SERVER;
+    assert_eq!(room.client.media_path().map(|path| path.remote), Some(server));
+}
