@@ -15,6 +15,7 @@ impl Control {
             ("sources", self.outbound.sources.len()),
             ("admissions", self.access.admissions.held()),
             ("presences", self.access.presences.held()),
+            ("calls", self.access.calls.held()),
             ("recordings", self.files.recordings.len()),
             ("hooks", self.hooks.waiting()),
             ("writes", self.records.waiting_writes()),

@@ -332,10 +332,12 @@ impl Control {
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
-            ToControl::Record { session, key, let_in } => {
-                let response = rest::public_record(self, now, &key, &let_in);
+            ToControl::Ask { session, key, let_in, question } => {
+                let response = rest::answer(self, now, (&key, &let_in), &question);
                 self.answer(Requester::unknown(session), response);
             }
+            ToControl::Describe { key, meta_data } => self.describe(now, key, meta_data),
+            ToControl::Call { session, peer, event } => self.call_event(now, session, peer, event),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Connections { worker, stream, connections, viewers } => {

@@ -22,6 +22,8 @@ use super::{Control, wall};
 
 /// A publisher that was silent for so long is replaced by a new one.
 const STALE_MS: u64 = 3000;
+/// Bytes of what a publisher says about its stream, each.
+const DESCRIPTION_BYTES_MAX: usize = 8 * 1024;
 
 impl Records {
     /// Marks the record offline; one that publishing created is deleted.
@@ -184,6 +186,7 @@ impl Control {
             self.records.insert(key.clone(), record);
         }
         self.join_main_track(now, request);
+        self.records.take_description(request);
         let Some(record) = self.records.get_mut(key) else { return };
         status::BROADCASTING.clone_into(&mut record.status);
         record.publish_type = Some(publish_type(request.ingest));
@@ -316,6 +319,7 @@ impl Control {
         StreamDetails {
             tell_viewers: self.hook_url(key).is_some(),
             limits_polled: record.limits_polled(),
+            main_track: self.records.main_track_of(key).map(|main| main.id),
             folder: self.polled_folder(key),
             overrides: record.hls_overrides(),
         }
@@ -352,6 +356,25 @@ impl Control {
             // What is recorded depends on them.
             let key = live.key.clone();
             self.reconcile_recording(now, &key);
+        }
+    }
+}
+
+impl Records {
+    /// Takes a publisher's words about its stream (`streamName`, `metaData`, `role`) into the record that its publishing has made. A
+    /// record that somebody else has made keeps its own.
+    fn take_description(&mut self, request: &PublishRequest) {
+        let Some(record) = self.get_mut(&request.key).filter(|record| record.zombi) else { return };
+        for (name, value) in &request.params {
+            let member = match name.as_str() {
+                "streamName" => &mut record.name,
+                "metaData" => &mut record.meta_data,
+                "role" => &mut record.role,
+                _ => continue,
+            };
+            if value.len() <= DESCRIPTION_BYTES_MAX {
+                *member = Some(value.clone()).filter(|value| !value.is_empty());
+            }
         }
     }
 }

@@ -33,6 +33,11 @@ impl Control {
         self.records.subtracks(main).filter(|id| self.is_active(main, id)).count()
     }
 
+    /// Whether a subtrack of a main track is live.
+    pub(super) fn has_active_subtrack(&self, main: &StreamKey) -> bool {
+        self.records.subtracks(main).any(|id| self.is_active(main, id))
+    }
+
     pub(super) fn is_active(&self, main: &StreamKey, id: &std::sync::Arc<str>) -> bool {
         self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
@@ -103,7 +108,7 @@ impl Control {
         if self.is_live(main) {
             return;
         }
-        let any = self.active_subtracks(main) > 0;
+        let any = self.has_active_subtrack(main);
         let Some(record) = self.records.get_mut(main).filter(|record| record.is_virtual) else { return };
         if record.zombi && !any {
             self.records.remove(main);

@@ -10,7 +10,9 @@ use media::Position;
 use super::*;
 use crate::http::{Headers, Method, Request, Version};
 use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, RecordingOutcome, RecordingWork, Work};
-use crate::mail::{Departure, Grant, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures};
+use crate::mail::{
+    Departure, Grant, PublishRequest, PushOrder, PushState, Question, Refusal, Report, SourceFigures,
+};
 use crate::protocol::{Addresses, schema};
 use crate::store::{Faults, Memory, Store};
 use crate::types::{ConnId, Ingest, PushId};

@@ -7,7 +7,7 @@ use crate::store::{self, Kind};
 use crate::types::{Now, StreamKey};
 
 use super::answer::Outcome;
-use super::broadcast::Broadcast;
+use super::broadcast::{Body, Broadcast};
 use super::mask::Requester;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
 use super::{Control, Output, rest};
@@ -102,6 +102,15 @@ impl Control {
         {
             self.answer(requester, response);
         }
+    }
+
+    /// The publisher of a live stream says something else about it.
+    pub(super) fn describe(&mut self, now: Now, key: StreamKey, meta_data: String) {
+        if !self.is_live(&key) || self.records.get(&key).is_none() {
+            return;
+        }
+        let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
+        self.write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
     }
 
     /// The change is on disk: now it happens.

@@ -1,5 +1,7 @@
 //! The members of a broadcast's record that workers use while its stream is live.
 
+use std::sync::Arc;
+
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamDetails {
@@ -7,6 +9,8 @@ pub struct StreamDetails {
     pub tell_viewers: bool,
     /// Control has to be asked about each viewer that watches by separate requests: there may be only so many.
     pub limits_polled: bool,
+    /// The id of its main track.
+    pub main_track: Option<Arc<str>>,
     /// The folder below the application's `streams` that its playlists are in, with its slash; empty: none.
     pub folder: String,
     /// Settings of the application that are others for this stream, by their keys.

@@ -6,6 +6,7 @@
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod blob;
+mod call;
 mod details;
 mod message;
 mod outbound;
@@ -13,12 +14,14 @@ mod play;
 mod publish;
 mod pull;
 mod push;
+mod question;
 mod recording;
 mod report;
 mod upload;
 mod watched;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
+pub use call::{CallEvent, CallNews};
 pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};
@@ -26,6 +29,7 @@ pub use play::{NoSubscription, PlayRequest, PolledRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
+pub use question::Question;
 pub use recording::{RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use upload::{UploadGrant, UploadNews};
@@ -118,15 +122,16 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
-    /// A session wants the record of a stream, as those may see it who may not see credentials; answered as
-    /// [`Self::Rest`].
-    Record {
+    /// A session has a question about a stream; answered as [`Self::Rest`], without credentials.
+    Ask {
         /// The session that waits for the answer.
         session: SessionRef,
         /// The stream.
         key: StreamKey,
         /// Streams of its application that the session was let in to.
         let_in: Vec<String>,
+        /// The question.
+        question: Question,
     },
     /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
     Upload {
@@ -134,6 +139,22 @@ pub enum ToControl {
         session: SessionRef,
         /// The outcome.
         news: UploadNews,
+    },
+    /// A session that was granted a stream says something else about it: its record's `metaData`.
+    Describe {
+        /// The stream.
+        key: StreamKey,
+        /// The text.
+        meta_data: String,
+    },
+    /// A signalling socket says something about calls.
+    Call {
+        /// The socket's session.
+        session: SessionRef,
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The event.
+        event: CallEvent,
     },
     /// The figures of the last second.
     Report(WorkerId, Report),
@@ -326,6 +347,15 @@ pub enum ToWorker {
         conn: ConnId,
         /// The answer.
         response: Box<http::Response>,
+    },
+    /// News of a call for a signalling socket.
+    Call {
+        /// The socket's connection.
+        conn: ConnId,
+        /// The call.
+        key: StreamKey,
+        /// The news.
+        news: CallNews,
     },
     /// A request of the connection may send its body, a file; answered by [`ToControl::Upload`].
     Upload {

@@ -55,7 +55,7 @@ use crate::types::{ConnId, Now, SessionRef};
 pub use conversation::{
     BLOB_WAIT, Event, FamilyEvent, FamilyNews, OpenPath, OrderEvent, PassAsk, PathEvent, PathId, PlayAsk,
     PortEvent, PortNews, PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Reply, RequestEvent,
-    RequestNews, SocketEvent, SubscriptionEvent, SubscriptionNews, Verb, WantedBlob, Watched,
+    RequestNews, SocketEvent, SubscriptionEvent, SubscriptionNews, SubtrackNews, Verb, WantedBlob, Watched,
 };
 pub use format::{Format, FormatKind, asked_selection};
 pub use http::VOD;

@@ -81,6 +81,8 @@ pub(super) enum SubscriptionState {
     Asked(Box<PlayAsk>),
     /// The stream is being started.
     Held { ask: Box<PlayAsk>, until: Instant },
+    /// The subscription names the streams of a main track, which others play. `told`: control was notified of it.
+    Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),
 }
@@ -100,14 +102,18 @@ impl Subscription {
     pub(super) const fn playing(&self) -> Option<&Playing> {
         match &self.state {
             SubscriptionState::Playing(playing) => Some(playing),
-            SubscriptionState::Asked(_) | SubscriptionState::Held { .. } => None,
+            SubscriptionState::Asked(_) | SubscriptionState::Held { .. } | SubscriptionState::Room { .. } => {
+                None
+            }
         }
     }
 
     pub(super) const fn playing_mut(&mut self) -> Option<&mut Playing> {
         match &mut self.state {
             SubscriptionState::Playing(playing) => Some(playing),
-            SubscriptionState::Asked(_) | SubscriptionState::Held { .. } => None,
+            SubscriptionState::Asked(_) | SubscriptionState::Held { .. } | SubscriptionState::Room { .. } => {
+                None
+            }
         }
     }
 }
@@ -219,6 +225,8 @@ impl Figures {
 pub(super) struct Family {
     pub(super) parent: Option<ConnId>,
     pub(super) children: Vec<ConnId>,
+    /// Whether it has said something about calls: control hears of its end then.
+    pub(super) calls: bool,
 }
 
 /// A session and what belongs to it.
@@ -362,7 +370,9 @@ impl Conn {
         let own = self.session.timers().and_then(|timers| timers.poll_timeout());
         let held = self.subscriptions.iter().filter_map(|subscription| match &subscription.state {
             SubscriptionState::Held { until, .. } => Some(*until),
-            SubscriptionState::Asked(_) | SubscriptionState::Playing(_) => None,
+            SubscriptionState::Asked(_) | SubscriptionState::Room { .. } | SubscriptionState::Playing(_) => {
+                None
+            }
         });
         held.chain(own).chain(self.stall_deadline()).min()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
 use super::{Output, Worker};
-use crate::mail::{Message, ToWorker};
+use crate::mail::{CallEvent, Message, ToControl, ToWorker};
 use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
 use crate::types::{ConnId, Handle, SessionRef, StreamId, StreamKey};
 
@@ -108,6 +108,10 @@ impl Worker {
     /// A session has ended: its children end with it, its parent hears of it.
     pub(super) fn end_family(&mut self, id: ConnId, conn: Conn) {
         let Some(family) = conn.family else { return };
+        if family.calls {
+            let (session, peer) = (self.session_ref(id, Handle::ONLY), conn.peer);
+            self.tell(ToControl::Call { session, peer, event: CallEvent::Gone });
+        }
         for child in family.children {
             if let Some(conn) = self.conns.get_mut(child) {
                 conn.purpose = Purpose::Ended;

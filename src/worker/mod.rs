@@ -41,6 +41,7 @@ mod passes;
 mod polled;
 mod publications;
 mod requests;
+mod rooms;
 mod slab;
 mod streams;
 mod subscriptions;

@@ -26,9 +26,19 @@ impl Worker {
                 }
                 self.tell_upload(id, news);
             }
-            RequestEvent::Record { key, let_in } => {
+            RequestEvent::Ask { key, let_in, question } => {
                 let session = self.session_ref(id, Handle::ONLY);
-                self.tell(ToControl::Record { session, key, let_in });
+                self.tell(ToControl::Ask { session, key, let_in, question });
+            }
+            RequestEvent::Describe { key, meta_data } => {
+                self.tell(ToControl::Describe { key, meta_data });
+            }
+            RequestEvent::Call(event) => {
+                let session = self.session_ref(id, Handle::ONLY);
+                let Some(conn) = self.conns.get_mut(id) else { return };
+                conn.family.get_or_insert_default().calls = true;
+                let peer = conn.client();
+                self.tell(ToControl::Call { session, peer, event });
             }
             RequestEvent::Await(key) => self.await_stream(id, key),
             RequestEvent::AwaitBlob(wanted) => self.await_blob(id, &wanted),

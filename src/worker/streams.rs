@@ -9,6 +9,7 @@ use media::{TrackId, TrackSet};
 use super::awaited::Awaited;
 use super::conn::Purpose;
 use super::demand::Producer;
+use super::rooms::Rooms;
 use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
@@ -40,6 +41,8 @@ pub(super) struct Live {
     pub(super) waiting: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
     /// Sessions that want to hear when a stream begins.
     pub(super) awaited: Awaited,
+    /// Main tracks, and who watches them.
+    pub(super) rooms: Rooms,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// How many of those may be transcoded.
@@ -142,6 +145,9 @@ impl Worker {
             ToWorker::RestReply { conn, response } => {
                 self.answer_session(conn, Reply::Request(RequestNews::Response(*response)))
             }
+            ToWorker::Call { conn, key, news } => {
+                self.answer_session(conn, Reply::Request(RequestNews::Call(key, news)));
+            }
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
             ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, stream, &message),
@@ -240,11 +246,13 @@ impl Worker {
             self.reply(conn, Reply::Request(RequestNews::StreamBegun(&key)));
             self.touch(conn);
         }
+        self.place_in_room(id, is_new);
     }
 
     /// A session wants to hear of a stream.
     pub(super) fn await_stream(&mut self, id: ConnId, key: StreamKey) {
-        if self.conns.get(id).is_some() && !self.live.directory.contains_key(&key) {
+        let is_there = self.live.directory.contains_key(&key) || self.live.is_room(&key);
+        if self.conns.get(id).is_some() && !is_there {
             self.live.awaited.add(id, key);
         }
     }
@@ -261,6 +269,7 @@ impl Worker {
         self.live.details.remove(&id);
         self.live.up_since.remove(&id);
         self.forget_polled(id, &stream.key);
+        self.remove_from_room(id, &stream.key, end);
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;

@@ -72,6 +72,9 @@ impl Worker {
             self.tell(ToControl::Play(request));
             return;
         }
+        if self.enter_room(id, subscription, &ask) {
+            return;
+        }
         let stream = self.serve(id, subscription, &ask);
         if stream.as_ref().is_ok_and(|stream| self.live.tells_viewers(*stream)) {
             self.mark_told(id, subscription);
@@ -114,16 +117,31 @@ impl Worker {
         }
         // A subscriber may be blocked, or there often enough, whatever else is checked; and what is counted apart has
         // limits.
+        if self.live.is_in_room_of(id, &ask.key) {
+            return Ok(false);
+        }
         let is_limited = ask.format.kind().counted_as.is_some();
         Ok(is_limited || app.security.play.any() || Credentials::of(&ask.params).subscriber.is_some())
     }
 
     fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
-        let stream = *self.live.directory.get(&ask.key).ok_or(NoSubscription::NotFound)?;
+        let own = self.live.directory.get(&ask.key).copied();
+        let first = || self.live.rooms.members(&ask.key).next();
+        let stream = own.or_else(first).ok_or(NoSubscription::NotFound)?;
         let settings = self.live.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
         self.attach(id, handle, stream, format).ok_or(NoSubscription::Unavailable)?;
         Ok(stream)
+    }
+
+    /// Has a viewer that takes subtracks watch a main track that has some. A session that watches it already plays its streams.
+    fn enter_room(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> bool {
+        let enters =
+            ask.takes_subtracks && self.live.is_room(&ask.key) && !self.live.is_in_room_of(id, &ask.key);
+        if enters {
+            self.watch_room(id, handle, &ask.key);
+        }
+        enters
     }
 
     fn answer(&mut self, id: ConnId, subscription: Handle, verdict: Result<StreamId, NoSubscription>) {
@@ -150,6 +168,9 @@ impl Worker {
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
         let granted = verdict.is_ok();
+        if granted && !self.draining && self.enter_room(id, handle, &ask) {
+            return self.tell_room_viewer(id, handle);
+        }
         let stream = verdict.and_then(|()| {
             if self.draining { Err(NoSubscription::Unavailable) } else { self.serve(id, handle, &ask) }
         });
@@ -342,6 +363,7 @@ impl Worker {
         let is_known = match conn.subscription(handle).map(|one| &one.state) {
             Some(SubscriptionState::Asked(_)) => true,
             Some(SubscriptionState::Playing(playing)) => playing.told,
+            Some(SubscriptionState::Room { told }) => *told,
             Some(SubscriptionState::Held { .. }) | None => false,
         };
         self.detach(id, handle);
@@ -359,6 +381,7 @@ impl Worker {
 
     /// Takes a subscription off its stream; what it counted stays. The last one of a mirror ends the mirroring.
     fn detach(&mut self, id: ConnId, handle: Handle) {
+        self.live.rooms.unwatch(SubscriptionId { conn: id, handle });
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(at) = conn.subscriptions.iter().position(|one| one.handle == handle) else { return };
         let SubscriptionState::Playing(playing) = conn.subscriptions.remove(at).state else { return };
@@ -391,7 +414,13 @@ impl Worker {
             Some(SubscriptionState::Playing(playing)) if playing.told => {
                 self.end_playing(id, handle, reason);
             }
-            Some(SubscriptionState::Playing(_) | SubscriptionState::Held { .. }) | None => return,
+            Some(SubscriptionState::Room { told: true }) => self.end_playing(id, handle, reason),
+            Some(
+                SubscriptionState::Playing(_)
+                | SubscriptionState::Held { .. }
+                | SubscriptionState::Room { told: false },
+            )
+            | None => return,
         }
         self.touch(id);
     }
@@ -425,7 +454,9 @@ impl Worker {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
                 SubscriptionState::Asked(ask) => ask.format.kind().is_given_up_by_close,
-                SubscriptionState::Held { .. } | SubscriptionState::Playing(_) => false,
+                SubscriptionState::Held { .. }
+                | SubscriptionState::Room { .. }
+                | SubscriptionState::Playing(_) => false,
             };
             let publishes = conn.purpose == Purpose::Peer;
             (publishes && conn.publications.iter().any(|one| one.stream.is_none()))
@@ -440,7 +471,7 @@ impl Worker {
         }
     }
 
-    fn set_state(&mut self, id: ConnId, handle: Handle, state: SubscriptionState) {
+    pub(super) fn set_state(&mut self, id: ConnId, handle: Handle, state: SubscriptionState) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         match conn.subscription_mut(handle) {
             Some(subscription) => subscription.state = state,
@@ -505,7 +536,9 @@ impl Worker {
         let now = self.now.mono;
         let is_due = |one: &&Subscription| match one.state {
             SubscriptionState::Held { until, .. } => until <= now,
-            SubscriptionState::Asked(_) | SubscriptionState::Playing(_) => false,
+            SubscriptionState::Asked(_) | SubscriptionState::Room { .. } | SubscriptionState::Playing(_) => {
+                false
+            }
         };
         for subscription in conn.subscriptions.iter().filter(is_due).map(|one| one.handle).collect::<Vec<_>>()
         {

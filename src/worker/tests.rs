@@ -258,7 +258,10 @@ fn subscribe() -> Event {
 
 fn subscribe_as(subscription: Handle, format: Format) -> Event {
     let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
-    Event::Subscription(subscription, SubscriptionEvent::Subscribe(PlayAsk { key, format, params, origin }))
+    Event::Subscription(
+        subscription,
+        SubscriptionEvent::Subscribe(PlayAsk { key, format, params, origin, takes_subtracks: false }),
+    )
 }
 
 #[test]

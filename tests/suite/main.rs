@@ -55,6 +55,7 @@ mod recording;
 mod reference;
 mod rest_tour;
 mod restream;
+mod rooms;
 mod rtmp_rows;
 mod rtsp;
 mod schema;

@@ -124,7 +124,7 @@ impl Reception {
         reception
     }
 
-    /// Arrival times where a section has them, else an estimate where one asks for it; what is told already goes on.
+    /// Arrival times where a section has them, else an estimate where one asks for it. Feedback that has begun goes on.
     fn choose_feedback(&mut self, now: Instant, bitrate_max: u64) {
         let numbers = rtp::extension::Extension::TransportCc;
         let reports_arrivals = self.sections.iter().any(|incoming| {

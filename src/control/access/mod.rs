@@ -3,14 +3,17 @@
 //! 1. A request comes with the parameters of its peer, and `admission` has them checked (`check_credentials`).
 //! 2. Who watches by separate requests has a pass for the next ones (`passes`).
 //! 3. The token is used up last and only once (`tokens`), the subscriber's connection counted (`presence`).
+//! 4. Calls between two sockets have their rendezvous here (`calls`).
 
 mod attempts;
+mod calls;
 mod passes;
 mod presence;
 mod subscribers;
 mod tokens;
 
 pub(super) use attempts::CodeAttempts;
+pub(super) use calls::Calls;
 pub(super) use passes::Passes;
 pub(super) use presence::{ConnectionEvent, Presences};
 pub(super) use tokens::{Sweep, TOKENS_MAX};
@@ -37,6 +40,7 @@ pub(super) struct Access {
     pub(super) passes: Passes,
     pub(super) attempts: CodeAttempts,
     pub(super) key_sets: KeySets,
+    pub(super) calls: Calls,
 }
 
 impl Records {

@@ -70,6 +70,13 @@ impl Presences {
         self.subscribers.get(&(key.clone(), id.to_owned())).map_or(0, BTreeSet::len)
     }
 
+    /// Subscribers of a stream that are there.
+    pub(in crate::control) fn subscribers_of(&self, key: &StreamKey) -> impl Iterator<Item = &str> {
+        let first = (key.clone(), String::new());
+        let all = self.subscribers.range(first..).take_while(move |((of, _), _)| of == key);
+        all.map(|((_, id), _)| id.as_str())
+    }
+
     /// Viewers of a stream by a protocol.
     pub(in crate::control) fn viewers_of(&self, protocol: &'static str, key: &StreamKey) -> u32 {
         self.viewers.get(&(protocol, key.clone())).copied().unwrap_or(0)

@@ -368,6 +368,26 @@ impl Control {
         self.access.admissions.park(admission, until, pending);
     }
 
+    /// Whether somebody may take part in a call: as a viewer of its id, but that no receiver is asked.
+    pub(super) fn check_call(&self, now: Now, request: PlayRequest) -> Result<(), NoSubscription> {
+        if self.apps.get(&request.key.app).is_some_and(|app| app.security.play.hook.is_some()) {
+            return Err(NoSubscription::Denied(Denial::Hook));
+        }
+        let (ticket, request) = (Ticket(0), Request::Play(request));
+        let admission =
+            Admission { ticket, request, claimed: false, approved: false, passed: false, until: None };
+        for step in Step::ALL {
+            match self.take_step(now, step, &admission) {
+                Answer::Continue => {}
+                Answer::Refuse(Why::Play(why)) => return Err(why),
+                Answer::Refuse(Why::Publish(_)) | Answer::Wait(_) => {
+                    return Err(NoSubscription::Denied(Denial::Hook));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
     pub fn handle_claim(&mut self, now: Now, ticket: Ticket, granted: bool) {
         let Some(mut admission) = self.access.admissions.take_claimer(ticket) else { return };

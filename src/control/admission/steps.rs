@@ -192,10 +192,11 @@ impl Control {
         self.is_there(request) || (request.egress != VOD && starts(&request.key))
     }
 
-    /// Whether there is something to play: the live stream or, of a viewer by separate requests, what it has found.
+    /// Whether there is something to play: the live stream, a subtrack or, of a viewer by separate requests, what it has found.
     fn is_there(&self, request: &PlayRequest) -> bool {
         let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
-        is_found || (request.egress != VOD && self.is_live(&request.key))
+        let is_live = || self.is_live(&request.key) || self.has_active_subtrack(&request.key);
+        is_found || (request.egress != VOD && is_live())
     }
 
     /// The end of a viewer's admission. No token is used up for what is not there.

@@ -24,6 +24,7 @@ mod paths;
 mod playback;
 mod players;
 mod proxy;
+mod questions;
 mod root;
 mod route;
 mod routes;
@@ -37,8 +38,6 @@ mod users;
 mod vods;
 
 use std::net::{IpAddr, SocketAddr};
-
-use serde_json::{Map, Value};
 
 use super::Control;
 use super::audit::ADDRESS;
@@ -56,46 +55,7 @@ use routes::{Found, find};
 pub(super) use call::{Origin, Reply};
 pub(super) use conference::shown as room;
 pub(super) use feed::LINES;
-
-/// Members of a record that everybody may see: of a stream whose viewers are checked, those who were not let in see no others.
-const PUBLIC: [&str; 19] = [
-    "streamId",
-    "status",
-    "type",
-    "name",
-    "date",
-    "plannedStartDate",
-    "plannedEndDate",
-    "startTime",
-    "updateTime",
-    "absoluteStartTimeMs",
-    "duration",
-    "hlsViewerCount",
-    "dashViewerCount",
-    "webRTCViewerCount",
-    "rtmpViewerCount",
-    "hlsViewerLimit",
-    "dashViewerLimit",
-    "webRTCViewerLimit",
-    "subtracksLimit",
-];
-
-/// The record of a stream for a session that was let in to these streams of the application.
-pub(super) fn public_record(control: &Control, at: Now, key: &StreamKey, let_in: &[String]) -> Response {
-    let Some(record) = control.records.find(&key.app, &key.id) else {
-        return Response::error(404, "Not Found");
-    };
-    let is_checked = control.apps.get(&key.app).is_none_or(|app| app.security.play.any());
-    let main = record.main_track_stream_id.as_deref();
-    let is_let_in = let_in.iter().any(|id| **id == *key.id || Some(id.as_str()) == main);
-    let json = record.to_json(at);
-    if !is_checked || is_let_in {
-        return Response::json(200, json);
-    }
-    let mut members: Map<String, Value> = serde_json::from_slice(&json).unwrap_or_default();
-    members.retain(|name, _| PUBLIC.contains(&name.as_str()));
-    Response::json(200, Value::Object(members).to_string())
-}
+pub(super) use questions::answer;
 
 pub use route::{Base, BodyKind, Policy, Route};
 pub use routes::routes;

@@ -121,7 +121,7 @@ fn found(control: &Control, call: &Call<'_>) -> Result<StreamKey, Reply> {
 }
 
 /// The subtracks with that role, or all when it is empty.
-fn of_role<'a>(
+pub(super) fn of_role<'a>(
     control: &'a Control,
     main: &'a StreamKey,
     role: &'a str,

@@ -1,6 +1,7 @@
 //! Subtracks, and operations of features that are stored only or absent.
 
 use super::*;
+use crate::mail::{CallEvent, CallNews, NoSubscription};
 
 const BASE: &str = "/live/rest/v2/broadcasts";
 
@@ -377,4 +378,131 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
     assert!(rig.post(&format!("{BASE}/a/id3"), "{}").1.contains("ID3 tag is not enabled"));
     let text = "subscriberAuthenticationKey is not set or its length is less than 32";
     assert_eq!(rig.get(&format!("{PUSH}?subscriberId=bob")).1, failure(text));
+}
+
+impl Rig {
+    /// The news of calls that a socket has heard since it was asked last.
+    fn call_news(&mut self, session: SessionRef) -> Vec<CallNews> {
+        let is_own = |mail: &ToWorker| matches!(mail, ToWorker::Call { conn, .. } if *conn == session.conn);
+        let (own, others): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|(_, mail)| is_own(mail));
+        self.posted = others;
+        let news = |mail| if let ToWorker::Call { news, .. } = mail { Some(news) } else { None };
+        own.into_iter().filter_map(|(_, mail)| news(mail)).collect()
+    }
+
+    /// Publishes into a main track.
+    fn publish_into(&mut self, id: &str, main: &str, more: &[(&str, &str)]) -> (SessionRef, StreamId) {
+        let main = [("mainTrack", main)];
+        let params = main.iter().chain(more);
+        let params = params.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let request = PublishRequest { params, ..self.request(id, 0) };
+        let session = request.session;
+        (session, self.ask(request).unwrap().stream)
+    }
+
+    fn ask_of(&mut self, id: &str, question: Question) -> (u16, serde_json::Value) {
+        let (session, key) = (self.session(0), StreamKey::new("live", id));
+        self.mail(ToControl::Ask { session, key, let_in: Vec::new(), question });
+        let (status, body) = self.answer(session).unwrap();
+        (status, serde_json::from_str(&body).unwrap_or_default())
+    }
+}
+
+#[test]
+fn what_a_publisher_says_of_its_stream_is_in_the_record_that_it_makes() {
+    let mut rig = Rig::new();
+    let said = [("streamName", "Ann"), ("metaData", "{\"a\":1}"), ("role", "guest")];
+    rig.publish_into("ann", "room", &said);
+    let record = rig.record("ann");
+    assert_eq!(
+        (&record["name"], &record["metaData"], &record["role"]),
+        (&"Ann".into(), &"{\"a\":1}".into(), &"guest".into())
+    );
+    rig.mail(ToControl::Describe { key: StreamKey::new("live", "ann"), meta_data: "other".to_owned() });
+    rig.run_for(secs(1));
+    assert_eq!(rig.record("ann")["metaData"], "other");
+    // Somebody else's record says what that one wanted; too much is left out.
+    rig.post(&format!("{BASE}/create"), r#"{"streamId":"ben","name":"Ben"}"#);
+    rig.publish_into("ben", "room", &said);
+    assert_eq!(
+        (&rig.record("ben")["name"], &rig.record("ben")["metaData"]),
+        (&"Ben".into(), &serde_json::Value::Null)
+    );
+    rig.publish_into("cat", "room", &[("metaData", &"x".repeat(9000))]);
+    assert_eq!(rig.record("cat")["metaData"], serde_json::Value::Null);
+    // Nobody is described who does not publish.
+    rig.mail(ToControl::Describe { key: StreamKey::new("live", "none"), meta_data: "x".to_owned() });
+    assert_eq!(rig.get(&format!("{BASE}/none")).0, 404);
+}
+
+#[test]
+fn a_room_is_asked_who_is_there() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.ask_of("room", Question::Room).1["streams"], serde_json::json!([]));
+    for (id, role) in [("ann", "speaker"), ("ben", "guest"), ("cat", "guest")] {
+        rig.publish_into(id, "room", &[("role", role), ("streamName", id)]);
+    }
+    let (_, room) = rig.ask_of("room", Question::Room);
+    assert_eq!(room["streams"], serde_json::json!(["ann", "ben", "cat"]));
+    assert_eq!(room["streamList"][1]["streamName"], "ben");
+    let subtracks = |role: &str, offset, size| Question::Subtracks { role: role.to_owned(), offset, size };
+    let ids = |rig: &mut Rig, question| {
+        let (_, list) = rig.ask_of("room", question);
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["streamId"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&mut rig, subtracks("", 0, 50)), ["ann", "ben", "cat"]);
+    assert_eq!(ids(&mut rig, subtracks("guest", 1, 50)), ["cat"]);
+    assert_eq!(ids(&mut rig, subtracks("", 0, 2)), ["ann", "ben"]);
+    assert_eq!(rig.ask_of("room", Question::SubtrackCount("guest".to_owned())).1["count"], 2);
+    assert_eq!(rig.ask_of("room", Question::SubscriberCount).1["count"], 0);
+    assert_eq!(rig.ask_of("ann", Question::Media).0, 200);
+    assert_eq!(rig.ask_of("room", Question::Media).0, 404);
+}
+
+#[test]
+fn a_main_track_is_played_by_its_own_checks_while_a_subtrack_is_live() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.play_with("room", &[]), Err(NoSubscription::NotFound));
+    let (session, stream) = rig.publish_into("ann", "room", &[]);
+    assert_eq!(rig.play_with("room", &[]), Ok(()));
+    rig.gone(session, stream, Departure::Clean, 0);
+    assert_eq!(rig.play_with("room", &[]), Err(NoSubscription::NotFound));
+}
+
+#[test]
+fn calls_need_what_viewers_need() {
+    let join = |rig: &mut Rig| {
+        let session = rig.session(0);
+        let key = StreamKey::new("live", "call");
+        let event = CallEvent::Join { key, params: Vec::new(), origin: String::new() };
+        rig.mail(ToControl::Call { session, peer: "192.0.2.9:1".parse().unwrap(), event });
+        (session, rig.call_news(session))
+    };
+    let mut open = Rig::new();
+    let (first, news) = join(&mut open);
+    assert_eq!(news, [CallNews::Joined]);
+    let (second, news) = join(&mut open);
+    assert_eq!(news, [CallNews::Joined, CallNews::Paired { with: first, begins: false }]);
+    assert_eq!(open.call_news(first), [CallNews::Paired { with: second, begins: true }]);
+    assert_eq!(join(&mut open).1, [CallNews::Full]);
+    open.mail(ToControl::Call {
+        session: first,
+        peer: "192.0.2.9:1".parse().unwrap(),
+        event: CallEvent::Gone,
+    });
+    assert_eq!(open.call_news(second), [CallNews::Alone]);
+    const SECRET: (&str, &str) = ("jwtStreamSecretKey", "0123456789abcdef0123456789abcdef");
+    for setting in [
+        ("playTokenControlEnabled", "true"),
+        ("playJwtControlEnabled", "true"),
+        ("webhookPlayAuthUrl", "http://192.0.2.1/hook"),
+    ] {
+        let mut checked = Rig::with(&[], &[setting, SECRET]);
+        let (_, news) = join(&mut checked);
+        assert!(matches!(news[..], [CallNews::Refused(NoSubscription::Denied(_))]), "{setting:?}: {news:?}");
+    }
 }

@@ -7,7 +7,8 @@ impl Rig {
     fn record_as_seen(&mut self, id: &str, let_in: &[&str]) -> serde_json::Value {
         let session = self.session(0);
         let let_in = let_in.iter().map(|id| (*id).to_owned()).collect();
-        self.mail(ToControl::Record { session, key: StreamKey::new("live", id), let_in });
+        let (key, question) = (StreamKey::new("live", id), Question::Record);
+        self.mail(ToControl::Ask { session, key, let_in, question });
         let (status, body) = self.answer(session).unwrap();
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()

@@ -18,7 +18,7 @@ pub use path::{OpenPath, PathEvent, PathId, SocketEvent};
 pub use port::{PortEvent, PortNews};
 pub use publication::{PublicationEvent, PublicationNews, PublishAsk};
 pub use request::{BLOB_WAIT, PassAsk, RefusedRequest, RequestEvent, RequestNews, Verb, WantedBlob, Watched};
-pub use subscription::{PlayAsk, SubscriptionEvent, SubscriptionNews};
+pub use subscription::{PlayAsk, SubscriptionEvent, SubscriptionNews, SubtrackNews};
 
 use crate::jobs::{Job, JobDone};
 use crate::types::Handle;

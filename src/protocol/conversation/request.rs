@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Event;
 use crate::auth::access::Params;
-use crate::mail::{NoSubscription, Progress, UploadGrant, UploadNews};
+use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, UploadGrant, UploadNews};
 use crate::types::{StreamId, StreamKey};
 
 /// Somebody who watches by one request after the other.
@@ -77,13 +77,24 @@ pub enum RequestEvent {
     },
     /// The outcome of a file that the session was granted to take in ([`RequestNews::Upload`]).
     Upload(UploadNews),
-    /// Asks for the record of a stream, without credentials; answered by [`RequestNews::Response`].
-    Record {
+    /// Has a question about a stream; answered by [`RequestNews::Response`], without credentials.
+    Ask {
         /// The stream.
         key: StreamKey,
         /// Streams that the session was let in to.
         let_in: Vec<String>,
+        /// The question.
+        question: Question,
     },
+    /// The publisher of a stream says something else about it: its record's `metaData`.
+    Describe {
+        /// The stream.
+        key: StreamKey,
+        /// The text.
+        meta_data: String,
+    },
+    /// Something about calls; news of them are [`RequestNews::Call`].
+    Call(CallEvent),
     /// Waits for a stream that is not there: [`RequestNews::StreamBegun`], once.
     Await(StreamKey),
     /// Waits until a blob of a live stream is there, and as far as it has to be; a sink may have to make it:
@@ -100,7 +111,7 @@ pub enum RequestEvent {
 /// The answer to a request, or news of one.
 #[derive(Debug)]
 pub enum RequestNews<'a> {
-    /// The answer to [`RequestEvent::Rest`] and [`RequestEvent::Record`].
+    /// The answer to [`RequestEvent::Rest`] and [`RequestEvent::Ask`].
     Response(crate::http::Response),
     /// The answer to [`RequestEvent::Rest`] when the body of the request is a file that may come: [`RequestEvent::Upload`]
     /// tells what became of it, and [`RequestNews::Response`] follows.
@@ -109,6 +120,8 @@ pub enum RequestNews<'a> {
     Blob,
     /// The answer to [`RequestEvent::Pass`].
     Pass(Result<(), NoSubscription>),
+    /// News of a call.
+    Call(StreamKey, CallNews),
     /// The stream of [`RequestEvent::Await`] has begun.
     StreamBegun(&'a StreamKey),
 }

@@ -19,6 +19,9 @@ pub struct PlayAsk {
     pub params: Params,
     /// The page that asks, when a browser says so.
     pub origin: String,
+    /// Whether a main track with live subtracks is answered by [`SubscriptionNews::Subtracks`], and each of its streams then asked for
+    /// under another handle. Else a main track without media stands for its first subtrack.
+    pub takes_subtracks: bool,
 }
 
 /// An event of a subscription.
@@ -54,6 +57,19 @@ pub enum SubscriptionNews<'a> {
     Seasoned,
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
-    /// The stream has ended.
+    /// News of the main track that was asked for; the first is the answer to [`PlayAsk::takes_subtracks`].
+    Subtracks(SubtrackNews<'a>),
+    /// The stream has ended; a main track with its last subtrack.
     Ended(StreamEnd),
+}
+
+/// News of the streams of a main track. Who watches it may play them without being asked for credentials again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubtrackNews<'a> {
+    /// The streams that there are: the main track itself where it has media, then its subtracks in the order in which they began.
+    Room(&'a [StreamKey]),
+    /// Another stream.
+    Came(&'a StreamKey),
+    /// A stream is no more, or of another main track. A subscription to it may go on, and does not end by this.
+    Left(&'a StreamKey),
 }

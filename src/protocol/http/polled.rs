@@ -101,6 +101,7 @@ impl Responder for Waiting {
                 self.polled.take().map_or(Next::Stay, |polled| polled.give(ctx, link))
             }
             RequestNews::Pass(_)
+            | RequestNews::Call(..)
             | RequestNews::Blob
             | RequestNews::Response(_)
             | RequestNews::Upload(_)

@@ -98,7 +98,13 @@ impl Viewer {
 
     /// The request to the worker.
     fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
-        PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
+        PlayAsk {
+            key: self.key.clone(),
+            format: self.format(&params),
+            params,
+            origin,
+            takes_subtracks: false,
+        }
     }
 
     /// The worker's verdict. Returns what the worker must do.
@@ -220,7 +226,7 @@ impl Responder for Viewer {
                 self.end(ctx.now, link, end);
                 None
             }
-            SubscriptionNews::Held | SubscriptionNews::Seasoned => None,
+            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Subtracks(_) => None,
         };
         link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
         Next::Stay

@@ -175,7 +175,7 @@ impl RtmpSession {
         let selection = asked_selection(&params).unwrap_or(announced);
         let format = super::egress::format(message_stream, self.four_ccs).select(selection);
         self.format = Some(format);
-        let ask = PlayAsk { key, format, params, origin: String::new() };
+        let ask = PlayAsk { key, format, params, origin: String::new(), takes_subtracks: false };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
@@ -381,7 +381,10 @@ impl Session for RtmpSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::Ended(_) => self.end_subscription(ctx),
                 // A player hears of tracks in their own messages.
-                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::TracksKnown(_) => {}
+                SubscriptionNews::Held
+                | SubscriptionNews::Seasoned
+                | SubscriptionNews::Subtracks(_)
+                | SubscriptionNews::TracksKnown(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

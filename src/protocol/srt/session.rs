@@ -123,7 +123,7 @@ impl SrtSession {
                 self.role = Role::AskedPlay;
                 let selection = asked_selection(&params).unwrap_or_default();
                 let format = Format::new(&super::FORMAT, 0).select(selection);
-                let ask = PlayAsk { key, format, params, origin: String::new() };
+                let ask = PlayAsk { key, format, params, origin: String::new(), takes_subtracks: false };
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
             }
         }
@@ -342,7 +342,10 @@ impl Session for SrtSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::Ended(_) => self.end_subscription(ctx),
                 // A viewer hears of tracks in the tables of its transport stream.
-                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::TracksKnown(_) => {}
+                SubscriptionNews::Held
+                | SubscriptionNews::Seasoned
+                | SubscriptionNews::Subtracks(_)
+                | SubscriptionNews::TracksKnown(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

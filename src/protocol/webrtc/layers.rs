@@ -43,8 +43,11 @@ pub(super) struct PathState {
 }
 
 impl PathState {
-    pub(super) fn of(peer: &Peer, now: Instant) -> Self {
-        Self { estimate: peer.estimate(now), is_congested: peer.is_congested(now), loss: peer.loss() }
+    /// A part of so many of what the path carries.
+    pub(super) fn of(peer: &Peer, now: Instant, shares: usize) -> Self {
+        let shares = u64::try_from(shares).unwrap_or(1).max(1);
+        let estimate = peer.estimate(now).map(|bits| bits / shares);
+        Self { estimate, is_congested: peer.is_congested(now), loss: peer.loss() }
     }
 }
 

@@ -3,6 +3,7 @@
 use sdp::Description;
 
 use super::info::{Bitrates, TrackInfo};
+use super::room::Choice;
 use crate::auth::access::Params;
 use crate::mail::{NoSubscription, Refusal};
 use crate::types::StreamKey;
@@ -19,6 +20,8 @@ pub(super) struct Ask {
     pub(super) of_foreign_page: bool,
     /// The client's offer, when it makes one.
     pub(super) offer: Option<Description>,
+    /// Of a client that takes later offers: the streams that it wants of a main track.
+    pub(super) choice: Option<Choice>,
     /// Part of the session's public name: who knows it may speak for the client.
     pub(super) secret: u64,
 }
@@ -32,6 +35,8 @@ pub(super) enum ToSession {
     Answer(Description),
     /// Which kinds of tracks a viewer wants.
     Want { video: bool, audio: bool },
+    /// The same of one stream of a main track, by its id or the name of a track; `None`: as before.
+    WantOf { name: String, video: Option<bool>, audio: Option<bool> },
     /// The height that a viewer wants; `None`: what its path carries.
     Force(Option<u32>),
     /// The client asks what the stream is.

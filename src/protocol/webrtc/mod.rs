@@ -11,8 +11,8 @@
 //! Each worker has a UDP port of its own and tells clients of that one, so that media comes to the worker whose session
 //! it is for. The machines are in the crate `webrtc` and below it; here is what the server adds: whose a datagram is
 //! ([`port`]), what a peer may do ([`session`]), which codecs ([`negotiation`]), times and configurations of frames
-//! ([`ingest`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), and which
-//! rendition it is sent ([`layers`]).
+//! ([`ingest`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), which
+//! rendition it is sent ([`layers`]), and who is sent the streams of a main track by one peer ([`room`]).
 
 mod codecs;
 mod ice_servers;
@@ -25,6 +25,7 @@ mod negotiation;
 mod package;
 mod patience;
 mod port;
+mod room;
 mod session;
 mod settings;
 mod signalling;

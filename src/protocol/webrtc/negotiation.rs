@@ -260,7 +260,7 @@ pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
 }
 
 /// The track that is sent without a selection.
-fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
+pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     let is_sent = |track: &Track| !track.is_stand_in() && is_carried(track.config.codec());
     let carried = |track: &&Track| track.kind() == kind && is_sent(track);
     Tracks::preferred(tracks.iter().filter(carried))
@@ -308,7 +308,7 @@ fn number_apart(sections: &mut [(MediaKind, MediaPreference)]) {
 
 /// The forms that a track may be sent as: of H.264 the stream's own profile first, then the others, whose decoders may
 /// well take it.
-fn formats_of_track(track: &Track) -> Vec<Format> {
+pub(super) fn formats_of_track(track: &Track) -> Vec<Format> {
     let mut formats = offered_formats(track.config.codec(), PAYLOAD_TYPE_FIRST);
     if let CodecConfig::H264(config) = &track.config
         && let Some(profile) = avc_profile(&config.record)
@@ -329,9 +329,16 @@ fn formats_of_track(track: &Track) -> Vec<Format> {
     formats
 }
 
-fn name_of(kind: TrackKind, stream: &str) -> Msid {
+/// The name of a stream's track, in the media stream of that name.
+pub(super) fn name_of(kind: TrackKind, stream: &str) -> Msid {
     let prefix = if kind == TrackKind::Video { VIDEO_PREFIX } else { AUDIO_PREFIX };
     Msid { stream: stream.to_owned(), track: Some(format!("{prefix}{stream}")) }
+}
+
+/// The stream of a track's name; a name without prefix is that of the stream.
+pub(super) fn stream_of_track(name: &str) -> &str {
+    let bare = |prefix| name.strip_prefix(prefix);
+    bare(VIDEO_PREFIX).or_else(|| bare(AUDIO_PREFIX)).unwrap_or(name)
 }
 
 /// The name of the track of each section, by its `mid`.

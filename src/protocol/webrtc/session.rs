@@ -9,6 +9,9 @@
 //! | publishes | agreed on, asked for, granted: the answer | granted; the offer comes, and is answered |
 //! | plays | granted, tracks known: the answer | granted, tracks known: our offer; the answer comes |
 
+mod later;
+mod rooms;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use super::ingest::Ingest;
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::negotiation::{self, Shown};
 use super::package::RtcPackage;
+use super::room::{Choice, Room};
 use super::settings::RtcAppSettings;
 use super::statistics::RtcFigures;
 use super::viewer::{Outcome, Viewer};
@@ -62,6 +66,15 @@ enum Role {
     Offered(Arc<Tracks>),
     /// Plays.
     Viewer(Box<Viewer>),
+    /// Plays a main track.
+    Room(Box<Room>),
+}
+
+/// The session that speaks with the client, and the secret of who may speak for it later.
+#[derive(Debug)]
+struct Asker {
+    session: SessionRef,
+    secret: u64,
 }
 
 /// See the module.
@@ -71,10 +84,11 @@ pub(super) struct RtcSession {
     bound: SocketAddr,
     ways: Ways,
     role: Role,
-    asker: SessionRef,
+    asker: Asker,
     key: StreamKey,
     publishes: bool,
-    secret: u64,
+    /// The streams that it wants of a main track, until it has begun with them.
+    choice: Option<Choice>,
     /// The stream has been live for a while.
     is_seasoned: bool,
     events: VecDeque<Event>,
@@ -102,10 +116,10 @@ impl RtcSession {
             bound,
             ways: Ways::default(),
             role: Role::None,
-            asker,
+            asker: Asker { session: asker, secret: ask.secret },
             key: ask.key.clone(),
             publishes: ask.publishes,
-            secret: ask.secret,
+            choice: ask.choice.clone(),
             is_seasoned: false,
             events: VecDeque::new(),
             describe_by: ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3)),
@@ -141,7 +155,7 @@ impl RtcSession {
         self.role = Role::AskedPlay(ask.offer.map(Box::new));
         let Ask { key, params, origin, .. } = ask;
         let format = Format::new(&super::FORMAT, 0);
-        let ask = PlayAsk { key, format, params, origin };
+        let ask = PlayAsk { key, format, params, origin, takes_subtracks: self.choice.is_some() };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
@@ -307,7 +321,7 @@ impl RtcSession {
         let Some(said) = message.content::<ToSession>() else { return };
         match said {
             ToSession::Request { secret, request } => self.later(ctx, from, *secret, request),
-            _ if from.conn != self.asker.conn => {}
+            _ if from.conn != self.asker.session.conn => {}
             ToSession::Offer(offer) => self.take_offer(ctx, offer),
             ToSession::Answer(answer) => {
                 if let Some(Err(error)) = self.take_answer(ctx, answer) {
@@ -322,6 +336,7 @@ impl RtcSession {
                     self.select();
                 }
             }
+            ToSession::WantOf { name, video, audio } => self.want_of_room(name, *video, *audio),
             ToSession::Force(height) => {
                 if let Role::Viewer(viewer) = &mut self.role {
                     viewer.force(*height);
@@ -331,6 +346,7 @@ impl RtcSession {
                 let tracks = match &self.role {
                     Role::Viewer(viewer) => viewer.info(),
                     Role::Publisher(ingest) => ingest.info(),
+                    Role::Room(room) => room.info(),
                     Role::None
                     | Role::AskedPublish(_)
                     | Role::Granted(_)
@@ -349,6 +365,14 @@ impl RtcSession {
         ctx: &Context<'_>,
         answer: &Description,
     ) -> Option<Result<(), ::webrtc::Error>> {
+        if let Role::Room(room) = &self.role {
+            let is_open = room.is_open();
+            let taken = is_open.then(|| self.peer.handle_answer(ctx.now.mono, answer))?;
+            if taken.is_ok() {
+                self.room_answered(ctx);
+            }
+            return Some(taken);
+        }
         let Role::Offered(tracks) = &self.role else { return None };
         let tracks = Arc::clone(tracks);
         let taken = self.peer.handle_answer(ctx.now.mono, answer);
@@ -384,60 +408,13 @@ impl RtcSession {
         }
     }
 
-    /// A request for the session's own URL. Who does not know the secret hears that there is nothing.
-    fn later(&mut self, ctx: &Context<'_>, from: SessionRef, secret: u64, request: &Later) {
-        let answer = if secret != self.secret || self.closed {
-            FromSession::Answered(404, None, String::new())
-        } else {
-            match request {
-                Later::Delete => {
-                    self.end(ctx, Departure::Clean);
-                    FromSession::Answered(200, None, String::new())
-                }
-                // Too late, or another request was first: 409. One that is none may be followed by another.
-                Later::Answer(answer) => {
-                    let status = match self.take_answer(ctx, answer) {
-                        Some(Ok(())) => 204,
-                        Some(Err(_)) => 400,
-                        None => 409,
-                    };
-                    FromSession::Answered(status, None, String::new())
-                }
-                Later::Patch { fragment, if_match } => self.patch(ctx, fragment, if_match.as_deref()),
-            }
-        };
-        self.events.push_back(Event::Family(FamilyEvent::Tell { to: from, message: Message::new(answer) }));
-    }
-
-    /// Candidates of the client, or a restart of ICE (RFC 9725 §4.3).
-    fn patch(&mut self, ctx: &Context<'_>, fragment: &Description, if_match: Option<&str>) -> FromSession {
-        let answered = |status| FromSession::Answered(status, None, String::new());
-        let Some(if_match) = if_match else { return answered(428) };
-        let is_any = matches!(if_match.trim(), "*" | "\"*\"");
-        if !is_any && if_match.trim().trim_matches('"') != self.peer.local_fragment() {
-            return answered(412);
-        }
-        if negotiation::restarts(fragment, self.peer.remote_fragment()) {
-            return match self.peer.restart_ice(ctx.now.mono, fragment) {
-                Ok(answer) => {
-                    let tag = self.peer.local_fragment().to_owned();
-                    self.events.push_back(Event::Port(PortEvent::Claim(Claim::Name(tag.clone()))));
-                    FromSession::Answered(200, Some(tag), negotiation::fragment_of(&answer))
-                }
-                Err(_) => answered(400),
-            };
-        }
-        for candidate in negotiation::candidates(fragment) {
-            self.peer.add_remote(ctx.now.mono, candidate);
-        }
-        answered(204)
-    }
-
     // ---- the end
 
     fn tell(&mut self, said: FromSession) {
-        self.events
-            .push_back(Event::Family(FamilyEvent::Tell { to: self.asker, message: Message::new(said) }));
+        self.events.push_back(Event::Family(FamilyEvent::Tell {
+            to: self.asker.session,
+            message: Message::new(said),
+        }));
     }
 
     fn refuse(&mut self, why: Refused) {
@@ -475,7 +452,7 @@ impl RtcSession {
             Role::AskedPublish(_) | Role::Granted(_) | Role::Publisher(_) => {
                 self.events.push_back(unpublished(departure));
             }
-            Role::AskedPlay(_) | Role::Offered(_) | Role::Viewer(_) => {
+            Role::AskedPlay(_) | Role::Offered(_) | Role::Viewer(_) | Role::Room(_) => {
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
             }
             Role::None => {}
@@ -511,6 +488,7 @@ impl RtcSession {
                 if let Role::Viewer(_) = self.role {
                     self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
                 }
+                self.room_connected();
             }
             ::webrtc::Event::Frame { section, layer, frame, sampled } => {
                 if let Role::Publisher(ingest) = &mut self.role {
@@ -526,21 +504,31 @@ impl RtcSession {
                 }
             }
             ::webrtc::Event::KeyFrameWanted { section } => {
-                if let Role::Viewer(viewer) = &mut self.role
-                    && let Some(track) = viewer.key_frame_wanted(ctx.now.mono, section)
-                {
-                    let track = Some(track);
-                    self.events.push_back(Event::Subscription(
-                        Handle::ONLY,
-                        SubscriptionEvent::KeyFrameNeeded(track),
-                    ));
+                let wanted = match &mut self.role {
+                    Role::Viewer(viewer) => {
+                        viewer.key_frame_wanted(ctx.now.mono, section).map(|track| (Handle::ONLY, track))
+                    }
+                    Role::Room(room) => room.carries(section).and_then(|(handle, _)| {
+                        let (viewer, _) = room.viewer(handle)?;
+                        Some((handle, viewer.key_frame_wanted(ctx.now.mono, section)?))
+                    }),
+                    Role::None
+                    | Role::AskedPublish(_)
+                    | Role::Granted(_)
+                    | Role::Publisher(_)
+                    | Role::AskedPlay(_)
+                    | Role::Offered(_) => None,
+                };
+                if let Some((handle, track)) = wanted {
+                    let needed = SubscriptionEvent::KeyFrameNeeded(Some(track));
+                    self.events.push_back(Event::Subscription(handle, needed));
                 }
             }
             // Who says goodbye means it; who is silent may come back.
             ::webrtc::Event::Closed(reason) => {
                 let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
                 if !self.closed {
-                    self.events.push_back(Event::Port(PortEvent::Claim(Claim::Past(self.secret))));
+                    self.events.push_back(Event::Port(PortEvent::Claim(Claim::Past(self.asker.secret))));
                 }
                 self.over(words(reason), departure);
             }
@@ -554,7 +542,7 @@ impl RtcSession {
         while let Some((unit, tracks)) = ingest.poll_unit() {
             if !std::mem::replace(&mut self.started, true) {
                 let message = Message::new(FromSession::Started);
-                self.events.push_back(Event::Family(FamilyEvent::Tell { to: self.asker, message }));
+                self.events.push_back(Event::Family(FamilyEvent::Tell { to: self.asker.session, message }));
             }
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         }
@@ -591,9 +579,24 @@ impl DatagramPeer for RtcSession {
     }
 
     fn poll_datagrams(&mut self, ctx: &Context<'_>, shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
-        let viewer = if let Role::Viewer(viewer) = &self.role { Some(viewer) } else { None };
+        let (viewer, room) = match &self.role {
+            Role::Viewer(viewer) => (Some(viewer), None),
+            Role::Room(room) => (None, Some(room)),
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::Publisher(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_) => (None, None),
+        };
         let package = viewer.and_then(|_| shared(Handle::ONLY)?.downcast_ref::<RtcPackage>());
-        let log = |section| package?.log(viewer?.track_of(section)?);
+        let log = |section| match room {
+            Some(room) => {
+                let (handle, track) = room.carries(section)?;
+                shared(handle)?.downcast_ref::<RtcPackage>()?.log(track)
+            }
+            None => package?.log(viewer?.track_of(section)?),
+        };
         let remote = loop {
             let Some(path) = self.peer.poll_transmit(ctx.now.mono, log, out) else { break None };
             if let Some(remote) = self.ways.find(path) {
@@ -608,10 +611,13 @@ impl DatagramPeer for RtcSession {
 
 impl UnitSink for RtcSession {
     fn has_room(&self) -> bool {
-        self.connected && matches!(self.role, Role::Viewer(_))
+        self.connected && matches!(self.role, Role::Viewer(_) | Role::Room(_))
     }
 
-    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+    fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>) {
+        if let Role::Room(_) = &self.role {
+            return self.room_unit(ctx, subscription, unit);
+        }
         let Role::Viewer(viewer) = &mut self.role else { return };
         match viewer.send(ctx.now.mono, &mut self.peer, unit, &self.key) {
             Outcome::OtherCodec => return self.end(ctx, Departure::Clean),
@@ -659,7 +665,11 @@ impl Session for RtcSession {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             Reply::Publication(_, news) => self.publication_news(ctx, news),
+            Reply::Subscription(handle, news) if handle != Handle::ONLY => {
+                self.member_news(ctx, handle, &news);
+            }
             Reply::Subscription(_, news) => match news {
+                SubscriptionNews::Subtracks(news) => self.subtrack_news(ctx, news),
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::TracksKnown(tracks) => self.describe_stream(ctx, tracks),
                 SubscriptionNews::Held => self.tell(FromSession::Soon),
@@ -672,7 +682,7 @@ impl Session for RtcSession {
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
             // A request that was answered is over; before, nobody would get the answer.
             Reply::Family(FamilyNews::Ended(gone))
-                if self.describe_by.is_some() && gone.conn == self.asker.conn =>
+                if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {
                 self.end(ctx, Departure::Clean);
             }
@@ -689,6 +699,7 @@ impl Session for RtcSession {
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(_)
+            | Role::Room(_)
             | Role::Viewer(_) => Departure::Clean,
         };
         self.end(ctx, departure);
@@ -722,6 +733,7 @@ impl Session for RtcSession {
         self.connected.then(|| -> Arc<dyn Figures> {
             let (viewer, left_out) = match &self.role {
                 Role::Viewer(viewer) => (viewer.info(), viewer.left_out()),
+                Role::Room(room) => (room.info(), room.left_out()),
                 Role::AskedPublish(_)
                 | Role::Granted(_)
                 | Role::Publisher(_)
@@ -749,16 +761,18 @@ impl Timers for RtcSession {
             }
             Role::Viewer(viewer) if self.connected => {
                 let bitrates = viewer.poll_bitrates(ctx.now.mono, &self.peer);
-                if viewer.look(ctx.now.mono, &mut self.peer) {
+                if viewer.look(ctx.now.mono, &mut self.peer, 1) {
                     self.select();
                 }
                 bitrates.into_iter().for_each(|bitrates| self.tell(FromSession::Bitrates(bitrates)));
             }
+            Role::Room(_) if self.connected => self.look_at_room(ctx),
             Role::None
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(_)
+            | Role::Room(_)
             | Role::Viewer(_) => {}
         }
     }
@@ -767,11 +781,13 @@ impl Timers for RtcSession {
         let of_role = match &self.role {
             Role::Publisher(ingest) => ingest.poll_timeout(),
             Role::Viewer(viewer) if self.connected => viewer.poll_timeout(),
+            Role::Room(room) if self.connected => room.poll_timeout(),
             Role::None
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(_)
+            | Role::Room(_)
             | Role::Viewer(_) => None,
         };
         [self.peer.poll_timeout(), self.describe_by, of_role].into_iter().flatten().min()

@@ -166,6 +166,7 @@ fn an_offer_that_nobody_waits_for_changes_nothing() {
         origin: String::new(),
         of_foreign_page: false,
         offer: None,
+        choice: None,
         secret: 1,
     };
     let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());

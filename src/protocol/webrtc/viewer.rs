@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ::webrtc::{Peer, Section, SectionId};
 use media::codec::Codec;
 use media::{TrackId, TrackKind, Tracks};
+use smallvec::SmallVec;
 
 use super::info::{Bitrates, Rates, TrackInfo};
 use super::layers::{Layers, PathState, Step};
@@ -41,6 +42,8 @@ struct Output {
 #[derive(Debug)]
 pub(super) struct Viewer {
     outputs: Vec<Output>,
+    /// The sections that are its own; none: all that there are.
+    own: SmallVec<[SectionId; 2]>,
     /// A time of the stream in milliseconds, and when it is said to have been sampled.
     clock: Option<(i64, Instant)>,
     rates: Rates,
@@ -74,7 +77,18 @@ pub(super) enum Outcome {
 impl Viewer {
     /// A viewer whose sections were agreed on, with these tracks known.
     pub(super) fn new(now: Instant, peer: &mut Peer, tracks: &Arc<Tracks>) -> Self {
+        Self::of_sections(now, peer, tracks, SmallVec::new())
+    }
+
+    /// A viewer of one of the streams that share a peer, by these of its sections; none: by all.
+    pub(super) fn of_sections(
+        now: Instant,
+        peer: &mut Peer,
+        tracks: &Arc<Tracks>,
+        own: SmallVec<[SectionId; 2]>,
+    ) -> Self {
         let mut viewer = Self {
+            own,
             outputs: Vec::new(),
             layers: None,
             selects: false,
@@ -90,11 +104,26 @@ impl Viewer {
         viewer
     }
 
+    /// Takes sections that were agreed on later, with these tracks known.
+    pub(super) fn take_sections(
+        &mut self,
+        now: Instant,
+        peer: &mut Peer,
+        tracks: &Arc<Tracks>,
+        own: SmallVec<[SectionId; 2]>,
+    ) {
+        if self.own != own {
+            (self.own, self.tracks) = (own, Arc::clone(tracks));
+            self.settle(now, peer);
+        }
+    }
+
     /// Gives sections that carry nothing yet their tracks, where the stream has them now.
     fn settle(&mut self, now: Instant, peer: &mut Peer) {
         let tracks = Arc::clone(&self.tracks);
         let is_free = |section: &&Section| {
-            section.direction.sends() && self.outputs.iter().all(|output| output.section != section.id)
+            let is_own = self.own.is_empty() || self.own.contains(&section.id);
+            is_own && section.direction.sends() && self.outputs.iter().all(|one| one.section != section.id)
         };
         let found = |section: &Section| Some((section.id, negotiation::carries(section, &tracks)?));
         let found: Vec<_> = peer.sections().iter().filter(is_free).filter_map(found).collect();
@@ -163,16 +192,16 @@ impl Viewer {
         }
     }
 
-    /// Looks at the path. True: what it is to be sent has changed.
-    pub(super) fn look(&mut self, now: Instant, peer: &mut Peer) -> bool {
+    /// Looks at the path, of which it has a part of so many. True: what it is to be sent has changed.
+    pub(super) fn look(&mut self, now: Instant, peer: &mut Peer, shares: usize) -> bool {
         let Some(layers) = &mut self.layers else { return false };
         if std::mem::take(&mut self.selects) {
             return true;
         }
-        match layers.look(now, &self.tracks, PathState::of(peer, now)) {
+        match layers.look(now, &self.tracks, PathState::of(peer, now, shares)) {
             Some(Step::Switch) => true,
             Some(Step::Probe(bits)) => {
-                peer.probe(now, bits);
+                peer.probe(now, bits.saturating_mul(u64::try_from(shares).unwrap_or(1)));
                 false
             }
             None => false,

@@ -95,6 +95,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         origin: request.header("origin").unwrap_or_default().to_owned(),
         of_foreign_page: session.is_foreign(ctx, request),
         offer: Some(offer),
+        choice: None,
         secret,
         key: key.clone(),
     };

@@ -20,7 +20,7 @@ pub(crate) const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 /// The form that repeats another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeats {
-    /// What is lost, on request (RFC 4588).
+    /// Lost packets, on request (RFC 4588).
     Lost,
     /// The packets before, in each packet (RFC 2198).
     Former,

@@ -15,7 +15,7 @@ use wire::Datagrams;
 
 use crate::harness::{CLIENT, SERVER, client_config, server_config};
 
-/// What is offered at a place.
+/// The offer at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Nothing moves: the transport alone.

@@ -288,15 +288,24 @@ impl Walk {
     /// The record that the SDK's socket shows.
     fn signalling(&mut self) {
         let session = self.rig.session(0);
-        self.rig.mail(ToControl::Record {
-            session,
-            key: StreamKey::new("live", "s1"),
-            let_in: vec!["s1".to_owned()],
-        });
-        let shown = text(&self.rig.response(session).unwrap());
-        assert!(
-            !shown.contains(CANARY) && self.made.iter().all(|made| !shown.contains(made.as_str())),
-            "{shown}"
-        );
+        let (role, offset, size) = (String::new(), 0, 50);
+        let questions = [
+            Question::Record,
+            Question::Subtracks { role: role.clone(), offset, size },
+            Question::SubtrackCount(role),
+            Question::Subscribers { offset, size },
+            Question::SubscriberCount,
+            Question::Room,
+            Question::Media,
+        ];
+        for question in questions {
+            let (key, let_in) = (StreamKey::new("live", "s1"), vec!["s1".to_owned()]);
+            self.rig.mail(ToControl::Ask { session, key, let_in, question });
+            let shown = text(&self.rig.response(session).unwrap());
+            assert!(
+                !shown.contains(CANARY) && self.made.iter().all(|made| !shown.contains(made.as_str())),
+                "{shown}"
+            );
+        }
     }
 }

@@ -170,8 +170,106 @@ pub(super) fn stream_information(id: &str, tracks: &[TrackInfo]) -> String {
     json!({"command": "streamInformation", "streamId": id, "streamInfo": entries}).to_string()
 }
 
-pub(super) fn track_list(id: &str) -> String {
-    json!({"command": "trackList", "streamId": id, "trackList": [id]}).to_string()
+/// The picture size and rates of a live stream that this socket does not play.
+pub(super) fn stream_media(id: &str, media: &Value) -> String {
+    json!({
+        "command": "streamInformation",
+        "streamId": id,
+        "streamInfo": [{
+            "streamWidth": media["width"],
+            "streamHeight": media["height"],
+            "videoBitrate": media["videoBitrate"],
+            "audioBitrate": 0,
+            "videoCodec": media["videoCodec"],
+        }],
+    })
+    .to_string()
+}
+
+/// The live streams of a main track: its tracks; of any other stream itself.
+pub(super) fn track_list(id: &str, room: &Value) -> String {
+    let none = room["streams"].as_array().is_none_or(Vec::is_empty);
+    let list = if none { json!([id]) } else { room["streams"].clone() };
+    json!({"command": "trackList", "streamId": id, "trackList": list}).to_string()
+}
+
+/// Records of a list, each a text within the text.
+pub(super) fn records(definition: &str, id: &str, records: &Value) -> String {
+    let texts = records.as_array().into_iter().flatten().map(|record| Value::from(record.to_string()));
+    let mut message = json!({"command": "notification", "definition": definition, "streamId": id});
+    if let Value::Object(members) = &mut message {
+        members.insert(definition.to_owned(), texts.collect());
+    }
+    message.to_string()
+}
+
+pub(super) fn count(definition: &str, id: &str, counted: &Value) -> String {
+    json!({
+        "command": "notification",
+        "definition": definition,
+        "streamId": id,
+        "count": counted["count"],
+    })
+    .to_string()
+}
+
+/// The streams of a room, for the page that joined it under this id.
+pub(super) fn joined_room(room: &str, id: &str, streams: &Value) -> String {
+    let others = |list: &Value, name: fn(&Value) -> &Value| -> Value {
+        let others = list.as_array().into_iter().flatten().filter(|one| *name(one) != id);
+        others.cloned().collect()
+    };
+    json!({
+        "command": "notification",
+        "definition": "joinedTheRoom",
+        "streamId": id,
+        "streams": others(&streams["streams"], |one| one),
+        "streamList": others(&streams["streamList"], |one| &one["streamId"]),
+        "ATTR_ROOM_NAME": room,
+        "room": room,
+        "maxTrackCount": -1,
+    })
+    .to_string()
+}
+
+pub(super) fn left_room(room: &str, id: &str) -> String {
+    json!({
+        "command": "notification",
+        "definition": "leavedFromRoom",
+        "streamId": id,
+        "ATTR_ROOM_NAME": room,
+        "room": room,
+    })
+    .to_string()
+}
+
+/// The live streams of a room; of one that has none an error, which pages know.
+pub(super) fn room(room: &str, streams: &Value) -> String {
+    if streams["streams"].as_array().is_none_or(Vec::is_empty) {
+        return json!({"command": "error", "definition": "no_active_streams_in_room", "room": room})
+            .to_string();
+    }
+    json!({
+        "command": "roomInformation",
+        "streams": streams["streams"],
+        "streamList": streams["streamList"],
+        "ATTR_ROOM_NAME": room,
+        "room": room,
+    })
+    .to_string()
+}
+
+pub(super) fn joined_call(id: &str) -> String {
+    json!({"command": "notification", "definition": "joined", "streamId": id}).to_string()
+}
+
+pub(super) fn left_call(id: &str) -> String {
+    json!({"command": "notification", "definition": "leaved", "streamId": id}).to_string()
+}
+
+/// The other of a call is gone: pages close that connection.
+pub(super) fn stop(id: &str) -> String {
+    json!({"command": "stop", "streamId": id}).to_string()
 }
 
 /// The record is a text within the text: pages parse it a second time.

@@ -57,6 +57,31 @@ impl Command {
         Some(height).filter(|height| *height > 0)
     }
 
+    /// A count, as a number or as text; `None` for what is neither.
+    pub(super) fn count(&self, member: &str) -> Option<usize> {
+        match self.0.get(member)? {
+            Value::Number(number) => usize::try_from(number.as_u64()?).ok(),
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// A member that is a list of texts; no more than so many of them.
+    pub(super) fn list(&self, member: &str, most: usize) -> Vec<&str> {
+        let list = self.0.get(member).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str).take(most).collect()
+    }
+
+    /// Whether a member is true; a missing one is not.
+    pub(super) fn is_set(&self, member: &str) -> bool {
+        self.0.get(member).is_some_and(|value| !value.is_null()) && self.flag(member)
+    }
+
+    /// The message as it came, for somebody else.
+    pub(super) fn to_text(&self) -> String {
+        Value::Object(self.0.clone()).to_string()
+    }
+
     /// The parameters, without those that are empty.
     pub(super) fn params(&self) -> Params {
         let present = PARAMS.iter().map(|name| ((*name).to_owned(), self.text(name).to_owned()));

@@ -9,36 +9,43 @@
 //! | `play` | a session that subscribes; our offer, whose answer comes; media: `play_started` |
 //! | `play` of what viewers start | `streaming_starts_soon`, then as above |
 //! | `publish` of a stream that waits | as above, and `session_restored` |
+//! | `play` of a main track | the same with all its streams ([`super::room`]), and offers as they come and go |
 //! | `stop` | the session ends, and its id is free for another |
+//! | `joinRoom`, `getSubtracks`, ... | [`rooms`]: control answers |
+//! | `join`, `leave` | [`calls`]: what two browsers say goes from one to the other |
+//! | what is not known, or not done here | the error `notImplemented` |
 //!
-//! The messages of the client are in [`command`], ours in [`answer`]. Not spoken: rooms, calls between two browsers.
+//! The messages of the client are in [`command`], ours in [`answer`].
 
 mod answer;
+mod calls;
 mod command;
+mod rooms;
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use sdp::Description;
 
+use self::calls::{Call, Relayed};
 use self::command::Command;
+use self::rooms::Asked;
 use super::ice_servers::For;
 use super::messages::{Ask, FromSession, Refused, ToSession};
+use super::room::{Choice, STREAMS_MAX as ROOM_MAX};
 use super::settings::RtcAppSettings;
 use crate::auth::access::is_stream_id;
-use crate::http::{Response, websocket};
+use crate::http::websocket;
 use crate::mail::{Message, NoSubscription, Refusal};
-use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
+use crate::protocol::http::{self, Action, Conversation, HttpSession};
 use crate::protocol::{Context, Event, FamilyEvent, FamilyNews, Reply, RequestEvent, RequestNews};
 use crate::types::{Handle, SessionRef, StreamKey};
 
-/// Streams of one socket at a time.
+/// Streams and calls of one socket at a time.
 const STREAMS_MAX: usize = 64;
-/// Records that are being asked for.
-const RECORDS_MAX: usize = 16;
 
 /// Handler: opens the socket.
-pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
+pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, asked: http::Asked) {
     // Publishing and playing have credentials of their own, so that every page may ask.
     match websocket::accept(&asked.request, |_| true) {
         Ok(response) => {
@@ -48,9 +55,11 @@ pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, as
                 origin: asked.request.header("origin").unwrap_or_default().to_owned(),
                 of_foreign_page: session.is_foreign(ctx, &asked.request),
                 secret: session.draw(),
+                names: session.draw(),
                 streams: Vec::new(),
                 next: 0,
-                records: VecDeque::new(),
+                calls: Vec::new(),
+                questions: VecDeque::new(),
                 events: VecDeque::new(),
                 actions: VecDeque::from([Action::Upgrade(response)]),
                 granted: false,
@@ -87,10 +96,13 @@ struct Socket {
     origin: String,
     of_foreign_page: bool,
     secret: u64,
+    /// Drawn for the ids that it is given in rooms.
+    names: u64,
     streams: Vec<Stream>,
     next: u16,
-    /// Streams whose records were asked for, in order.
-    records: VecDeque<String>,
+    calls: Vec<Call>,
+    /// Questions that control was asked, in order.
+    questions: VecDeque<Asked>,
     events: VecDeque<Event>,
     actions: VecDeque<Action>,
     granted: bool,
@@ -105,6 +117,11 @@ impl Socket {
         self.actions.push_back(Action::Send(text));
     }
 
+    /// Whether it may have no more streams and calls.
+    const fn is_full(&self) -> bool {
+        self.streams.len().saturating_add(self.calls.len()) >= STREAMS_MAX
+    }
+
     fn stream(&mut self, id: &str) -> Option<&mut Stream> {
         self.streams.iter_mut().find(|stream| stream.id == id)
     }
@@ -115,7 +132,10 @@ impl Socket {
             "getIceServerConfig" => {
                 self.tell_ice_servers(ctx);
             }
-            name => self.about_a_stream(ctx, name, command),
+            "registerPushNotificationToken" | "sendPushNotification" | "getDebugInfo" => {
+                self.unknown(command.name(), None);
+            }
+            name => self.about_a_stream(name, command),
         }
     }
 
@@ -140,7 +160,10 @@ impl Socket {
     }
 
     /// A command that names a stream.
-    fn about_a_stream(&mut self, ctx: &Context<'_>, name: &str, command: &Command) {
+    fn about_a_stream(&mut self, name: &str, command: &Command) {
+        if self.about_a_room(name, command) {
+            return;
+        }
         let id = command.text("streamId");
         if id.is_empty() {
             return self.send(answer::error("noStreamNameSpecified", None));
@@ -148,40 +171,40 @@ impl Socket {
         if !is_stream_id(id) {
             return self.send(answer::error("invalidStreamName", Some(id)));
         }
+        if self.about_records(name, command, id) {
+            return;
+        }
         match name {
             "publish" => self.begin(command, id, true),
             "play" => self.begin(command, id, false),
+            "join" => self.join_call(id, command),
+            "leave" if self.leave_call(id) => {}
             "stop" | "leave" => self.stop(id),
+            "takeConfiguration" if self.relay(id, command) => {}
             "takeConfiguration" => self.take_configuration(command, id),
-            // A lite agent has no use for candidates: the client's checks make it known.
-            "takeCandidate" => {}
-            "getStreamInfo" => match self.stream(id).and_then(|stream| stream.session) {
-                Some(session) => self.tell(session, ToSession::Info),
-                None => self.send(answer::not_there(id)),
-            },
-            "getTrackList" => self.send(answer::track_list(id)),
-            "getBroadcastObject" => {
-                if self.records.len() < RECORDS_MAX {
-                    self.records.push_back(id.to_owned());
-                    let let_in = self.streams.iter().filter(|stream| stream.let_in);
-                    let let_in = let_in.map(|stream| stream.id.clone()).collect();
-                    self.events.push_back(Event::Request(RequestEvent::Record {
-                        key: StreamKey::new(&self.app, id),
-                        let_in,
-                    }));
-                }
-            }
+            // Of ours: a lite agent has no use for candidates, the client's checks make it known.
+            "takeCandidate" => drop(self.relay(id, command)),
+            "peerMessageCommand" if self.relay(id, command) => {}
+            "peerMessageCommand" => self.send(answer::error("no_peer_associated_before", Some(id))),
             "toggleVideo" | "toggleAudio" => self.toggle(name == "toggleVideo", command, id),
+            "enableTrack" => {
+                let wanted = Some(command.flag("enabled"));
+                self.want_of(id, command.text("trackId"), wanted, wanted);
+            }
             "forceStreamQuality" => {
                 if let Some(session) = self.stream(id).and_then(|stream| stream.session) {
                     self.tell(session, ToSession::Force(command.height("streamHeight")));
                 }
             }
-            _ => {
-                let _ = ctx;
-                tracing::debug!(command = name, "command of a signalling socket that is not spoken");
-            }
+            "updateStreamMetaData" => self.set_meta_data(command, id),
+            _ => self.unknown(name, Some(id)),
         }
+    }
+
+    /// A command that is not known, or not done: pages that wait for its answer have one.
+    fn unknown(&mut self, name: &str, id: Option<&str>) {
+        tracing::debug!(command = name, "command of a signalling socket that is not spoken");
+        self.send(answer::error("notImplemented", id));
     }
 
     fn begin(&mut self, command: &Command, id: &str, publishes: bool) {
@@ -189,7 +212,10 @@ impl Socket {
             let what = if stream.publishes { "already_publishing" } else { "already_playing" };
             return self.send(answer::error(what, Some(id)));
         }
-        if self.streams.len() >= STREAMS_MAX {
+        if self.call(id).is_some() {
+            return self.send(answer::error("streamIdInUse", Some(id)));
+        }
+        if self.is_full() {
             return self.send(answer::error("highResourceUsage", Some(id)));
         }
         let child = Handle(self.next);
@@ -202,6 +228,7 @@ impl Socket {
             origin: self.origin.clone(),
             of_foreign_page: self.of_foreign_page,
             offer: None,
+            choice: (!publishes).then(|| choice_of(command)),
             secret: self.secret,
         };
         let (video, audio) = (true, true);
@@ -251,6 +278,12 @@ impl Socket {
 
     fn toggle(&mut self, is_video: bool, command: &Command, id: &str) {
         let wanted = command.flag("enabled");
+        let track = command.text("trackId");
+        if !track.is_empty() && super::negotiation::stream_of_track(track) != id {
+            // One stream of a main track.
+            let (video, audio) = (is_video.then_some(wanted), (!is_video).then_some(wanted));
+            return self.want_of(id, track, video, audio);
+        }
         let Some(stream) = self.stream(id).filter(|stream| !stream.publishes) else { return };
         *(if is_video { &mut stream.video } else { &mut stream.audio }) = wanted;
         let (video, audio) = (stream.video, stream.audio);
@@ -339,14 +372,23 @@ impl Socket {
         };
         self.send(answer::error(definition, Some(id)));
     }
+}
 
-    fn record(&mut self, response: &Response) {
-        let Some(id) = self.records.pop_front() else { return };
-        match std::str::from_utf8(&response.body).ok().filter(|_| response.status == 200) {
-            Some(record) => self.send(answer::broadcast_object(&id, record)),
-            None => self.send(answer::not_there(&id)),
+/// The streams of a main track that a page wants: `!` in front of an id leaves it out, and its own is not sent back to it.
+fn choice_of(command: &Command) -> Choice {
+    let mut choice = Choice { is_off: command.is_set("disableTracksByDefault"), ..Choice::default() };
+    for id in command.list("trackList", ROOM_MAX) {
+        match id.strip_prefix('!') {
+            Some(id) => choice.without.push(id.to_owned()),
+            None if id.is_empty() => {}
+            None => choice.only.push(id.to_owned()),
         }
     }
+    let own = command.text("userPublishId");
+    if !own.is_empty() {
+        choice.without.push(own.to_owned());
+    }
+    choice
 }
 
 impl Conversation for Socket {
@@ -363,11 +405,14 @@ impl Conversation for Socket {
             Reply::Family(FamilyNews::Message { from, message }) => {
                 if let Some(said) = message.content::<FromSession>() {
                     self.heard(ctx, from, said);
+                } else if let Some(relayed) = message.content::<Relayed>() {
+                    self.relayed(from, relayed);
                 }
             }
             Reply::Family(FamilyNews::Ended(session)) => self.heard(ctx, session, &FromSession::Ended),
             Reply::Request(RequestNews::StreamBegun(key)) => self.send(answer::streaming_started(&key.id)),
-            Reply::Request(RequestNews::Response(response)) => self.record(&response),
+            Reply::Request(RequestNews::Response(response)) => self.answered(&response),
+            Reply::Request(RequestNews::Call(key, news)) => self.call_news(&key, news),
             Reply::Request(RequestNews::Upload(_) | RequestNews::Blob | RequestNews::Pass(_))
             | Reply::Publication(..)
             | Reply::Subscription(..)

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::mail::{CallEvent, CallNews};
 use crate::protocol::webrtc::info::Bitrates;
 use crate::types::{ConnId, WorkerId};
 
@@ -11,9 +12,11 @@ fn socket() -> Socket {
         origin: String::new(),
         of_foreign_page: false,
         secret: 1,
+        names: 0x0123_4567_89ab_cdef,
         streams: Vec::new(),
         next: 0,
-        records: VecDeque::new(),
+        calls: Vec::new(),
+        questions: VecDeque::new(),
         events: VecDeque::new(),
         actions: VecDeque::new(),
         granted: false,
@@ -78,12 +81,189 @@ fn commands_without_a_good_stream_id_are_errors_and_a_ping_needs_none() {
     say(&mut socket, r#"{"command":"play","streamId":"a/b"}"#);
     say(&mut socket, r#"{"command":"dance","streamId":"a"}"#);
     let said = socket.said();
-    assert_eq!(said.len(), 3);
+    assert_eq!(said.len(), 4);
     assert_eq!(
         (&said[0]["command"], &said[1]["definition"]),
         (&"pong".into(), &"noStreamNameSpecified".into())
     );
     assert_eq!((&said[2]["definition"], &said[2]["streamId"]), (&"invalidStreamName".into(), &"a/b".into()));
+    assert_eq!((&said[3]["definition"], &said[3]["streamId"]), (&"notImplemented".into(), &"a".into()));
+}
+
+/// Answers the questions that control was asked.
+fn answer_all(socket: &mut Socket, body: &str) {
+    let asks = |event: &Event| matches!(event, Event::Request(RequestEvent::Ask { .. }));
+    let count = socket.events.iter().filter(|event| asks(event)).count();
+    socket.events.retain(|event| !asks(event));
+    for _ in 0..count {
+        socket.answered(&crate::http::Response::json(200, body.to_owned()));
+    }
+}
+
+#[test]
+fn w_09_every_command_of_the_sdk_has_its_answer() {
+    const ROOM: &str = r#"{"streams":["a","b"],"streamList":[{"streamId":"a","streamName":"A","metaData":""},{"streamId":"b","streamName":"B","metaData":"m"}]}"#;
+    for (command, body, answer) in [
+        (
+            r#"{"command":"getStreamInfo","streamId":"a"}"#,
+            r#"{"width":640,"height":360,"videoBitrate":9,"videoCodec":"H264"}"#,
+            r#"{"command":"streamInformation","streamId":"a","streamInfo":[{"streamWidth":640,"streamHeight":360,"videoBitrate":9,"audioBitrate":0,"videoCodec":"H264"}]}"#,
+        ),
+        (
+            r#"{"command":"getTrackList","streamId":"a","token":""}"#,
+            r#"{"streams":[],"streamList":[]}"#,
+            r#"{"command":"trackList","streamId":"a","trackList":["a"]}"#,
+        ),
+        (
+            r#"{"command":"getTrackList","streamId":"r"}"#,
+            ROOM,
+            r#"{"command":"trackList","streamId":"r","trackList":["a","b"]}"#,
+        ),
+        (
+            r#"{"command":"getBroadcastObject","streamId":"a"}"#,
+            r#"{"x":1}"#,
+            r#"{"command":"notification","definition":"broadcastObject","streamId":"a","broadcast":"{\"x\":1}"}"#,
+        ),
+        (
+            r#"{"command":"getSubtracks","streamId":"r","role":"","offset":0,"size":5}"#,
+            r#"[{"x":1}]"#,
+            r#"{"command":"notification","definition":"subtrackList","streamId":"r","subtrackList":["{\"x\":1}"]}"#,
+        ),
+        (
+            r#"{"command":"getSubtracksCount","streamId":"r"}"#,
+            r#"{"count":3}"#,
+            r#"{"command":"notification","definition":"subtrackCount","streamId":"r","count":3}"#,
+        ),
+        (
+            r#"{"command":"getSubscribers","streamId":"r"}"#,
+            r#"[]"#,
+            r#"{"command":"notification","definition":"subscriberList","streamId":"r","subscriberList":[]}"#,
+        ),
+        (
+            r#"{"command":"getSubscriberCount","streamId":"r"}"#,
+            r#"{"count":0}"#,
+            r#"{"command":"notification","definition":"subscriberCount","streamId":"r","count":0}"#,
+        ),
+        (
+            r#"{"command":"joinRoom","room":"r","mainTrack":"r","streamId":"b","mode":"multitrack"}"#,
+            ROOM,
+            r#"{"command":"notification","definition":"joinedTheRoom","streamId":"b","streams":["a"],"streamList":[{"streamId":"a","streamName":"A","metaData":""}],"ATTR_ROOM_NAME":"r","room":"r","maxTrackCount":-1}"#,
+        ),
+        (
+            r#"{"command":"getRoomInfo","room":"r"}"#,
+            ROOM,
+            r#"{"command":"roomInformation","streams":["a","b"],"streamList":[{"streamId":"a","streamName":"A","metaData":""},{"streamId":"b","streamName":"B","metaData":"m"}],"ATTR_ROOM_NAME":"r","room":"r"}"#,
+        ),
+        (
+            r#"{"command":"getRoomInfo","room":"r","streamId":"b"}"#,
+            r#"{"streams":[],"streamList":[]}"#,
+            r#"{"command":"error","definition":"no_active_streams_in_room","room":"r"}"#,
+        ),
+        (r#"{"command":"getRoomInfo"}"#, "", r#"{"command":"error","definition":"no_room_specified"}"#),
+        (
+            r#"{"command":"joinRoom","room":"a/b"}"#,
+            "",
+            r#"{"command":"error","definition":"invalidStreamName","streamId":"a/b"}"#,
+        ),
+        (
+            r#"{"command":"leaveFromRoom","room":"r","streamId":"b"}"#,
+            "",
+            r#"{"command":"notification","definition":"leavedFromRoom","streamId":"b","ATTR_ROOM_NAME":"r","room":"r"}"#,
+        ),
+        (
+            r#"{"command":"updateStreamMetaData","streamId":"a","metaData":"x"}"#,
+            "",
+            r#"{"command":"error","definition":"unauthorized_access","streamId":"a"}"#,
+        ),
+        (
+            r#"{"command":"peerMessageCommand","streamId":"a"}"#,
+            "",
+            r#"{"command":"error","definition":"no_peer_associated_before","streamId":"a"}"#,
+        ),
+        (
+            r#"{"command":"setMaxVideoTrackCountCommand","streamId":"a","maxTrackCount":3}"#,
+            "",
+            r#"{"command":"error","definition":"notImplemented","streamId":"a"}"#,
+        ),
+        (
+            r#"{"command":"sendPushNotification","subscriberId":"a"}"#,
+            "",
+            r#"{"command":"error","definition":"notImplemented"}"#,
+        ),
+    ] {
+        let mut socket = socket();
+        say(&mut socket, command);
+        answer_all(&mut socket, body);
+        let wanted: Value = serde_json::from_str(answer).unwrap();
+        assert_eq!(socket.said(), [wanted], "{command}");
+    }
+}
+
+#[test]
+fn a_page_without_an_id_is_given_one_in_its_room_and_no_two_the_same() {
+    let mut socket = socket();
+    let mut ids = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        say(&mut socket, r#"{"command":"joinRoom","room":"r"}"#);
+        answer_all(&mut socket, r#"{"streams":[],"streamList":[]}"#);
+        ids.insert(socket.said()[0]["streamId"].as_str().unwrap().to_owned());
+    }
+    assert!(ids.len() == 5 && ids.iter().all(|id| is_stream_id(id)), "{ids:?}");
+}
+
+#[test]
+fn a_socket_has_so_many_questions_at_a_time() {
+    let mut socket = socket();
+    (0..20).for_each(|_| say(&mut socket, r#"{"command":"getSubtracksCount","streamId":"r"}"#));
+    let said = socket.said();
+    assert_eq!((said.len(), &said[0]["definition"]), (4, &"highResourceUsage".into()));
+    answer_all(&mut socket, r#"{"count":1}"#);
+    assert_eq!(socket.said().len(), 16);
+}
+
+#[test]
+fn what_two_of_a_call_say_goes_to_the_other_alone() {
+    let mut socket = socket();
+    let call = |news| (StreamKey::new("live", "c"), news);
+    say(&mut socket, r#"{"command":"join","streamId":"c","multiPeer":false,"mode":"both"}"#);
+    assert!(matches!(
+        socket.events.pop_front(),
+        Some(Event::Request(RequestEvent::Call(CallEvent::Join { .. })))
+    ));
+    let offer = r#"{"command":"takeConfiguration","streamId":"c","type":"offer","sdp":"v=0"}"#;
+    say(&mut socket, offer);
+    let (key, news) = call(CallNews::Joined);
+    socket.call_news(&key, news);
+    let (key, news) = call(CallNews::Paired { with: session(7), begins: true });
+    socket.call_news(&key, news);
+    let said: Vec<Value> = socket.said();
+    assert_eq!(said[0]["definition"], "no_peer_associated_before");
+    assert_eq!((&said[1]["definition"], &said[2]["command"]), (&"joined".into(), &"start".into()));
+    say(&mut socket, offer);
+    say(&mut socket, r#"{"command":"takeCandidate","streamId":"c","label":0,"id":"0","candidate":"x"}"#);
+    let relayed = |event| {
+        let Event::Family(FamilyEvent::Tell { to, message }) = event else { return None };
+        (to == session(7)).then(|| message.content::<Relayed>().unwrap().text.clone())
+    };
+    let relayed: Vec<String> = socket.events.drain(..).filter_map(relayed).collect();
+    assert_eq!(relayed.len(), 2);
+    assert_eq!(
+        serde_json::from_str::<Value>(&relayed[0]).unwrap(),
+        serde_json::from_str::<Value>(offer).unwrap()
+    );
+    // Others are not heard, and after the other has left it is not either.
+    let from_other = Relayed { id: "c".to_owned(), text: "{}".to_owned() };
+    socket.relayed(session(8), &from_other);
+    assert!(socket.said().is_empty());
+    socket.relayed(session(7), &from_other);
+    assert_eq!(socket.said().len(), 1);
+    let (key, news) = call(CallNews::Alone);
+    socket.call_news(&key, news);
+    socket.relayed(session(7), &from_other);
+    assert_eq!(socket.said()[0]["command"], "stop");
+    say(&mut socket, r#"{"command":"leave","streamId":"c"}"#);
+    assert_eq!(socket.said()[0]["definition"], "leaved");
+    assert!(matches!(&socket.events[0], Event::Request(RequestEvent::Call(CallEvent::Leave(_)))));
 }
 
 #[test]
@@ -227,6 +407,6 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     socket.events.clear();
     say(&mut socket, r#"{"command":"getBroadcastObject","streamId":"c"}"#);
     assert!(
-        matches!(&socket.events[0], Event::Request(RequestEvent::Record { let_in, .. }) if *let_in == ["b"])
+        matches!(&socket.events[0], Event::Request(RequestEvent::Ask { let_in, .. }) if *let_in == ["b"])
     );
 }

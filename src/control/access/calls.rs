@@ -1,0 +1,128 @@
+//! Calls: two signalling sockets of an id, wherever they are. A socket that leaves, or is gone, costs what it held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use crate::control::Control;
+use crate::mail::{CallEvent, CallNews, PlayRequest, ToWorker};
+use crate::types::{Now, SessionRef, StreamKey};
+
+/// Sockets that take part in a call.
+const PEERS_MAX: usize = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Calls {
+    /// In the order in which they came.
+    peers: BTreeMap<StreamKey, Vec<SessionRef>>,
+    joined: BTreeMap<SessionRef, BTreeSet<StreamKey>>,
+}
+
+impl Calls {
+    /// Sockets that take part in calls.
+    pub(in crate::control) fn held(&self) -> usize {
+        self.joined.len().saturating_add(self.peers.len())
+    }
+
+    /// Has a socket take part: the news of it.
+    fn join(&mut self, key: &StreamKey, session: SessionRef) -> Vec<(SessionRef, CallNews)> {
+        let peers = self.peers.entry(key.clone()).or_default();
+        if !peers.contains(&session) {
+            if peers.len() >= PEERS_MAX {
+                return vec![(session, CallNews::Full)];
+            }
+            peers.push(session);
+        }
+        let other = peers.iter().copied().find(|peer| *peer != session);
+        self.joined.entry(session).or_default().insert(key.clone());
+        let mut news = vec![(session, CallNews::Joined)];
+        if let Some(other) = other {
+            // The first makes the offer, when the second knows of it.
+            news.push((session, CallNews::Paired { with: other, begins: false }));
+            news.push((other, CallNews::Paired { with: session, begins: true }));
+        }
+        news
+    }
+
+    /// A socket takes part no more: the news of it.
+    fn leave(&mut self, key: &StreamKey, session: SessionRef) -> Option<(SessionRef, CallNews)> {
+        let joined = self.joined.get_mut(&session)?;
+        if !joined.remove(key) {
+            return None;
+        }
+        if joined.is_empty() {
+            self.joined.remove(&session);
+        }
+        let peers = self.peers.get_mut(key)?;
+        peers.retain(|peer| *peer != session);
+        let other = peers.first().copied();
+        if other.is_none() {
+            self.peers.remove(key);
+        }
+        Some((other?, CallNews::Alone))
+    }
+
+    /// The calls that a socket takes part in.
+    fn of(&self, session: SessionRef) -> Vec<StreamKey> {
+        self.joined.get(&session).into_iter().flatten().cloned().collect()
+    }
+}
+
+impl Control {
+    /// A socket says something about calls.
+    pub(in crate::control) fn call_event(
+        &mut self,
+        now: Now,
+        session: SessionRef,
+        peer: SocketAddr,
+        event: CallEvent,
+    ) {
+        let (egress, polled) = ("webrtc", None);
+        let (keys, ask) = match event {
+            CallEvent::Join { key, params, origin } => {
+                (vec![key.clone()], Some(PlayRequest { session, key, egress, peer, params, origin, polled }))
+            }
+            CallEvent::Leave(key) => (vec![key], None),
+            CallEvent::Gone => (self.access.calls.of(session), None),
+        };
+        let verdict = ask.map(|ask| self.check_call(now, ask));
+        for key in keys {
+            let news = match &verdict {
+                Some(Err(why)) => vec![(session, CallNews::Refused(why.clone()))],
+                Some(Ok(())) => self.access.calls.join(&key, session),
+                None => self.access.calls.leave(&key, session).into_iter().collect(),
+            };
+            for (SessionRef { worker, conn, .. }, news) in news {
+                self.post(worker, ToWorker::Call { conn, key: key.clone(), news });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{ConnId, WorkerId};
+
+    fn socket(slot: u32) -> SessionRef {
+        SessionRef::new(WorkerId(0), ConnId { slot, generation: 0 })
+    }
+
+    #[test]
+    fn two_take_part_and_leave_nothing() {
+        let (mut calls, key) = (Calls::default(), StreamKey::new("live", "a"));
+        let joined = |slot| (socket(slot), CallNews::Joined);
+        let paired = |of, with, begins| (socket(of), CallNews::Paired { with: socket(with), begins });
+        assert_eq!(calls.join(&key, socket(1)), [joined(1)]);
+        assert_eq!(calls.join(&key, socket(1)), [joined(1)]);
+        assert_eq!(calls.join(&key, socket(2)), [joined(2), paired(2, 1, false), paired(1, 2, true)]);
+        assert_eq!(calls.join(&key, socket(3)), [(socket(3), CallNews::Full)]);
+        assert_eq!(calls.leave(&key, socket(3)), None);
+        assert_eq!(calls.leave(&key, socket(1)), Some((socket(2), CallNews::Alone)));
+        assert_eq!(calls.join(&key, socket(3)), [joined(3), paired(3, 2, false), paired(2, 3, true)]);
+        assert_eq!(calls.of(socket(3)), std::slice::from_ref(&key));
+        assert_eq!(calls.leave(&key, socket(2)), Some((socket(3), CallNews::Alone)));
+        assert_eq!(calls.leave(&key, socket(3)), None);
+        assert_eq!(calls.held(), 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! The answers to questions of signalling sockets ([`Question`]). Where viewers are checked, a socket that was let in neither to the
+//! stream nor to its main track sees little more of it than that it is there.
+
+use serde_json::{Map, Value, json};
+
+use super::subtracks::of_role;
+use crate::control::Control;
+use crate::control::broadcast::Broadcast;
+use crate::http::Response;
+use crate::mail::Question;
+use crate::types::{Now, StreamKey};
+
+/// Members of a record that everybody may see: of a stream whose viewers are checked, those who were not let in see no others.
+const PUBLIC: [&str; 19] = [
+    "streamId",
+    "status",
+    "type",
+    "name",
+    "date",
+    "plannedStartDate",
+    "plannedEndDate",
+    "startTime",
+    "updateTime",
+    "absoluteStartTimeMs",
+    "duration",
+    "hlsViewerCount",
+    "dashViewerCount",
+    "webRTCViewerCount",
+    "rtmpViewerCount",
+    "hlsViewerLimit",
+    "dashViewerLimit",
+    "webRTCViewerLimit",
+    "subtracksLimit",
+];
+/// Records of one answer, so that a turn stays short.
+const RECORDS_MAX: usize = 50;
+/// Streams of a room that are named in one answer.
+const STREAMS_MAX: usize = 500;
+
+/// Answers a question of a session that was let in to these streams of the application.
+pub(in crate::control) fn answer(
+    control: &Control,
+    at: Now,
+    (key, let_in): (&StreamKey, &[String]),
+    question: &Question,
+) -> Response {
+    let asker = Asker { control, at, key, let_in };
+    match question {
+        Question::Record => match control.records.find(&key.app, &key.id) {
+            Some(record) => Response::json(200, asker.shown(record).to_string()),
+            None => Response::error(404, "Not Found"),
+        },
+        Question::Subtracks { role, offset, size } => {
+            let records = of_role(control, key, role, true).skip(*offset).take(RECORDS_MAX.min(*size));
+            let records = records.map(|record| asker.shown(record)).collect();
+            Response::json(200, Value::Array(records).to_string())
+        }
+        Question::SubtrackCount(role) => count(of_role(control, key, role, true).count()),
+        Question::Subscribers { offset, size } => {
+            let ids = control.access.presences.subscribers_of(key).filter(|_| asker.sees(key));
+            let ids = ids.skip(*offset).take(RECORDS_MAX.min(*size));
+            let subscribers = ids.map(|id| json!({"subscriberId": id, "streamId": &*key.id})).collect();
+            Response::json(200, Value::Array(subscribers).to_string())
+        }
+        Question::SubscriberCount => {
+            let viewers = control.access.presences.viewers_of("webrtc", key);
+            count(usize::try_from(viewers).unwrap_or(usize::MAX))
+        }
+        Question::Room => asker.room(),
+        Question::Media => asker.media(),
+    }
+}
+
+fn count(count: usize) -> Response {
+    Response::json(200, json!({"count": count}).to_string())
+}
+
+/// The one who asks, and the subject.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    control: &'a Control,
+    at: Now,
+    key: &'a StreamKey,
+    let_in: &'a [String],
+}
+
+impl Asker<'_> {
+    /// Whether nobody is checked, or this one was let in to the stream.
+    fn sees(&self, key: &StreamKey) -> bool {
+        let is_checked = self.control.apps.get(&key.app).is_none_or(|app| app.security.play.any());
+        !is_checked || self.let_in.iter().any(|id| **id == *key.id)
+    }
+
+    /// A record as far as it may be seen.
+    fn shown(&self, record: &Broadcast) -> Value {
+        let main = record.main_track_stream_id.as_deref();
+        let is_let_in = self.let_in.iter().any(|id| *id == record.stream_id || Some(id.as_str()) == main);
+        let is_checked = self.control.apps.get(&self.key.app).is_none_or(|app| app.security.play.any());
+        let mut members: Map<String, Value> =
+            serde_json::from_slice(&record.to_json(self.at)).unwrap_or_default();
+        if is_checked && !is_let_in {
+            members.retain(|name, _| PUBLIC.contains(&name.as_str()));
+        }
+        Value::Object(members)
+    }
+
+    fn room(&self) -> Response {
+        let (mut ids, mut list) = (Vec::new(), Vec::new());
+        for record in of_role(self.control, self.key, "", true).take(STREAMS_MAX) {
+            let shown = |text: &Option<String>| match self.sees(self.key) {
+                true => Value::from(text.clone().unwrap_or_default()),
+                false => Value::from(""),
+            };
+            ids.push(Value::from(record.stream_id.as_str()));
+            list.push(json!({
+                "streamId": record.stream_id,
+                "streamName": record.name.as_deref().unwrap_or_default(),
+                "metaData": shown(&record.meta_data),
+            }));
+        }
+        Response::json(200, json!({"streams": ids, "streamList": list}).to_string())
+    }
+
+    fn media(&self) -> Response {
+        let live = self.control.stream_of(self.key).and_then(|stream| self.control.registry.get(&stream));
+        let Some(live) = live else { return Response::error(404, "Not Found") };
+        let figures = live.received.figures.as_ref();
+        let codec = figures.and_then(|figures| figures.video_codec).map(|codec| codec.to_string());
+        let rate = self.control.records.get(self.key).map_or(0, |record| record.bitrate);
+        let shown = json!({
+            "width": figures.map_or(0, |figures| figures.width),
+            "height": figures.map_or(0, |figures| figures.height),
+            "videoBitrate": rate,
+            "videoCodec": codec.unwrap_or_default(),
+        });
+        Response::json(200, shown.to_string())
+    }
+}

@@ -1,0 +1,375 @@
+//! A viewer of a main track: one peer that is sent the tracks of all its streams.
+//!
+//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of our offers. The first
+//! place carries nothing but the transport, so that an empty room connects, and so that whoever leaves does not take the transport
+//! along. Streams come and go; then there is another offer, one at a time. A place that was given up is withdrawn first, so that
+//! the page's track ends, and is given to another stream by a later offer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::webrtc::{MediaPreference, Peer, SectionId};
+use media::{Track, TrackId, TrackKind, Tracks};
+use sdp::{Direction, Format, MediaKind, PayloadType};
+use smallvec::SmallVec;
+
+use super::codecs::Codecs;
+use super::info::{Bitrates, TrackInfo};
+use super::negotiation;
+use super::viewer::Viewer;
+use crate::types::Handle;
+
+#[cfg(test)]
+mod tests;
+
+/// Streams of a main track that a viewer is sent at once.
+pub(super) const STREAMS_MAX: usize = 50;
+/// Forms that a track is offered in: of H.264 its own profile, and those that every browser knows.
+const FORMS_MAX: usize = 3;
+/// Payload types of forms; those above are for what repeats them.
+const PAYLOAD_TYPES: std::ops::RangeInclusive<u8> = 96..=111;
+
+/// The streams of a main track that a viewer wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// The streams that are wanted alone, where there are any.
+    pub(super) only: Vec<String>,
+    /// The streams that are not wanted.
+    pub(super) without: Vec<String>,
+    /// Whether nothing is sent of a stream before the viewer wants it.
+    pub(super) is_off: bool,
+}
+
+impl Choice {
+    fn takes(&self, id: &str) -> bool {
+        let listed = |list: &[String]| list.iter().any(|one| one == id);
+        !listed(&self.without) && (self.only.is_empty() || listed(&self.only))
+    }
+}
+
+/// The use of a place.
+#[derive(Debug)]
+enum Holder {
+    /// The transport alone.
+    Transport,
+    /// A track of the stream of this subscription, in the forms that were offered.
+    Track(Handle, MediaPreference),
+    /// Given up, which the peer does not know.
+    GivenUp,
+    /// Withdrawn by the offer that is open.
+    Withdrawn,
+    /// To be taken.
+    Free,
+}
+
+/// A section of our offers.
+#[derive(Debug)]
+struct Place {
+    kind: MediaKind,
+    holder: Holder,
+}
+
+/// A stream of the main track.
+#[derive(Debug)]
+struct Member {
+    id: Arc<str>,
+    handle: Handle,
+    /// Whether the verdict on its subscription is still to come.
+    is_asked: bool,
+    tracks: Arc<Tracks>,
+    viewer: Option<Box<Viewer>>,
+    /// Whether video and audio are wanted.
+    wants: (bool, bool),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Room {
+    choice: Choice,
+    members: Vec<Member>,
+    places: Vec<Place>,
+    numbers: Numbers,
+    /// An offer waits for its answer.
+    is_open: bool,
+    /// The last offer does not say what there is.
+    is_stale: bool,
+    last: Handle,
+}
+
+impl Room {
+    pub(super) fn new(choice: Choice) -> Self {
+        let transport = Place { kind: MediaKind::Audio, holder: Holder::Transport };
+        Self {
+            choice,
+            members: Vec::new(),
+            places: vec![transport],
+            numbers: Numbers::default(),
+            is_open: false,
+            is_stale: true,
+            last: Handle::ONLY,
+        }
+    }
+
+    /// A stream is there: the handle to subscribe to it under, if it is wanted and there is room.
+    pub(super) fn came(&mut self, id: &Arc<str>) -> Option<Handle> {
+        let is_known = self.members.iter().any(|member| member.id == *id);
+        if is_known || !self.choice.takes(id) || self.members.len() >= STREAMS_MAX {
+            return None;
+        }
+        let is_free = |handle: &Handle| self.member(*handle).is_none() && *handle != Handle::ONLY;
+        let mut handles = (1..=u16::MAX).map(|n| Handle(self.last.0.wrapping_add(n)));
+        let handle = handles.find(is_free)?;
+        self.last = handle;
+        let wants = (!self.choice.is_off, !self.choice.is_off);
+        let tracks = Arc::default();
+        self.members.push(Member { id: Arc::clone(id), handle, is_asked: true, tracks, viewer: None, wants });
+        Some(handle)
+    }
+
+    /// The subscription of a stream that left.
+    pub(super) fn left(&mut self, id: &str) -> Option<Handle> {
+        let handle = self.members.iter().find(|member| *member.id == *id)?.handle;
+        self.remove(handle);
+        Some(handle)
+    }
+
+    /// A stream is not sent any more.
+    pub(super) fn remove(&mut self, handle: Handle) {
+        self.members.retain(|member| member.handle != handle);
+        self.give_up(handle);
+    }
+
+    fn give_up(&mut self, handle: Handle) {
+        for place in &mut self.places {
+            if matches!(place.holder, Holder::Track(of, _) if of == handle) {
+                (place.holder, self.is_stale) = (Holder::GivenUp, true);
+            }
+        }
+    }
+
+    fn member(&self, handle: Handle) -> Option<&Member> {
+        self.members.iter().find(|member| member.handle == handle)
+    }
+
+    fn member_mut(&mut self, handle: Handle) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.handle == handle)
+    }
+
+    /// Notes the tracks of a stream, as far as the application has their codecs. A kind of track without a place is given one.
+    pub(super) fn take_tracks(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
+        let Some(member) = self.member_mut(handle) else { return };
+        member.is_asked = false;
+        member.tracks = Arc::new(codecs.of(tracks));
+        let (id, tracks) = (Arc::clone(&member.id), Arc::clone(&member.tracks));
+        for (kind, section) in [(TrackKind::Audio, MediaKind::Audio), (TrackKind::Video, MediaKind::Video)] {
+            let has_place = |place: &Place| {
+                place.kind == section && matches!(place.holder, Holder::Track(of, _) if of == handle)
+            };
+            if self.places.iter().any(has_place) {
+                continue;
+            }
+            if let Some(track) = negotiation::default_of(&tracks, kind)
+                && let Some(preference) = self.preference(track, &id)
+            {
+                self.take_place(section, Holder::Track(handle, preference));
+            }
+        }
+    }
+
+    fn preference(&mut self, track: &Track, id: &str) -> Option<MediaPreference> {
+        let mut formats = negotiation::formats_of_track(track);
+        formats.truncate(FORMS_MAX);
+        formats.retain_mut(|format| self.numbers.give(format));
+        let msid = Some(negotiation::name_of(track.kind(), id));
+        let preference = MediaPreference { direction: Direction::SendOnly, formats, msid };
+        (!preference.formats.is_empty()).then_some(preference)
+    }
+
+    fn take_place(&mut self, kind: MediaKind, holder: Holder) {
+        let is_free = |place: &&mut Place| place.kind == kind && matches!(place.holder, Holder::Free);
+        if let Some(place) = self.places.iter_mut().find(is_free) {
+            place.holder = holder;
+        } else if self.places.len() < ::webrtc::OFFERED_SECTIONS_MAX {
+            self.places.push(Place { kind, holder });
+        } else {
+            return;
+        }
+        self.is_stale = true;
+    }
+
+    /// The codec of a track is another one now: its stream begins anew, at other places.
+    pub(super) fn begin_anew(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
+        self.give_up(handle);
+        if let Some(member) = self.member_mut(handle) {
+            member.viewer = None;
+        }
+        self.take_tracks(handle, tracks, codecs);
+    }
+
+    // ---- offers
+
+    /// Whether an offer waits for its answer.
+    pub(super) const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The sections of the next offer: when the last one does not say what there is, and is answered.
+    pub(super) fn poll_offer(&mut self) -> Option<Vec<(MediaKind, MediaPreference)>> {
+        let is_settled = self.members.iter().all(|member| !member.is_asked);
+        if !self.is_stale || self.is_open || !is_settled {
+            return None;
+        }
+        (self.is_stale, self.is_open) = (false, true);
+        let (places, numbers) = (&mut self.places, &mut self.numbers);
+        Some(places.iter_mut().map(|place| (place.kind.clone(), place.offer(numbers))).collect())
+    }
+
+    /// The offer was answered: the streams that begin now.
+    pub(super) fn answered(&mut self, now: Instant, peer: &mut Peer) -> Vec<Handle> {
+        self.is_open = false;
+        let mut began = Vec::new();
+        for place in self.places.iter_mut().filter(|place| matches!(place.holder, Holder::Withdrawn)) {
+            place.holder = Holder::Free;
+        }
+        for member in &mut self.members {
+            let has_section = |(id, place): (SectionId, &Place)| {
+                let is_own = matches!(place.holder, Holder::Track(of, _) if of == member.handle);
+                (is_own && peer.sections().iter().any(|section| section.id == id)).then_some(id)
+            };
+            let own: SmallVec<[SectionId; 2]> =
+                (0..).map(SectionId).zip(&self.places).filter_map(has_section).collect();
+            if own.is_empty() {
+                continue;
+            }
+            match &mut member.viewer {
+                Some(viewer) => viewer.take_sections(now, peer, &member.tracks, own),
+                None => {
+                    let mut viewer = Viewer::of_sections(now, peer, &member.tracks, own);
+                    viewer.want(member.wants.0, member.wants.1);
+                    member.viewer = Some(Box::new(viewer));
+                    began.push(member.handle);
+                }
+            }
+        }
+        began
+    }
+
+    // ---- streams that are sent
+
+    /// The viewer of a stream, and the number of streams that share the path.
+    pub(super) fn viewer(&mut self, handle: Handle) -> Option<(&mut Viewer, usize)> {
+        let shares = self.shares();
+        let viewer = self.member_mut(handle)?.viewer.as_deref_mut()?;
+        Some((viewer, shares))
+    }
+
+    /// Streams with video that are sent.
+    fn shares(&self) -> usize {
+        let viewers = self.members.iter().filter_map(|member| member.viewer.as_ref());
+        viewers.filter(|viewer| viewer.video().is_some()).count().max(1)
+    }
+
+    /// The viewers of all streams that are sent, under their handles.
+    pub(super) fn viewers(&mut self) -> impl Iterator<Item = (Handle, &mut Viewer)> {
+        let members = self.members.iter_mut();
+        members.filter_map(|member| Some((member.handle, member.viewer.as_deref_mut()?)))
+    }
+
+    /// The subscription and the track that a section carries.
+    pub(super) fn carries(&self, section: SectionId) -> Option<(Handle, TrackId)> {
+        let Holder::Track(handle, _) = self.places.get(usize::from(section.0))?.holder else { return None };
+        Some((handle, self.member(handle)?.viewer.as_ref()?.track_of(section)?))
+    }
+
+    /// Whether the tracks of a stream are others than were known.
+    pub(super) fn has_other_tracks(&self, handle: Handle, tracks: &Tracks) -> bool {
+        self.member(handle).is_some_and(|member| member.tracks.epoch != tracks.epoch)
+    }
+
+    /// The kinds of tracks that are wanted of a stream from now on, by its id or the name of one of its tracks; `None`: as before. Its
+    /// subscription, if it is sent.
+    pub(super) fn want(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) -> Option<Handle> {
+        let id = negotiation::stream_of_track(name);
+        let member = self.members.iter_mut().find(|member| *member.id == *id)?;
+        let (was_video, was_audio) = member.wants;
+        member.wants = (video.unwrap_or(was_video), audio.unwrap_or(was_audio));
+        let viewer = member.viewer.as_mut()?;
+        viewer.want(member.wants.0, member.wants.1);
+        Some(member.handle)
+    }
+
+    /// The tracks of all streams that are sent.
+    pub(super) fn info(&self) -> Vec<TrackInfo> {
+        let viewers = self.members.iter().filter_map(|member| member.viewer.as_ref());
+        viewers.flat_map(|viewer| viewer.info()).collect()
+    }
+
+    /// Pictures that the path had no room for.
+    pub(super) fn left_out(&self) -> u64 {
+        let viewers = self.members.iter().filter_map(|member| member.viewer.as_ref());
+        viewers.map(|viewer| viewer.left_out()).sum()
+    }
+
+    /// The rates of all streams, when they are due.
+    pub(super) fn poll_bitrates(&mut self, now: Instant, peer: &Peer) -> Option<Bitrates> {
+        let rates: Vec<Bitrates> =
+            self.viewers().filter_map(|(_, viewer)| viewer.poll_bitrates(now, peer)).collect();
+        let target = rates.first()?.target;
+        let sum = |of: fn(&Bitrates) -> u64| rates.iter().map(of).sum();
+        Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
+    }
+
+    /// When to look at the path again.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let viewers = self.members.iter().filter_map(|member| member.viewer.as_ref());
+        viewers.filter_map(|viewer| viewer.poll_timeout()).min()
+    }
+}
+
+impl Place {
+    /// The section as it is offered now.
+    fn offer(&mut self, numbers: &mut Numbers) -> MediaPreference {
+        let nothing = MediaPreference { direction: Direction::SendOnly, formats: Vec::new(), msid: None };
+        match &self.holder {
+            Holder::Transport => {
+                let mut formats =
+                    ::webrtc::offered_formats(media::codec::Codec::Opus, *PAYLOAD_TYPES.start());
+                formats.retain_mut(|format| numbers.give(format));
+                MediaPreference { direction: Direction::Inactive, formats, msid: None }
+            }
+            Holder::Track(_, preference) => preference.clone(),
+            Holder::GivenUp => {
+                self.holder = Holder::Withdrawn;
+                nothing
+            }
+            Holder::Withdrawn | Holder::Free => nothing,
+        }
+    }
+}
+
+/// The payload types of forms: the same in all sections, for the life of the peer (RFC 9143 §9.1).
+#[derive(Debug, Default)]
+struct Numbers(Vec<(String, PayloadType)>);
+
+impl Numbers {
+    /// Gives a form its number. False when none is left.
+    fn give(&mut self, format: &mut Format) -> bool {
+        if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
+            // A fixed one.
+            return true;
+        }
+        let map = &format.rtpmap;
+        let name = format!("{}/{}/{:?} {}", map.encoding, map.clock_rate, map.channels, format.parameters);
+        let known = self.0.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+        let number = known.or_else(|| {
+            let is_free = |number: &PayloadType| self.0.iter().all(|(_, taken)| taken != number);
+            let number = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free)?;
+            self.0.push((name, number));
+            Some(number)
+        });
+        if let Some(number) = number {
+            format.rtpmap.payload_type = number;
+        }
+        number.is_some()
+    }
+}

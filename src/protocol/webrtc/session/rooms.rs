@@ -1,0 +1,153 @@
+//! A session that plays a main track ([`super::super::room`]): its streams, offers, and units.
+
+use super::{
+    Context, DESCRIBE_WAIT, Described, Event, Format, FromSession, Handle, Outcome, PlayAsk, Refused, Role,
+    RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
+};
+use crate::hub::Delivery;
+use crate::protocol::SubtrackNews;
+use crate::protocol::webrtc::room::Room;
+use crate::types::StreamKey;
+
+impl RtcSession {
+    /// News of the main track.
+    pub(super) fn subtrack_news(&mut self, ctx: &Context<'_>, news: SubtrackNews<'_>) {
+        match news {
+            SubtrackNews::Room(streams) => {
+                let Role::AskedPlay(_) = &self.role else { return };
+                self.granted = true;
+                self.role = Role::Room(Box::new(Room::new(self.choice.take().unwrap_or_default())));
+                streams.iter().for_each(|key| self.subscribe_to(key));
+            }
+            SubtrackNews::Came(key) => self.subscribe_to(key),
+            SubtrackNews::Left(key) => {
+                let Role::Room(room) = &mut self.role else { return };
+                if let Some(handle) = room.left(&key.id) {
+                    self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Unsubscribe));
+                }
+            }
+        }
+        self.offer_room(ctx);
+    }
+
+    fn subscribe_to(&mut self, key: &StreamKey) {
+        let Role::Room(room) = &mut self.role else { return };
+        let Some(handle) = room.came(&key.id) else { return };
+        let format = Format::new(&super::super::FORMAT, 0);
+        let (params, origin) = (Vec::new(), String::new());
+        let ask = PlayAsk { key: key.clone(), format, params, origin, takes_subtracks: false };
+        self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)));
+    }
+
+    /// News of a stream of the main track.
+    pub(super) fn member_news(&mut self, ctx: &Context<'_>, handle: Handle, news: &SubscriptionNews<'_>) {
+        let codecs = self.codecs(ctx);
+        let Role::Room(room) = &mut self.role else { return };
+        match news {
+            // Held until the peer knows of it.
+            SubscriptionNews::Verdict(Ok(tracks)) => {
+                room.take_tracks(handle, tracks, codecs);
+                self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Pause(true)));
+            }
+            SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
+            SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
+            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Subtracks(_) => {}
+        }
+        self.offer_room(ctx);
+    }
+
+    /// Offers the streams as they are, if they are others than were offered.
+    pub(super) fn offer_room(&mut self, ctx: &Context<'_>) {
+        let Role::Room(room) = &mut self.role else { return };
+        let Some(sections) = room.poll_offer() else { return };
+        match self.peer.offer(&sections) {
+            Ok(offer) => {
+                let names = negotiation::names(&offer);
+                let described: Described = self.describe(&offer, names);
+                self.send_description(described);
+                self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3));
+            }
+            Err(error) => self.refuse(Refused::Description(error)),
+        }
+    }
+
+    /// The peer has answered our offer: streams that it has taken begin.
+    pub(super) fn room_answered(&mut self, ctx: &Context<'_>) {
+        self.describe_by = None;
+        let Role::Room(room) = &mut self.role else { return };
+        for handle in room.answered(ctx.now.mono, &mut self.peer) {
+            let Some((viewer, _)) = room.viewer(handle) else { continue };
+            viewer.tell_bitrates(ctx.now.mono);
+            let soon = viewer.video().map(|track| SubscriptionEvent::KeyFrameSoon(Some(track)));
+            let select = SubscriptionEvent::Select(viewer.selection());
+            let resume = self.connected.then_some(SubscriptionEvent::Pause(false));
+            let events = [soon, Some(select), resume].into_iter().flatten();
+            self.events.extend(events.map(|event| Event::Subscription(handle, event)));
+        }
+        self.offer_room(ctx);
+    }
+
+    /// Media can flow.
+    pub(super) fn room_connected(&mut self) {
+        let Role::Room(room) = &mut self.role else { return };
+        for (handle, _) in room.viewers() {
+            self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Pause(false)));
+        }
+        if !std::mem::replace(&mut self.started, true) {
+            self.tell(FromSession::Started);
+        }
+    }
+
+    /// A unit of a stream.
+    pub(super) fn room_unit(&mut self, ctx: &Context<'_>, handle: Handle, unit: &Delivery<'_>) {
+        let codecs = self.codecs(ctx);
+        let Role::Room(room) = &mut self.role else { return };
+        let tracks = &unit.entry.tracks;
+        if room.has_other_tracks(handle, tracks) {
+            room.take_tracks(handle, tracks, codecs);
+        }
+        if let Some((viewer, _)) = room.viewer(handle) {
+            match viewer.send(ctx.now.mono, &mut self.peer, unit, &self.key) {
+                Outcome::OtherCodec => {
+                    room.begin_anew(handle, tracks, codecs);
+                    self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Pause(true)));
+                }
+                Outcome::LeftOut => {
+                    if let Some(track) = viewer.key_frame_due(ctx.now.mono, &self.peer) {
+                        let needed = SubscriptionEvent::KeyFrameNeeded(Some(track));
+                        self.events.push_back(Event::Subscription(handle, needed));
+                    }
+                }
+                Outcome::Switched(_) | Outcome::Done => {}
+            }
+        }
+        self.offer_room(ctx);
+    }
+
+    /// Looks at the path of each stream.
+    pub(super) fn look_at_room(&mut self, ctx: &Context<'_>) {
+        let now = ctx.now.mono;
+        let Role::Room(room) = &mut self.role else { return };
+        let handles: Vec<Handle> = room.viewers().map(|(handle, _)| handle).collect();
+        for handle in handles {
+            let Some((viewer, shares)) = room.viewer(handle) else { continue };
+            if viewer.look(now, &mut self.peer, shares) {
+                let select = SubscriptionEvent::Select(viewer.selection());
+                self.events.push_back(Event::Subscription(handle, select));
+            }
+        }
+        if let Some(bitrates) = room.poll_bitrates(now, &self.peer) {
+            self.tell(FromSession::Bitrates(bitrates));
+        }
+    }
+
+    /// The page wants other kinds of tracks of a stream.
+    pub(super) fn want_of_room(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) {
+        let Role::Room(room) = &mut self.role else { return };
+        let Some(handle) = room.want(name, video, audio) else { return };
+        if let Some((viewer, _)) = room.viewer(handle) {
+            let select = SubscriptionEvent::Select(viewer.selection());
+            self.events.push_back(Event::Subscription(handle, select));
+        }
+    }
+}

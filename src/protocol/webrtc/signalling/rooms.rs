@@ -1,0 +1,181 @@
+//! Commands about rooms, and questions about streams, which control answers from its records.
+//!
+//! A room is a main track: who publishes with `mainTrack` is in it, who plays it is sent what is published there.
+
+use serde_json::Value;
+
+use super::command::Command;
+use super::{Socket, answer};
+use crate::auth::access::is_stream_id;
+use crate::http::Response;
+use crate::mail::Question;
+use crate::protocol::webrtc::messages::ToSession;
+use crate::protocol::{Event, RequestEvent};
+use crate::types::StreamKey;
+
+/// Questions that wait for their answers.
+const QUESTIONS_MAX: usize = 16;
+/// The most that a publisher may say about its stream.
+const META_DATA_BYTES_MAX: usize = 8 * 1024;
+/// The records of an answer, if the page does not say how many it wants.
+const PAGE: usize = 50;
+
+/// A question that waits for its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asked {
+    Record(String),
+    Subtracks(String),
+    SubtrackCount(String),
+    Subscribers(String),
+    SubscriberCount(String),
+    Media(String),
+    /// The names of a main track's subtracks.
+    TrackList(String),
+    /// The streams of a room, for who joins it under this id, or asks what there is.
+    Room {
+        room: String,
+        joins: Option<String>,
+    },
+}
+
+impl Socket {
+    /// A command about a room. False: it is none.
+    pub(super) fn about_a_room(&mut self, name: &str, command: &Command) -> bool {
+        let id = command.text("streamId");
+        let room = match command.text("room") {
+            "" => command.text("mainTrack"),
+            room => room,
+        };
+        match name {
+            "joinRoom" => self.join_room(room, command),
+            "leaveFromRoom" => self.leave_room(room, id),
+            "getRoomInfo" => match room {
+                "" => self.send(answer::error("no_room_specified", None)),
+                room if !is_stream_id(room) => self.send(answer::error("invalidStreamName", Some(room))),
+                room => self.ask(room, Question::Room, Asked::Room { room: room.to_owned(), joins: None }),
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    /// A question about a stream. False: it is none.
+    pub(super) fn about_records(&mut self, name: &str, command: &Command, id: &str) -> bool {
+        let (offset, size) = page_of(command);
+        let role = || command.text("role").to_owned();
+        let of = id.to_owned();
+        let (question, asked) = match name {
+            "getBroadcastObject" => (Question::Record, Asked::Record(of)),
+            "getTrackList" => (Question::Room, Asked::TrackList(of)),
+            "getSubtracks" => (Question::Subtracks { role: role(), offset, size }, Asked::Subtracks(of)),
+            "getSubtracksCount" => (Question::SubtrackCount(role()), Asked::SubtrackCount(of)),
+            "getSubscribers" => (Question::Subscribers { offset, size }, Asked::Subscribers(of)),
+            "getSubscriberCount" => (Question::SubscriberCount, Asked::SubscriberCount(of)),
+            "getStreamInfo" => match self.stream(id).and_then(|stream| stream.session) {
+                Some(session) => {
+                    self.tell(session, ToSession::Info);
+                    return true;
+                }
+                None => (Question::Media, Asked::Media(of)),
+            },
+            _ => return false,
+        };
+        self.ask(id, question, asked);
+        true
+    }
+
+    /// Enters a room: the page hears who is there, and the id that it may publish under.
+    fn join_room(&mut self, room: &str, command: &Command) {
+        if room.is_empty() {
+            return self.send(answer::error("no_room_specified", None));
+        }
+        let id = command.text("streamId");
+        if !is_stream_id(room) || !(id.is_empty() || is_stream_id(id)) {
+            return self.send(answer::error("invalidStreamName", Some(room)));
+        }
+        let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
+        self.ask(room, Question::Room, Asked::Room { room: room.to_owned(), joins: Some(id) });
+    }
+
+    /// An id for a stream of a page that has none of its own.
+    fn new_id(&mut self) -> String {
+        let id = format!("participant-{:016x}", self.names);
+        self.names =
+            self.names.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        id
+    }
+
+    /// Changes what a publisher says about its stream.
+    pub(super) fn set_meta_data(&mut self, command: &Command, id: &str) {
+        let text = command.text("metaData");
+        let publishes = self.stream(id).is_some_and(|stream| stream.publishes && stream.let_in);
+        if !publishes {
+            return self.send(answer::error("unauthorized_access", Some(id)));
+        }
+        if text.len() > META_DATA_BYTES_MAX {
+            return self.send(answer::error("highResourceUsage", Some(id)));
+        }
+        let (key, meta_data) = (StreamKey::new(&self.app, id), text.to_owned());
+        self.events.push_back(Event::Request(RequestEvent::Describe { key, meta_data }));
+    }
+
+    /// Leaves a room: what is published in it, or played of it, ends.
+    fn leave_room(&mut self, room: &str, id: &str) {
+        for id in [id, room] {
+            if self.stream(id).is_some() {
+                self.stop(id);
+            }
+        }
+        self.send(answer::left_room(room, id));
+    }
+
+    /// Has one track of a main track sent, or not.
+    pub(super) fn want_of(&mut self, id: &str, track: &str, video: Option<bool>, audio: Option<bool>) {
+        if let Some(session) = self.stream(id).and_then(|stream| stream.session) {
+            self.tell(session, ToSession::WantOf { name: track.to_owned(), video, audio });
+        }
+    }
+
+    /// Asks control.
+    pub(super) fn ask(&mut self, id: &str, question: Question, asked: Asked) {
+        if self.questions.len() >= QUESTIONS_MAX {
+            return self.send(answer::error("highResourceUsage", Some(id)));
+        }
+        self.questions.push_back(asked);
+        let let_in = self.streams.iter().filter(|stream| stream.let_in);
+        let let_in = let_in.map(|stream| stream.id.clone()).collect();
+        let key = StreamKey::new(&self.app, id);
+        self.events.push_back(Event::Request(RequestEvent::Ask { key, let_in, question }));
+    }
+
+    /// Control has answered.
+    pub(super) fn answered(&mut self, response: &Response) {
+        let Some(asked) = self.questions.pop_front() else { return };
+        let body = std::str::from_utf8(&response.body).ok().filter(|_| response.status == 200);
+        let value = || body.and_then(|body| serde_json::from_str::<Value>(body).ok()).unwrap_or_default();
+        match asked {
+            Asked::Record(id) => self.send(match body {
+                Some(record) => answer::broadcast_object(&id, record),
+                None => answer::not_there(&id),
+            }),
+            Asked::Media(id) => self.send(match body {
+                Some(_) => answer::stream_media(&id, &value()),
+                None => answer::not_there(&id),
+            }),
+            Asked::Subtracks(id) => self.send(answer::records("subtrackList", &id, &value())),
+            Asked::Subscribers(id) => self.send(answer::records("subscriberList", &id, &value())),
+            Asked::SubtrackCount(id) => self.send(answer::count("subtrackCount", &id, &value())),
+            Asked::SubscriberCount(id) => self.send(answer::count("subscriberCount", &id, &value())),
+            Asked::TrackList(id) => self.send(answer::track_list(&id, &value())),
+            Asked::Room { room, joins: Some(id) } => {
+                self.send(answer::joined_room(&room, &id, &value()));
+            }
+            Asked::Room { room, joins: None } => self.send(answer::room(&room, &value())),
+        }
+    }
+}
+
+/// The page of a list: where it begins, and how long it may be.
+fn page_of(command: &Command) -> (usize, usize) {
+    (command.count("offset").unwrap_or(0), command.count("size").filter(|size| *size > 0).unwrap_or(PAGE))
+}

@@ -1,0 +1,235 @@
+//! Main tracks: a stream of streams. A viewer may be told which streams a main track has, as they come and go, and plays each of them
+//! by a subscription of its own; any other viewer of a main track without media of its own is given the subtrack that began first.
+//!
+//! Workers know of a main track by the records of its live subtracks ([`crate::mail::StreamDetails`]). Leaving costs what was held: who
+//! watches one main track is in two entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Worker;
+use super::conn::{Subscription, SubscriptionState};
+use super::streams::Live;
+use crate::mail::{StreamEnd, ToControl};
+use crate::protocol::{Reply, RequestNews, SubscriptionNews, SubtrackNews};
+use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    /// Live subtracks, in the order in which they began.
+    members: BTreeMap<StreamKey, BTreeSet<StreamId>>,
+    main_of: BTreeMap<StreamId, StreamKey>,
+    watchers: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
+    watched: BTreeMap<SubscriptionId, StreamKey>,
+}
+
+/// A change of the main track of a stream.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Move {
+    from: Option<StreamKey>,
+    to: Option<StreamKey>,
+}
+
+impl Rooms {
+    /// Notes the main track of a live stream.
+    fn assign(&mut self, stream: StreamId, main: Option<StreamKey>) -> Move {
+        if self.main_of.get(&stream) == main.as_ref() {
+            return Move::default();
+        }
+        let from = self.main_of.remove(&stream);
+        if let Some(from) = &from
+            && let Some(members) = self.members.get_mut(from)
+        {
+            members.remove(&stream);
+            if members.is_empty() {
+                self.members.remove(from);
+            }
+        }
+        if let Some(main) = &main {
+            self.main_of.insert(stream, main.clone());
+            self.members.entry(main.clone()).or_default().insert(stream);
+        }
+        Move { from, to: main }
+    }
+
+    /// The live subtracks of a main track, in the order in which they began.
+    pub(super) fn members(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> + '_ {
+        self.members.get(main).into_iter().flatten().copied()
+    }
+
+    fn watch(&mut self, main: StreamKey, watcher: SubscriptionId) {
+        self.unwatch(watcher);
+        self.watchers.entry(main.clone()).or_default().insert(watcher);
+        self.watched.insert(watcher, main);
+    }
+
+    /// A viewer watches its main track no more.
+    pub(super) fn unwatch(&mut self, watcher: SubscriptionId) {
+        let Some(main) = self.watched.remove(&watcher) else { return };
+        if let Some(watchers) = self.watchers.get_mut(&main) {
+            watchers.remove(&watcher);
+            if watchers.is_empty() {
+                self.watchers.remove(&main);
+            }
+        }
+    }
+
+    fn watchers(&self, main: &StreamKey) -> Vec<SubscriptionId> {
+        self.watchers.get(main).into_iter().flatten().copied().collect()
+    }
+
+    /// Whether a session watches a main track, which control has let it in to.
+    fn is_watched_by(&self, conn: ConnId, main: &StreamKey) -> bool {
+        let first = SubscriptionId { conn, handle: Handle(u16::MIN) };
+        let last = SubscriptionId { conn, handle: Handle(u16::MAX) };
+        self.watched.range(first..=last).any(|(_, watched)| watched == main)
+    }
+}
+
+impl Live {
+    /// Streams that a viewer of a main track is sent: its own one, if it is live, and its subtracks.
+    fn streams_of_room(&self, main: &StreamKey) -> Vec<StreamKey> {
+        let key = |id: StreamId| Some(self.streams.get(&id)?.key.clone());
+        let own = self.directory.get(main).copied();
+        own.into_iter().chain(self.rooms.members(main)).filter_map(key).collect()
+    }
+
+    /// Whether a main track has live subtracks.
+    pub(super) fn is_room(&self, main: &StreamKey) -> bool {
+        self.rooms.members(main).next().is_some()
+    }
+
+    /// Whether a session may play a stream without control being asked: it was let in to its main track.
+    pub(super) fn is_in_room_of(&self, id: ConnId, key: &StreamKey) -> bool {
+        let main = self.directory.get(key).and_then(|stream| self.rooms.main_of.get(stream));
+        self.rooms.is_watched_by(id, main.unwrap_or(key))
+    }
+}
+
+impl Worker {
+    /// Has a viewer watch a main track: it hears of its streams, and of each that comes or goes.
+    pub(super) fn watch_room(&mut self, id: ConnId, handle: Handle, main: &StreamKey) {
+        let watcher = SubscriptionId { conn: id, handle };
+        self.live.rooms.watch(main.clone(), watcher);
+        self.set_state(id, handle, SubscriptionState::Room { told: false });
+        let streams = self.live.streams_of_room(main);
+        self.tell_watcher(watcher, SubtrackNews::Room(&streams));
+        self.note_authenticated(id);
+        self.touch(id);
+    }
+
+    /// A stream is up, or its record has changed.
+    pub(super) fn place_in_room(&mut self, stream: StreamId, is_new: bool) {
+        let Some(key) = self.live.streams.get(&stream).map(|stream| stream.key.clone()) else { return };
+        let main = self.live.details.get(&stream).and_then(|details| details.main_track.clone());
+        let main = main.map(|id| StreamKey { app: key.app.clone(), id });
+        let had_any = main.as_ref().is_some_and(|main| self.live.is_room(main));
+        let Move { from, to } = self.live.rooms.assign(stream, main);
+        if let Some(from) = from {
+            self.leave_room(&from, &key, StreamEnd::Unpublished);
+        }
+        if let Some(to) = to {
+            self.tell_room(&to, SubtrackNews::Came(&key));
+            if !had_any {
+                for conn in self.live.awaited.take(&to) {
+                    self.reply(conn, Reply::Request(RequestNews::StreamBegun(&to)));
+                    self.touch(conn);
+                }
+            }
+        }
+        if is_new {
+            // A main track that has media of its own from now on.
+            self.tell_room(&key, SubtrackNews::Came(&key));
+        }
+    }
+
+    /// A stream is down, and is no more in `directory`.
+    pub(super) fn remove_from_room(&mut self, stream: StreamId, key: &StreamKey, end: StreamEnd) {
+        let Move { from, .. } = self.live.rooms.assign(stream, None);
+        if let Some(from) = from {
+            self.leave_room(&from, key, end);
+        }
+        self.leave_room(key, key, end);
+    }
+
+    /// A stream leaves a main track, whose viewers go when nothing is left.
+    fn leave_room(&mut self, main: &StreamKey, key: &StreamKey, end: StreamEnd) {
+        self.tell_room(main, SubtrackNews::Left(key));
+        if self.live.is_room(main) || self.live.directory.contains_key(main) {
+            return;
+        }
+        for watcher in self.live.rooms.watchers(main) {
+            self.blame(watcher.conn, end.reason());
+            self.reply(watcher.conn, Reply::Subscription(watcher.handle, SubscriptionNews::Ended(end)));
+            self.leave(watcher.conn, watcher.handle);
+            self.touch(watcher.conn);
+        }
+    }
+
+    fn tell_room(&mut self, main: &StreamKey, news: SubtrackNews<'_>) {
+        for watcher in self.live.rooms.watchers(main) {
+            self.tell_watcher(watcher, news);
+        }
+    }
+
+    fn tell_watcher(&mut self, watcher: SubscriptionId, news: SubtrackNews<'_>) {
+        let news = SubscriptionNews::Subtracks(news);
+        self.reply(watcher.conn, Reply::Subscription(watcher.handle, news));
+        self.touch(watcher.conn);
+    }
+
+    /// Control was asked about a viewer of a main track, and hears that it is there.
+    pub(super) fn tell_room_viewer(&mut self, id: ConnId, handle: Handle) {
+        let session = self.session_ref(id, handle);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if let Some(Subscription { state: SubscriptionState::Room { told }, .. }) =
+            conn.subscription_mut(handle)
+        {
+            *told = true;
+            self.tell(ToControl::PlayStarted { session, request: None });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: &str) -> StreamKey {
+        StreamKey::new("live", id)
+    }
+
+    fn viewer(slot: u32, handle: u16) -> SubscriptionId {
+        SubscriptionId { conn: ConnId { slot, generation: 0 }, handle: Handle(handle) }
+    }
+
+    #[test]
+    fn a_stream_is_in_one_room_at_a_time_and_leaves_nothing() {
+        let (mut rooms, streams) = (Rooms::default(), [StreamId(1), StreamId(2)]);
+        let to = |id: &str| Some(key(id));
+        assert_eq!(rooms.assign(streams[0], to("a")), Move { from: None, to: to("a") });
+        assert_eq!(rooms.assign(streams[0], to("a")), Move::default());
+        rooms.assign(streams[1], to("a"));
+        assert_eq!(rooms.members(&key("a")).collect::<Vec<_>>(), streams);
+        assert_eq!(rooms.assign(streams[0], to("b")), Move { from: to("a"), to: to("b") });
+        assert_eq!(rooms.members(&key("a")).collect::<Vec<_>>(), [streams[1]]);
+        streams.iter().for_each(|stream| drop(rooms.assign(*stream, None)));
+        assert!(rooms.members.is_empty() && rooms.main_of.is_empty());
+    }
+
+    #[test]
+    fn a_viewer_watches_what_it_asked_for_last_and_leaves_nothing() {
+        let mut rooms = Rooms::default();
+        rooms.watch(key("a"), viewer(1, 0));
+        rooms.watch(key("b"), viewer(1, 7));
+        rooms.watch(key("a"), viewer(2, 0));
+        let conn = |slot| ConnId { slot, generation: 0 };
+        assert!(rooms.is_watched_by(conn(1), &key("a")) && rooms.is_watched_by(conn(1), &key("b")));
+        assert!(rooms.is_watched_by(conn(2), &key("a")) && !rooms.is_watched_by(conn(2), &key("b")));
+        assert!(!rooms.is_watched_by(conn(3), &key("a")));
+        rooms.watch(key("c"), viewer(1, 0));
+        assert_eq!(rooms.watchers(&key("a")), [viewer(2, 0)]);
+        [viewer(1, 0), viewer(1, 7), viewer(2, 0), viewer(9, 9)].iter().for_each(|one| rooms.unwatch(*one));
+        assert!(rooms.watchers.is_empty() && rooms.watched.is_empty());
+    }
+}

@@ -1,0 +1,241 @@
+"""Rooms in Chromium: pages that speak as the SDK's do publish into a main track and play it.
+
+rooms.py TASK URL: does a task in the application `live`, and says `ok`, or what was seen instead.
+"""
+
+import sys
+
+import panel
+
+# A page's side of the signalling. `peers` are its connections by stream id, `heard` what the server said, `tracks` what a main track
+# brought: by the name of the track, its media track and the connection.
+PAGE = """(() => {
+    globalThis.heard = [];
+    globalThis.peers = {};
+    globalThis.tracks = {};
+    const socket = new WebSocket(`ws://${location.host}/live/websocket?target=origin`);
+    globalThis.say = (message) => socket.send(JSON.stringify(message));
+    const media = () => {
+        const canvas = Object.assign(document.createElement("canvas"), { width: 320, height: 240 });
+        const paint = canvas.getContext("2d");
+        let n = 0;
+        setInterval(() => { paint.fillStyle = `hsl(${n++ * 7 % 360} 80% 50%)`; paint.fillRect(0, 0, 320, 240); }, 40);
+        const context = new AudioContext();
+        const tone = new OscillatorNode(context);
+        const out = context.createMediaStreamDestination();
+        tone.connect(out);
+        tone.start();
+        return [...canvas.captureStream(25).getTracks(), ...out.stream.getTracks()];
+    };
+    const peer = (id) => {
+        if (peers[id]) return peers[id];
+        const connection = new RTCPeerConnection();
+        connection.onicecandidate = ({ candidate }) => candidate && say({
+            command: "takeCandidate", streamId: id, label: candidate.sdpMLineIndex, id: candidate.sdpMid, candidate: candidate.candidate,
+        });
+        return peers[id] = connection;
+    };
+    const describe = async (id, description) => {
+        await peers[id].setLocalDescription(description);
+        say({ command: "takeConfiguration", streamId: id, type: description.type, sdp: description.sdp });
+    };
+    globalThis.publish = (id, mainTrack) => say({ command: "publish", streamId: id, mainTrack, video: true, audio: true, metaData: JSON.stringify({ of: id }) });
+    globalThis.join = (id) => say({ command: "join", streamId: id, multiPeer: false, mode: "both" });
+    globalThis.play = (room, more) => say({ command: "play", streamId: room, room: "", trackList: [], ...more });
+    globalThis.take = (name) => heard.find((message) => message.command === name || message.definition === name);
+    socket.onmessage = async ({ data }) => {
+        const message = JSON.parse(data);
+        heard.push(message);
+        const id = message.streamId;
+        if (message.command === "start") {
+            const connection = peer(id);
+            media().forEach((track) => connection.addTrack(track, new MediaStream([track])));
+            connection.ontrack = ({ track, streams, transceiver }) => { tracks[track.kind] = { track, connection, streams }; };
+            await describe(id, await connection.createOffer());
+        }
+        if (message.command === "takeConfiguration" && message.type === "offer") {
+            const connection = peer(id);
+            if (message.idMapping) {
+                connection.ontrack = ({ track, streams, transceiver }) => {
+                    const name = message.idMapping[transceiver.mid] ?? peers.names[transceiver.mid];
+                    tracks[name] = { track, connection, stream: streams[0]?.id };
+                    streams[0].onremovetrack = () => { delete tracks[name]; };
+                    track.onended = () => { delete tracks[name]; };
+                    const shown = Object.assign(document.createElement(track.kind), { srcObject: new MediaStream([track]), muted: true, autoplay: true });
+                    document.body.append(shown);
+                };
+                peers.names = { ...peers.names, ...message.idMapping };
+            } else {
+                media().forEach((track) => connection.addTrack(track, new MediaStream([track])));
+                connection.ontrack = ({ track }) => { tracks[track.kind] = { track, connection }; };
+            }
+            await connection.setRemoteDescription({ type: "offer", sdp: message.sdp });
+            await describe(id, await connection.createAnswer());
+        }
+        if (message.command === "takeConfiguration" && message.type === "answer") {
+            await peer(id).setRemoteDescription({ type: "answer", sdp: message.sdp });
+        }
+        if (message.command === "takeCandidate") {
+            await peer(id).addIceCandidate({ sdpMLineIndex: message.label, candidate: message.candidate });
+        }
+    };
+    globalThis.frames = async (name) => {
+        const { track, connection } = tracks[name] ?? {};
+        if (!track) return -1;
+        const stats = [...(await connection.getStats(track)).values()].find(({ type }) => type === "inbound-rtp");
+        return stats?.framesDecoded ?? stats?.packetsReceived ?? 0;
+    };
+    return new Promise((resolve) => { socket.onopen = () => resolve(true); });
+})()"""
+
+
+TABS = []
+
+
+def page(browser, url):
+    """A page of the server with a socket of its own."""
+    tab = panel.Tab(browser)
+    TABS.append(tab)
+    tab.go(f"{url}live/play.html?id=nobody&autoplay=false")
+    assert tab.run(PAGE)
+    return tab
+
+
+def names(tab):
+    return sorted(tab.run("Object.keys(tracks)"))
+
+
+def hears(tab, name):
+    tab.wait(name, lambda: tab.run(f"Boolean(take({name!r}))"))
+    return tab.run(f"take({name!r})")
+
+
+def flows(tab, name):
+    """More and more of a track comes."""
+    tab.wait(f"{name} to be there", lambda: tab.run(f"frames({name!r})") >= 0)
+    before = tab.run(f"frames({name!r})")
+    tab.wait(f"{name} to grow beyond {before}", lambda: tab.run(f"frames({name!r})") > before + 5)
+
+
+def sees(tab, *ids):
+    wanted = sorted(f"ARDAMS{kind}{id}" for kind in "av" for id in ids)
+    tab.wait(f"the tracks {wanted}", lambda: names(tab) == wanted or None)
+    for name in wanted:
+        flows(tab, name)
+
+
+def task_conference(browser, url):
+    """Three publish and play the room, without themselves; one leaves, one comes in its place; the last sees the room end."""
+    tabs = {id: page(browser, url) for id in ("ann", "ben", "cat")}
+    for id, tab in tabs.items():
+        tab.run(f"publish({id!r}, 'room1')")
+        hears(tab, "publish_started")
+        tab.run(f"play('room1', {{ userPublishId: {id!r} }})")
+    for id, tab in tabs.items():
+        hears(tab, "play_started")
+        sees(tab, *(other for other in tabs if other != id))
+    tabs["ben"].run("say({ command: 'stop', streamId: 'ben' })")
+    sees(tabs["ann"], "cat")
+    sees(tabs["cat"], "ann")
+    late = page(browser, url)
+    late.run("publish('dan', 'room1')")
+    hears(late, "publish_started")
+    late.run("play('room1', { trackList: ['!dan'] })")
+    sees(late, "ann", "cat")
+    sees(tabs["ann"], "cat", "dan")
+    # What is not wanted is not sent.
+    tabs["ann"].run("say({ command: 'enableTrack', streamId: 'room1', trackId: 'dan', enabled: false })")
+
+    def stands():
+        before = tabs["ann"].run("frames('ARDAMSvdan')")
+        flows(tabs["ann"], "ARDAMSvcat")
+        return before == tabs["ann"].run("frames('ARDAMSvdan')")
+
+    tabs["ann"].wait("a track that stands", stands)
+    tabs["ann"].run("say({ command: 'enableTrack', streamId: 'room1', trackId: 'ARDAMSvdan', enabled: true })")
+    flows(tabs["ann"], "ARDAMSvdan")
+    # What a page asks of its room.
+    ann = tabs["ann"]
+    ann.run("say({ command: 'getRoomInfo', room: 'room1', streamId: 'ann' })")
+    assert sorted(hears(ann, "roomInformation")["streams"]) == ["ann", "cat", "dan"]
+    ann.run("say({ command: 'getTrackList', streamId: 'room1' })")
+    assert sorted(hears(ann, "trackList")["trackList"]) == ["ann", "cat", "dan"]
+    ann.run("say({ command: 'getSubtracks', streamId: 'room1', offset: 0, size: 2 })")
+    assert ann.run("(heard.length, 1)") == 1
+    assert len(hears(ann, "subtrackList")["subtrackList"]) == 2
+    assert ann.run("take('subtrackList').subtrackList.map((one) => JSON.parse(JSON.parse(one).metaData).of === JSON.parse(one).streamId)") == [True, True]
+    ann.run("say({ command: 'getSubtracksCount', streamId: 'room1' })")
+    assert hears(ann, "subtrackCount")["count"] == 3
+    for id, tab in {**tabs, "dan": late}.items():
+        tab.run(f"say({{ command: 'stop', streamId: {id!r} }})")
+    assert hears(late, "play_finished")["streamId"] == "room1"
+
+
+def task_empty(browser, url):
+    """Who is alone in a room is connected all the same, and sees who comes."""
+    alone = page(browser, url)
+    alone.run("play('room2')")
+    assert hears(alone, "error")["definition"] == "no_stream_exist"
+    alone.run("publish('ann', 'room2')")
+    hears(alone, "publish_started")
+    hears(alone, "streaming_started")
+    alone.run("play('room2', { userPublishId: 'ann' })")
+    hears(alone, "play_started")
+    alone.wait("a connection", lambda: alone.run("peers.room2.connectionState") == "connected")
+    other = page(browser, url)
+    other.run("publish('ben', 'room2')")
+    sees(alone, "ben")
+    # A stream that moves to another room is seen there, and no more here.
+    alone.run("heard.length = 0")
+    other.run("say({ command: 'stop', streamId: 'ben' })")
+    alone.wait("nobody", lambda: not names(alone))
+
+
+def task_call(browser, url):
+    """Two browsers talk to each other; the server hands over what they say."""
+    ann, ben = page(browser, url), page(browser, url)
+    ann.run("join('call1')")
+    hears(ann, "joined")
+    ben.run("join('call1')")
+    hears(ben, "joined")
+    for tab in (ann, ben):
+        for kind in ("video", "audio"):
+            flows(tab, kind)
+    third = page(browser, url)
+    third.run("join('call1')")
+    assert hears(third, "error")["definition"] == "streamIdInUse"
+    ben.run("say({ command: 'leave', streamId: 'call1' })")
+    hears(ben, "leaved")
+    hears(ann, "stop")
+    third.run("heard.length = 0")
+    third.run("join('call1')")
+    hears(third, "joined")
+
+
+def task_calls_end(browser, url):
+    """A socket that closes leaves its calls."""
+    ann, ben = page(browser, url), page(browser, url)
+    ann.run("join('call2')")
+    hears(ann, "joined")
+    ben.run("join('call2')")
+    flows(ann, "video")
+    ben.go("about:blank")
+    hears(ann, "stop")
+
+
+def main():
+    task, url = sys.argv[1:]
+    browser = panel.Chromium()
+    try:
+        globals()[f"task_{task}"](browser, url)
+    except AssertionError:
+        for tab in TABS:
+            print(tab.run("JSON.stringify([Object.keys(globalThis.tracks ?? {}), (globalThis.heard ?? []).map(({ sdp, ...rest }) => rest)])"), tab.told)
+        raise
+    finally:
+        browser.close()
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+//! Rooms, and calls between two browsers, in Chromium (`rooms.py`).
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Server, python, run};
+
+fn does(task: &str, settings: &[&str]) {
+    let server = Server::start(settings);
+    let mut command = Command::new(python());
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/rooms.py"));
+    command.args([task, &format!("http://{}/", server.http)]);
+    let (status, said, told) = run(&mut command);
+    assert!(status.success() && said.trim() == "ok", "{task}: {said}{told}");
+}
+
+#[test]
+fn a_conference_of_browsers() {
+    does("conference", &[]);
+}
+
+#[test]
+fn a_conference_of_browsers_on_two_workers() {
+    does("conference", &["server.workers=2"]);
+}
+
+#[test]
+fn a_room_with_nobody_else_connects_and_goes_on() {
+    does("empty", &[]);
+}
+
+#[test]
+fn a_call_of_two_browsers() {
+    does("call", &[]);
+}
+
+#[test]
+fn a_browser_that_closes_leaves_its_call() {
+    does("calls_end", &["server.workers=2"]);
+}
