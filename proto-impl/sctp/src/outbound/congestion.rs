@@ -2,6 +2,8 @@
 
 /// Packets that may leave at once (§16, `Max.Burst`).
 const BURST_PACKETS: u32 = 4;
+/// Packets by which an acknowledgement opens the window in slow start.
+const GROWTH_PACKETS: usize = 4;
 
 /// See the module. Bytes count with the heads of their chunks.
 #[derive(Debug)]
@@ -40,13 +42,21 @@ impl Congestion {
         self.burst = self.burst.saturating_sub(1);
     }
 
-    /// There is an acknowledgement, or nothing in flight: packets may leave again.
-    pub(crate) const fn refill(&mut self) {
-        self.burst = BURST_PACKETS;
+    /// Nothing is in flight: packets may leave again.
+    pub(crate) fn refill(&mut self) {
+        self.burst = self.burst.max(BURST_PACKETS);
+    }
+
+    /// So many bytes are acknowledged. A peer that reads in batches acknowledges many packets at once; twice as many may follow, as
+    /// slow start would have it.
+    fn refill_for(&mut self, bytes: usize) {
+        let packets = bytes.checked_div(self.mtu).unwrap_or_default().saturating_add(1).saturating_mul(2);
+        self.burst = u32::try_from(packets).unwrap_or(u32::MAX).max(BURST_PACKETS);
     }
 
     /// So many bytes are newly acknowledged, up to `cumulative` without gaps; `before` were in flight.
     pub(crate) fn acknowledge(&mut self, cumulative: u64, advanced: bool, bytes: usize, before: usize) {
+        self.refill_for(bytes);
         if self.exit.is_some_and(|exit| cumulative >= exit) {
             self.exit = None;
             self.partial = 0;
@@ -57,7 +67,8 @@ impl Congestion {
         let is_full = before.saturating_add(self.mtu) > self.window;
         if self.window <= self.threshold {
             if is_full {
-                self.window = self.window.saturating_add(bytes.min(self.mtu));
+                // §7.2.1 has one packet for each acknowledgement, of which it expects one for two packets (RFC 3465 §2.2).
+                self.window = self.window.saturating_add(bytes.min(self.mtu.saturating_mul(GROWTH_PACKETS)));
             }
             return;
         }
@@ -111,8 +122,9 @@ mod tests {
     fn slow_start_doubles_and_avoidance_adds_one_packet_a_round_trip() {
         let mut congestion = Congestion::new(MTU, 8 * MTU);
         assert_eq!(congestion.window(), 4 * MTU);
-        (0..4).for_each(|n| congestion.acknowledge(n, true, 2 * MTU, 8 * MTU));
-        assert_eq!(congestion.window(), 8 * MTU, "by a packet for each acknowledgement");
+        (0..2).for_each(|n| congestion.acknowledge(n, true, MTU, 8 * MTU));
+        assert_eq!(congestion.window(), 6 * MTU, "by what is acknowledged");
+        congestion.acknowledge(3, true, 2 * MTU, 8 * MTU);
         congestion.acknowledge(5, true, MTU, MTU);
         assert_eq!(congestion.window(), 8 * MTU, "the window was not used");
         congestion.acknowledge(6, true, MTU, 8 * MTU);
@@ -154,5 +166,11 @@ mod tests {
         assert!(!congestion.may_burst());
         congestion.refill();
         assert!(congestion.may_burst());
+        congestion.acknowledge(1, true, 9 * MTU, 9 * MTU);
+        (0..20).for_each(|_| {
+            assert!(congestion.may_burst());
+            congestion.count_packet();
+        });
+        assert!(!congestion.may_burst());
     }
 }

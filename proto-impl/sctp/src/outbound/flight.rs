@@ -204,7 +204,6 @@ impl Flight {
         bytes = bytes.saturating_add(self.mark_gaps(sack, &mut newest));
         let is_timed = self.timed.is_some_and(|(tsn, _)| self.is_acknowledged(tsn));
         let round_trip = self.timed.take_if(|_| is_timed);
-        self.congestion.refill();
         self.congestion.acknowledge(self.cumulative, advanced, bytes, before);
         if let Some(newest) = newest {
             // In recovery, each step forward says again what is missing (§7.2.4).

@@ -8,7 +8,7 @@ use sdp::{
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
-    check_bundle, is_ours, remote_sources, transport, uses,
+    check_bundle, data, is_ours, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -17,7 +17,7 @@ pub(crate) const PORT_DISCARD: u16 = 9;
 /// The protocol that browsers offer (RFC 8829 §5.1.2).
 pub(crate) const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
-/// Offers a section for each preference.
+/// Offers a section for each preference, and behind them one of data channels where they are wanted.
 pub(crate) fn offer(
     preferences: &[(MediaKind, MediaPreference)],
     local: &mut Local<'_>,
@@ -25,14 +25,18 @@ pub(crate) fn offer(
     let mut description = Description::default();
     local.describe_session(&mut description);
     description.attributes.push(Attribute::ExtmapAllowMixed);
-    let mids: Vec<String> = (0..preferences.len().min(SECTIONS_MAX)).map(|index| index.to_string()).collect();
+    let count = preferences.len().min(SECTIONS_MAX);
+    let data_mid = local.data.map(|config| (count.to_string(), config));
+    let mut mids: Vec<String> = (0..count).map(|index| index.to_string()).collect();
+    mids.extend(data_mid.iter().map(|(mid, _)| mid.clone()));
     let group = Group { semantics: Semantics::Bundle, mids: mids.clone() };
     description.attributes.push(Attribute::Group(group));
     let mut sources = Vec::new();
     // Sections share a transport, and a payload type means one format on it (RFC 9143 §9.1).
     let all = preferences.iter().flat_map(|(_, preference)| &preference.formats);
     let mut taken: Vec<PayloadType> = all.map(Format::payload_type).collect();
-    for (id, ((kind, preference), mid)) in (0..).map(SectionId).zip(preferences.iter().zip(mids)) {
+    for (id, ((kind, preference), mid)) in (0..).map(SectionId).zip(preferences.iter().take(count).zip(mids))
+    {
         let mut media = section(kind, preference, mid, &mut taken);
         local.describe(&mut media, Setup::ActPass);
         if description.media.is_empty() {
@@ -45,6 +49,14 @@ pub(crate) fn offer(
         }
         description.media.push(media);
         sources.push(source);
+    }
+    if let Some((mid, config)) = data_mid {
+        let mut media = data::offer(mid, config);
+        local.describe(&mut media, Setup::ActPass);
+        if description.media.is_empty() {
+            local.add_candidates(&mut media);
+        }
+        description.media.push(media);
     }
     (description, sources)
 }
@@ -136,7 +148,7 @@ pub(crate) fn accept_answer(
 ) -> Result<Negotiated, Error> {
     offer.check_answer(answer).map_err(Error::Answer)?;
     check_bundle(answer)?;
-    let theirs = transport(answer)?;
+    let theirs = transport(answer, true)?;
     let dtls_client = match theirs.setup {
         Some(Setup::Passive) => true,
         Some(Setup::Active) | None => false,
@@ -174,7 +186,10 @@ pub(crate) fn accept_answer(
             local_source: source.map(|source| SourcePair { rtx: source.rtx.filter(|_| with_rtx), ..source }),
         });
     }
-    if sections.is_empty() {
+    let offered = offer.media.iter().zip(&answer.media).find(|(ours, _)| data::is_data(ours));
+    let data = offered.filter(|(_, theirs)| !theirs.is_rejected()).map(|(_, theirs)| data::remote(theirs));
+    let is_data_alone = data.is_some() && !offer.media.iter().any(is_ours);
+    if sections.is_empty() && !is_data_alone {
         return Err(Error::NothingInCommon);
     }
     Ok(Negotiated {
@@ -184,6 +199,7 @@ pub(crate) fn accept_answer(
         dtls_client,
         candidates: theirs.candidates,
         sections,
+        data,
     })
 }
 

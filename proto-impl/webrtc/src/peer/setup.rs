@@ -31,7 +31,7 @@ pub(super) struct Negotiation {
     /// An offer of ours that is not answered yet.
     offered: Option<(Description, Vec<Option<SourcePair>>)>,
     pub(super) sections: Vec<Section>,
-    /// Whether a section of data channels is accepted.
+    /// Whether data channels are accepted and offered.
     pub(super) takes_data: bool,
 }
 
@@ -97,6 +97,7 @@ impl Peer {
                     &known,
                     &mut self.random.clone(),
                 )?;
+                self.begin_data(now, trial.1.data, trial.1.dtls_client);
                 return Ok(answer);
             }
             self.negotiation.restarts = self.negotiation.restarts.saturating_add(1);
@@ -106,6 +107,7 @@ impl Peer {
                 self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
             negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
             self.transport.set_negotiated(now, &negotiated);
+            self.begin_data(now, negotiated.data, negotiated.dtls_client);
             self.take_transport_events(now);
             return Ok(answer);
         }
@@ -252,6 +254,7 @@ impl Peer {
         }
         self.reports.reduced_size = negotiated.sections.iter().all(|section| section.reduced_size);
         negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
+        self.begin_data(now, negotiated.data, negotiated.dtls_client);
         self.transport.set_negotiated(now, &negotiated);
         self.negotiation.sections = negotiated.sections;
         self.take_transport_events(now);
@@ -305,7 +308,7 @@ impl Peer {
             is_lite: matches!(self.config.ice, IceMode::Lite { .. }),
             origin: (self.negotiation.session_id, self.negotiation.version),
             cname: &self.negotiation.cname,
-            takes_data: self.negotiation.takes_data,
+            data: self.negotiation.takes_data.then_some(&*self.config.sctp),
             known,
             random,
         }
