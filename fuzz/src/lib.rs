@@ -23,6 +23,7 @@ mod rest;
 mod rtmp_targets;
 mod rtp_targets;
 mod rtsp_targets;
+mod sctp_target;
 mod sdp_targets;
 mod segmenter_target;
 mod server_target;
@@ -72,6 +73,7 @@ pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_client, rtmp_handshake};
 pub use rtp_targets::srtp_rtp_rtcp;
 pub use rtsp_targets::{rtsp_client, rtsp_message, rtsp_server};
+pub use sctp_target::sctp;
 pub use sdp_targets::sdp;
 pub use segmenter_target::segmenter;
 pub use server_target::server;
@@ -122,6 +124,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rtsp_client", rtsp_client),
     ("rtsp_message", rtsp_message),
     ("rtsp_server", rtsp_server),
+    ("sctp", sctp),
     ("sdp", sdp),
     ("segmenter", segmenter),
     ("server", server),

@@ -117,6 +117,8 @@ impl Attributes {
         max_ptime: MaxPtime -> u32;
         /// `sctp-port`.
         sctp_port: SctpPort -> u16;
+        /// `max-message-size`.
+        max_message_size: MaxMessageSize -> u64;
     }
 
     every! {

@@ -35,6 +35,8 @@ pub struct Config {
     pub bitrate_max: u64,
     /// The delay that players are asked to keep, where they let themselves be asked.
     pub playout_delay: Option<rtp::extension::PlayoutDelay>,
+    /// Data channels, for peers that negotiate them.
+    pub sctp: Arc<sctp::Config>,
     /// Bytes of the longest datagram that is sent, UDP payload.
     pub datagram_bytes_max: usize,
     /// Whether later offers of the peer may add sections and withdraw them, up to [`crate::OFFERED_SECTIONS_MAX`]: for a viewer of a
@@ -46,7 +48,11 @@ impl Config {
     /// Creates the default configuration with an identity.
     #[must_use]
     pub fn new(ice: IceMode, identity: Arc<dtls::Identity>) -> Self {
-        let dtls = Arc::new(dtls::Config { identity: Some(identity), ..dtls::Config::default() });
+        let dtls = Arc::new(dtls::Config {
+            identity: Some(identity),
+            receives_data: true,
+            ..dtls::Config::default()
+        });
         Self {
             ice,
             tcp: false,
@@ -54,6 +60,7 @@ impl Config {
             dtls_client: false,
             bitrate_max: 20_000_000,
             playout_delay: None,
+            sctp: Arc::default(),
             datagram_bytes_max: 1200,
             takes_changes: false,
         }

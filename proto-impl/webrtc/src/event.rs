@@ -51,6 +51,27 @@ pub enum Event {
         /// The section.
         section: SectionId,
     },
+    /// The association of the data channels is established.
+    DataConnected,
+    /// The peer opened a data channel.
+    ChannelOpened(Box<sctp::Opened>),
+    /// The peer took a data channel of ours.
+    ChannelAccepted(sctp::ChannelId),
+    /// A whole message of a data channel.
+    Message {
+        /// The channel.
+        channel: sctp::ChannelId,
+        /// Text or bytes.
+        kind: sctp::Kind,
+        /// The message.
+        payload: bytes::Bytes,
+    },
+    /// A data channel is closed in both directions.
+    ChannelClosed(sctp::ChannelId),
+    /// Data channels have room again for what is sent.
+    DataWritable,
+    /// There are no data channels any more; media goes on.
+    DataClosed(sctp::CloseReason),
     /// The end.
     Closed(CloseReason),
 }

@@ -74,7 +74,10 @@
 //! # Ok::<(), webrtc::Error>(())
 //! ```
 //!
-//! Not here: messages of data channels, TURN, sections without bundle.
+//! Data channels ([`Peer::take_data`], [`Peer::open_channel`]) run beside media, or alone: an association of [`sctp`] over the DTLS
+//! of the session.
+//!
+//! Not here: TURN, sections without bundle.
 
 #![forbid(unsafe_code)]
 

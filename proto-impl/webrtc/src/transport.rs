@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use crypto::Seed;
 use ice::{Kind, Path};
 use srtp::{Inbound, MasterKey, Outbound, Profile};
@@ -129,6 +130,8 @@ pub(crate) enum Opened<'a> {
 struct Keys {
     inbound: Inbound,
     outbound: Outbound,
+    /// Application data that has come; its owner takes it after each datagram.
+    data: VecDeque<Bytes>,
 }
 
 /// The answers of ICE and DTLS for as long as nothing happens to them. They are asked with every frame, and looking at them
@@ -355,6 +358,24 @@ impl Transport {
         selected.filter(|_| self.keys.is_some())
     }
 
+    /// Whether application data can be sent.
+    pub(crate) const fn takes_data(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Application data that has come.
+    pub(crate) fn take_data(&mut self) -> Option<Bytes> {
+        self.keys.as_mut()?.data.pop_front()
+    }
+
+    /// Sends application data, in one record. Without room it is lost, as on the path.
+    pub(crate) fn send_data(&mut self, data: &[u8]) {
+        if let Some(dtls) = &mut self.dtls {
+            let _ = dtls.send(data);
+            self.settled = None;
+        }
+    }
+
     /// The SRTP context for sending, once there are keys.
     pub(crate) fn outbound(&mut self) -> Option<&mut Outbound> {
         self.keys.as_mut().map(|keys| &mut keys.outbound)
@@ -411,8 +432,11 @@ impl Transport {
         while let Some(event) = self.dtls.as_mut().and_then(|dtls| dtls.poll_event()) {
             match event {
                 dtls::Event::Connected(connected) => self.take_keys(&connected),
-                // There are no data channels.
-                dtls::Event::Data(_) => {}
+                dtls::Event::Data(data) => {
+                    if let Some(keys) = &mut self.keys {
+                        keys.data.push_back(data);
+                    }
+                }
                 dtls::Event::Closed(dtls::CloseReason::Peer) if self.keys.is_some() => {
                     return self.close(CloseReason::Peer);
                 }
@@ -446,7 +470,8 @@ impl Transport {
             let (client, server) = MasterKey::of_dtls(profile, keys.as_bytes())?;
             let is_client = self.dtls.as_ref()?.role() == dtls::Role::Client;
             let (ours, theirs) = if is_client { (client, server) } else { (server, client) };
-            Some(Keys { inbound: Inbound::new(&theirs)?, outbound: Outbound::new(&ours)? })
+            let (inbound, outbound) = (Inbound::new(&theirs)?, Outbound::new(&ours)?);
+            Some(Keys { inbound, outbound, data: VecDeque::new() })
         });
         match keys {
             Some(keys) => {

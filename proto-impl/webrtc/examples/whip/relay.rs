@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use crypto::{Random, Seed};
 use dtls::{Identity, SrtpProfile};
 use ice::{Demux, Path, Route};
@@ -17,6 +18,7 @@ use media::codec::{Codec, CodecConfig, h264, vp8};
 use media::nal::Nals;
 use rtp::payload::{Frame, codec_of_description};
 use rtp::{NtpAnchor, NtpTime};
+use sctp::{ChannelId, Kind};
 use sdp::{Description, Direction, Media, MediaKind, Msid};
 use webrtc::{Config, Event, IceMode, MediaPreference, Peer, Section, SectionId, Track, offered_formats};
 use wire::Datagrams;
@@ -224,6 +226,8 @@ impl<L: FnMut(String)> Relay<L> {
                 (self.log)(format!("session {id} wants a key frame"));
                 self.want_key_frame(now, touched);
             }
+            Event::DataConnected => self.greet(now, id),
+            Event::Message { channel, kind, payload } => self.echo(now, id, (channel, kind), payload),
             Event::Closed(reason) => {
                 (self.log)(format!("session {id} closed {reason:?}"));
                 if let Some(session) = self.sessions.get_mut(&id) {
@@ -239,6 +243,23 @@ impl<L: FnMut(String)> Relay<L> {
                 (self.log)(format!("session {id} {other:?}"))
             }
         }
+    }
+
+    /// Opens a data channel of our own.
+    fn greet(&mut self, now: Instant, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Ok(channel) = session.peer.open_channel(now, "relay", "", sctp::Options::default()) {
+            let greeted = session.peer.send_data(now, channel, Kind::Text, "hello".into());
+            (self.log)(format!("session {id} greeted {greeted:?}"));
+        }
+    }
+
+    /// Sends a message of a data channel back.
+    fn echo(&mut self, now: Instant, id: u64, (channel, kind): (ChannelId, Kind), payload: Bytes) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let length = payload.len();
+        let sent = session.peer.send_data(now, channel, kind, payload);
+        (self.log)(format!("session {id} echoes {length} bytes of {kind:?}: {sent:?}"));
     }
 
     /// A frame of the publisher goes to every viewer that has begun with a key frame, or does so with this one.
@@ -359,6 +380,7 @@ impl<L: FnMut(String)> Relay<L> {
         let seed = self.seed.derive("session", id);
         let mut peer =
             Peer::new(now, Arc::clone(&self.config), self.anchor, seed).map_err(|error| refuse(&error))?;
+        peer.take_data();
         let stream = &self.stream;
         let preference =
             |_, media: &Media| if publishes { take(media) } else { give(media, stream.as_ref()?) };

@@ -5,14 +5,9 @@ use sdp::{Attribute, Description, Direction, Feedback, Media, MediaKind, Selecte
 
 use super::{
     Local, MediaPreference, Negotiated, OFFERED_SECTIONS_MAX, SECTIONS_MAX, Section, SectionFormat,
-    SectionId, check_bundle, is_ours, layers_of, remote_sources, transport, uses,
+    SectionId, check_bundle, data, is_ours, layers_of, remote_sources, transport, uses,
 };
 use crate::error::Error;
-
-/// The port of SCTP that every browser has (RFC 8841 §5).
-const SCTP_PORT: u16 = 5000;
-/// The longest message that we say we take: what is meant where nothing is said (RFC 8841 §6.1).
-const DATA_BYTES_MAX: u64 = 65_536;
 
 /// Answers `offer`: `preference` says what we want with each section of media, or nothing.
 pub(crate) fn answer(
@@ -22,7 +17,7 @@ pub(crate) fn answer(
     local: &mut Local<'_>,
 ) -> Result<(Description, Negotiated), Error> {
     check_bundle(offer)?;
-    let theirs = transport(offer)?;
+    let theirs = transport(offer, local.data.is_some())?;
     let dtls_client = match theirs.setup {
         Some(Setup::ActPass) => active,
         Some(Setup::Passive) => true,
@@ -34,7 +29,7 @@ pub(crate) fn answer(
     let mut description = offer.start_answer();
     local.describe_session(&mut description);
     let mut sections: Vec<Section> = Vec::new();
-    let mut has_data = false;
+    let mut data_remote = None;
     let most = if local.takes_changes { OFFERED_SECTIONS_MAX } else { SECTIONS_MAX };
     for (index, media) in offer.media.iter().enumerate() {
         let id = u8::try_from(index).ok().filter(|_| index < most).map(SectionId);
@@ -48,13 +43,14 @@ pub(crate) fn answer(
                 sections.push(section);
                 answer
             }
-            None if local.takes_data && !has_data && is_data(offer, media) => {
-                has_data = true;
-                media.accept_data(SCTP_PORT, DATA_BYTES_MAX)
-            }
             None => {
-                description.media.push(media.reject());
-                continue;
+                let is_data = data_remote.is_none() && data::is_usable(offer, media);
+                let Some(config) = local.data.filter(|_| is_data) else {
+                    description.media.push(media.reject());
+                    continue;
+                };
+                data_remote = Some(data::remote(media));
+                data::accept(media, config)
             }
         };
         local.describe(&mut answer, setup);
@@ -63,8 +59,10 @@ pub(crate) fn answer(
         }
         description.media.push(answer);
     }
-    let moves = |section: &Section| section.direction.sends() || section.direction.receives();
-    if !local.takes_changes && !sections.iter().any(moves) {
+    let has_media = sections.iter().any(|section| section.direction.sends() || section.direction.receives());
+    // Where media is offered it is what the session is for.
+    let is_data_alone = data_remote.is_some() && !offer.media.iter().any(is_ours);
+    if !local.takes_changes && !has_media && !is_data_alone {
         return Err(Error::NothingInCommon);
     }
     description.mirror_bundle(offer);
@@ -75,19 +73,9 @@ pub(crate) fn answer(
         dtls_client,
         candidates: theirs.candidates,
         sections,
+        data: data_remote,
     };
     Ok((description, negotiated))
-}
-
-/// Whether the section is one of data channels by the bundle's transport (RFC 8841 §4).
-fn is_data(offer: &Description, media: &Media) -> bool {
-    let mids = offer.bundle().map(|group| group.mids.as_slice()).unwrap_or_default();
-    let is_bundled = media.attributes.mid().is_some_and(|mid| mids.iter().any(|known| known == mid));
-    let protocol = media.protocol.to_ascii_uppercase();
-    media.kind == MediaKind::Application
-        && matches!(protocol.as_str(), "UDP/DTLS/SCTP" | "TCP/DTLS/SCTP")
-        && is_bundled
-        && !media.is_rejected()
 }
 
 /// Of a bundle only the first section must say it (RFC 9143 §7.1.3), and RTCP is multiplexed for all.

@@ -1,10 +1,11 @@
 //! Offers and answers (RFC 8829, RFC 9143): the result of a negotiation, as values.
 //!
 //! A single transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
-//! refused. A section of an offer is answered by what its [`MediaPreference`] says; one of data channels is taken, and
-//! what comes by it is dropped.
+//! refused. A section of an offer is answered by what its [`MediaPreference`] says; one of data channels is taken where the owner
+//! wants that, also without any media.
 
 mod answer;
+mod data;
 mod formats;
 mod offer;
 #[cfg(test)]
@@ -131,6 +132,8 @@ pub(crate) struct Negotiated {
     pub(crate) dtls_client: bool,
     pub(crate) candidates: Vec<ice::Candidate>,
     pub(crate) sections: Vec<Section>,
+    /// The peer's end of data channels, if there are any.
+    pub(crate) data: Option<sctp::Remote>,
 }
 
 /// The local part of a description.
@@ -142,8 +145,8 @@ pub(crate) struct Local<'a> {
     /// Session id and version (RFC 8829 §5.2.1).
     pub(crate) origin: (u64, u64),
     pub(crate) cname: &'a str,
-    /// Whether a section of data channels is accepted.
-    pub(crate) takes_data: bool,
+    /// Our end of data channels, if they are wanted.
+    pub(crate) data: Option<&'a sctp::Config>,
     /// See [`crate::Config::takes_changes`].
     pub(crate) takes_changes: bool,
     /// Sources that sections have already.
@@ -223,10 +226,11 @@ struct Transport {
     candidates: Vec<ice::Candidate>,
 }
 
-/// Reads the transport of a description.
-fn transport(description: &Description) -> Result<Transport, Error> {
+/// Reads the transport of a description. `with_data` says whether sections of data channels count.
+fn transport(description: &Description, with_data: bool) -> Result<Transport, Error> {
+    let counts = |media: &&Media| is_ours(media) || (with_data && data::is_usable(description, media));
     let live: Vec<&Media> =
-        description.media.iter().filter(|media| is_ours(media) && !media.is_rejected()).collect();
+        description.media.iter().filter(|media| !media.is_rejected()).filter(counts).collect();
     let first = live.first().ok_or(Error::NoMedia)?;
     let of = description.transport(first);
     let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };

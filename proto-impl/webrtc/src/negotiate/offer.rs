@@ -8,7 +8,7 @@ use sdp::{
 
 use super::{
     Local, MediaPreference, Negotiated, OFFERED_SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
-    check_bundle, is_ours, remote_sources, transport, uses,
+    check_bundle, data, is_ours, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -88,7 +88,8 @@ impl Offers {
     }
 }
 
-/// Offers a section for each preference. One without formats is withdrawn.
+/// Offers a section for each preference. One without formats is withdrawn. Where data channels are wanted their section is at the place of
+/// the kind `application`, or else behind the others.
 pub(crate) fn offer(
     preferences: &[(MediaKind, MediaPreference)],
     offers: &mut Offers,
@@ -103,11 +104,18 @@ pub(crate) fn offer(
     taken.extend(offers.numbers.iter().map(|(.., number)| *number));
     let (mut sources, mut mids, mut sections) = (Vec::new(), Vec::new(), Vec::new());
     for (id, (kind, preference)) in (0..).map(SectionId).zip(preferences.iter().take(OFFERED_SECTIONS_MAX)) {
-        let is_withdrawn = preference.formats.is_empty();
+        let is_data = *kind == MediaKind::Application;
+        let is_withdrawn = if is_data { local.data.is_none() } else { preference.formats.is_empty() };
         let mid = offers.mid(usize::from(id.0), is_withdrawn);
         if is_withdrawn {
             sections.push(withdrawn(kind, mid));
             sources.push(None);
+            continue;
+        }
+        if let Some(config) = local.data.filter(|_| is_data) {
+            sections.push(data_section(config, mid.clone(), local, mids.is_empty()));
+            sources.push(None);
+            mids.push(mid);
             continue;
         }
         let mut media = section(kind, preference, mid.clone(), (offers, &mut taken));
@@ -124,9 +132,25 @@ pub(crate) fn offer(
         sections.push(media);
         sources.push(source);
     }
+    let has_place = preferences.iter().any(|(kind, _)| *kind == MediaKind::Application);
+    if let Some(config) = local.data.filter(|_| !has_place) {
+        let mid = offers.mid(sections.len(), false);
+        sections.push(data_section(config, mid.clone(), local, mids.is_empty()));
+        mids.push(mid);
+    }
     description.attributes.push(Attribute::Group(Group { semantics: Semantics::Bundle, mids }));
     description.media = sections;
     (description, sources)
+}
+
+/// The section of data channels; the first section of all carries our candidates.
+fn data_section(config: &sctp::Config, mid: String, local: &Local<'_>, is_first: bool) -> Media {
+    let mut media = data::offer(mid, config);
+    local.describe(&mut media, Setup::ActPass);
+    if is_first {
+        local.add_candidates(&mut media);
+    }
+    media
 }
 
 /// A section that is no more: whoever had it stops its track, and its place may be taken (RFC 8829 §5.2.2).
@@ -225,7 +249,7 @@ pub(crate) fn accept_answer(
 ) -> Result<Negotiated, Error> {
     offer.check_answer(answer).map_err(Error::Answer)?;
     check_bundle(answer)?;
-    let theirs = transport(answer)?;
+    let theirs = transport(answer, true)?;
     let dtls_client = match theirs.setup {
         Some(Setup::Passive) => true,
         Some(Setup::Active) | None => false,
@@ -263,7 +287,9 @@ pub(crate) fn accept_answer(
             local_source: source.map(|source| SourcePair { rtx: source.rtx.filter(|_| with_rtx), ..source }),
         });
     }
-    let moves = |media: &Media| offer.direction(media) != Direction::Inactive;
+    let offered = offer.media.iter().zip(&answer.media).find(|(ours, _)| data::is_data(ours));
+    let data = offered.filter(|(_, theirs)| !theirs.is_rejected()).map(|(_, theirs)| data::remote(theirs));
+    let moves = |media: &Media| is_ours(media) && offer.direction(media) != Direction::Inactive;
     if sections.is_empty() && offer.media.iter().any(|media| !media.is_rejected() && moves(media)) {
         return Err(Error::NothingInCommon);
     }
@@ -274,6 +300,7 @@ pub(crate) fn accept_answer(
         dtls_client,
         candidates: theirs.candidates,
         sections,
+        data,
     })
 }
 

@@ -32,6 +32,7 @@ struct Side {
     candidates: Vec<ice::Candidate>,
     random: crypto::Random,
     is_lite: bool,
+    sctp: sctp::Config,
 }
 
 impl Side {
@@ -44,6 +45,7 @@ impl Side {
             candidates: vec![ice::Candidate::host(ice::Transport::Udp, address, 65_535)],
             random: seed.random(),
             is_lite,
+            sctp: sctp::Config::default(),
         }
     }
 
@@ -55,8 +57,8 @@ impl Side {
             is_lite: self.is_lite,
             origin: (1, 1),
             cname: "cname",
+            data: Some(&self.sctp),
             takes_changes: false,
-            takes_data: true,
             known: &[],
             random: &mut self.random,
         }
@@ -403,7 +405,7 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     let (answer, negotiated) = answer_to(&offer).unwrap();
     let data = answer.media.iter().find(is_data).unwrap();
     assert_eq!(data.attributes.sctp_port(), Some(&5000));
-    assert!(data.attributes.has(&Attribute::MaxMessageSize(65_536)) && data.attributes.setup().is_some());
+    assert!(data.attributes.has(&Attribute::MaxMessageSize(262_144)) && data.attributes.setup().is_some());
     let mids = &answer.bundle().unwrap().mids;
     assert!(mids.iter().any(|mid| Some(mid.as_str()) == data.attributes.mid()), "{mids:?}");
     assert_eq!(negotiated.sections.len(), 2);

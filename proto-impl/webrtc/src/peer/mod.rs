@@ -6,6 +6,7 @@
 //!                   feedback (reports, NACK, PLI, arrival times) both ways
 //! ```
 
+mod data;
 mod feedback;
 mod sending;
 mod setup;
@@ -25,6 +26,7 @@ use wire::Datagrams;
 
 pub use sending::Queued;
 
+use data::Data;
 use feedback::Reports;
 use sending::Sending;
 use setup::Negotiation;
@@ -55,6 +57,8 @@ pub struct Peer {
     negotiation: Negotiation,
     transport: Transport,
     reception: Option<Box<Reception>>,
+    /// Data channels, once they are negotiated.
+    data: Option<Box<Data>>,
     sending: Sending,
     reports: Reports,
     events: VecDeque<Event>,
@@ -90,6 +94,7 @@ impl Peer {
             negotiation,
             transport,
             reception: None,
+            data: None,
             sending: Sending::default(),
             reports: Reports::new(Ssrc(u32::from_be_bytes([a, b, c, d]))),
             events: VecDeque::new(),
@@ -113,7 +118,10 @@ impl Peer {
                 }
             }
             Opened::Rtcp(compound) => self.handle_rtcp(now, compound),
-            Opened::Nothing => self.take_transport_events(now),
+            Opened::Nothing => {
+                self.take_transport_events(now);
+                self.take_packets(now);
+            }
         }
         self.flush_feedback(now);
     }
@@ -125,6 +133,9 @@ impl Peer {
         if let Some(reception) = &mut self.reception {
             reception.handle_timeout(now, &mut self.events);
         }
+        if let Some(data) = &mut self.data {
+            data.handle_timeout(now);
+        }
         // A sender that needs it reads the log when it is drained; one whose track is gone never does.
         self.sending.pacer.may_send(now);
         if self.reports.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
@@ -133,9 +144,7 @@ impl Peer {
         self.flush_feedback(now);
     }
 
-    /// From now on a section of data channels in an offer is accepted, though nobody is behind it and what comes is dropped:
-    /// for peers that could not do without. Others wait for ever for an association that is not answered, and fare better
-    /// with a section that is rejected.
+    /// From now on data channels are accepted in offers of the peer, and offered in ours.
     pub const fn take_data(&mut self) {
         self.negotiation.takes_data = true;
     }
@@ -241,7 +250,7 @@ impl Peer {
 
     /// The next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
+        let event = self.events.pop_front().or_else(|| self.data.as_mut()?.poll_event());
         if self.events.is_empty() && self.events.capacity() > EVENTS_KEPT {
             self.events = VecDeque::new();
         }
@@ -256,6 +265,9 @@ impl Peer {
         log: impl Fn(SectionId) -> Option<&'l PacketLog>,
         out: &mut Datagrams,
     ) -> Option<Path> {
+        if let Some(data) = &mut self.data {
+            data.pump(now, &mut self.transport);
+        }
         if let Some(path) = self.transport.poll_transmit(now, out) {
             return Some(path);
         }
@@ -278,7 +290,10 @@ impl Peer {
     /// Whether [`Peer::poll_transmit`] would give nothing, whatever the time: until there is input or another unit.
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
-        self.transport.is_settled() && self.reports.rtcp.is_empty() && self.sending.is_idle()
+        self.transport.is_settled()
+            && self.reports.rtcp.is_empty()
+            && self.sending.is_idle()
+            && self.data.as_ref().is_none_or(|data| data.is_idle())
     }
 
     /// The next deadline.
@@ -289,7 +304,8 @@ impl Peer {
         }
         let schedule = self.reports.schedule.as_ref().map(ReportSchedule::poll_timeout);
         let reception = self.reception.as_ref().and_then(|reception| reception.poll_timeout());
-        [self.transport.poll_timeout(), schedule, reception, self.sending.poll_timeout()]
+        let data = self.data.as_ref().and_then(|data| data.poll_timeout());
+        [self.transport.poll_timeout(), schedule, reception, self.sending.poll_timeout(), data]
             .into_iter()
             .flatten()
             .min()
@@ -352,7 +368,8 @@ impl Peer {
         let sections = self.negotiation.sections.capacity().saturating_mul(size_of::<Section>());
         let reception = self.reception.as_ref().map_or(0, |_| size_of::<Reception>());
         let bandwidth = self.sending.bandwidth.held_bytes();
-        [size_of::<Self>(), self.transport.held_bytes(), rtcp, senders, sections, reception, bandwidth]
+        let data = self.data.as_ref().map_or(0, |data| data.held_bytes());
+        [size_of::<Self>(), self.transport.held_bytes(), rtcp, senders, sections, reception, bandwidth, data]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -363,11 +380,15 @@ impl Peer {
                 self.reports.schedule = Some(ReportSchedule::new(now));
                 self.stats.profile = self.transport.profile();
                 self.stats.handshake = self.transport.handshake();
+                if let Some(data) = &mut self.data {
+                    data.connect(now);
+                }
             }
             if matches!(event, Event::Closed(_)) {
                 // State that is no longer needed is freed without waiting for the owner; the counters stay.
                 self.stats = self.stats();
                 self.reception = None;
+                self.end_data();
                 self.sending.end();
                 self.reports.rtcp.clear();
                 self.reports.schedule = None;

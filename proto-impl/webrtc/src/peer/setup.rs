@@ -33,7 +33,7 @@ pub(super) struct Negotiation {
     /// Our offers so far.
     offers: Offers,
     pub(super) sections: Vec<Section>,
-    /// Whether a section of data channels is accepted.
+    /// Whether data channels are accepted and offered.
     pub(super) takes_data: bool,
 }
 
@@ -118,7 +118,9 @@ impl Peer {
         if restarts {
             return self.answer_restart(now, offer, known);
         }
-        if !is_same {
+        if is_same {
+            self.begin_data(now, negotiated.data, negotiated.dtls_client);
+        } else {
             self.random = random;
             self.change(now, negotiated);
         }
@@ -142,6 +144,7 @@ impl Peer {
         let (answer, negotiated) = self.answer(offer, wanted, known, &mut self.random.clone())?;
         negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
         self.transport.set_negotiated(now, &negotiated);
+        self.begin_data(now, negotiated.data, negotiated.dtls_client);
         self.take_transport_events(now);
         Ok(answer)
     }
@@ -170,7 +173,7 @@ impl Peer {
     /// An offer is open, or the peer made the first one; a later offer has fewer sections than the one before, or receives.
     pub fn offer(&mut self, preferences: &[(MediaKind, MediaPreference)]) -> Result<Description, Error> {
         let is_later = self.negotiation.offers.len() > 0;
-        let is_answerer = !is_later && !self.negotiation.sections.is_empty();
+        let is_answerer = !is_later && self.transport.opens_association().is_some();
         let receives = |(_, preference): &(MediaKind, MediaPreference)| preference.direction.receives();
         let takes_more =
             preferences.len() < self.negotiation.offers.len() || preferences.iter().any(receives);
@@ -225,6 +228,7 @@ impl Peer {
 
     /// Takes up the sections of a later answer: those that go on stay as they are, others end or begin.
     fn change(&mut self, now: Instant, negotiated: Negotiated) {
+        self.begin_data(now, negotiated.data, negotiated.dtls_client);
         let former = std::mem::take(&mut self.negotiation.sections);
         let goes_on = |new: &Section| {
             let same = |old: &&Section| {
@@ -343,6 +347,7 @@ impl Peer {
         }
         self.reports.reduced_size = negotiated.sections.iter().all(|section| section.reduced_size);
         negotiated.remote.ufrag().clone_into(&mut self.negotiation.remote_fragment);
+        self.begin_data(now, negotiated.data, negotiated.dtls_client);
         self.transport.set_negotiated(now, &negotiated);
         self.negotiation.sections = negotiated.sections;
         self.take_transport_events(now);
@@ -396,7 +401,7 @@ impl Peer {
             is_lite: matches!(self.config.ice, IceMode::Lite { .. }),
             origin: (self.negotiation.session_id, self.negotiation.version),
             cname: &self.negotiation.cname,
-            takes_data: self.negotiation.takes_data,
+            data: self.negotiation.takes_data.then_some(&*self.config.sctp),
             takes_changes: self.config.takes_changes,
             known,
             random,

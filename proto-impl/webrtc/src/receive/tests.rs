@@ -118,6 +118,13 @@ impl Bench {
             | Event::PathClosed(_)
             | Event::Connected
             | Event::KeyFrameWanted { .. }
+            | Event::DataConnected
+            | Event::ChannelOpened(_)
+            | Event::ChannelAccepted(_)
+            | Event::Message { .. }
+            | Event::ChannelClosed(_)
+            | Event::DataWritable
+            | Event::DataClosed(_)
             | Event::Closed(_) => panic!("{event:?}"),
         };
         self.events.drain(..).map(letter).collect()

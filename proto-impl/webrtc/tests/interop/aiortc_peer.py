@@ -2,6 +2,7 @@
 
     aiortc_peer.py publish URL CODEC     synthetic video and audio, until standard input ends
     aiortc_peer.py play URL FRAMES       until so many frames of each were decoded; prints how many of each
+    aiortc_peer.py data URL ROUNDS       messages by a data channel, which come back; prints how many of each length
 """
 
 import asyncio
@@ -59,10 +60,41 @@ async def play(pc, url, frames):
     print(counts["video"], counts["audio"])
 
 
+async def data(pc, url, rounds):
+    sent = ["text", "", "\u00e4" * 1000, b"", b"x", bytes(range(256)) * 256, bytes(range(256)) * 1024, "y" * 65536]
+    came, greetings, opened, closed = asyncio.Queue(), asyncio.Queue(), asyncio.Event(), asyncio.Event()
+    channel = pc.createDataChannel("echo")
+    channel.on("open", opened.set)
+    channel.on("close", closed.set)
+    channel.on("message", came.put_nowait)
+    pc.on("datachannel", lambda other: other.on("message", greetings.put_nowait))
+    resource = await connect(pc, url)
+    await asyncio.wait_for(opened.wait(), PATIENCE)
+    counts = {}
+    for _ in range(rounds):
+        for message in sent:
+            channel.send(message)
+            back = await asyncio.wait_for(came.get(), PATIENCE)
+            assert type(back) is type(message) and back == message, (len(back), len(message))
+            counts[len(message)] = counts.get(len(message), 0) + 1
+    # Many at once keep their order.
+    for n in range(500):
+        channel.send(str(n))
+    for n in range(500):
+        assert await asyncio.wait_for(came.get(), PATIENCE) == str(n)
+    assert await asyncio.wait_for(greetings.get(), PATIENCE) == "hello"
+    channel.close()
+    await asyncio.wait_for(closed.wait(), PATIENCE)
+    await delete(resource)
+    print(sorted(counts.items()))
+
+
 async def main():
     verb, url, what = sys.argv[1:]
     pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-    await (publish(pc, url, what) if verb == "publish" else play(pc, url, int(what)))
+    verbs = {"publish": lambda: publish(pc, url, what), "play": lambda: play(pc, url, int(what))}
+    verbs["data"] = lambda: data(pc, url, int(what))
+    await verbs[verb]()
     await pc.close()
 
 

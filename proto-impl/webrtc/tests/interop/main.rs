@@ -136,3 +136,19 @@ fn over_ipv6_with_the_longer_keys() {
     let options = Options { profile: Some(SrtpProfile::AeadAes256Gcm), address, ..Options::default() };
     relays("VP8", 10, options, "AeadAes256Gcm DTLS Server");
 }
+
+/// Messages of every length come back as they were sent, text as text, over a path that is good or loses.
+#[test]
+fn messages_by_a_data_channel_come_back() {
+    for (loss, dtls_client) in [(0.0, false), (0.0, true), (0.03, false)] {
+        let relay = Running::new(&Options { loss, dtls_client, ..Options::default() });
+        let rounds = if loss > 0.0 { 1 } else { 3 };
+        let peer = Process::aiortc(&["data", &format!("{}/whip", relay.url), &rounds.to_string()]);
+        relay.wait_for("session 1 connected");
+        relay.wait_for("session 1 closed Local");
+        let lengths = [(0, 2), (1, 1), (4, 1), (1000, 1), (65_536, 2), (262_144, 1)];
+        let counts: Vec<String> =
+            lengths.iter().map(|(length, count)| format!("({length}, {})", count * rounds)).collect();
+        assert_eq!(peer.finish().trim(), format!("[{}]", counts.join(", ")));
+    }
+}

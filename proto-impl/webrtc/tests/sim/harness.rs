@@ -175,6 +175,8 @@ pub(crate) struct End {
     pub(crate) closed: Option<CloseReason>,
     pub(crate) pictures_lost: u64,
     pub(crate) key_frames_wanted: u64,
+    /// Events of data channels.
+    pub(crate) data: Vec<Event>,
     pub(crate) held_most: usize,
     pub(crate) sent: u64,
     /// The datagrams that do not go out: by their place among those of their kind, STUN (true) or not.
@@ -208,6 +210,7 @@ impl End {
             closed: None,
             pictures_lost: 0,
             key_frames_wanted: 0,
+            data: Vec::new(),
             held_most: 0,
             sent: 0,
             swallow: None,
@@ -240,7 +243,9 @@ impl End {
                     let (key_frame, timestamp) = (frame.key_frame, frame.timestamp);
                     self.came.push(Came { section, key_frame, at: now, timestamp, sampled });
                 }
-                _ => {}
+                Event::Format { .. } | Event::Frame { .. } | Event::Candidate(_) => {}
+                Event::PathOpened(_) | Event::PathClosed(_) => {}
+                data => self.data.push(data),
             }
         }
         self.held_most = self.held_most.max(self.peer.held_bytes());

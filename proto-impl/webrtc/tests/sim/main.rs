@@ -12,6 +12,7 @@
 
 mod association;
 mod basic;
+mod data;
 mod guard;
 mod harness;
 mod hijack;

@@ -23,6 +23,8 @@ enum Place {
     Audio(u8),
     Video(u8),
     Withdrawn(Codec),
+    /// Data channels.
+    Data,
 }
 
 impl Place {
@@ -36,6 +38,11 @@ impl Place {
             Self::Idle => (MediaKind::Audio, of(Codec::Opus, Direction::Inactive, None)),
             Self::Audio(n) => (MediaKind::Audio, of(Codec::Opus, Direction::SendOnly, msid(n))),
             Self::Video(n) => (MediaKind::Video, of(Codec::Vp8, Direction::SendOnly, msid(n))),
+            Self::Data => {
+                let nothing =
+                    MediaPreference { direction: Direction::SendOnly, formats: Vec::new(), msid: None };
+                (MediaKind::Application, nothing)
+            }
             Self::Withdrawn(codec) => {
                 let kind = if codec == Codec::Opus { MediaKind::Audio } else { MediaKind::Video };
                 (kind, MediaPreference { direction: Direction::SendOnly, formats: Vec::new(), msid: None })
@@ -50,6 +57,8 @@ struct Room {
     client: Peer,
     tracks: BTreeMap<SectionId, Track>,
     came: BTreeMap<SectionId, Vec<Bytes>>,
+    /// Messages of data channels.
+    said: Vec<Bytes>,
     connected: BTreeSet<bool>,
     offers: Vec<Description>,
 }
@@ -67,6 +76,7 @@ impl Room {
             client,
             tracks: BTreeMap::new(),
             came: BTreeMap::new(),
+            said: Vec::new(),
             connected: BTreeSet::new(),
             offers: Vec::new(),
         }
@@ -89,7 +99,7 @@ impl Room {
             match place {
                 Place::Audio(_) => self.begin(id, Codec::Opus),
                 Place::Video(_) => self.begin(id, Codec::Vp8),
-                Place::Idle | Place::Withdrawn(_) => drop(self.tracks.remove(&id)),
+                Place::Idle | Place::Data | Place::Withdrawn(_) => drop(self.tracks.remove(&id)),
             }
         }
     }
@@ -116,6 +126,7 @@ impl Room {
                         Event::Frame { section, frame, .. } => {
                             self.came.entry(section).or_default().push(frame.payload);
                         }
+                        Event::Message { payload, .. } => self.said.push(payload),
                         Event::Closed(reason) => panic!("closed: {reason:?}"),
                         _ => {}
                     }
@@ -259,4 +270,27 @@ fn later_offers_that_cannot_be_made_change_nothing() {
     assert_eq!(room.send(2), [1, 2].into());
     let server = SERVER;
     assert_eq!(room.client.media_path().map(|path| path.remote), Some(server));
+}
+
+#[test]
+fn a_data_channel_goes_on_through_later_offers() {
+    let mut room = Room::new();
+    [&mut room.server, &mut room.client].into_iter().for_each(Peer::take_data);
+    room.negotiate(&[Place::Idle, Place::Data]);
+    room.run(Duration::from_secs(2));
+    let channel = room.server.open_channel(room.now, "room", "", sctp::Options::default()).unwrap();
+    let mut places = vec![Place::Idle, Place::Data];
+    for n in 1..=3 {
+        places.push(Place::Video(n));
+        room.negotiate(&places);
+        let text = format!("{n} are here");
+        room.server.send_data(room.now, channel, sctp::Kind::Text, text.into()).unwrap();
+        assert_eq!(room.send(n).len(), usize::from(n));
+    }
+    places[2] = Place::Withdrawn(Codec::Vp8);
+    room.negotiate(&places);
+    room.server.send_data(room.now, channel, sctp::Kind::Text, "one left".into()).unwrap();
+    room.run(Duration::from_secs(1));
+    assert_eq!(room.said, ["1 are here", "2 are here", "3 are here", "one left"]);
+    assert_eq!(mids(&room.offers[4]), ["0", "1", "2", "3", "4"]);
 }

@@ -1,0 +1,151 @@
+//! Two ends over lossy links in virtual time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use netsim::{Clock, Input, Link, Pair, Peer};
+use sctp::{Association, ChannelId, CloseReason, Config, Event, Kind, Opened, Remote, Role};
+
+/// An end, and what happened to it.
+pub(crate) struct End {
+    pub(crate) association: Association,
+    pub(crate) connected: bool,
+    pub(crate) opened: Vec<Opened>,
+    pub(crate) accepted: Vec<ChannelId>,
+    pub(crate) messages: BTreeMap<ChannelId, Vec<(Kind, Bytes)>>,
+    pub(crate) closed_channels: Vec<ChannelId>,
+    pub(crate) writable: u32,
+    pub(crate) closed: Option<CloseReason>,
+    /// Messages that are sent as there is room.
+    pub(crate) outbox: VecDeque<(ChannelId, Bytes)>,
+    /// Whether events are polled.
+    pub(crate) polls: bool,
+    /// The largest send and receive buffer.
+    pub(crate) held: (usize, usize),
+    /// Packets to be sent are kept from the path where this is false for them.
+    pub(crate) passes: fn(&[u8]) -> bool,
+    /// All packets that were sent, when somebody wants to look.
+    pub(crate) sent: Option<Vec<Bytes>>,
+}
+
+impl End {
+    pub(crate) fn new(now: Instant, config: Config, role: Role, seed: u64) -> Self {
+        let remote = Remote { message_bytes_max: 256 << 10, ..Remote::default() };
+        let association = Association::new(now, Arc::new(config), role, remote, &Seed::from_number(seed));
+        Self {
+            association,
+            connected: false,
+            opened: Vec::new(),
+            accepted: Vec::new(),
+            messages: BTreeMap::new(),
+            closed_channels: Vec::new(),
+            writable: 0,
+            closed: None,
+            outbox: VecDeque::new(),
+            polls: true,
+            held: (0, 0),
+            passes: |_| true,
+            sent: None,
+        }
+    }
+
+    /// Sends what there is room for, and takes the events.
+    pub(crate) fn drain(&mut self, now: Instant) {
+        while let Some((channel, payload)) = self.outbox.front() {
+            if self.association.send(now, *channel, Kind::Binary, payload.clone()).is_err() {
+                break;
+            }
+            self.outbox.pop_front();
+        }
+        let (sent, received) = self.association.stats().buffered;
+        self.held = (self.held.0.max(sent), self.held.1.max(received));
+        while self.polls
+            && let Some(event) = self.association.poll_event()
+        {
+            assert_eq!(self.closed, None, "nothing follows the end: {event:?}");
+            match event {
+                Event::Connected => self.connected = true,
+                Event::Opened(opened) => self.opened.push(*opened),
+                Event::Accepted(channel) => self.accepted.push(channel),
+                Event::Message { channel, kind, payload } => {
+                    self.messages.entry(channel).or_default().push((kind, payload));
+                }
+                Event::ChannelClosed(channel) => self.closed_channels.push(channel),
+                Event::Writable => self.writable += 1,
+                Event::Closed(reason) => self.closed = Some(reason),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The messages of a channel.
+    pub(crate) fn of(&self, channel: ChannelId) -> Vec<Bytes> {
+        self.messages.get(&channel).into_iter().flatten().map(|(_, payload)| payload.clone()).collect()
+    }
+}
+
+impl Peer for End {
+    fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Datagram(bytes) => self.association.handle_packet(now, &bytes),
+            Input::Timeout => self.association.handle_timeout(now),
+        }
+        self.drain(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Bytes> {
+        self.drain(now);
+        let mut packet = Vec::new();
+        while self.association.poll_transmit(now, &mut packet) {
+            assert!(packet.len() <= Config::default().packet_bytes_max && packet.len() % 4 == 0);
+            if (self.passes)(&packet) {
+                let packet = Bytes::from(packet);
+                self.sent.iter_mut().for_each(|sent| sent.push(packet.clone()));
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.association.poll_timeout()
+    }
+}
+
+pub(crate) type Ends = Pair<End, End>;
+
+/// Two ends that do nothing yet.
+pub(crate) fn ends(seed: u64, configs: [Config; 2], links: impl Fn(Link) -> Link) -> Ends {
+    let clock = Clock::new();
+    let [a, b] = configs;
+    let a = End::new(clock.now(), a, Role::Client, 2 * seed + 1000);
+    let b = End::new(clock.now(), b, Role::Server, 2 * seed + 1001);
+    Pair::new(seed, clock, a, b).links(links)
+}
+
+/// Two ends that are connecting, both at once.
+pub(crate) fn connecting(seed: u64, links: impl Fn(Link) -> Link) -> Ends {
+    let mut pair = ends(seed, [Config::default(), Config::default()], links);
+    let now = pair.clock.now();
+    pair.a.association.connect(now);
+    pair.b.association.connect(now);
+    pair
+}
+
+/// A message that says its number.
+pub(crate) fn message(number: usize, length: usize) -> Bytes {
+    let byte = u8::try_from(number % 251).unwrap();
+    let mut bytes = vec![byte; length.max(4)];
+    bytes[..4].copy_from_slice(&u32::try_from(number).unwrap().to_be_bytes());
+    bytes.into()
+}
+
+/// The number that a message says, if it is whole.
+pub(crate) fn number(payload: &[u8]) -> usize {
+    let number = usize::try_from(u32::from_be_bytes(payload[..4].try_into().unwrap())).unwrap();
+    assert!(payload[4..].iter().all(|byte| usize::from(*byte) == number % 251), "a message of others' parts");
+    number
+}

@@ -1,0 +1,16 @@
+//! Two associations over links that misbehave, in virtual time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stdout,
+    reason = "a test"
+)]
+
+mod basic;
+mod channels;
+mod harness;
+mod hostile;
+mod loss;

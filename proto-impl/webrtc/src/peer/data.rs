@@ -1,0 +1,200 @@
+//! Data channels of a session: an association over its DTLS. A peer that never negotiates them has none of this.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use sctp::{Association, ChannelId, Kind, OpenError, Options, Role, SendError};
+
+use super::Peer;
+use crate::event::Event;
+use crate::transport::Transport;
+
+/// Packets that one drain gives to DTLS: less than it keeps.
+const PACKETS_PER_DRAIN: usize = 32;
+/// Bytes of a record that are not its payload, at most: head, nonce, tag.
+const RECORD_BYTES: usize = 13 + 8 + 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Data {
+    association: Association,
+    /// There may be packets to send.
+    is_active: bool,
+    packet: Vec<u8>,
+}
+
+impl Data {
+    pub(super) fn new(
+        now: Instant,
+        config: &Arc<sctp::Config>,
+        dtls_bytes: usize,
+        is_client: bool,
+        remote: sctp::Remote,
+        seed: &Seed,
+    ) -> Self {
+        // A record of DTLS must fit a datagram.
+        let most = dtls_bytes.saturating_sub(RECORD_BYTES) & !3;
+        let packet_bytes_max = config.packet_bytes_max.min(most);
+        let config = if packet_bytes_max < config.packet_bytes_max {
+            Arc::new(sctp::Config { packet_bytes_max, ..sctp::Config::clone(config) })
+        } else {
+            Arc::clone(config)
+        };
+        let role = if is_client { Role::Client } else { Role::Server };
+        let association = Association::new(now, config, role, remote, &seed.derive("data", 0));
+        Self { association, is_active: false, packet: Vec::new() }
+    }
+
+    /// DTLS is connected.
+    pub(super) fn connect(&mut self, now: Instant) {
+        self.is_active = true;
+        self.association.connect(now);
+    }
+
+    pub(super) fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
+        self.is_active = true;
+        self.association.handle_packet(now, packet);
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.association.poll_timeout().is_some_and(|at| at <= now) {
+            self.is_active = true;
+            self.association.handle_timeout(now);
+        }
+    }
+
+    /// Moves packets into DTLS.
+    pub(super) fn pump(&mut self, now: Instant, transport: &mut Transport) {
+        if !self.is_active || !transport.takes_data() {
+            return;
+        }
+        for _ in 0..PACKETS_PER_DRAIN {
+            if !self.association.poll_transmit(now, &mut self.packet) {
+                self.is_active = false;
+                self.packet = Vec::new();
+                return;
+            }
+            transport.send_data(&self.packet);
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        let event = self.association.poll_event()?;
+        // What is taken may open the window of the peer.
+        self.is_active = true;
+        Some(match event {
+            sctp::Event::Connected => Event::DataConnected,
+            sctp::Event::Opened(opened) => Event::ChannelOpened(opened),
+            sctp::Event::Accepted(channel) => Event::ChannelAccepted(channel),
+            sctp::Event::Message { channel, kind, payload } => Event::Message { channel, kind, payload },
+            sctp::Event::ChannelClosed(channel) => Event::ChannelClosed(channel),
+            sctp::Event::Writable => Event::DataWritable,
+            sctp::Event::Closed(reason) => Event::DataClosed(reason),
+            _ => return self.poll_event(),
+        })
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.association.poll_timeout()
+    }
+
+    /// Whether nothing is to be sent until there is input.
+    pub(super) const fn is_idle(&self) -> bool {
+        !self.is_active
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let (sent, received) = self.association.stats().buffered;
+        [size_of::<Self>(), self.packet.capacity(), sent, received].into_iter().fold(0, usize::saturating_add)
+    }
+}
+
+impl Peer {
+    /// Whether data channels were negotiated.
+    #[must_use]
+    pub const fn has_data(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Opens a data channel. Messages may be sent at once, also before the session is connected.
+    ///
+    /// # Errors
+    ///
+    /// As of [`sctp::Association::open`]; [`OpenError::Closed`] where no data channels were negotiated.
+    pub fn open_channel(
+        &mut self,
+        now: Instant,
+        label: &str,
+        protocol: &str,
+        options: Options,
+    ) -> Result<ChannelId, OpenError> {
+        let data = self.data.as_mut().ok_or(OpenError::Closed)?;
+        data.is_active = true;
+        data.association.open(now, label, protocol, options)
+    }
+
+    /// Sends a message by a data channel.
+    ///
+    /// # Errors
+    ///
+    /// As of [`sctp::Association::send`]. After [`SendError::Full`], [`Event::DataWritable`] follows.
+    pub fn send_data(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        kind: Kind,
+        payload: Bytes,
+    ) -> Result<(), SendError> {
+        let data = self.data.as_mut().ok_or(SendError::NoChannel(channel))?;
+        data.is_active = true;
+        data.association.send(now, channel, kind, payload)
+    }
+
+    /// Closes a data channel once everything that was sent by it has arrived.
+    pub fn close_channel(&mut self, now: Instant, channel: ChannelId) {
+        if let Some(data) = &mut self.data {
+            data.is_active = true;
+            data.association.close_channel(now, channel);
+        }
+    }
+
+    /// Bytes that [`Peer::send_data`] takes before it is full.
+    #[must_use]
+    pub fn data_room(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.association.room())
+    }
+
+    /// Figures of the data channels.
+    #[must_use]
+    pub fn data_stats(&self) -> Option<sctp::Stats> {
+        Some(self.data.as_ref()?.association.stats())
+    }
+
+    /// Data channels were agreed on. Later descriptions change nothing about them.
+    pub(super) fn begin_data(&mut self, now: Instant, remote: Option<sctp::Remote>, is_client: bool) {
+        let Some(remote) = remote.filter(|_| self.data.is_none()) else { return };
+        let mut data = Data::new(now, &self.config.sctp, self.config.dtls.mtu, is_client, remote, &self.seed);
+        if self.transport.takes_data() {
+            data.connect(now);
+        }
+        self.data = Some(Box::new(data));
+    }
+
+    /// Takes what DTLS has brought.
+    pub(super) fn take_packets(&mut self, now: Instant) {
+        while let Some(packet) = self.transport.take_data() {
+            if let Some(data) = &mut self.data {
+                data.handle_packet(now, &packet);
+            }
+        }
+    }
+
+    /// Ends the data channels with the session; what has come is left to be polled.
+    pub(super) fn end_data(&mut self) {
+        if let Some(mut data) = self.data.take() {
+            self.events.extend(std::iter::from_fn(|| data.poll_event()));
+        }
+    }
+}
