@@ -30,7 +30,7 @@ pub fn http2(data: &[u8]) {
         stream_window: 500,
         connection_window: 65_535,
         send_ahead_bytes: 3000,
-        stream_queued_bytes: 100,
+        sent_step_bytes: 100,
         ..Config::default()
     };
     let config = Arc::new(config);
@@ -84,7 +84,10 @@ fn converse(config: &Arc<Config>, pieces: &[&[u8]]) {
                     connection.release(now, stream, bytes.len());
                     unreleased -= bytes.len();
                 }
-                Event::Room { stream } => connection.send_body(now, stream, Bytes::from_static(&[1; 50])),
+                Event::Sent { stream, bytes } => {
+                    assert!(bytes > 0, "nothing was sent");
+                    connection.send_body(now, stream, Bytes::from_static(&[1; 50]));
+                }
                 Event::BodyEnd { stream, .. } if stream.0 % 3 == 0 => connection.end_body(stream, vec![]),
                 Event::BodyEnd { .. } | Event::Reset { .. } => {}
                 Event::Closed(_) => closed += 1,

@@ -26,8 +26,8 @@ pub struct Config {
     pub connection_window: u32,
     /// Bytes that the transport has not taken: from then on no DATA is made.
     pub send_ahead_bytes: usize,
-    /// Bytes of one response body that wait for the peer; with fewer, [`crate::Event::Room`] asks for more.
-    pub stream_queued_bytes: usize,
+    /// Bytes of one response body from one [`crate::Event::Sent`] to the next, while more of it waits.
+    pub sent_step_bytes: usize,
 }
 
 impl Default for Config {
@@ -43,7 +43,7 @@ impl Default for Config {
             stream_window: 256 * 1024,
             connection_window: 1024 * 1024,
             send_ahead_bytes: 256 * 1024,
-            stream_queued_bytes: 64 * 1024,
+            sent_step_bytes: 16 * 1024,
         }
     }
 }

@@ -36,10 +36,12 @@ pub enum Event {
         /// Fields behind the body.
         trailers: Vec<Field>,
     },
-    /// The peer took enough of a response's body that more should be queued.
-    Room {
+    /// Parts of a response's body left the stream's queue, for the transport.
+    Sent {
         /// The stream.
         stream: StreamId,
+        /// Bytes since the last such event.
+        bytes: usize,
     },
     /// A stream ended before its request and response were complete; nothing of it follows.
     Reset {

@@ -106,8 +106,8 @@ pub(crate) struct Stream {
     pub(crate) queued: usize,
     /// Listed among those that can send.
     pub(crate) is_ready: bool,
-    /// The application was told of no room, and will be told when there is.
-    pub(crate) is_full: bool,
+    /// Bytes sent that the application does not know of.
+    pub(crate) unreported: usize,
     /// The last time that a byte of the body was sent, or that the first one was queued.
     pub(crate) progress_at: Instant,
 }

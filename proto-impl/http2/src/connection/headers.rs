@@ -190,7 +190,7 @@ impl Connection {
             queue: VecDeque::new(),
             queued: 0,
             is_ready: false,
-            is_full: false,
+            unreported: 0,
             progress_at: now,
         };
         self.streams.insert(id, stream);

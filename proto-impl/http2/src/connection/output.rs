@@ -69,16 +69,17 @@ impl Connection {
             Sending::Ending(_) | Sending::Head | Sending::Body | Sending::Done => Vec::new(),
         };
         let ends_here = is_complete && trailers.is_empty();
-        let has_room = stream.is_full && stream.queued <= self.config.stream_queued_bytes;
-        stream.is_full &= !has_room;
+        stream.unreported = stream.unreported.saturating_add(length);
+        let is_due = stream.queued == 0 || stream.unreported >= self.config.sent_step_bytes;
+        let bytes = if is_due { std::mem::take(&mut stream.unreported) } else { 0 };
         if length > 0 {
             stream.window.spend(length);
             stream.progress_at = now;
             self.output.window.spend(length);
             self.earn_updates(length);
         }
-        if has_room {
-            self.events.push_back(Event::Room { stream: StreamId(id) });
+        if bytes > 0 && !is_complete {
+            self.events.push_back(Event::Sent { stream: StreamId(id), bytes });
         }
         if length > 0 || ends_here {
             let flags = if ends_here { flag::END_STREAM } else { 0 };

@@ -38,7 +38,6 @@ impl Connection {
 
     /// Queues a part of a response's body; it is sent as the peer's windows allow. Nothing happens before the head and behind the end.
     pub fn send_body(&mut self, now: Instant, stream: StreamId, part: Bytes) {
-        let full = self.config.stream_queued_bytes;
         let Some(state) = self.streams.get_mut(&stream.0).filter(|state| state.sending == Sending::Body)
         else {
             return;
@@ -50,7 +49,6 @@ impl Connection {
             state.progress_at = now;
         }
         state.queued = state.queued.saturating_add(part.len());
-        state.is_full = state.queued > full;
         state.queue.push_back(part);
         if self.stall_check.is_none() {
             self.stall_check = now.checked_add(self.config.write_stall);

@@ -19,7 +19,7 @@ fn flood(
 }
 
 #[test]
-fn cheap_frames_are_counted() {
+fn h_33_cheap_frames_are_counted() {
     let rows: [(&str, Vec<u8>); 8] = [
         ("PING", frame(Kind::Ping, 0, 0, &[0; 8])),
         ("PING with ACK", frame(Kind::Ping, flag::ACK, 0, &[0; 8])),
@@ -40,7 +40,7 @@ fn cheap_frames_are_counted() {
 }
 
 #[test]
-fn a_slow_rate_of_cheap_frames_goes_on() {
+fn h_33_a_slow_rate_of_cheap_frames_goes_on() {
     let mut rig = Rig::new();
     rig.ask(1, &POST, false);
     let flooded = flood(&mut rig, 5000, |rig, _| {
@@ -52,7 +52,7 @@ fn a_slow_rate_of_cheap_frames_goes_on() {
 }
 
 #[test]
-fn rapid_resets_end_the_connection_and_leave_no_streams() {
+fn h_32_rapid_resets_end_the_connection_and_leave_no_streams() {
     let mut rig = Rig::new();
     let (taken, _) = flood(&mut rig, 5000, |rig, n| {
         let id = u32::try_from(2 * n + 1).unwrap();
@@ -63,7 +63,7 @@ fn rapid_resets_end_the_connection_and_leave_no_streams() {
 }
 
 #[test]
-fn requests_that_are_malformed_or_refused_are_counted() {
+fn h_32_requests_that_are_malformed_or_refused_are_counted() {
     for list in [&[("x", "y")][..], &GET] {
         let mut rig = Rig::with(Config { streams: 1, ..Config::default() });
         rig.ask(1, &GET, true);
@@ -91,7 +91,7 @@ fn window_updates_are_earned_by_bodies() {
 }
 
 #[test]
-fn a_window_of_one_byte_is_served_and_not_for_long() {
+fn h_33_a_window_of_one_byte_is_served_and_not_for_long() {
     let mut rig = Rig::new();
     rig.feed(&settings(&[(4, 1)])).unwrap();
     rig.ask(1, &GET, true);
@@ -106,7 +106,7 @@ fn a_window_of_one_byte_is_served_and_not_for_long() {
 }
 
 #[test]
-fn header_blocks_are_bounded_in_frames_and_bytes() {
+fn h_34_header_blocks_are_bounded_in_frames_and_bytes() {
     let begin = frame(Kind::Headers, 0, 1, &[]);
     for (payload, most) in [(vec![], 17), (vec![0x20; 16_000], 3)] {
         let mut rig = Rig::new();
@@ -118,7 +118,7 @@ fn header_blocks_are_bounded_in_frames_and_bytes() {
 }
 
 #[test]
-fn a_header_bomb_ends_the_connection() {
+fn h_34_a_header_bomb_ends_the_connection() {
     let mut bomb = vec![0x82, 0x40, 0x01, b'x', 0x7f, 0xb9, 0x16];
     bomb.extend([b'a'; 3000]);
     bomb.extend([0xbe; 10_000]);
@@ -128,7 +128,7 @@ fn a_header_bomb_ends_the_connection() {
 }
 
 #[test]
-fn bodies_that_nobody_takes_stay_within_their_windows() {
+fn h_35_bodies_that_nobody_takes_stay_within_their_windows() {
     let mut rig = Rig::with(Config { stream_window: 30_000, connection_window: 65_535, ..Config::default() });
     rig.ask(1, &POST, false);
     rig.feed(&frame(Kind::Data, 0, 1, &[0; 16_384])).unwrap();
@@ -149,7 +149,7 @@ fn bodies_that_nobody_takes_stay_within_their_windows() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_not_read() {
+fn h_35_a_peer_that_does_not_read_is_not_read() {
     let mut rig = Rig::new();
     rig.ask(1, &GET, true);
     let mut out = SendQueue::new();

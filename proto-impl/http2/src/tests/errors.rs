@@ -86,7 +86,7 @@ fn check(rows: Vec<Row>) {
 }
 
 #[test]
-fn frames_for_the_connection() {
+fn h_31_frames_for_the_connection() {
     let head = |kind, length, stream| Header { length, kind, flags: 0, stream }.write().to_vec();
     check(vec![
         ("a frame over the limit", idle, head(Kind::Unknown, 16_385, 0), Fatal(SIZE)),
@@ -110,7 +110,7 @@ fn frames_for_the_connection() {
 }
 
 #[test]
-fn frames_for_streams() {
+fn h_31_frames_for_streams() {
     let data = |flags: u8, payload: &[u8]| frame(Kind::Data, flags, 1, payload);
     let priority = |stream, payload: &[u8]| frame(Kind::Priority, 0, stream, payload);
     let windows = [update(1, 0x7fff_0000), update(1, 0x7fff_0000)].concat();
@@ -143,7 +143,7 @@ fn frames_for_streams() {
 }
 
 #[test]
-fn header_blocks() {
+fn h_31_header_blocks() {
     let get = Rig::new().headers(1, &GET, true);
     let block = &get[HEADER_BYTES..];
     let head = |flags, stream, payload: &[u8]| frame(Kind::Headers, flags, stream, payload);
