@@ -11,6 +11,7 @@ mod codecs;
 mod control;
 mod dtls_targets;
 mod hls_targets;
+mod http2_target;
 mod http_targets;
 mod ice_targets;
 mod ingest_targets;
@@ -62,6 +63,7 @@ pub use client_targets::http_client;
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use hls_targets::{hls_client, m3u8};
+pub use http2_target::http2;
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
 pub use ingest_targets::{ingest_flv, ingest_ts};
@@ -104,6 +106,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("form", form),
     ("hevc_config", hevc_config),
     ("hls_client", hls_client),
+    ("http2", http2),
     ("http_chunked", http_chunked),
     ("http_client", http_client),
     ("http_request", http_request),

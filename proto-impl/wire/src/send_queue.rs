@@ -92,6 +92,14 @@ impl SendQueue {
         all.freeze()
     }
 
+    /// Takes everything out as the slices that it is queued in.
+    pub fn take_parts(&mut self) -> impl Iterator<Item = Bytes> + use<> {
+        self.seal();
+        self.len = 0;
+        self.scratch = BytesMut::new();
+        std::mem::take(&mut self.parts).into_iter()
+    }
+
     /// Bytes queued.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -128,6 +136,18 @@ mod tests {
         let mut gather = Gather::new(usize::MAX);
         queue.gather(&mut gather);
         gather.slices().iter().flat_map(|s| s.to_vec()).collect()
+    }
+
+    #[test]
+    fn parts_come_out_in_their_order_and_uncopied() {
+        let mut q = SendQueue::new();
+        let long = Bytes::from(vec![7; 1000]);
+        q.push_slice(b"ab");
+        q.push(long.clone());
+        q.push_slice(b"cd");
+        let parts: Vec<Bytes> = q.take_parts().collect();
+        assert_eq!(parts, [Bytes::from_static(b"ab"), long.clone(), Bytes::from_static(b"cd")]);
+        assert!(parts[1].as_ptr() == long.as_ptr() && q.is_empty());
     }
 
     #[test]

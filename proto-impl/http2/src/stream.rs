@@ -1,0 +1,166 @@
+//! The state of one stream (RFC 9113 §5.1) and its windows (RFC 9113 §5.2).
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::hpack::Field;
+
+/// The response, as far as the application has given it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Nothing yet.
+    Head,
+    /// The head was sent; the body may follow.
+    Body,
+    /// The body is queued whole, and these fields follow it.
+    Ending(Vec<Field>),
+    /// Everything was sent.
+    Done,
+}
+
+/// A window that the peer gave; settings can make it negative (RFC 9113 §6.9.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window(i64);
+
+/// The largest window (RFC 9113 §6.9.1).
+const WINDOW_MAX: i64 = 0x7fff_ffff;
+
+impl Window {
+    pub(crate) fn new(bytes: u32) -> Self {
+        Self(i64::from(bytes))
+    }
+
+    /// Changes it. False: it is beyond the largest.
+    #[must_use]
+    pub(crate) const fn add(&mut self, change: i64) -> bool {
+        self.0 = self.0.saturating_add(change);
+        self.0 <= WINDOW_MAX
+    }
+
+    /// Uses a part of it.
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Bytes that may be sent.
+    pub(crate) fn room(self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
+    }
+}
+
+/// A window that this side gives, and what is to be given back of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Credit {
+    /// Bytes that the peer may still send.
+    left: u32,
+    /// Bytes released since the last update.
+    released: u32,
+    /// The whole window.
+    size: u32,
+}
+
+impl Credit {
+    pub(crate) const fn new(size: u32) -> Self {
+        Self { left: size, released: 0, size }
+    }
+
+    /// The peer sent so much. False: it may not.
+    #[must_use]
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let left = u32::try_from(bytes).ok().and_then(|bytes| self.left.checked_sub(bytes));
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The application is done with so much. Returns the update that is due.
+    pub(crate) fn release(&mut self, bytes: usize) -> Option<u32> {
+        let outstanding = self.size.saturating_sub(self.left);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.released = self.released.saturating_add(bytes).min(outstanding);
+        // Half a window at a time.
+        if self.released < self.size / 2 {
+            return None;
+        }
+        let update = std::mem::take(&mut self.released);
+        self.left = self.left.saturating_add(update);
+        Some(update)
+    }
+}
+
+/// An open stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// Whether the peer's side is open.
+    pub(crate) is_receiving: bool,
+    pub(crate) sending: Sending,
+    pub(crate) window: Window,
+    pub(crate) credit: Credit,
+    /// Bytes of the request's body, padding included, that the application is not done with.
+    pub(crate) unreleased: usize,
+    /// Body bytes that the announced length has left.
+    pub(crate) left: Option<u64>,
+    /// The parts of the body that wait to be sent.
+    pub(crate) queue: VecDeque<Bytes>,
+    pub(crate) queued: usize,
+    /// Listed among those that can send.
+    pub(crate) is_ready: bool,
+    /// Bytes sent that the application does not know of.
+    pub(crate) unreported: usize,
+    /// The last time that a byte of the body was sent, or that the first one was queued.
+    pub(crate) progress_at: Instant,
+}
+
+impl Stream {
+    /// Whether something could be sent if the connection's window allows it.
+    pub(crate) fn can_send(&self) -> bool {
+        (self.queued > 0 && self.window.room() > 0) || (self.queued == 0 && self.is_ending())
+    }
+
+    pub(crate) const fn is_ending(&self) -> bool {
+        matches!(self.sending, Sending::Ending(_))
+    }
+
+    /// Moves `length` bytes of the queue, in slices.
+    pub(crate) fn take(&mut self, length: usize, mut to: impl FnMut(Bytes)) {
+        let mut left = length;
+        self.queued = self.queued.saturating_sub(length);
+        while left > 0
+            && let Some(front) = self.queue.front_mut()
+        {
+            let slice = front.split_to(left.min(front.len()));
+            if front.is_empty() {
+                self.queue.pop_front();
+            }
+            left = left.saturating_sub(slice.len());
+            to(slice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_given_back_by_halves() {
+        let mut credit = Credit::new(100);
+        assert!(credit.take(60) && credit.take(40) && !credit.take(1));
+        let mut credit = Credit::new(100);
+        assert!(credit.take(80));
+        assert_eq!((credit.release(30), credit.release(30)), (None, Some(60)));
+        assert_eq!(credit.release(1000), None, "no more than was taken");
+        assert!(credit.take(80) && !credit.take(1));
+    }
+
+    #[test]
+    fn a_window_may_be_negative_and_not_too_large() {
+        let mut window = Window::new(10);
+        assert!(window.add(-20));
+        assert_eq!(window.room(), 0);
+        assert!(window.add(25));
+        assert_eq!(window.room(), 15);
+        assert!(!window.add(WINDOW_MAX));
+    }
+}
