@@ -1,5 +1,7 @@
 //! The members of a broadcast's record that workers use while its stream is live.
 
+use super::MainTrack;
+
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamDetails {
@@ -11,4 +13,8 @@ pub struct StreamDetails {
     pub folder: String,
     /// Settings of the application that are others for this stream, by their keys.
     pub overrides: Vec<(&'static str, String)>,
+    /// The main track, where the application's subtracks are renditions of it.
+    pub main: Option<MainTrack>,
+    /// The video tracks that its publisher sends, where there are several.
+    pub videos: usize,
 }

@@ -7,6 +7,7 @@
 
 mod blob;
 mod details;
+mod ladder;
 mod message;
 mod outbound;
 mod play;
@@ -20,6 +21,7 @@ mod watched;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
 pub use details::StreamDetails;
+pub use ladder::{Laddered, MainTrack, Mark, Rung};
 pub use message::Message;
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest, PolledRequest};

@@ -34,6 +34,7 @@ mod hooks;
 mod http_flv;
 mod http_rows;
 mod import;
+mod ladders;
 mod linear;
 mod log;
 mod management;

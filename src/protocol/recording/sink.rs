@@ -69,6 +69,7 @@ const fn kind(
         file_of: |_, _| None,
         begins_with_stream: |_, _| false,
         part_of: |_| None,
+        is_of_ladder: false,
         viewers,
         params: Params::NONE,
         begin,
