@@ -28,7 +28,7 @@ pub use play::{NoSubscription, PlayRequest, PolledRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
-pub use recording::{RecordingNews, RecordingOrder};
+pub use recording::{ClipRange, RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use upload::{UploadGrant, UploadNews};
 pub use watched::{LeaseNews, WatchedMail};

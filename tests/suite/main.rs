@@ -20,6 +20,7 @@ mod support;
 mod access;
 mod audio;
 mod bench_tool;
+mod clips;
 mod codecs;
 mod compression;
 mod crash;

@@ -48,7 +48,7 @@ impl Segmenter {
         }
     }
 
-    /// As a rendition of a ladder, which has its name and its first numbers when the first segment ends, and is told the target duration.
+    /// As a rendition of a ladder, which gets its name and its first numbers when the first segment ends, and its target duration from outside.
     pub(super) fn of_ladder(settings: &HlsSettings, start: Start) -> Self {
         Self { settles: false, ..Self::new("", settings, start) }
     }

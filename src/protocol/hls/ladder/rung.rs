@@ -17,9 +17,9 @@ use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::sink;
 use crate::protocol::hls::window::{Start, Unit, Window};
 
-/// Beginnings of segments that others are told.
+/// Beginnings of segments in the description for others.
 const MARKS_MAX: usize = 6;
-/// Key frames that others are told.
+/// Key frames in the description for others.
 const KEYS_MAX: usize = 3;
 /// Key frames are evenly apart when their distances differ by no more, in milliseconds.
 const EVEN_MS: i64 = 20;
