@@ -30,7 +30,7 @@ objcopy --only-keep-debug --compress-debug-sections "$binary" "$folder/$name.deb
 objcopy --add-gnu-debuglink="$folder/$name.debug" "$stage/$name/millstream"
 cp README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$stage/$name/"
 cp packaging/millstream.service "$stage/$name/packaging/"
-cp -R packaging/linux packaging/certificates packaging/prometheus packaging/grafana packaging/helm "$stage/$name/packaging/"
+cp -R packaging/linux packaging/certificates packaging/prometheus packaging/grafana packaging/helm packaging/ladder "$stage/$name/packaging/"
 cp -R docs "$stage/$name/"
 # Libraries of the pages and of codecs are part of the binary, and their licences come with it.
 cp src/protocol/http/pages/vendor/*.LICENSE packaging/licenses/* "$stage/$name/licenses/"
@@ -38,7 +38,7 @@ if [ -n "${CRATE_LICENSES:-}" ]; then
     cp "$CRATE_LICENSES" "$stage/$name/licenses/crates.txt"
 fi
 chmod -R u=rwX,go=rX "$stage/$name"
-chmod 755 "$stage/$name/millstream" "$stage/$name/packaging/certificates/deploy.sh"
+chmod 755 "$stage/$name/millstream" "$stage/$name/packaging/certificates/deploy.sh" "$stage/$name/packaging/ladder/ladder.sh"
 
 # The time of the newest commit, where there is one: files of an archive need some time.
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}

@@ -6,18 +6,20 @@
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use media::Position;
+use media::{Codec, Position, TrackKind};
 
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
 use crate::control::records::Records;
 use crate::mail::{
-    Departure, Grant, PublishRequest, Refusal, SinkNews, SourceFigures, StreamDetails, StreamEnd, ToWorker,
+    Departure, Grant, MainTrack, PublishRequest, Refusal, SinkNews, SourceFigures, StreamDetails, StreamEnd,
+    ToWorker,
 };
 use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::live::{Granted, Live, Source, State};
+use super::subtracks::are_renditions;
 use super::{Control, wall};
 
 /// A publisher that was silent for so long is replaced by a new one.
@@ -316,7 +318,15 @@ impl Control {
     /// The members of a stream's record that workers use.
     pub(super) fn details_of(&self, key: &StreamKey) -> StreamDetails {
         let Some(record) = self.records.get(key) else { return StreamDetails::default() };
+        let groups = self.apps.get(&key.app).is_some_and(|app| are_renditions(app));
+        let main = self.records.main_track_of(key).filter(|_| groups);
+        let live = self.stream_of(key).and_then(|stream| self.registry.get(&stream));
+        let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);
+        let is_video = |codec: &&Codec| codec.kind() == TrackKind::Video;
+        let videos = codecs.map_or(0, |codecs| codecs.iter().filter(is_video).count());
         StreamDetails {
+            main: main.map(|key| MainTrack { folder: self.polled_folder(&key), key }),
+            videos: if videos > 1 { videos } else { 0 },
             tell_viewers: self.hook_url(key).is_some(),
             limits_polled: record.limits_polled(),
             main_track: self.records.main_track_of(key).map(|main| main.id),
@@ -356,6 +366,7 @@ impl Control {
             // What is recorded depends on them.
             let key = live.key.clone();
             self.reconcile_recording(now, &key);
+            self.review_viewers(&key);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! virtual main track is live while one of its subtracks is (docs/rest.md).
 
 use crate::auth::access::is_stream_id;
+use crate::config::AppSettings;
 use crate::control::records::Records;
 use crate::mail::{PublishRequest, Refusal};
 use crate::types::{Now, StreamKey};
@@ -25,6 +26,11 @@ impl Records {
         let main = self.get(key)?.main_track_stream_id.as_deref()?;
         (!main.is_empty()).then(|| StreamKey { app: key.app.clone(), id: main.into() })
     }
+}
+
+/// Whether the subtracks of an application's main tracks are renditions of them (`hls.group`).
+pub(super) fn are_renditions(app: &AppSettings) -> bool {
+    app.values.text("hls.group").trim().eq_ignore_ascii_case("renditions")
 }
 
 impl Control {

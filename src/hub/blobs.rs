@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::mail::Blob;
+use crate::mail::{Blob, Rung};
 use crate::types::StreamId;
 
 /// Bytes that the blobs of one stream may have.
@@ -48,6 +48,9 @@ struct Caps {
     stream_blobs: usize,
 }
 
+/// The application and the main track of a ladder.
+type Ladder = (Arc<str>, Arc<str>);
+
 /// The blobs of one stream.
 #[derive(Debug, Default)]
 struct Held {
@@ -70,6 +73,8 @@ pub struct Blobs {
     /// The blobs by age.
     blobs: BTreeMap<u64, Arc<Blob>>,
     streams: BTreeMap<StreamId, Held>,
+    /// Names of the blobs that describe renditions, by application and main track.
+    ladders: BTreeMap<Ladder, BTreeSet<Arc<str>>>,
 }
 
 impl Default for Blobs {
@@ -97,6 +102,7 @@ impl Blobs {
             names: BTreeMap::new(),
             blobs: BTreeMap::new(),
             streams: BTreeMap::new(),
+            ladders: BTreeMap::new(),
         }
     }
 
@@ -124,6 +130,9 @@ impl Blobs {
         held.order.insert(number);
         self.bytes = self.bytes.saturating_add(blob.bytes.len());
         self.names.entry(Arc::clone(&blob.app)).or_default().insert(Arc::clone(&blob.name), number);
+        if let Some(ladder) = ladder_of(&blob) {
+            self.ladders.entry(ladder).or_default().insert(Arc::clone(&blob.name));
+        }
         let stream = blob.stream;
         for name in &blob.leaves {
             self.leave(&blob.app, name, stream);
@@ -169,6 +178,20 @@ impl Blobs {
     #[must_use]
     pub fn get(&self, app: &str, name: &str) -> Option<&Arc<Blob>> {
         self.blobs.get(&self.number(app, name)?)
+    }
+
+    /// The renditions of a ladder whose streams are not over, the one that began first before the others.
+    #[must_use]
+    pub fn rungs(&self, app: &Arc<str>, main: &Arc<str>) -> Vec<(StreamId, &Rung)> {
+        let names = self.ladders.get(&(Arc::clone(app), Arc::clone(main)));
+        let is_live = |stream| self.streams.get(&stream).is_some_and(|held| !held.retired);
+        let rung = |name: &Arc<str>| {
+            let blob = self.get(app, name).filter(|blob| is_live(blob.stream))?;
+            Some((blob.stream, blob.ladder.as_ref()?.rung.as_ref()?))
+        };
+        let mut rungs: Vec<_> = names.into_iter().flatten().filter_map(rung).collect();
+        rungs.sort_by_key(|(stream, rung)| (rung.began, *stream));
+        rungs
     }
 
     /// Whether a stream has blobs.
@@ -226,6 +249,14 @@ impl Blobs {
 
     fn remove(&mut self, number: u64) {
         let Some(blob) = self.blobs.remove(&number) else { return };
+        if let Some(ladder) = ladder_of(&blob)
+            && let Some(rungs) = self.ladders.get_mut(&ladder)
+        {
+            rungs.remove(&blob.name);
+            if rungs.is_empty() {
+                self.ladders.remove(&ladder);
+            }
+        }
         self.bytes = self.bytes.saturating_sub(blob.bytes.len());
         if let Some(held) = self.streams.get_mut(&blob.stream) {
             held.bytes = held.bytes.saturating_sub(blob.bytes.len());
@@ -241,6 +272,12 @@ impl Blobs {
             }
         }
     }
+}
+
+/// The ladder of a blob that describes a rendition.
+fn ladder_of(blob: &Blob) -> Option<Ladder> {
+    let ladder = blob.ladder.as_ref().filter(|ladder| ladder.rung.is_some())?;
+    Some((Arc::clone(&blob.app), Arc::clone(&ladder.main)))
 }
 
 #[cfg(test)]
@@ -268,6 +305,7 @@ mod tests {
             calendar: None,
             bytes,
             is_needed: false,
+            ladder: None,
             packed: Packed::default(),
         })
     }

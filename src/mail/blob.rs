@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::Laddered;
 use crate::http::coding;
 use crate::types::{Calendar, StreamId};
 
@@ -53,6 +54,8 @@ pub struct Blob {
     pub leaves: Vec<String>,
     /// The calendar of what says the time to its readers.
     pub calendar: Option<Calendar>,
+    /// Its place in a ladder, if it is of one.
+    pub ladder: Option<Box<Laddered>>,
     /// The content.
     pub bytes: Bytes,
     /// The content in gzip.
@@ -144,6 +147,7 @@ mod tests {
                 calendar: None,
                 bytes,
                 is_needed: false,
+                ladder: None,
                 packed: Packed::default(),
             })
         };

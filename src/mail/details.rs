@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::MainTrack;
+
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamDetails {
@@ -15,4 +17,8 @@ pub struct StreamDetails {
     pub folder: String,
     /// Settings of the application that are others for this stream, by their keys.
     pub overrides: Vec<(&'static str, String)>,
+    /// The main track, where the application's subtracks are renditions of it.
+    pub main: Option<MainTrack>,
+    /// The video tracks that its publisher sends, where there are several.
+    pub videos: usize,
 }

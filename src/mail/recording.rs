@@ -2,6 +2,15 @@
 
 use crate::types::{RecordingId, StreamId};
 
+/// The time of a clip, in milliseconds of Unix time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClipRange {
+    /// Its beginning.
+    pub start_ms: i64,
+    /// Its end.
+    pub end_ms: i64,
+}
+
 /// A recording of a live stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingOrder {
@@ -19,6 +28,8 @@ pub struct RecordingOrder {
     pub file_ms_max: Option<u64>,
     /// The most bytes of a file, as far as a key frame allows. `None`: no limit.
     pub file_bytes_max: Option<u64>,
+    /// The time of a clip, which is written of what memory has. `None`: a recording from now on.
+    pub clip: Option<ClipRange>,
 }
 
 /// News of a recording.

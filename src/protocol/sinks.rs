@@ -83,6 +83,8 @@ pub struct SinkKind {
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
     /// The blob that announces this one, and how far that is when this one is there. `None`: it is announced when it is there.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
+    /// Whether it makes renditions of a ladder: a request begins it for all streams of that, if there is more than one rendition.
+    pub is_of_ladder: bool,
     /// The protocol that viewers of this blob are counted under, before it is there.
     pub viewers: fn(&str) -> &'static str,
     /// The meaning of parameters of a request.
@@ -106,6 +108,13 @@ fn enabled(app: &AppSettings) -> impl Iterator<Item = &'static SinkKind> {
 #[must_use]
 pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     enabled(app).find_map(|kind| Some((kind, (kind.stream_of)(app, blob)?)))
+}
+
+/// The same, without the renditions of ladders: a stream may have a name that could be a ladder's.
+#[must_use]
+pub fn plain_maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
+    let mut plain = enabled(app).filter(|kind| !kind.is_of_ladder);
+    plain.find_map(|kind| Some((kind, (kind.stream_of)(app, blob)?)))
 }
 
 /// The kind of sink that makes a blob or a file of this name, and the id of the stream that it is of.

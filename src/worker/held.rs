@@ -12,6 +12,7 @@ impl Worker {
             ("names of streams", self.live.directory.len()),
             ("sources", self.live.sources.len()),
             ("details of streams", self.live.details.len()),
+            ("ladders", self.live.ladders.len()),
             ("ages of streams", self.live.up_since.len()),
             ("viewers that wait", self.live.waiting.len()),
             ("awaited streams", self.live.awaited.len()),

@@ -167,6 +167,7 @@ impl Client {
             bytes,
             is_needed: false,
             packed: Packed::default(),
+            ladder: None,
         };
         self.worker.publish_blob(self.now, blob);
         self.drain();

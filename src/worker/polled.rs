@@ -96,6 +96,12 @@ impl Polled {
         self.waiting.len()
     }
 
+    /// Sinks that were begun here.
+    #[cfg(test)]
+    pub(super) fn held_sinks(&self) -> usize {
+        self.making.len()
+    }
+
     /// Whether a sink of a stream is begun for the first time here.
     pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
         self.making.insert((stream, kind))
@@ -150,6 +156,9 @@ impl Worker {
         let published = self.polled.blobs.publish(Arc::clone(blob));
         if published == Published::Stored {
             self.answer_waiting_for(blob);
+            for (stream, kind) in missing_rungs(self, blob) {
+                self.begin_sinks(stream, vec![kind]);
+            }
         }
         published
     }
@@ -169,11 +178,19 @@ impl Worker {
 
     /// A request waits for a blob, which a sink makes from now on. A stream that viewers start is started.
     pub(super) fn await_blob(&mut self, id: ConnId, wanted: &WantedBlob) {
+        let wanted = &as_there_is(self, wanted);
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
-        let stream = self.live.directory.get(&wanted.key).copied();
+        let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
+        let mut streams = self.live.directory.get(&wanted.key).copied().into_iter();
+        // The first one of a ladder leads; the others begin when it has.
+        let stream = streams.next().or_else(|| self.live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
         let blob = self.polled.blobs.get(&name.0, &name.1);
         let grows = blob.is_some_and(|blob| self.live.streams.contains_key(&blob.stream));
-        let may_come = grows || stream.is_some() || self.live.auto_start.contains(&wanted.key);
+        let may_come = if is_of_ladder {
+            grows || self.live.is_ladder(&wanted.key)
+        } else {
+            grows || stream.is_some() || self.live.auto_start.contains(&wanted.key)
+        };
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return self.answer_waiting(id);
         }
@@ -199,7 +216,9 @@ impl Worker {
     /// more that the last stream of the name is over.
     pub(super) fn begin_awaited_sinks(&mut self, key: &StreamKey, stream: StreamId) {
         if let Some(settings) = self.live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
-            let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| id == &*key.id);
+            let ladder = self.live.ladder_key(stream).filter(|ladder| ladder != key);
+            let is_own = |id: &str| *id == *key.id || ladder.as_ref().is_some_and(|key| *id == *key.id);
+            let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| is_own(id));
             self.polled.blobs.forget_retired(&key.app, begins);
         }
         for kind in self.polled.sinks_to_come.remove(key).unwrap_or_default() {
@@ -207,12 +226,8 @@ impl Worker {
         }
     }
 
-    /// A stream is published here: so do the sinks that do not wait to be asked for.
-    pub(super) fn begin_sinks_with(&mut self, stream: StreamId) {
-        let Some(live) = self.live.streams.get(&stream).filter(|live| live.source == self.id) else { return };
-        let details = self.live.details.get(&stream).cloned().unwrap_or_default();
-        let kinds: Vec<_> =
-            sinks::begun_with_stream(&live.settings, &details).map(|kind| kind.name).collect();
+    /// Sinks of a stream that is published here begin.
+    pub(super) fn begin_sinks(&mut self, stream: StreamId, kinds: impl IntoIterator<Item = &'static str>) {
         for kind in kinds {
             self.tell(ToControl::Sink { stream, kind, news: SinkNews::Begun(self.id) });
             self.start_sink(kind, stream);
@@ -368,4 +383,49 @@ impl Worker {
             self.agenda.deadlines.arm(due, Timer::Polled);
         }
     }
+}
+
+/// The sinks of a stream that do not wait to be asked for, if it is published here.
+pub(super) fn begun_with(worker: &Worker, stream: StreamId) -> BTreeSet<&'static str> {
+    let live = worker.live.streams.get(&stream).filter(|live| live.source == worker.id);
+    let Some(live) = live else { return BTreeSet::new() };
+    let details = worker.live.details.get(&stream).cloned().unwrap_or_default();
+    let own = sinks::begun_with_stream(&live.settings, &details).map(|kind| kind.name);
+    let mut kinds: BTreeSet<_> = own.collect();
+    if let Some(ladder) = worker.live.ladder_key(stream) {
+        let rungs = worker.polled.blobs.rungs(&ladder.app, &ladder.id);
+        kinds.extend(rungs.iter().map(|(_, rung)| rung.sink));
+    }
+    kinds
+}
+
+fn is_of_ladder(sink: &'static str) -> bool {
+    sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
+}
+
+/// The blob that a request waits for: where there is no ladder of this name, that of a stream with the name.
+fn as_there_is(worker: &Worker, wanted: &WantedBlob) -> WantedBlob {
+    if !wanted.sink.is_some_and(is_of_ladder) || worker.live.is_ladder(&wanted.key) {
+        return wanted.clone();
+    }
+    let app = worker.apps.get(&wanted.key.app);
+    let plain = app.and_then(|app| sinks::plain_maker_of(app, &wanted.name));
+    plain.map_or_else(
+        || wanted.clone(),
+        |(kind, id)| WantedBlob {
+            key: StreamKey::new(&wanted.key.app, id),
+            sink: Some(kind.name),
+            ..wanted.clone()
+        },
+    )
+}
+
+/// The streams of a blob's ladder that are published here and have no sink for it yet, and its kind.
+fn missing_rungs(worker: &Worker, blob: &Blob) -> Vec<(StreamId, &'static str)> {
+    let Some(ladder) = &blob.ladder else { return Vec::new() };
+    let Some(rung) = &ladder.rung else { return Vec::new() };
+    let is_here = |id: &StreamId| worker.live.streams.get(id).is_some_and(|live| live.source == worker.id);
+    let main = StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) };
+    let missing = worker.live.ladder(&main).filter(is_here);
+    missing.map(|id| (id, rung.sink)).filter(|sink| !worker.polled.making.contains(sink)).collect()
 }

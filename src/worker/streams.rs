@@ -9,6 +9,7 @@ use media::{TrackId, TrackSet};
 use super::awaited::Awaited;
 use super::conn::Purpose;
 use super::demand::Producer;
+use super::polled::begun_with;
 use super::rooms::Rooms;
 use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
@@ -35,6 +36,8 @@ pub(super) struct Live {
     pub(super) up_since: BTreeMap<StreamId, Instant>,
     /// The members of each stream's record that workers use.
     pub(super) details: BTreeMap<StreamId, StreamDetails>,
+    /// Streams that are renditions of a main track, by its key.
+    pub(super) ladders: BTreeMap<StreamKey, BTreeSet<StreamId>>,
     /// Streams that viewers start.
     pub(super) auto_start: BTreeSet<StreamKey>,
     /// Viewers who wait for theirs to be there.
@@ -54,6 +57,43 @@ impl Live {
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
+    }
+
+    /// Takes note of the members of a stream's record that workers use.
+    fn set_details(&mut self, stream: StreamId, details: StreamDetails) {
+        self.drop_details(stream);
+        if let Some(main) = &details.main {
+            self.ladders.entry(main.key.clone()).or_default().insert(stream);
+        }
+        self.details.insert(stream, details);
+    }
+
+    fn drop_details(&mut self, stream: StreamId) {
+        let Some(main) = self.details.remove(&stream).and_then(|details| details.main) else { return };
+        if let Some(rungs) = self.ladders.get_mut(&main.key) {
+            rungs.remove(&stream);
+            if rungs.is_empty() {
+                self.ladders.remove(&main.key);
+            }
+        }
+    }
+
+    /// The key of the ladder that a stream is of: its main track's, or its own.
+    pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
+        let main = self.details.get(&stream).and_then(|details| details.main.as_ref());
+        main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))
+    }
+
+    /// The streams of a ladder: the main track, if it is live, and its renditions.
+    pub(super) fn ladder(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
+        let own = self.directory.get(main).copied();
+        own.into_iter().chain(self.ladders.get(main).into_iter().flatten().copied())
+    }
+
+    /// Whether a ladder has more than one rendition.
+    pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
+        let videos = |stream| self.details.get(&stream).map_or(1, |details| details.videos.max(1));
+        self.ladder(main).map(videos).sum::<usize>() > 1
     }
 
     /// Whether control wants to know who plays a stream.
@@ -128,7 +168,7 @@ impl Worker {
                 self.apps.remove(&name);
             }
             ToWorker::StreamUp { stream, key, source, ingest, details, settings } => {
-                self.live.details.insert(stream, details);
+                self.live.set_details(stream, details);
                 let new = Stream::new(stream, key, source, ingest, settings);
                 self.stream_up(new);
             }
@@ -240,7 +280,7 @@ impl Worker {
         self.serve_waiting(&key);
         self.begin_awaited_sinks(&key, id);
         if is_new {
-            self.begin_sinks_with(id);
+            self.begin_sinks(id, begun_with(self, id));
         }
         for conn in self.live.awaited.take(&key) {
             self.reply(conn, Reply::Request(RequestNews::StreamBegun(&key)));
@@ -266,7 +306,7 @@ impl Worker {
         }
         let publisher = self.live.publisher(id);
         self.live.sources.remove(&id);
-        self.live.details.remove(&id);
+        self.live.drop_details(id);
         self.live.up_since.remove(&id);
         self.forget_polled(id, &stream.key);
         self.remove_from_room(id, &stream.key, end);

@@ -136,8 +136,9 @@ impl Worker {
 
     /// Has a viewer that takes subtracks watch a main track that has some. A session that watches it already plays its streams.
     fn enter_room(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> bool {
-        let enters =
-            ask.takes_subtracks && self.live.is_room(&ask.key) && !self.live.is_in_room_of(id, &ask.key);
+        // Renditions of one programme are no room.
+        let is_room = self.live.is_room(&ask.key) && !self.live.ladders.contains_key(&ask.key);
+        let enters = ask.takes_subtracks && is_room && !self.live.is_in_room_of(id, &ask.key);
         if enters {
             self.watch_room(id, handle, &ask.key);
         }

@@ -342,6 +342,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hls.identifyViewers", _) => json!("query"),
             ("hls.endlist", _) => json!("clean"),
             ("hls.begin", _) => json!("stream"),
+            ("hls.group", _) => json!("renditions"),
             ("hls.playlistCacheControl" | "hls.reloadCacheControl" | "hls.segmentCacheControl", _) => {
                 json!("max-age=1, public")
             }

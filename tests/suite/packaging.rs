@@ -42,6 +42,7 @@ fn the_archive_is_whole_and_the_same_each_time() {
         "packaging/grafana/millstream.json",
         "packaging/helm/millstream/values.yaml",
         "packaging/certificates/deploy.sh",
+        "packaging/ladder/ladder.sh",
         "licenses/mpegts.js.LICENSE",
         "licenses/fdk-aac.txt",
         "licenses/htm.txt",

@@ -48,6 +48,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "hls.begin",
         "src/protocol/hls/settings.rs::segments_are_made_before_a_request_where_the_application_has_it",
     ),
+    ("hls.group", "tests/suite/ladders.rs::streams_of_one_main_track_are_renditions_that_come_and_go"),
     (
         "hls.playlistCacheControl",
         "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",

@@ -18,19 +18,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 pub(in crate::control) use self::names::stream_of;
+use super::answer::Outcome;
 use super::broadcast::Broadcast;
+use super::mask::Requester;
 use super::records::auxiliary::Vod;
 use super::{Control, wall};
 use crate::config::AppSettings;
 use crate::control::Files;
 use crate::control::live::Registry;
-use crate::mail::{RecordingNews, RecordingOrder, ToWorker};
+use crate::mail::{ClipRange, RecordingNews, RecordingOrder, ToWorker};
 use crate::protocol::Container;
 use crate::store;
 use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
 /// Pause before what has failed is tried again.
 const RETRY: Duration = Duration::from_secs(30);
+/// Clips of an application that are written at a time.
+const CLIPS_MAX: usize = 4;
+/// The sink of clips.
+const CLIP: &str = "clip";
 /// Characters of the number of a file.
 const ID_DIGITS: u64 = 100_000_000_000;
 
@@ -49,8 +55,21 @@ struct Recording {
     vod: String,
     /// Files that have begun: the first has the id above.
     files: u32,
-    /// Whether it was asked to end.
+    /// Whether it was asked to end, or ends by itself.
     stopped: bool,
+    /// Whether it is a clip.
+    is_clip: bool,
+    /// The caller who wants to hear whether a clip has begun.
+    waiter: Option<Requester>,
+}
+
+/// A recording that is to begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Begin<'a> {
+    /// The name that a caller wants.
+    pub(super) name: Option<&'a str>,
+    /// The time of a clip, and the caller, who is answered when it has begun.
+    pub(super) clip: Option<(ClipRange, Requester)>,
 }
 
 /// A step that failed and is tried again.
@@ -130,6 +149,11 @@ impl Recordings {
         [retry, self.sweep_due].into_iter().flatten().min()
     }
 
+    /// Clips of an application that are written.
+    fn clips(&self, app: &str) -> usize {
+        self.by_id.values().filter(|one| one.is_clip && *one.key.app == *app).count()
+    }
+
     /// The recording of a stream that was not told to end.
     fn of_stream(&self, stream: StreamId, container: Container) -> Option<RecordingId> {
         let is_of = |(id, recording): (&RecordingId, &Recording)| {
@@ -158,7 +182,7 @@ impl Files {
 
     /// Other streams of its application that are recorded, in whatever containers.
     fn recorded_beside(&self, key: &StreamKey) -> usize {
-        let all = self.recordings.by_id.values().map(|recording| &recording.key);
+        let all = self.recordings.by_id.values().filter(|one| !one.is_clip).map(|recording| &recording.key);
         all.filter(|other| other.app == key.app && *other != key).collect::<BTreeSet<_>>().len()
     }
 
@@ -179,6 +203,15 @@ impl Registry {
     pub(in crate::control) fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
         let codecs = &self.get(&stream)?.received.figures.as_ref()?.codecs;
         (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
+    }
+}
+
+/// Whether a call may have a live stream recorded in a container: what is not known to fit does not.
+pub(super) fn may_record(control: &Control, key: &StreamKey, container: Container) -> bool {
+    let carries = |stream| control.registry.carries(stream, container);
+    match container {
+        Container::Mp4 => true,
+        Container::WebM => control.stream_of(key).and_then(carries).unwrap_or(false),
     }
 }
 
@@ -210,7 +243,9 @@ impl Control {
         // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
-            None if is_wanted && is_possible => drop(self.start_recording(now, key, container, name)),
+            None if is_wanted && is_possible => {
+                drop(self.start_recording(now, key, container, Begin { name, clip: None }));
+            }
             Some(id) if !is_wanted || !is_possible => {
                 if is_wanted {
                     let container = container.name();
@@ -222,29 +257,25 @@ impl Control {
         }
     }
 
-    /// The same of a call for a live stream: what is not known to fit does not.
-    pub(super) fn may_record(&self, key: &StreamKey, container: Container) -> bool {
-        let carries = |stream| self.registry.carries(stream, container);
-        match container {
-            Container::Mp4 => true,
-            Container::WebM => self.stream_of(key).and_then(carries).unwrap_or(false),
-        }
-    }
-
-    /// Begins to record a live stream, under this name if one is given.
+    /// Begins to record a live stream, or to write a clip of it.
     pub(super) fn start_recording(
         &mut self,
         now: Now,
         key: &StreamKey,
         container: Container,
-        name: Option<&str>,
+        Begin { name, clip }: Begin<'_>,
     ) -> Recorded {
         let Some(stream) = self.stream_of(key) else { return Recorded::Refused };
-        if self.files.recordings.of_stream(stream, container).is_some() {
+        if clip.is_some() && self.files.recordings.clips(&key.app) >= CLIPS_MAX {
+            return Recorded::Refused;
+        }
+        if clip.is_none() && self.files.recordings.of_stream(stream, container).is_some() {
             return Recorded::Already;
         }
         let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
-        if settings.recording.streams_max.is_some_and(|max| self.files.recorded_beside(key) >= max) {
+        let is_full =
+            settings.recording.streams_max.is_some_and(|max| self.files.recorded_beside(key) >= max);
+        if clip.is_none() && is_full {
             tracing::warn!(%key, "not recorded: record.max_streams are");
             self.files.recordings.refused.insert(key.clone());
             return Recorded::Refused;
@@ -266,13 +297,17 @@ impl Control {
             began,
             vod: vod.clone(),
             files,
-            stopped: false,
+            stopped: clip.is_some(),
+            is_clip: clip.is_some(),
+            waiter: clip.map(|(_, requester)| requester),
         };
         self.files.recordings.by_id.insert(recording, entry);
         let (file_ms_max, file_bytes_max) =
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
-        let kind = container.name();
-        let order = RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max };
+        let kind = if clip.is_some() { CLIP } else { container.name() };
+        let clip = clip.map(|(range, _)| range);
+        let order =
+            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
         self.post_recording(worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
     }
@@ -299,7 +334,16 @@ impl Control {
     /// News of a sink.
     pub(super) fn recording_news(&mut self, now: Now, id: RecordingId, news: RecordingNews) {
         match news {
-            RecordingNews::Begun { path } => self.file_begun(now, id, &path),
+            RecordingNews::Begun { path } => {
+                self.file_begun(now, id, &path);
+                let begun = self.files.recordings.by_id.get_mut(&id);
+                if let Some(recording) = begun
+                    && let Some(requester) = recording.waiter.take()
+                {
+                    let answer = Outcome::success().data_id(&recording.vod).response(200);
+                    self.answer(requester, answer);
+                }
+            }
             RecordingNews::Ended { path } => self.file_ended(now, &path),
             RecordingNews::Over(reason) => self.recording_over(now, id, &reason),
         }
@@ -314,6 +358,9 @@ impl Control {
             self.file_ended(now, &path);
         }
         let key = recording.key;
+        if let Some(requester) = recording.waiter {
+            self.answer(requester, Outcome::failure(reason).response(200));
+        }
         self.recording_has_room(now, &key.app);
         if recording.stopped || self.stream_of(&key) != Some(recording.stream) {
             tracing::info!(%key, reason, files = recording.files, "recording ended");

@@ -1,22 +1,26 @@
 //! Recordings: beginning and ending them, and the files that can be played (docs/recording.md).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::call::{Call, Reply};
 use super::lists::page_of;
 use super::scan::{Order, Scan, Wanted};
 use crate::control::answer::{Outcome, json};
-use crate::control::recordings::Recorded;
+use crate::control::recordings::{Begin, Recorded, may_record};
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::{Multipart, Response};
+use crate::mail::ClipRange;
 use crate::protocol::Container;
 
 /// Files of one bulk delete.
 const BULK_MAX: usize = 1000;
 /// The endings of names that may be uploaded.
 const EXTENSIONS: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
+/// Seconds of Unix time that are taken for a date: the year 10 000.
+const SECONDS_MAX: f64 = 253_402_300_800.0;
 /// Characters of the name of an upload.
 const NAME_CHARS_MAX: usize = 255;
 const NO_ROOM: &str = "Not enough system resources available to upload and process VoD File";
@@ -55,13 +59,14 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     let source_height = control.records.get(&key).map_or(0, |record| record.height);
     let recorded = if !on {
         control.stop_recording(&key, container)
-    } else if !control.may_record(&key, container) {
+    } else if !may_record(control, &key, container) {
         Recorded::Refused
     } else if height != 0 && height != source_height {
         // Nothing is scaled: a stream has the height that it came with.
         Recorded::Already
     } else {
-        control.start_recording(now, &key, container, call.request.query_value("fileName"))
+        let name = call.request.query_value("fileName");
+        control.start_recording(now, &key, container, Begin { name, clip: None })
     };
     match recorded {
         Recorded::Done { vod, began } => {
@@ -75,6 +80,32 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
             let verb = if on { "started" } else { "stopped" };
             refused(Some(&format!("{} recording couldn't be {verb}", container.name())))
         }
+    }
+}
+
+/// `POST /broadcasts/{id}/clip`: what is kept of a live stream between `start` and `end`, seconds of Unix time, as a recording.
+pub(super) fn clip(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let ms = |name| {
+        let seconds =
+            call.query(name).parse::<f64>().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+        seconds.and_then(|seconds| i64::try_from(Duration::from_secs_f64(seconds).as_millis()).ok())
+    };
+    let (Some(start_ms), Some(end_ms)) = (ms("start"), ms("end")) else {
+        return refused(Some("start and end are seconds of Unix time"));
+    };
+    if start_ms >= end_ms {
+        return refused(Some("end is behind start"));
+    }
+    let key = call.key();
+    if !control.is_live(&key) {
+        return refused(Some("the stream is not live"));
+    }
+    let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
+    let name = call.request.query_value("fileName");
+    match control.start_recording(now, &key, Container::Mp4, Begin { name, clip }) {
+        // The answer comes when the clip has begun, or has nothing in it.
+        Recorded::Done { .. } => Reply::Later,
+        Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),
     }
 }
 

@@ -53,6 +53,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     file_of,
     begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
+    is_of_ladder: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
@@ -69,6 +70,7 @@ pub(super) static APART: SinkKind = SinkKind {
     file_of: |_, _| None,
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     part_of,
+    is_of_ladder: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
@@ -145,12 +147,7 @@ struct AsTheyAre;
 
 impl Package for AsTheyAre {
     fn fit(&self, track: &Track) -> Fit {
-        match track.config.codec() {
-            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => Fit::Well,
-            Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => Fit::Well,
-            Codec::Opus => Fit::Rarely,
-            Codec::Vp8 | Codec::G711(_) => Fit::No,
-        }
+        fit(track)
     }
 
     fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
@@ -159,6 +156,16 @@ impl Package for AsTheyAre {
 
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
         Parts::new([entry.unit.payload.clone()])
+    }
+}
+
+/// How well fragmented MP4 carries a track.
+pub(super) const fn fit(track: &Track) -> Fit {
+    match track.config.codec() {
+        Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => Fit::Well,
+        Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => Fit::Well,
+        Codec::Opus => Fit::Rarely,
+        Codec::Vp8 | Codec::G711(_) => Fit::No,
     }
 }
 

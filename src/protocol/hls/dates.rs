@@ -156,6 +156,11 @@ impl Dates {
         dts_ms.saturating_add(media_ms).saturating_add(wall_ms)
     }
 
+    /// The same by the calendar alone: it goes on where the wall clock is set.
+    pub(super) const fn calendar_ms(&self, dts_ms: i64) -> i64 {
+        dts_ms.saturating_add(self.offset(dts_ms).media_ms)
+    }
+
     /// A playlist is shown.
     pub(super) fn settle(&mut self) {
         self.shown.get_or_insert(self.now);

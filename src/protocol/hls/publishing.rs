@@ -10,7 +10,7 @@ use hls::playlist::MediaPlaylist;
 use super::copy::HlsCopy;
 use super::{DASH, NAME};
 use crate::jobs::{Job, JobDone, JobId};
-use crate::mail::{Blob, Packed, Progress};
+use crate::mail::{Blob, Laddered, Packed, Progress, Rung};
 use crate::protocol::sinks::SinkOrder;
 use crate::protocol::{Event, OrderEvent};
 use crate::types::{Calendar, Now, StreamId};
@@ -29,6 +29,8 @@ const MP4_TYPE: &str = "video/mp4";
 pub(super) struct Publishing {
     stream: StreamId,
     app: Arc<str>,
+    /// The main track of the ladder that its blobs are of.
+    ladder: Option<Arc<str>>,
     /// The version of the next blob. It begins with the time, so that no other stream of the name had the same.
     version: u64,
     /// Names that go with the next blob, and those that are named no longer.
@@ -47,8 +49,14 @@ impl Publishing {
         Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order) }
     }
 
+    /// Of a ladder.
+    pub(super) fn of_ladder(now: Now, order: &SinkOrder, main: Arc<str>) -> Self {
+        Self { ladder: Some(main), ..Self::new(now, order) }
+    }
+
     pub(super) fn new(now: Now, order: &SinkOrder) -> Self {
         Self {
+            ladder: None,
             stream: order.stream,
             app: Arc::clone(&order.key.app),
             version: now.wall_ms << 16,
@@ -107,6 +115,27 @@ impl Publishing {
         calendar: Option<Calendar>,
         is_needed: bool,
     ) {
+        let blob = self.blob_of(name, bytes, progress, calendar, is_needed);
+        self.events.push_back(Event::Order(OrderEvent::Blob(Box::new(blob))));
+    }
+
+    /// Describes a rendition under this name, which nobody can ask for. `None`: it is no more.
+    pub(super) fn rung(&mut self, name: &str, rung: Option<Rung>) {
+        let mut blob = self.blob_of(name, Bytes::new(), Progress::ENDED, None, false);
+        if let Some(ladder) = &mut blob.ladder {
+            ladder.rung = rung;
+        }
+        self.events.push_back(Event::Order(OrderEvent::Blob(Box::new(blob))));
+    }
+
+    fn blob_of(
+        &mut self,
+        name: &str,
+        bytes: Bytes,
+        progress: Progress,
+        calendar: Option<Calendar>,
+        is_needed: bool,
+    ) -> Blob {
         self.version = self.version.wrapping_add(1);
         // A delta update has the parameter behind its name.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
@@ -117,7 +146,7 @@ impl Publishing {
             Some("m4s") => (SEGMENT_TYPE, NAME),
             _ => (MP4_TYPE, NAME),
         };
-        let blob = Box::new(Blob {
+        Blob {
             stream: self.stream,
             app: Arc::clone(&self.app),
             name: name.into(),
@@ -130,9 +159,9 @@ impl Publishing {
             calendar,
             bytes,
             is_needed,
+            ladder: self.ladder.clone().map(|main| Box::new(Laddered { main, rung: None })),
             packed: Packed::default(),
-        });
-        self.events.push_back(Event::Order(OrderEvent::Blob(blob)));
+        }
     }
 
     // ---- the end, and copies

@@ -614,6 +614,10 @@ impl Rendition {
         &self.window
     }
 
+    pub(super) const fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
     /// The newest init segment, for a multivariant playlist.
     pub(super) fn newest(&self) -> Option<&Described> {
         self.described.last()

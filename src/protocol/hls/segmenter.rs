@@ -31,6 +31,8 @@ pub(super) struct Segmenter {
     bytes: BytesMut,
     /// Bytes of the last segment: the next one is about as large.
     last_bytes: usize,
+    /// Whether it sets its target duration by itself.
+    settles: bool,
 }
 
 impl Segmenter {
@@ -42,7 +44,26 @@ impl Segmenter {
             ts: TsPackage::segments(),
             bytes: BytesMut::new(),
             last_bytes: 0,
+            settles: true,
         }
+    }
+
+    /// As a rendition of a ladder, which gets its name and its first numbers when the first segment ends, and its target duration from outside.
+    pub(super) fn of_ladder(settings: &HlsSettings, start: Start) -> Self {
+        Self { settles: false, ..Self::new("", settings, start) }
+    }
+
+    /// Gives the name that URIs begin with, as long as there is none.
+    pub(super) fn set_name(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+    }
+
+    pub(super) const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    pub(super) const fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
@@ -67,7 +88,9 @@ impl Segmenter {
     pub(super) fn finish(&mut self, is_told: bool) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
         self.window.finish(is_told);
-        self.window.settle();
+        if self.settles {
+            self.window.settle();
+        }
         cut
     }
 
@@ -118,7 +141,9 @@ impl Segmenter {
         if !self.window.close(end_ms, &uri, self.bytes.len(), segment) {
             return None;
         }
-        self.window.settle();
+        if self.settles {
+            self.window.settle();
+        }
         self.last_bytes = self.bytes.len();
         Some(Cut { uri, bytes: std::mem::take(&mut self.bytes).freeze() })
     }

@@ -34,6 +34,11 @@ const APP: &[Key] = &[
         "request",
         "Segments are made from the first request on, or from the beginning of the stream on (stream)",
     ),
+    key(
+        "hls.group",
+        "none",
+        "The subtracks of a main track are its renditions, which players choose from (renditions), or not (none)",
+    ),
     key("dashMuxingEnabled", "false", "DASH"),
     key("dashTargetLatency", "3.5", "Target latency in seconds"),
 ];
@@ -209,6 +214,13 @@ impl HlsSettings {
         let latency = values.text("dashTargetLatency").trim().parse::<f64>();
         let latency = latency.ok().filter(|seconds| (0.1..=120.0).contains(seconds));
         let latency = latency.map(|seconds| Duration::from_secs_f64(seconds).as_millis());
+        // Control reads it, which knows main tracks.
+        if !matches!(
+            values.text("hls.group").trim().to_ascii_lowercase().as_str(),
+            "none" | "renditions" | ""
+        ) {
+            return Err(values.bad("hls.group", "must be none or renditions"));
+        }
         Ok(Self {
             enabled: values.boolean("hlsMuxingEnabled")?,
             segment_ms: values.number("hlsTime", 1i64, 60)? * 1000,
@@ -407,6 +419,7 @@ mod tests {
             ("dashExtraWindowSize", "-1"),
             ("hls.endlist", "always"),
             ("hls.begin", "later"),
+            ("hls.group", "rooms"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");

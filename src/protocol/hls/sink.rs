@@ -35,6 +35,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     file_of,
     begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
+    is_of_ladder: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(HlsSink::new(now, order)),
@@ -60,8 +61,7 @@ struct Segmented;
 
 impl Package for Segmented {
     fn fit(&self, track: &Track) -> Fit {
-        let fit = ts::fit(track);
-        if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }
+        fit(track)
     }
 
     fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
@@ -76,6 +76,12 @@ impl Package for Segmented {
             Parts::default()
         }
     }
+}
+
+/// How well players of HLS take a track in MPEG-TS.
+pub(super) fn fit(track: &Track) -> Fit {
+    let fit = ts::fit(track);
+    if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }
 }
 
 #[derive(Debug)]

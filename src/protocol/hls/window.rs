@@ -13,6 +13,7 @@ use std::time::Duration;
 use hls::playlist::{Map, MediaPlaylist, Part, Segment};
 
 use super::settings::HlsSettings;
+use crate::mail::Mark;
 use crate::types::Now;
 
 /// The longest segment before the target duration is known, when no key frame comes: 20 s when rounded.
@@ -36,7 +37,7 @@ const FIRST_DURATION: Duration = Duration::from_secs(6);
 const STEP_MS: i64 = 20;
 
 /// Milliseconds of Unix time from which numbers count: the beginning of 2026.
-const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
+pub(super) const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
 /// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.
 const NUMBER_MS: u64 = 250;
 
@@ -138,6 +139,8 @@ pub(super) struct Window {
     first: u64,
     /// Segments so far.
     cut: u64,
+    /// The segment that grows ends at the first key frame from this time on, and not by its length.
+    due_ms: Option<i64>,
     /// Nothing more comes.
     is_over: bool,
     left: Left,
@@ -187,6 +190,7 @@ impl Window {
             sizes: Vec::new(),
             first: start.number,
             cut: 0,
+            due_ms: None,
             is_over: false,
             left: Left::default(),
         }
@@ -207,6 +211,28 @@ impl Window {
         let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
         let discontinuities = self.playlist.discontinuity_sequence.saturating_add(shown);
         Start { number: self.number(), discontinuities }
+    }
+
+    /// Gives the first numbers, as long as there is no segment.
+    pub(super) const fn begin_at(&mut self, start: Start) {
+        if self.cut == 0 {
+            self.first = start.number;
+            self.playlist.media_sequence = start.number;
+            self.playlist.discontinuity_sequence = start.discontinuities;
+        }
+    }
+
+    /// The segment that grows is to end at the first key frame from this time on.
+    pub(super) const fn end_from(&mut self, due_ms: i64) {
+        self.due_ms = Some(due_ms);
+    }
+
+    /// The beginning of the segment that grows.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let open = self.open.as_ref()?;
+        let Start { number, discontinuities } = self.start_beside();
+        let discontinuities = discontinuities.saturating_add(u64::from(open.discontinuity));
+        Some(Mark { number, discontinuities, begin_ms: open.begin_ms })
     }
 
     /// Where the segment that grows has begun.
@@ -383,6 +409,7 @@ impl Window {
     /// Ends the segment that grows. False when there is none.
     pub(super) fn close(&mut self, end_ms: i64, uri: &str, bytes: usize, segment: Segment) -> bool {
         let Some(open) = self.open.take() else { return false };
+        self.due_ms = None;
         let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
         self.playlist.independent_segments &= open.begins != Some(false);
         self.cut = self.cut.saturating_add(1);
@@ -447,7 +474,10 @@ impl Window {
 
     /// Whether the open segment ends before this unit.
     fn is_due(&self, unit: &Unit, bytes: usize) -> bool {
-        let is_long_enough = |begin_ms: i64| unit.dts_ms.saturating_sub(begin_ms) >= self.segment_ms;
+        let is_long_enough = |begin_ms: i64| match self.due_ms {
+            Some(due_ms) => unit.dts_ms >= due_ms,
+            None => unit.dts_ms.saturating_sub(begin_ms) >= self.segment_ms,
+        };
         unit.begins && self.begin_ms().is_some_and(is_long_enough) || self.would_be_too_long(unit, bytes)
     }
 

@@ -240,9 +240,14 @@ impl Polled {
     }
 
     fn ask(&self, ctx: &Context<'_>) -> PassAsk {
+        let blob = self.file.blob(ctx.blobs);
+        let ladder = blob.and_then(|blob| Some((blob, blob.ladder.as_ref()?)));
+        // Who may play the main track may play its renditions.
+        let of_ladder = ladder
+            .map(|(blob, ladder)| StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) });
         PassAsk {
-            stream: self.file.blob(ctx.blobs).map(|blob| blob.stream),
-            key: self.file.key(ctx.apps),
+            stream: blob.filter(|_| of_ladder.is_none()).map(|blob| blob.stream),
+            key: of_ladder.unwrap_or_else(|| self.file.key(ctx.apps)),
             protocol: self.protocol,
             viewer: self.viewer.name.clone(),
             former: self.viewer.without.clone(),

@@ -4,6 +4,7 @@
 //! units ── fragments (of a container) ──> FileAppend, FileSync (x.mp4.tmp_extension) ── the end ──> control has it finished (x.mp4)
 //! ```
 
+mod clip;
 mod container;
 mod fragments;
 mod mp4;
@@ -14,4 +15,5 @@ use super::row::Protocol;
 pub use container::Container;
 
 /// The row of the registry.
-pub(super) static PROTOCOL: Protocol = Protocol { sinks: &[&sink::MP4, &sink::WEBM], ..Protocol::NONE };
+pub(super) static PROTOCOL: Protocol =
+    Protocol { sinks: &[&sink::MP4, &sink::WEBM, &clip::KIND], ..Protocol::NONE };

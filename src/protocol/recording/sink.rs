@@ -57,7 +57,7 @@ pub(super) static WEBM: SinkKind = kind(
 );
 
 /// A kind of sink that makes no blobs, and begins when control orders it.
-const fn kind(
+pub(super) const fn kind(
     name: &'static str,
     viewers: fn(&str) -> &'static str,
     begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
@@ -69,6 +69,7 @@ const fn kind(
         file_of: |_, _| None,
         begins_with_stream: |_, _| false,
         part_of: |_| None,
+        is_of_ladder: false,
         viewers,
         params: Params::NONE,
         begin,
@@ -176,7 +177,7 @@ impl Changes {
 }
 
 #[derive(Debug)]
-struct RecordingSink {
+pub(super) struct RecordingSink {
     container: Container,
     order: RecordingOrder,
     attached: bool,
@@ -200,6 +201,16 @@ struct RecordingSink {
 impl RecordingSink {
     fn new(container: Container, order: &SinkOrder) -> Self {
         Self::of(container, order.recording.clone().unwrap_or_default())
+    }
+
+    /// In MP4, without a subscription.
+    pub(super) fn of_clip(order: RecordingOrder) -> Self {
+        Self { attached: true, ..Self::of(Container::Mp4, order) }
+    }
+
+    /// Whether more units are taken now.
+    pub(super) const fn has_room_for_more(&self) -> bool {
+        self.held_bytes < HELD_BYTES_MAX || self.failed.is_some()
     }
 
     fn of(container: Container, order: RecordingOrder) -> Self {
@@ -239,7 +250,7 @@ impl RecordingSink {
             || is_over(self.order.file_bytes_max, bytes)
     }
 
-    fn take_unit(&mut self, entry: &Entry, chosen: &Chosen) {
+    pub(super) fn take_unit(&mut self, entry: &Entry, chosen: &Chosen) {
         if self.failed.is_some() || self.closing.is_some() {
             return;
         }
@@ -412,7 +423,7 @@ const fn reason(error: AppendError) -> &'static str {
 
 impl UnitSink for RecordingSink {
     fn has_room(&self) -> bool {
-        self.held_bytes < HELD_BYTES_MAX || self.failed.is_some()
+        self.has_room_for_more()
     }
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {

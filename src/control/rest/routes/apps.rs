@@ -364,6 +364,8 @@ pub(super) const ROUTES: &[Route] = &[
     // ---- an application: the rest
     app(Put, "/broadcasts/{id}/recording/{on}", vods::record, "Result", BROADCASTS, "Switch recording")
         .query(&["recordType"]),
+    app(Post, "/broadcasts/{id}/clip", vods::clip, "Result", BROADCASTS, "Make a recording of what is kept")
+        .query(&["start", "end", "fileName"]),
     app(
         Get,
         "/broadcasts/{id}/stream-info",

@@ -33,6 +33,7 @@ static KIND: SinkKind = SinkKind {
     file_of: |_, _| None,
     begins_with_stream: |_, _| false,
     part_of: |_| None,
+    is_of_ladder: false,
     viewers: |_| "file",
     params: Params::NONE,
     begin: |_, order, _| {

@@ -1,0 +1,418 @@
+//! A rendition of a ladder: a video track with the sound of its stream, cut where the leading rendition is as far as key frames allow.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hls::playlist::MediaPlaylist;
+use media::{Track, TrackKind};
+
+use super::clock::SNAP_MS;
+use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
+use crate::mail::{Mark, Progress};
+use crate::protocol::hls::cmaf;
+use crate::protocol::hls::rendition::{Made, Names, Rendition};
+use crate::protocol::hls::segmenter::{Cut, Segmenter};
+use crate::protocol::hls::settings::HlsSettings;
+use crate::protocol::hls::sink;
+use crate::protocol::hls::window::{Start, Unit, Window};
+
+/// Beginnings of segments in the description for others.
+const MARKS_MAX: usize = 6;
+/// Key frames in the description for others.
+const KEYS_MAX: usize = 3;
+/// Key frames are evenly apart when their distances differ by no more, in milliseconds.
+const EVEN_MS: i64 = 20;
+
+/// The rendition that leads, as far as others follow it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lead {
+    /// The beginnings of its newest segments.
+    pub(super) marks: Vec<Mark>,
+    /// Its newest key frames, in milliseconds.
+    pub(super) keys: Vec<i64>,
+    /// Its target duration, once that is known.
+    pub(super) target: Option<Duration>,
+}
+
+/// The renditions beside one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beside {
+    /// The one that leads. `None`: this one does.
+    pub(super) lead: Option<Lead>,
+    /// The longest segment of all others, in milliseconds: all playlists have the same target duration (RFC 8216 §6.2.4).
+    pub(super) longest_ms: i64,
+}
+
+impl Beside {
+    /// The target duration that a window needs with these others beside it.
+    fn wanted_target(&self, window: &Window) -> Duration {
+        let longest = Duration::from_millis(self.longest_ms.max(0).unsigned_abs().saturating_add(500));
+        window.wanted_target().max(Duration::from_secs(longest.as_secs()))
+    }
+}
+
+/// The longest of the segments that begin here, or the longest distance of these key frames.
+pub(super) fn longest_ms(marks: &[Mark], keys: &[i64]) -> i64 {
+    let distances = keys.windows(2).filter_map(|pair| match pair {
+        [a, b] => Some(b.saturating_sub(*a)),
+        _ => None,
+    });
+    let lengths = marks.windows(2).filter_map(|pair| match pair {
+        [a, b] => Some(b.begin_ms.saturating_sub(a.begin_ms)),
+        _ => None,
+    });
+    lengths.chain(distances).max().unwrap_or(0)
+}
+
+/// The place of a segment beside those of the leading rendition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    start: Start,
+    /// The next segment of the leading rendition is expected here, and this one begins within one of its segments.
+    due_ms: Option<i64>,
+}
+
+impl Lead {
+    /// How far the nearest of its key frames is from this time. Where they are evenly apart, the next ones are known, too.
+    pub(super) fn key_beside(&self, at_ms: i64) -> Option<i64> {
+        let apart_ms = |key_ms: i64| key_ms.saturating_sub(at_ms);
+        let mut nearest =
+            self.keys.iter().map(|key_ms| apart_ms(*key_ms)).min_by_key(|ms| ms.saturating_abs());
+        if let [before @ .., b, c] = &*self.keys {
+            let (c, step_ms) = (*c, c.saturating_sub(*b));
+            let is_as_far =
+                |a: &i64| b.saturating_sub(*a).saturating_sub(step_ms).saturating_abs() <= EVEN_MS;
+            let is_even = before.last().is_none_or(is_as_far);
+            let behind_ms = at_ms.saturating_sub(c);
+            if is_even && step_ms > 0 && behind_ms > 0 {
+                let steps = behind_ms.saturating_add(step_ms / 2).checked_div(step_ms)?;
+                let next = apart_ms(c.saturating_add(steps.saturating_mul(step_ms)));
+                nearest = nearest.into_iter().chain([next]).min_by_key(|ms| ms.saturating_abs());
+            }
+        }
+        nearest
+    }
+
+    /// The place of a segment that begins at this time. `None`: too far from all that is known.
+    fn place(&self, begin_ms: i64, segment_ms: i64) -> Option<Place> {
+        let at = self.marks.iter().rposition(|mark| mark.begin_ms <= begin_ms.saturating_add(SNAP_MS))?;
+        let mark = self.marks.get(at)?;
+        let start = |passed: i64| Start {
+            number: mark.number.saturating_add(u64::try_from(passed).unwrap_or(0)),
+            discontinuities: mark.discontinuities,
+        };
+        let behind_ms = begin_ms.saturating_sub(mark.begin_ms);
+        if behind_ms <= SNAP_MS {
+            return Some(Place { start: start(0), due_ms: None });
+        }
+        if let Some(next) = self.marks.get(at.saturating_add(1)) {
+            return Some(Place { start: start(0), due_ms: Some(next.begin_ms.saturating_sub(SNAP_MS)) });
+        }
+        // Behind all that is known, segments are taken to be as long as the last one.
+        let before = at.checked_sub(1).and_then(|at| self.marks.get(at));
+        let step_ms = before.map_or(segment_ms, |before| mark.begin_ms.saturating_sub(before.begin_ms));
+        let passed = behind_ms.saturating_add(SNAP_MS).checked_div(step_ms.max(1))?;
+        let beside_ms = behind_ms.saturating_sub(passed.saturating_mul(step_ms));
+        if beside_ms <= SNAP_MS {
+            return Some(Place { start: start(passed), due_ms: None });
+        }
+        let next_ms = mark.begin_ms.saturating_add(passed.saturating_add(1).saturating_mul(step_ms));
+        Some(Place { start: start(passed), due_ms: Some(next_ms.saturating_sub(SNAP_MS)) })
+    }
+}
+
+/// The segments of a rendition, in the form that the application has.
+#[derive(Debug)]
+enum Form {
+    Ts(Box<Segmenter>),
+    Mp4(Box<Rendition>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Rung {
+    /// Its place among the video tracks of its stream.
+    pub(super) index: u8,
+    selection: Selection,
+    chosen: Chosen,
+    form: Form,
+    segment_ms: i64,
+    /// Common prefix of its names, once it is known.
+    name: Option<String>,
+    marks: VecDeque<Mark>,
+    keys: VecDeque<i64>,
+    /// Bytes of the first segment.
+    bytes: usize,
+    made: Vec<Made>,
+    /// Whether something was cut since the last look.
+    is_news: bool,
+}
+
+impl Rung {
+    /// Of this video track; `None`: of sound alone.
+    pub(super) fn new(video: Option<&Track>, settings: &HlsSettings, start: Start) -> Self {
+        let form = if settings.fragmented {
+            let names = Names { base: String::new(), ending: "m4s", run: None };
+            Form::Mp4(Box::new(Rendition::new(names, settings, false, (start, 0))))
+        } else {
+            Form::Ts(Box::new(Segmenter::of_ladder(settings, start)))
+        };
+        let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
+        Self {
+            index: video.map_or(0, |video| video.id.index()),
+            selection: Selection { video: pick, data: Pick::None, ..Selection::DEFAULT },
+            chosen: Chosen::default(),
+            form,
+            segment_ms: settings.segment_ms,
+            name: None,
+            marks: VecDeque::new(),
+            keys: VecDeque::new(),
+            bytes: 0,
+            made: Vec::new(),
+            is_news: false,
+        }
+    }
+
+    /// Whether it is of this video track; `None`: of sound alone.
+    pub(super) fn is_of(&self, video: Option<&Track>) -> bool {
+        self.selection.video == video.map_or(Pick::None, |video| Pick::Only(video.id))
+    }
+
+    pub(super) const fn window(&self) -> &Window {
+        match &self.form {
+            Form::Ts(segmenter) => segmenter.window(),
+            Form::Mp4(rendition) => rendition.window(),
+        }
+    }
+
+    const fn window_mut(&mut self) -> &mut Window {
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.window_mut(),
+            Form::Mp4(rendition) => rendition.window_mut(),
+        }
+    }
+
+    // ---- inputs
+
+    /// The tracks of the stream. What has come of others is a segment of its own.
+    pub(super) fn set_tracks(
+        &mut self,
+        chosen: &Chosen,
+        beside: &Beside,
+        named: impl FnOnce(u32, u64) -> String,
+    ) {
+        if self.name.is_none() && self.window().mark().is_some() {
+            self.begin_as(self.window().end_ms(), beside, named);
+        }
+        let before = self.chosen.epoch();
+        let fit: fn(&Track) -> Fit = match &self.form {
+            Form::Ts(_) => sink::fit,
+            Form::Mp4(_) => cmaf::fit,
+        };
+        self.chosen.update(self.selection, chosen.all(), &fit);
+        if let Form::Mp4(rendition) = &mut self.form
+            && self.chosen.epoch() != before
+        {
+            rendition.set_tracks(self.chosen.iter().cloned().collect(), self.chosen.epoch());
+            self.made.extend(rendition.take_made());
+        }
+    }
+
+    /// The end of the segment that grows, if it ends before this unit.
+    pub(super) fn end_before(&self, entry: &Entry) -> Option<i64> {
+        if !self.chosen.contains(entry.unit.track) {
+            return None;
+        }
+        match &self.form {
+            Form::Ts(segmenter) => segmenter.end_before(&self.unit_of(entry, 0)),
+            Form::Mp4(rendition) => rendition.end_before(entry),
+        }
+    }
+
+    /// Whether the unit is of its tracks, and a segment may begin with it.
+    pub(super) fn begins_with(&self, entry: &Entry) -> bool {
+        self.chosen.contains(entry.unit.track) && self.unit_of(entry, 0).begins
+    }
+
+    fn unit_of(&self, entry: &Entry, date_ms: i64) -> Unit {
+        let lead = self.chosen.lead();
+        Unit {
+            dts_ms: entry.dts_ms,
+            date_ms,
+            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
+            epoch: self.chosen.epoch(),
+            leads: lead.is_none_or(|lead| lead == entry.unit.track),
+        }
+    }
+
+    /// Takes a unit in the time of the ladder, with its date, beside other renditions. Before the first
+    /// segment ends, `named` gives the name for a height and a rate in kbit/s.
+    pub(super) fn take(
+        &mut self,
+        entry: &Entry,
+        date_ms: i64,
+        beside: &Beside,
+        named: impl FnOnce(u32, u64) -> String,
+    ) {
+        let unit = self.unit_of(entry, date_ms);
+        let is_begun = self.window().begin_ms().is_some() || self.window().has_cut();
+        if !self.chosen.contains(entry.unit.track) || !is_begun && !unit.begins {
+            return;
+        }
+        if let Some(end_ms) = self.end_before(entry).filter(|_| self.name.is_none()) {
+            self.begin_as(end_ms, beside, named);
+        }
+        if self.name.is_none() {
+            self.bytes = self.bytes.saturating_add(entry.unit.payload.len());
+        }
+        if unit.begins && self.chosen.lead().is_some() {
+            self.keys.push_back(unit.dts_ms);
+            if self.keys.len() > KEYS_MAX {
+                self.keys.pop_front();
+            }
+        }
+        let before = self.window().number();
+        match &mut self.form {
+            Form::Ts(segmenter) => {
+                let cut = segmenter.unit(unit, entry, &self.chosen);
+                self.keep(cut);
+            }
+            Form::Mp4(rendition) => drop(rendition.unit(entry, date_ms)),
+        }
+        self.note_mark(before, beside);
+    }
+
+    /// The first segment ends: the rendition gets its name, and its numbers beside the one that leads.
+    fn begin_as(&mut self, end_ms: i64, beside: &Beside, named: impl FnOnce(u32, u64) -> String) {
+        let begin_ms = self.window().begin_ms().unwrap_or(end_ms);
+        let ms = u64::try_from(end_ms.saturating_sub(begin_ms)).unwrap_or(0).max(1);
+        let kbps = (self.bytes as u64).saturating_mul(8) / ms;
+        let height = self.size().map_or(0, |(_, height)| height);
+        let name = named(height, kbps);
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.set_name(&name),
+            Form::Mp4(rendition) => rendition.names.base.clone_from(&name),
+        }
+        self.name = Some(name);
+        let place = beside.lead.as_ref().and_then(|lead| lead.place(begin_ms, self.segment_ms));
+        if let Some(place) = place {
+            self.window_mut().begin_at(place.start);
+            self.marks = self.window().mark().into_iter().collect();
+        }
+    }
+
+    /// Takes note of a segment that has begun.
+    fn note_mark(&mut self, before: u64, beside: &Beside) {
+        let is_new = self.window().number() != before || self.marks.is_empty();
+        let Some(mark) = self.window().mark().filter(|_| is_new) else { return };
+        self.is_news = true;
+        self.marks.push_back(mark);
+        if self.marks.len() > MARKS_MAX {
+            self.marks.pop_front();
+        }
+        let place = beside.lead.as_ref().and_then(|lead| lead.place(mark.begin_ms, self.segment_ms));
+        if let Some(due_ms) = place.and_then(|place| place.due_ms) {
+            self.window_mut().end_from(due_ms);
+        }
+        let has_waited = beside.lead.is_none() || self.window().has_waited();
+        self.settle(beside, has_waited);
+    }
+
+    /// Sets the target duration: that of the rendition that leads, or one that is enough for all.
+    fn settle(&mut self, beside: &Beside, has_waited: bool) {
+        let told = beside.lead.as_ref().and_then(|lead| lead.target);
+        if !self.window().is_ripe() || told.is_none() && !has_waited {
+            return;
+        }
+        // Its own segments may be longer. That playlists differ is the lesser evil to segments without a key frame.
+        let target = match told {
+            Some(told) => told.max(self.window().wanted_target()),
+            None => beside.wanted_target(self.window()),
+        };
+        self.window_mut().adopt(target);
+    }
+
+    /// The stream is over, which the playlist tells or does not.
+    pub(super) fn finish(&mut self, is_told: bool, beside: &Beside, named: impl FnOnce(u32, u64) -> String) {
+        if self.name.is_none() {
+            let end_ms = self.window().end_ms();
+            self.begin_as(end_ms, beside, named);
+        }
+        match &mut self.form {
+            Form::Ts(segmenter) => {
+                let cut = segmenter.finish(is_told);
+                self.keep(cut);
+            }
+            Form::Mp4(rendition) => rendition.finish(is_told),
+        }
+        self.settle(beside, true);
+        self.is_news = true;
+    }
+
+    fn keep(&mut self, cut: Option<Cut>) {
+        self.made.extend(cut.map(|Cut { uri, bytes }| Made { name: uri, bytes, is_init: false }));
+    }
+
+    // ---- outputs
+
+    /// Whether something was cut since the last call.
+    pub(super) const fn take_news(&mut self) -> bool {
+        std::mem::replace(&mut self.is_news, false)
+    }
+
+    /// The files that can be fetched from now on, init segments first.
+    pub(super) fn take_made(&mut self) -> Vec<(String, Bytes, bool)> {
+        if let Form::Mp4(rendition) = &mut self.form {
+            self.made.extend(rendition.take_made());
+        }
+        std::mem::take(&mut self.made).into_iter().map(|made| (made.name, made.bytes, made.is_init)).collect()
+    }
+
+    /// Names that its playlist has no longer, and those that nobody fetches any more.
+    pub(super) fn take_left(&mut self) -> (Vec<String>, Vec<String>) {
+        match &mut self.form {
+            Form::Ts(segmenter) => (segmenter.take_left(), segmenter.take_gone()),
+            Form::Mp4(rendition) => (rendition.take_left(), rendition.take_gone()),
+        }
+    }
+
+    /// Its playlist and how far that is, when it names enough to begin with.
+    pub(super) fn playlist(&self) -> Option<(&MediaPlaylist, Progress)> {
+        let window = self.window();
+        let progress = Progress { segment: window.number(), part: 0 };
+        let progress = if window.playlist().ended { Progress::ENDED } else { progress };
+        window.is_enough().then(|| (window.playlist(), progress))
+    }
+
+    /// Common prefix of its names, once it is known.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// As others of its stream follow it.
+    pub(super) fn lead(&self) -> Lead {
+        let target = Some(self.window().playlist().target_duration).filter(|target| !target.is_zero());
+        let (marks, keys) = (self.marks.iter().copied().collect(), self.keys.iter().copied().collect());
+        Lead { marks, keys, target }
+    }
+
+    /// Size of its pictures.
+    pub(super) fn size(&self) -> Option<(u32, u32)> {
+        self.chosen.of_kind(TrackKind::Video).next().and_then(Track::picture_size)
+    }
+
+    /// Pictures in a thousand seconds, if that is known.
+    pub(super) fn frame_rate_milli(&self) -> Option<u64> {
+        match &self.form {
+            Form::Ts(_) => None,
+            Form::Mp4(rendition) => rendition.newest()?.frame_rate_milli,
+        }
+    }
+
+    /// Its codecs (RFC 6381), separated by commas.
+    pub(super) fn codecs(&self) -> String {
+        let codecs: Vec<String> = self.chosen.iter().filter_map(|track| track.config.rfc6381()).collect();
+        codecs.join(",")
+    }
+}

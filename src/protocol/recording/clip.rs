@@ -1,0 +1,391 @@
+//! A clip: what a stream's HLS segments in memory have between two dates, written as a recording is. Nothing is decoded; it begins
+//! with the key frame at or before its beginning, and ends before the key frame at or behind its end.
+//!
+//! 1. Control orders it like a recording, with the two dates. The sink subscribes to nothing.
+//! 2. It takes the segments of that time which the playlist names, when it begins: what leaves memory meanwhile stays until it is done.
+//! 3. They are read [`CHUNK_BYTES`] at a time, so that the worker's sessions wait for none of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hls::Playlist;
+use media::{AccessUnit, Position, Tracks};
+
+use super::Container;
+use super::sink::{RecordingSink, kind};
+use crate::hub::{Blobs, Chosen, Entry, Pick, Selection};
+use crate::mail::{ClipRange, Grant};
+use crate::protocol::sinks::{SinkKind, SinkOrder};
+use crate::protocol::{About, Context, Event, Reply, Session, Timers, mp4_mapping, ts};
+use crate::types::StreamKey;
+
+/// Bytes of segments that are read in one turn, and the pause behind it: 50 MB a second.
+const CHUNK_BYTES: usize = 256 << 10;
+const PAUSE: Duration = Duration::from_millis(5);
+/// How names of playlists end.
+const ENDING: &str = ".m3u8";
+/// The reason of a clip that has nothing in it.
+const NOTHING: &str = "nothing of that time is kept in memory";
+
+/// See [`crate::protocol::sinks`].
+pub(super) static KIND: SinkKind =
+    kind("clip", |_| Container::Mp4.name(), |_, order, _| Box::new(ClipSink::new(order)));
+
+/// A segment in memory.
+#[derive(Debug)]
+struct Kept {
+    bytes: Bytes,
+    /// Its initialization section, of fragmented MP4.
+    init: Option<Bytes>,
+    discontinuity: bool,
+    date_ms: i64,
+}
+
+/// The segments of a time that a playlist names and memory has, the oldest first.
+fn kept(blobs: &Blobs, app: &str, playlist: &str, range: ClipRange) -> VecDeque<Kept> {
+    let text = blobs.get(app, playlist).map(|blob| blob.bytes.clone()).unwrap_or_default();
+    let Ok(Playlist::Media(media)) = Playlist::read(&text) else { return VecDeque::new() };
+    let folder = playlist.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let named = |uri: &str| Some(blobs.get(app, &format!("{folder}{uri}"))?.bytes.clone());
+    let of_segment = |segment: &hls::playlist::Segment| {
+        let date_ms = segment.program_date_time?;
+        let length_ms = i64::try_from(segment.duration.as_millis()).unwrap_or(i64::MAX);
+        let is_of = date_ms < range.end_ms && date_ms.saturating_add(length_ms) > range.start_ms;
+        let init = segment.map.as_ref().map(|map| named(&map.uri));
+        let bytes = named(&segment.uri).filter(|_| is_of && !segment.gap)?;
+        let init = match init {
+            Some(init) => Some(init?),
+            None => None,
+        };
+        Some(Kept { bytes, init, discontinuity: segment.discontinuity, date_ms })
+    };
+    media.segments.iter().filter_map(of_segment).collect()
+}
+
+/// Segments as units.
+#[derive(Debug)]
+enum Depackager {
+    Ts(Box<ts::Depackager>),
+    /// With the initialization section that it has read.
+    Mp4(Box<mp4_mapping::Depackager>, Bytes),
+}
+
+impl Depackager {
+    fn of(grant: &Grant, first: &Kept) -> Self {
+        match &first.init {
+            None => Self::Ts(Box::new(ts::Depackager::new(grant))),
+            Some(_) => Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant, 1)), Bytes::new()),
+        }
+    }
+
+    /// A segment begins.
+    fn begin(&mut self, segment: &Kept) -> Result<(), String> {
+        match (self, &segment.init) {
+            (Self::Ts(depackager), None) => {
+                if segment.discontinuity {
+                    depackager.lost();
+                }
+                Ok(())
+            }
+            (Self::Mp4(depackager, init), Some(own)) => {
+                if segment.discontinuity {
+                    depackager.finish();
+                }
+                if init != own {
+                    init.clone_from(own);
+                    depackager.begin_again(0);
+                    depackager.handle(0, own).map_err(|error| error.to_string())?;
+                }
+                depackager.begin_segment(0).map_err(|error| error.to_string())
+            }
+            (Self::Ts(_), Some(_)) | (Self::Mp4(..), None) => {
+                Err("the form of the segments changes".to_owned())
+            }
+        }
+    }
+
+    fn handle(&mut self, bytes: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Ts(depackager) => {
+                depackager.handle(bytes);
+                Ok(())
+            }
+            Self::Mp4(depackager, _) => depackager.handle(0, bytes).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn finish(&mut self) {
+        match self {
+            Self::Ts(depackager) => depackager.finish(),
+            Self::Mp4(depackager, _) => depackager.finish(),
+        }
+    }
+
+    fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+        match self {
+            Self::Ts(depackager) => depackager.poll_unit(),
+            Self::Mp4(depackager, _) => depackager.poll_unit(),
+        }
+    }
+}
+
+/// Picks the units between two dates.
+#[derive(Debug)]
+struct Cutter {
+    range: ClipRange,
+    chosen: Chosen,
+    /// Milliseconds from DTS to the date, once a unit has come.
+    offset_ms: Option<i64>,
+    /// Units since the last key frame, before the clip has begun.
+    held: Vec<Entry>,
+    is_begun: bool,
+    is_over: bool,
+}
+
+impl Cutter {
+    fn new(range: ClipRange) -> Self {
+        let chosen = Chosen::default();
+        Self { range, chosen, offset_ms: None, held: Vec::new(), is_begun: false, is_over: false }
+    }
+
+    /// Takes a unit of segments of which the first begins at this date. The units of the clip that are known by it.
+    fn take(&mut self, entry: Entry, first_ms: i64) -> Vec<Entry> {
+        let selection = Selection { data: Pick::None, ..Selection::ALL };
+        self.chosen.update(selection, &entry.tracks, &|track| Container::Mp4.fit(track));
+        let lead = self.chosen.lead();
+        let is_lead = lead.is_none_or(|lead| lead == entry.unit.track);
+        if self.is_over || self.offset_ms.is_none() && !is_lead {
+            return Vec::new();
+        }
+        let offset_ms = *self.offset_ms.get_or_insert_with(|| first_ms.saturating_sub(entry.dts_ms));
+        let date_ms = entry.dts_ms.saturating_add(offset_ms);
+        let mut taken = Vec::new();
+        if is_lead && (lead.is_none() || entry.unit.key_frame) {
+            if date_ms >= self.range.end_ms {
+                self.is_over = true;
+                return self.rest();
+            }
+            if date_ms <= self.range.start_ms {
+                self.held.clear();
+            } else {
+                taken = self.rest();
+            }
+        }
+        if self.is_begun {
+            taken.push(entry);
+        } else {
+            self.held.push(entry);
+        }
+        taken
+    }
+
+    /// The units that were held back: the clip begins with them.
+    fn rest(&mut self) -> Vec<Entry> {
+        self.is_begun = true;
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+struct ClipSink {
+    recording: RecordingSink,
+    key: StreamKey,
+    playlist: String,
+    grant: Grant,
+    cutter: Cutter,
+    segments: VecDeque<Kept>,
+    depackager: Option<Depackager>,
+    /// Bytes of the first segment that were read.
+    at: usize,
+    /// Date of the first segment of all.
+    first_ms: i64,
+    is_begun: bool,
+    step_at: Option<Instant>,
+}
+
+impl ClipSink {
+    fn new(order: &SinkOrder) -> Self {
+        let recording = order.recording.clone().unwrap_or_default();
+        let grant = Grant {
+            stream: order.stream,
+            position: Position::default(),
+            epoch: 0,
+            settings: Arc::clone(&order.settings),
+        };
+        Self {
+            cutter: Cutter::new(recording.clip.unwrap_or_default()),
+            recording: RecordingSink::of_clip(recording),
+            key: order.key.clone(),
+            playlist: format!("{}{}{ENDING}", order.details.folder, order.key.id),
+            grant,
+            segments: VecDeque::new(),
+            depackager: None,
+            at: 0,
+            first_ms: 0,
+            is_begun: false,
+            step_at: None,
+        }
+    }
+
+    /// Takes the segments of its time.
+    fn begin(&mut self, ctx: &Context<'_>) {
+        self.segments = kept(ctx.blobs, &self.key.app, &self.playlist, self.cutter.range);
+        let Some(first) = self.segments.front() else { return self.recording.close(ctx, NOTHING) };
+        self.first_ms = first.date_ms;
+        self.depackager = Some(Depackager::of(&self.grant, first));
+        self.step_at = Some(ctx.now.mono);
+    }
+
+    /// Reads a little more.
+    fn step(&mut self, ctx: &Context<'_>) {
+        self.step_at = ctx.now.mono.checked_add(PAUSE);
+        if !self.recording.has_room_for_more() {
+            return;
+        }
+        let outcome = self.read();
+        self.take_units(ctx);
+        let is_over = self.cutter.is_over || self.segments.is_empty();
+        match outcome {
+            Ok(()) if !is_over => {}
+            Ok(()) => self.finish(ctx, "the clip is complete"),
+            Err(reason) => self.finish(ctx, &reason),
+        }
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        let (Some(segment), Some(depackager)) = (self.segments.front(), &mut self.depackager) else {
+            return Ok(());
+        };
+        if self.at == 0 {
+            depackager.begin(segment)?;
+        }
+        let end = self.at.saturating_add(CHUNK_BYTES).min(segment.bytes.len());
+        depackager.handle(segment.bytes.get(self.at..end).unwrap_or_default())?;
+        self.at = end;
+        if self.at >= segment.bytes.len() {
+            self.at = 0;
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+
+    fn take_units(&mut self, ctx: &Context<'_>) {
+        while let Some((unit, tracks)) = self.depackager.as_mut().and_then(Depackager::poll_unit) {
+            let entry = Entry::new(ctx.now.mono, self.first_ms.unsigned_abs(), unit, tracks);
+            for entry in self.cutter.take(entry, self.first_ms) {
+                self.recording.take_unit(&entry, &self.cutter.chosen);
+            }
+        }
+    }
+
+    fn finish(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.step_at = None;
+        if let Some(depackager) = &mut self.depackager {
+            depackager.finish();
+        }
+        self.take_units(ctx);
+        for entry in self.cutter.rest() {
+            self.recording.take_unit(&entry, &self.cutter.chosen);
+        }
+        self.segments.clear();
+        self.recording.close(ctx, reason);
+    }
+}
+
+impl Session for ClipSink {
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::Job(_) = reply {
+            self.recording.handle_reply(ctx, reply);
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.finish(ctx, reason);
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.begin(ctx);
+        }
+        self.recording.poll_event(ctx)
+    }
+
+    fn about(&self) -> About {
+        self.recording.about()
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+}
+
+impl Timers for ClipSink {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.recording.handle_timeout(ctx);
+        if self.step_at.take_if(|at| *at <= ctx.now.mono).is_some() {
+            self.step(ctx);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.step_at, self.recording.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::codec::Codec;
+    use media::{CodecConfig, Timescale, Track, TrackId};
+
+    const FIRST_MS: i64 = 1_700_000_000_000;
+
+    /// DTS of the pictures of a clip, of a stream with a picture every 100 ms and a key frame every second, and sound between them.
+    fn clip(start_ms: i64, end_ms: i64, has_video: bool) -> Vec<i64> {
+        let config = |codec, bytes: &'static [u8]| {
+            CodecConfig::read(codec, Bytes::from_static(bytes)).unwrap().unwrap()
+        };
+        let h264 = config(Codec::H264, &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+        let video = Track::new(TrackId::VIDEO, h264, Timescale::MILLISECONDS);
+        let audio = Track::new(TrackId::AUDIO, config(Codec::Aac, &[0x11, 0x90]), Timescale::MILLISECONDS);
+        let tracks = Arc::new(Tracks::new(1, has_video.then_some(video).into_iter().chain([audio])));
+        let range = ClipRange { start_ms: FIRST_MS + start_ms, end_ms: FIRST_MS + end_ms };
+        let mut cutter = Cutter::new(range);
+        let mut taken = Vec::new();
+        for dts in (0..10_000).step_by(50) {
+            let track = if dts % 100 == 0 && has_video { TrackId::VIDEO } else { TrackId::AUDIO };
+            // Timestamps of segments begin anywhere.
+            let dts = dts + 777_000;
+            let key_frame = dts % 1000 == 0 || track == TrackId::AUDIO;
+            let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload: Bytes::new() };
+            let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks));
+            taken.extend(cutter.take(entry, FIRST_MS));
+        }
+        taken.extend(cutter.rest());
+        let lead = if has_video { TrackId::VIDEO } else { TrackId::AUDIO };
+        taken.iter().filter(|one| one.unit.track == lead).map(|one| one.unit.dts - 777_000).collect()
+    }
+
+    #[test]
+    fn a_clip_begins_with_the_key_frame_before_it_and_ends_before_that_behind_it() {
+        for ((start, end), (first, last)) in [
+            ((2000, 4000), (2000, 3900)),
+            ((2001, 4001), (2000, 4900)),
+            ((2999, 3001), (2000, 3900)),
+            ((-5000, 1000), (0, 900)),
+            ((9500, 20_000), (9000, 9900)),
+            ((0, 20_000), (0, 9900)),
+        ] {
+            let pictures = clip(start, end, true);
+            let found = (pictures.first().copied(), pictures.last().copied());
+            assert_eq!(found, (Some(first), Some(last)), "{start} to {end}");
+            let count = usize::try_from((last - first) / 100 + 1).unwrap();
+            assert_eq!(pictures.len(), count, "each once");
+        }
+        let sound = clip(2000, 4000, false);
+        assert_eq!((sound.first(), sound.last()), (Some(&2000), Some(&3950)));
+    }
+}

@@ -1,0 +1,98 @@
+//! Ladders: renditions of one programme, in several streams, as real players take them.
+
+use std::process::Command;
+
+use crate::publish_play::is_broadcasting;
+use crate::support::{Program, Server, media_file, run, secs, wait_for};
+
+const MASTER: &str = "/live/streams/cam_adaptive.m3u8";
+
+/// Publishes the file again and again, as it is, as a rendition of `cam`.
+fn publish(server: &Server, id: &str, query: &str) -> Program {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
+    command.arg(media_file(false, 12));
+    let url = server.rtmp_url(&format!("live/{id}?mainTrack=cam{query}"));
+    let publisher = Program::start(command.args(["-c", "copy", "-f", "flv", &url]));
+    wait_for("the stream", secs(20), || is_broadcasting(server, id));
+    publisher
+}
+
+/// The URIs that the playlist of all renditions has now.
+fn uris(server: &Server) -> Vec<String> {
+    let reply = server.api().get(MASTER);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.body.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+/// Numbers of the segments of a media playlist, with their dates.
+fn numbers(server: &Server, uri: &str) -> Vec<u64> {
+    let reply = server.api().get(&format!("/live/streams/{uri}"));
+    let of = |line: &str| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:").and_then(|text| text.parse().ok());
+    let first: u64 = reply.body.lines().find_map(of).unwrap();
+    let count = reply.body.lines().filter(|line| line.starts_with("#EXTINF:")).count() as u64;
+    (first..first + count).collect()
+}
+
+/// ffmpeg plays all renditions for some seconds; the number of streams and the errors that it tells.
+fn play(url: &str) -> (usize, String) {
+    let mut player = Command::new("ffprobe");
+    player.args(["-v", "error", "-read_intervals", "%+4", "-show_entries", "stream=codec_type"]);
+    let (status, out, err) = run(player.args(["-of", "csv=p=0", url]));
+    assert!(status.success(), "{err}");
+    (out.lines().filter(|line| line.contains("video")).count(), err)
+}
+
+#[test]
+fn streams_of_one_main_track_are_renditions_that_come_and_go() {
+    let server = Server::start(&["app.hls.group=renditions", "app.hlsTime=1"]);
+    assert_eq!(server.api().get(MASTER).status, 404, "there is no such stream");
+    let first = publish(&server, "cam_high", "");
+    assert_eq!(server.api().get(MASTER).status, 404, "with one rendition players take its own playlist");
+    let second = publish(&server, "cam_low", "");
+    let both = uris(&server);
+    assert_eq!(both.len(), 2, "{both:?}");
+    let url = format!("http://{}{MASTER}", server.http);
+    let (videos, errors) = play(&url);
+    assert_eq!((videos >= 2, errors.as_str()), (true, ""), "{videos}");
+    let common = |uris: &[String]| {
+        let of_first = numbers(&server, &uris[0]);
+        numbers(&server, &uris[1]).into_iter().filter(|number| of_first.contains(number)).count()
+    };
+    wait_for("the same numbers", secs(20), || common(&both) >= 3);
+    // One that ends leaves the list, and its playlist is not there any more.
+    drop(second);
+    wait_for("the end of a rendition", secs(60), || uris(&server).len() == 1);
+    let left = uris(&server);
+    let gone = both.iter().find(|uri| !left.contains(uri)).unwrap();
+    assert_eq!(server.api().get(&format!("/live/streams/{gone}")).status, 404);
+    let _second = publish(&server, "cam_low", "");
+    wait_for("its return", secs(30), || uris(&server).len() == 2);
+    drop(first);
+}
+
+#[test]
+fn who_may_play_the_main_track_may_play_its_renditions() {
+    let secret = "app.tokenHashSecret=0123456789abcdef0123456789abcdef";
+    let server = Server::start(&[
+        "app.hls.group=renditions",
+        "app.hlsTime=1",
+        "app.hashControlPlayEnabled=true",
+        secret,
+    ]);
+    let _publishers = ["cam_high", "cam_low"].map(|id| publish(&server, id, ""));
+    let hash = |id: &str| {
+        let text = format!("{id}play0123456789abcdef0123456789abcdef");
+        crypto::sha256(&[text.as_bytes()]).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    assert_eq!(server.api().get(MASTER).status, 403);
+    let reply = server.api().get(&format!("{MASTER}?token={}", hash("cam")));
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let uri = reply.body.lines().find(|line| !line.starts_with('#')).unwrap().to_owned();
+    assert!(uri.ends_with(&hash("cam")), "{uri}");
+    assert_eq!(server.api().get(&format!("/live/streams/{uri}")).status, 200);
+    let path = uri.split('?').next().unwrap();
+    assert_eq!(server.api().get(&format!("/live/streams/{path}")).status, 403);
+    let other = format!("/live/streams/{path}?token={}", hash("cam_low"));
+    assert_eq!(server.api().get(&other).status, 403);
+}
