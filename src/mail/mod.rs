@@ -6,6 +6,7 @@
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod blob;
+mod data;
 mod details;
 mod message;
 mod outbound;
@@ -19,6 +20,7 @@ mod upload;
 mod watched;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
+pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
 pub use message::Message;
 pub use outbound::{Target, Transport};

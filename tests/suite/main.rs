@@ -23,6 +23,7 @@ mod bench_tool;
 mod codecs;
 mod compression;
 mod crash;
+mod data_channels;
 mod differential;
 mod documented;
 mod files;

@@ -15,6 +15,7 @@
 //! rendition it is sent ([`layers`]).
 
 mod codecs;
+mod data;
 mod ice_servers;
 mod info;
 mod ingest;
