@@ -265,9 +265,13 @@ const APP_FIRST: &[Key] = &[
     key("webhookRetryAttemptDelay", "1000", "Milliseconds between them"),
     key("webhookContentType", "application/json", "Content type of hooks"),
     key("webhookStreamStatusUpdatePeriodMs", "-1", "Period of the status hook in milliseconds; -1: off"),
-    foreign("dataChannelEnabled", "true", "Data channels are not carried"),
-    foreign("dataChannelPlayerDistribution", "all", "Data channels are not carried"),
-    foreign("dataChannelWebHookURL", "", "Data channels are not carried"),
+    key("dataChannelEnabled", "true", "Data channels between WebRTC publishers and viewers"),
+    key(
+        "dataChannelPlayerDistribution",
+        "all",
+        "Receivers of viewers' messages: none, publisher, or all (other viewers too)",
+    ),
+    foreign("dataChannelWebHookURL", "", "Messages of data channels go to publishers and viewers only"),
     foreign(
         "hlsflags",
         "delete_segments+program_date_time",

@@ -7,6 +7,7 @@
 
 mod blob;
 mod call;
+mod data;
 mod details;
 mod ladder;
 mod message;
@@ -23,6 +24,7 @@ mod watched;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
 pub use call::{CallEvent, CallNews};
+pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
 pub use ladder::{Laddered, MainTrack, Mark, Rung};
 pub use message::Message;

@@ -24,6 +24,7 @@ mod clips;
 mod codecs;
 mod compression;
 mod crash;
+mod data_channels;
 mod differential;
 mod documented;
 mod files;

@@ -324,6 +324,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("jwksURL", _) => json!(""),
             ("fileNameFormat", _) => json!("%r{take}"),
             ("webRTCClientStartTimeoutMs", _) => json!(5000),
+            ("dataChannelPlayerDistribution", _) => json!("publisher"),
             // Other values are refused.
             ("hlsEncryptionKeyInfoFile" | "participantVisibilityMatrix", value) => value.clone(),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),

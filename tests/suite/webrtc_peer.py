@@ -4,6 +4,8 @@
     webrtc_peer.py play URL FRAMES       WHEP: until so many frames of each kind that is sent were decoded
     webrtc_peer.py sdk-publish URL ID    the messages of Ant Media's SDK, until standard input ends
     webrtc_peer.py sdk-play URL ID       the same, for 60 frames of each kind
+    webrtc_peer.py data-publish URL ID   publishes with a data channel; see `Talk`
+    webrtc_peer.py data-play URL ID      plays with one: of its own by WHEP, of the server's by the SDK's socket
 
 Prints one line of JSON: what was decoded, and what the server said.
 """
@@ -131,7 +133,7 @@ class Socket:
 
 async def sdk_publish(pc, url, name):
     send_media(pc, "H264")
-    # As every page of the SDK; its section is accepted, and nobody answers.
+    # As every page of the SDK.
     pc.createDataChannel("data")
     async with websockets.connect(url) as raw:
         socket = Socket(raw, name)
@@ -176,7 +178,83 @@ async def sdk_play(pc, url, name):
         return {**player.facts(), **facts, "record": json.loads(record["broadcast"])}
 
 
+class Talk:
+    """The messages of a data channel. Lines of standard input are sent: `text TEXT`, `bytes LENGTH`, `flood COUNT LENGTH`.
+    Each message that comes is a line of standard output: its label, and the text or the length."""
+
+    def __init__(self, pc, label=None):
+        self.channel = None
+        pc.on("datachannel", self.take)
+        if label:
+            self.take(pc.createDataChannel(label))
+
+    def take(self, channel):
+        # One of ours is the one to send by.
+        self.channel = self.channel or channel
+        channel.on("message", lambda message: self.hear(channel.label, message))
+        channel.on("open", lambda: print("open", channel.label, flush=True))
+        if channel.readyState == "open":
+            print("open", channel.label, flush=True)
+
+    def hear(self, label, message):
+        if isinstance(message, bytes):
+            assert message == pattern(len(message)), len(message)
+        print("came", label, message if isinstance(message, str) else len(message), flush=True)
+
+    async def run(self):
+        while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            kind, what = line.split(" ", 1)
+            if kind == "text":
+                self.channel.send(what)
+            elif kind == "bytes":
+                self.channel.send(pattern(int(what)))
+            else:
+                count, length = map(int, what.split())
+                for _ in range(count):
+                    self.channel.send(pattern(length))
+
+
+def pattern(length):
+    return bytes(n * 7 % 251 for n in range(251)) * (length // 251) + bytes(n * 7 % 251 for n in range(length % 251))
+
+
+async def data_publish(pc, url, name):
+    send_media(pc, "H264")
+    talk = Talk(pc, name)
+    if url.startswith("http"):
+        await exchange(pc, url)
+        return await talk.run()
+    async with websockets.connect(url) as raw:
+        socket = Socket(raw, name)
+        await socket.say(command="publish", token="", video=True, audio=True)
+        await socket.hear(command="start", streamId=name)
+        await pc.setLocalDescription(await pc.createOffer())
+        await socket.say(command="takeConfiguration", type="offer", sdp=pc.localDescription.sdp)
+        answer = await socket.hear(command="takeConfiguration", type="answer", streamId=name)
+        await pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], "answer"))
+        await talk.run()
+
+
+async def data_play(pc, url, name):
+    if url.startswith("http"):
+        talk = Talk(pc, "mine")
+        pc.addTransceiver("video", direction="recvonly")
+        pc.addTransceiver("audio", direction="recvonly")
+        await exchange(pc, url)
+        return await talk.run()
+    talk = Talk(pc)
+    async with websockets.connect(url) as raw:
+        socket = Socket(raw, name)
+        await socket.say(command="play", token="", room="", trackList=[])
+        message = await socket.hear(command="takeConfiguration")
+        await pc.setRemoteDescription(RTCSessionDescription(message["sdp"], message["type"]))
+        await pc.setLocalDescription(await pc.createAnswer())
+        await socket.say(command="takeConfiguration", type="answer", sdp=pc.localDescription.sdp)
+        await talk.run()
+
+
 VERBS = {"publish": publish, "play": play, "sdk-publish": sdk_publish, "sdk-play": sdk_play}
+VERBS |= {"data-publish": data_publish, "data-play": data_play}
 
 
 async def main():

@@ -250,6 +250,14 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "turnServerCredential",
         "src/protocol/webrtc/signalling/tests.rs::r_51_credentials_of_a_relay_are_for_who_was_let_in",
     ),
+    (
+        "dataChannelEnabled",
+        "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",
+    ),
+    (
+        "dataChannelPlayerDistribution",
+        "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",
+    ),
     ("h264Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
     ("h265Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
     ("vp8Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),

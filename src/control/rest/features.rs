@@ -12,6 +12,11 @@ use crate::control::broadcast::is_stream_id;
 use crate::control::records::auxiliary::Subscriber;
 use crate::control::{Control, Now};
 use crate::http::Response;
+use crate::mail::{DataSender, Message, StreamData, ToWorker};
+use crate::types::{ConnId, SessionRef, WorkerId};
+
+/// Bytes of a message for data channels: what every player takes (RFC 8841 §6.1).
+const DATA_BYTES_MAX: usize = 65_536;
 
 fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
@@ -107,11 +112,23 @@ fn empty_page(offset: &str, size: &str) -> Reply {
     }
 }
 
-/// `POST /broadcasts/{id}/data`.
-pub(super) fn data(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
-    refused(
-        "Operation not supported in the Community Edition. Check the Enterprise version for more features.",
-    )
+/// `POST /broadcasts/{id}/data`: the body goes to the data channels of the stream's publisher and viewers, as text.
+pub(super) fn data(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    if !call.app.values.boolean("dataChannelEnabled").unwrap_or(false) {
+        return refused("Data channels are not enabled");
+    }
+    let Some(stream) = control.stream_of(&call.key()) else {
+        return refused("Requested WebRTC stream does not exist");
+    };
+    let is_text = std::str::from_utf8(&call.request.body).is_ok();
+    if call.request.body.len() > DATA_BYTES_MAX {
+        return refused("Operation not completed");
+    }
+    let data = StreamData { sender: DataSender::Api, is_text, payload: call.request.body.clone() };
+    // Nobody's number: no session is left out.
+    let from = SessionRef::new(WorkerId(u16::MAX), ConnId { slot: u32::MAX, generation: u32::MAX });
+    control.post_all(&ToWorker::TellStream { from, stream, message: Message::new(data) });
+    Reply::Now(Outcome::success().response(200))
 }
 
 /// `GET /broadcasts/webrtc-send-low-level-stats`.

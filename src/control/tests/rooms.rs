@@ -209,9 +209,6 @@ fn absent_features_answer_as_the_reference_without_them() {
     let mut rig = Rig::new();
     rig.create("s");
     rig.post(&format!("{BASE}/create"), r#"{"streamId":"p","type":"playlist"}"#);
-    let text =
-        "Operation not supported in the Community Edition. Check the Enterprise version for more features.";
-    assert_eq!(rig.post(&format!("{BASE}/s/data"), "x").1, failure(text));
     for (path, body) in [
         ("s/webrtc-client-stats/0/10", "[]"),
         ("onvif-devices", "[]"),

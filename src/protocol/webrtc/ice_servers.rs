@@ -49,6 +49,7 @@ mod tests {
             stun: uri.to_owned(),
             turn_user: user.to_owned(),
             turn_credential: credential.to_owned(),
+            data: crate::protocol::webrtc::data::DataSettings::NONE,
         }
     }
 

@@ -15,6 +15,7 @@
 //! rendition it is sent ([`layers`]), and who is sent the streams of a main track by one peer ([`room`]).
 
 mod codecs;
+mod data;
 mod ice_servers;
 mod info;
 mod ingest;

@@ -25,6 +25,7 @@ use sdp::{Description, MediaKind};
 use wire::Datagrams;
 
 use super::codecs::Codecs;
+use super::data::{DataRelay, DataSettings};
 use super::ingest::Ingest;
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::negotiation::{self, Shown};
@@ -33,9 +34,9 @@ use super::room::{Choice, Room};
 use super::settings::RtcAppSettings;
 use super::statistics::RtcFigures;
 use super::viewer::{Outcome, Viewer};
-use super::way::{Ways, path_of};
+use super::way::Ways;
 use crate::hub::Delivery;
-use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal};
+use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamData};
 use crate::protocol::{
     About, Claim, Context, DatagramPeer, Event, FamilyEvent, FamilyNews, Format, PathId, PlayAsk, PortEvent,
     PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
@@ -81,8 +82,9 @@ struct Asker {
 #[derive(Debug)]
 pub(super) struct RtcSession {
     peer: Box<Peer>,
-    bound: SocketAddr,
     ways: Ways,
+    /// Data channels, once the peer has any.
+    data: Option<Box<DataRelay>>,
     role: Role,
     asker: Asker,
     key: StreamKey,
@@ -113,8 +115,8 @@ impl RtcSession {
         let peer = Peer::new(ctx.now.mono, config, anchor, seed).ok()?;
         let mut session = Self {
             peer: Box::new(peer),
-            bound,
-            ways: Ways::default(),
+            ways: Ways::new(bound),
+            data: None,
             role: Role::None,
             asker: Asker { session: asker, secret: ask.secret },
             key: ask.key.clone(),
@@ -170,6 +172,9 @@ impl RtcSession {
         if negotiation::leaves_out_video(offer, codecs) {
             return Err(::webrtc::Error::NothingInCommon);
         }
+        if self.data_settings(ctx).enabled {
+            self.peer.take_data();
+        }
         let answer =
             self.peer.handle_offer(ctx.now.mono, offer, |_, media| negotiation::take(media, codecs))?;
         Ok(self.describe(&answer, Vec::new()))
@@ -178,6 +183,24 @@ impl RtcSession {
     /// The codecs that the application has.
     fn codecs(&self, ctx: &Context<'_>) -> Codecs {
         ctx.apps.get(&self.key.app).map_or(Codecs::ALL, |app| RtcAppSettings::of(app).codecs)
+    }
+
+    fn data_settings(&self, ctx: &Context<'_>) -> DataSettings {
+        let app = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).data);
+        app.unwrap_or(DataSettings::NONE)
+    }
+
+    /// An event of the peer's data channels.
+    fn data_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
+        if !matches!(self.role, Role::Publisher(_) | Role::Viewer(_)) {
+            return;
+        }
+        let (now, settings) = (ctx.now.mono, self.data_settings(ctx));
+        let relay = self.data.get_or_insert_with(|| Box::new(DataRelay::new(now, self.publishes)));
+        if let Some(data) = relay.handle_event(now, &mut self.peer, settings, &self.key.id, event) {
+            let (stream, message) = (self.key.clone(), Message::new(data));
+            self.events.push_back(Event::Family(FamilyEvent::TellStream { stream, message }));
+        }
     }
 
     fn describe(&self, description: &Description, names: Vec<(String, String)>) -> Described {
@@ -245,10 +268,18 @@ impl RtcSession {
     /// The tracks of the stream are known: answers the client's offer, or makes one.
     fn describe_stream(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
         let (codecs, to_come) = (self.codecs(ctx), negotiation::to_come(tracks, self.is_seasoned));
+        let takes_data = self.data_settings(ctx).enabled;
         let tracks = &codecs.of(tracks);
         let Role::AskedPlay(offer) = &mut self.role else { return };
         let stream = Shown { tracks, codecs, to_come, id: &self.key.id };
-        match offer.take() {
+        let offer = offer.take();
+        // A client that offers media alone is answered so; one that waits for our offer gets channels with it.
+        let has_data =
+            |offer: &Description| offer.media.iter().any(|media| media.kind == MediaKind::Application);
+        if takes_data && offer.as_deref().is_none_or(has_data) {
+            self.peer.take_data();
+        }
+        match offer {
             Some(offer) if offer.media.is_empty() || negotiation::lacks_form(&offer, tracks) => {
                 self.counter(&negotiation::offered(stream), tracks);
             }
@@ -318,6 +349,9 @@ impl RtcSession {
     }
 
     fn message(&mut self, ctx: &Context<'_>, from: SessionRef, message: &Message) {
+        if let (Some(data), Some(relay)) = (message.content::<StreamData>(), &self.data) {
+            return relay.hear(ctx.now.mono, &mut self.peer, data);
+        }
         let Some(said) = message.content::<ToSession>() else { return };
         match said {
             ToSession::Request { secret, request } => self.later(ctx, from, *secret, request),
@@ -387,7 +421,7 @@ impl RtcSession {
         if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
             return;
         }
-        // Pages of the SDK open a channel whatever they do.
+        // Pages of the SDK open a channel whatever the application has.
         self.peer.take_data();
         let answer = self.answer_publisher(ctx, offer);
         match (answer, std::mem::replace(&mut self.role, Role::None)) {
@@ -532,6 +566,10 @@ impl RtcSession {
                 }
                 self.over(words(reason), departure);
             }
+            event @ (::webrtc::Event::DataConnected
+            | ::webrtc::Event::ChannelOpened(_)
+            | ::webrtc::Event::ChannelClosed(_)
+            | ::webrtc::Event::Message { .. }) => self.data_event(ctx, event),
             // A lite agent has no candidates to tell; of a section only the first format is taken.
             ::webrtc::Event::Candidate(_) | ::webrtc::Event::Format { .. } | _ => {}
         }
@@ -573,8 +611,7 @@ const fn words(reason: CloseReason) -> &'static str {
 
 impl DatagramPeer for RtcSession {
     fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: Remote, datagram: &mut [u8]) {
-        let path = path_of(from, self.bound);
-        self.ways.note(path, from);
+        let path = self.ways.hear(from);
         self.peer.handle_datagram(ctx.now.mono, path, datagram);
     }
 

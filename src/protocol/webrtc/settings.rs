@@ -6,6 +6,7 @@ use std::time::Duration;
 use rtp::extension::PlayoutDelay;
 
 use super::codecs::Codecs;
+use super::data::{DataSettings, Distribution};
 use super::port::CONNECT_TIMEOUT;
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key};
 use crate::mail::SessionSettings;
@@ -129,6 +130,8 @@ pub(super) struct RtcAppSettings {
     pub(super) turn_user: String,
     /// `turnServerCredential`.
     pub(super) turn_credential: String,
+    /// Data channels.
+    pub(super) data: DataSettings,
 }
 
 static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
@@ -139,6 +142,7 @@ static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
     stun: String::new(),
     turn_user: String::new(),
     turn_credential: String::new(),
+    data: DataSettings { enabled: true, distribution: Distribution::All },
 };
 
 impl RtcAppSettings {
@@ -160,8 +164,18 @@ impl RtcAppSettings {
             stun: values.text("stunServerURI").trim().to_owned(),
             turn_user: values.text("turnServerUsername").to_owned(),
             turn_credential: values.text("turnServerCredential").to_owned(),
+            data: data(values)?,
         })
     }
+}
+
+fn data(values: &Values) -> Result<DataSettings, Error> {
+    let name = "dataChannelPlayerDistribution";
+    let distribution = Distribution::read(values.text(name));
+    Ok(DataSettings {
+        enabled: values.boolean("dataChannelEnabled")?,
+        distribution: distribution.ok_or_else(|| values.bad(name, "must be one of none, publisher, all"))?,
+    })
 }
 
 /// Whether an application has WebRTC.
@@ -207,6 +221,19 @@ mod tests {
         for bad in ["100", "200-100", "0-40951", "a-b", "-1-5", "1-"] {
             assert!(read(bad).unwrap_err().to_string().starts_with("webrtc.playoutDelay"), "{bad}");
         }
+    }
+
+    #[test]
+    fn c_03_messages_of_viewers_go_to_nobody_the_publisher_or_all() {
+        let read = |value| {
+            let app = AppSettings::of(schema(), "a", &[("dataChannelPlayerDistribution", value)])?;
+            Ok::<_, Error>(RtcAppSettings::of(&app).data)
+        };
+        assert_eq!(read("none").unwrap(), DataSettings { enabled: true, distribution: Distribution::Nobody });
+        assert_eq!(read("publisher").unwrap().distribution, Distribution::Publisher);
+        assert!(read("viewers").unwrap_err().to_string().starts_with("dataChannelPlayerDistribution"));
+        let off = AppSettings::of(schema(), "a", &[("dataChannelEnabled", "false")]).unwrap();
+        assert!(!RtcAppSettings::of(&off).data.enabled);
     }
 
     #[test]

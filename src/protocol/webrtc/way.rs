@@ -20,8 +20,10 @@ pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
 const RECENT_MAX: usize = 8;
 
 /// The ways that a session has heard of, as the socket names them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ways {
+    /// The address of the port.
+    bound: SocketAddr,
     open: SmallVec<[(Path, Remote); 1]>,
     /// The other paths that brought something, the latest last: answers to checks go there, although nobody has validated them. Checks of several
     /// come at once.
@@ -29,8 +31,18 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// A datagram came by this one.
-    pub(super) fn note(&mut self, path: Path, remote: Remote) {
+    pub(super) fn new(bound: SocketAddr) -> Self {
+        Self { bound, open: SmallVec::new(), recent: Vec::new() }
+    }
+
+    /// A datagram came by this one; its path.
+    pub(super) fn hear(&mut self, remote: Remote) -> Path {
+        let path = path_of(remote, self.bound);
+        self.note(path, remote);
+        path
+    }
+
+    fn note(&mut self, path: Path, remote: Remote) {
         // The same addresses again, by another connection.
         if let Some((_, known)) = self.open.iter_mut().find(|(known, _)| *known == path) {
             *known = remote;
@@ -83,7 +95,7 @@ mod tests {
         };
         let path = path_of(remote, bound);
         assert_eq!(path, Path::udp("192.0.2.1:5000".parse().unwrap(), "192.0.2.9:7".parse().unwrap()));
-        let mut ways = Ways::default();
+        let mut ways = Ways::new(bound);
         assert_eq!(ways.open(path), None);
         ways.note(path, remote);
         assert_eq!(
@@ -102,7 +114,7 @@ mod tests {
     fn checks_by_several_ways_at_once_are_answered_all() {
         let bound = "192.0.2.1:5000".parse().unwrap();
         let by = |port| Remote::of(SocketAddr::new("192.0.2.9".parse().unwrap(), port));
-        let mut ways = Ways::default();
+        let mut ways = Ways::new(bound);
         for port in 0..20 {
             ways.note(path_of(by(port), bound), by(port));
             ways.note(path_of(by(19), bound), by(19));
@@ -123,7 +135,7 @@ mod tests {
         };
         let path = path_of(by(1), bound);
         assert_eq!(path, Path::tcp(bound, "127.0.0.1:7".parse().unwrap()));
-        let mut ways = Ways::default();
+        let mut ways = Ways::new(bound);
         ways.note(path, by(1));
         assert_eq!(ways.open(path), Some(by(1)));
         ways.note(path, by(2));

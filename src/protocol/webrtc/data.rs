@@ -1,0 +1,211 @@
+//! Data channels of a session: messages of its peer go to the stream, and messages of others to the peer.
+//!
+//! A publisher's messages go to all viewers. A viewer's go to the publisher, and to other viewers, as
+//! `dataChannelPlayerDistribution` says; a viewer was let in to the stream before. Each session may send so much a second
+//! and no more: the rest is dropped, so that a flood reaches nobody. A peer that does not take messages as fast as they
+//! come misses those for which its buffer has no room.
+
+use std::time::Instant;
+
+use ::webrtc::{Event, Peer};
+use bytes::Bytes;
+use sctp::{ChannelId, Kind};
+
+use crate::mail::{DataSender, StreamData};
+
+/// Bytes a second that a publisher may send, and at once.
+const PUBLISHER_RATE: (u64, u64) = (1 << 20, 4 << 20);
+/// The same for a viewer.
+const VIEWER_RATE: (u64, u64) = (32 << 10, 512 << 10);
+/// Bytes that each message counts for beyond its own.
+const MESSAGE_BYTES: u64 = 512;
+
+/// The receivers of viewers' messages (`dataChannelPlayerDistribution`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Distribution {
+    /// Nobody.
+    Nobody,
+    /// The publisher.
+    Publisher,
+    /// The publisher and the other viewers.
+    All,
+}
+
+impl Distribution {
+    /// The value of a setting.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "none" => Some(Self::Nobody),
+            "publisher" => Some(Self::Publisher),
+            "all" => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+
+/// The settings of data channels of an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DataSettings {
+    /// `dataChannelEnabled`.
+    pub(super) enabled: bool,
+    /// `dataChannelPlayerDistribution`.
+    pub(super) distribution: Distribution,
+}
+
+impl DataSettings {
+    /// The settings without an application.
+    pub(super) const NONE: Self = Self { enabled: false, distribution: Distribution::Nobody };
+}
+
+/// See the module. Made for peers that have channels.
+#[derive(Debug)]
+pub(super) struct DataRelay {
+    publishes: bool,
+    /// The channel that messages go to: the peer's, or one of ours until it opens one.
+    channel: Option<ChannelId>,
+    is_ours: bool,
+    /// Bytes that may be sent now, as of then.
+    allowance: (u64, Instant),
+}
+
+impl DataRelay {
+    pub(super) const fn new(now: Instant, publishes: bool) -> Self {
+        let (_, burst) = rate(publishes);
+        Self { publishes, channel: None, is_ours: false, allowance: (burst, now) }
+    }
+
+    /// An event of the peer's channels; the message that it has for the stream with this id.
+    pub(super) fn handle_event(
+        &mut self,
+        now: Instant,
+        peer: &mut Peer,
+        settings: DataSettings,
+        id: &str,
+        event: Event,
+    ) -> Option<StreamData> {
+        if let Event::Message { kind, payload, .. } = event {
+            return self.take(now, settings, kind, payload);
+        }
+        if event == Event::DataConnected {
+            // Players of the SDK wait for a channel of the server; publishers open theirs.
+            if !self.publishes && settings.enabled && self.channel.is_none() {
+                self.channel = peer.open_channel(now, id, "", sctp::Options::default()).ok();
+                self.is_ours = self.channel.is_some();
+            }
+        } else if let Event::ChannelOpened(opened) = event {
+            if self.channel.is_none() || self.is_ours {
+                (self.channel, self.is_ours) = (Some(opened.channel), false);
+            }
+        } else if let Event::ChannelClosed(channel) = event {
+            self.channel.take_if(|known| *known == channel);
+        }
+        None
+    }
+
+    /// A message of the peer, if it may send it.
+    fn take(
+        &mut self,
+        now: Instant,
+        settings: DataSettings,
+        kind: Kind,
+        payload: Bytes,
+    ) -> Option<StreamData> {
+        let sender = match settings.distribution {
+            _ if !settings.enabled => return None,
+            _ if self.publishes => DataSender::Publisher,
+            Distribution::Nobody => return None,
+            Distribution::Publisher => DataSender::Viewer { to_viewers: false },
+            Distribution::All => DataSender::Viewer { to_viewers: true },
+        };
+        let (rate, burst) = rate(self.publishes);
+        let (left, since) = self.allowance;
+        let passed = now.saturating_duration_since(since).as_millis();
+        let more = u64::try_from(passed).unwrap_or(u64::MAX).saturating_mul(rate) / 1000;
+        let left = left.saturating_add(more).min(burst);
+        let cost = u64::try_from(payload.len()).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
+        let rest = left.checked_sub(cost);
+        self.allowance = (rest.unwrap_or(left), now);
+        rest.map(|_| StreamData { sender, is_text: kind == Kind::Text, payload })
+    }
+
+    /// A message of the stream, for the peer.
+    pub(super) fn hear(&self, now: Instant, peer: &mut Peer, data: &StreamData) {
+        let Some(channel) = self.channel.filter(|_| data.is_for(self.publishes)) else { return };
+        let kind = if data.is_text { Kind::Text } else { Kind::Binary };
+        // Without room in its buffer, or too long for it: the peer misses the message.
+        let _ = peer.send_data(now, channel, kind, data.payload.clone());
+    }
+}
+
+const fn rate(publishes: bool) -> (u64, u64) {
+    if publishes { PUBLISHER_RATE } else { VIEWER_RATE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const ALL: DataSettings = DataSettings { enabled: true, distribution: Distribution::All };
+
+    fn take(
+        relay: &mut DataRelay,
+        now: Instant,
+        settings: DataSettings,
+        length: usize,
+    ) -> Option<StreamData> {
+        relay.take(now, settings, Kind::Binary, vec![0; length].into())
+    }
+
+    #[test]
+    fn a_peer_may_send_where_the_application_lets_it() {
+        let now = netsim::Clock::new().now();
+        let viewer = |to_viewers| Some(DataSender::Viewer { to_viewers });
+        for (enabled, distribution, of_publisher, of_viewer) in [
+            (false, Distribution::All, None, None),
+            (true, Distribution::Nobody, Some(DataSender::Publisher), None),
+            (true, Distribution::Publisher, Some(DataSender::Publisher), viewer(false)),
+            (true, Distribution::All, Some(DataSender::Publisher), viewer(true)),
+        ] {
+            let settings = DataSettings { enabled, distribution };
+            let sender = |publishes| {
+                let taken = take(&mut DataRelay::new(now, publishes), now, settings, 5);
+                taken.map(|data| data.sender)
+            };
+            assert_eq!((sender(true), sender(false)), (of_publisher, of_viewer), "{settings:?}");
+        }
+    }
+
+    /// A flood is cut to the rate; a pause fills the allowance, and no more than that.
+    #[test]
+    fn a_session_sends_so_much_a_second_and_no_more() {
+        let start = netsim::Clock::new().now();
+        for publishes in [false, true] {
+            let (rate, burst) = rate(publishes);
+            let mut relay = DataRelay::new(start, publishes);
+            let mut passed = 0;
+            for ms in 0..10_000 {
+                let now = start + Duration::from_millis(ms);
+                (0..20).for_each(|_| passed += u64::from(take(&mut relay, now, ALL, 1000).is_some()) * 1512);
+            }
+            let most = burst + 10 * rate;
+            assert!(passed <= most && passed > most * 9 / 10, "{passed} of {most}");
+            let later = start + Duration::from_secs(1000);
+            let count = (0..10_000).filter(|_| take(&mut relay, later, ALL, 1000).is_some()).count();
+            assert_eq!(u64::try_from(count).unwrap(), burst / 1512);
+        }
+    }
+
+    #[test]
+    fn distributions_are_named_as_in_the_settings() {
+        for (text, read) in [
+            ("none", Some(Distribution::Nobody)),
+            ("publisher", Some(Distribution::Publisher)),
+            (" ALL ", Some(Distribution::All)),
+            ("", None),
+            ("viewers", None),
+        ] {
+            assert_eq!(Distribution::read(text), read, "{text}");
+        }
+    }
+}
