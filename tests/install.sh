@@ -32,6 +32,7 @@ need faketime faketime
 need node nodejs
 need chromium chromium
 need firefox-esr firefox-esr
+need go golang-go
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need srt-live-transmit srt-tools
 need gst-launch-1.0 gstreamer1.0-tools
@@ -65,4 +66,12 @@ if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
     .venv/bin/pip install -q --disable-pip-version-check $python_packages
     chmod +x .venv/lib/python3*/site-packages/imageio_ffmpeg/binaries/ffmpeg-*
     echo "$python_packages" > .venv/installed
+fi
+
+# A judge of HTTP/2, from its source.
+h2spec=v2.2.1+incompatible
+if [ "$(cat .venv/h2spec 2>/dev/null)" != "$h2spec" ]; then
+    echo "installing into tests/.venv: h2spec $h2spec"
+    GOBIN="$PWD/.venv/bin" go install "github.com/summerwind/h2spec/cmd/h2spec@$h2spec"
+    echo "$h2spec" > .venv/h2spec
 fi

@@ -22,6 +22,8 @@ pub enum Framing {
     Length(usize),
     /// The chunked coding.
     Chunked,
+    /// A body up to an end that its peer says ([`BodyDecoder::end`]).
+    ToEnd,
 }
 
 /// The position within a chunk extension (RFC 9112 §7.1.1). Whitespace, BWS in the grammar, is refused.
@@ -64,6 +66,7 @@ impl Extension {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Length { left: usize },
+    ToEnd,
     Size { value: u64, digits: u32 },
     Extension { value: u64, bytes: usize, at: Extension },
     SizeLf { value: u64 },
@@ -83,6 +86,8 @@ enum State {
 pub struct BodyDecoder {
     state: State,
     body: BytesMut,
+    /// Nothing follows the bytes that are held for it.
+    is_ended: bool,
     body_max: usize,
     extension_max: usize,
     /// The bytes left for extensions and trailers of the whole body: framing must not be free.
@@ -100,10 +105,12 @@ impl BodyDecoder {
             Framing::Length(0) => State::Done,
             Framing::Length(left) => State::Length { left },
             Framing::Chunked => State::Size { value: 0, digits: 0 },
+            Framing::ToEnd => State::ToEnd,
         };
         Self {
             state,
             body: BytesMut::new(),
+            is_ended: false,
             body_max: limits.body_bytes,
             extension_max: limits.chunk_extension_bytes,
             overhead_left: limits.trailer_bytes,
@@ -122,7 +129,9 @@ impl BodyDecoder {
     /// Takes from the front of `input` what belongs to the body. True when it is complete; what follows stays.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
         while self.state != State::Done && !input.is_empty() {
-            if let State::Length { left } | State::Data { left } = self.state {
+            if self.state == State::ToEnd {
+                self.take_data(input, usize::MAX)?;
+            } else if let State::Length { left } | State::Data { left } = self.state {
                 let left = self.take_data(input, left)?;
                 let in_chunk = matches!(self.state, State::Data { .. });
                 self.state = match (in_chunk, left) {
@@ -137,7 +146,15 @@ impl BodyDecoder {
                 self.state = self.step(self.state, byte)?;
             }
         }
+        if self.state == State::ToEnd && self.is_ended && input.is_empty() {
+            self.state = State::Done;
+        }
         Ok(self.state == State::Done)
+    }
+
+    /// A body that ends where its peer says so has ended.
+    pub fn end(&mut self) {
+        self.is_ended = true;
     }
 
     /// The decoded bytes.
@@ -162,7 +179,8 @@ impl BodyDecoder {
     pub fn announced(&self) -> Option<u64> {
         match self.state {
             State::Length { left } => Some(u64::try_from(left).unwrap_or(u64::MAX)),
-            State::Size { .. }
+            State::ToEnd
+            | State::Size { .. }
             | State::Extension { .. }
             | State::SizeLf { .. }
             | State::Data { .. }
@@ -251,7 +269,7 @@ impl BodyDecoder {
             ) => Err(Error::Malformed("trailer field")),
             (State::SizeLf { .. } | State::DataCr | State::DataLf, _) => Err(Error::Malformed("chunk")),
             // Handled above, and never stepped through byte by byte.
-            (State::Length { .. } | State::Data { .. } | State::Done, _) => Ok(state),
+            (State::Length { .. } | State::ToEnd | State::Data { .. } | State::Done, _) => Ok(state),
         }
     }
 

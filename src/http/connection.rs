@@ -1,5 +1,7 @@
 //! The machine: bytes in, one request at a time out, answers back in. The flow is in the module's documentation.
 
+mod stream;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,16 +11,16 @@ use wire::SendQueue;
 use super::body::{BodyDecoder, Framing};
 use super::coding;
 use super::head::{Head, Scanner};
-use super::request::{Method, Request, Version};
-use super::response::{self, Delimiter, Exchange, Response};
+use super::request::{Method, Request};
+use super::response::{self, Answers, Delimiter, Exchange, Response};
 use super::{BodyLimits, Error, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
 const PIECE_BYTES: usize = 16 * 1024;
 /// The most a shell may have read before it saw that no bytes are wanted; beyond it the rest is not examined.
 const OVERRUN_BYTES: usize = 1024 * 1024;
-/// Invites a body (RFC 9110 §10.1.1).
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+pub use stream::{End, StreamAnswer, StreamRequest};
 
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +144,7 @@ pub struct Connection {
     /// The body of the outstanding request, when it is taken as it comes.
     incoming: Option<Box<Incoming>>,
     held: BytesMut,
-    out: SendQueue,
+    out: Answers,
     /// Bytes queued here or with the shell, not yet written.
     unsent: usize,
     /// The last write progress, or when `unsent` left zero.
@@ -166,7 +168,7 @@ impl Connection {
             stage: Stage::Head(Scanner::default()),
             incoming: None,
             held: BytesMut::new(),
-            out: SendQueue::new(),
+            out: Answers::Text(SendQueue::new()),
             unsent: 0,
             progress_at: now,
             waiting_since: now,
@@ -300,7 +302,7 @@ impl Connection {
             return self.reject(now, Error::BodyTooLarge);
         }
         if invites {
-            self.queue(now, |out| out.push(Bytes::from_static(CONTINUE)));
+            self.queue(now, Answers::invite);
         }
         self.drive(now);
     }
@@ -363,7 +365,7 @@ impl Connection {
             *left = left.saturating_sub(length_u64(&block));
         }
         if !block.is_empty() {
-            self.queue(now, |out| out.push(block));
+            self.queue(now, |out| out.queue_mut().push(block));
         }
     }
 
@@ -434,10 +436,11 @@ impl Connection {
 
     /// Moves what waits to the shell's queue. True when there was something.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        let any = !self.out.is_empty();
+        let own = self.out.queue_mut();
+        let any = !own.is_empty();
         if any {
-            out.append(&mut self.out);
-            self.out = SendQueue::new();
+            out.append(own);
+            *own = SendQueue::new();
         }
         any
     }
@@ -566,7 +569,7 @@ impl Connection {
         }
         // RFC 9110 §10.1.1: not needed when the body is coming already, and never for one that is refused above.
         if head.expects_continue && decoder.is_empty() && decoder.scanned() == 0 {
-            self.queue(now, |out| out.push(Bytes::from_static(CONTINUE)));
+            self.queue(now, Answers::invite);
         }
         self.stage = Stage::Body(Box::new(Pending { head, decoder, since: now }));
         Ok(false)
@@ -652,8 +655,8 @@ impl Connection {
         if let Some(status) = error.status() {
             // The request may have been a HEAD; the body of an error is then one the peer does not expect, but
             // the connection ends with it.
-            let exchange =
-                Exchange { method: Method::Get, version: Version::Http11, keep_alive: false, gzip: false };
+            let version = self.version();
+            let exchange = Exchange { method: Method::Get, version, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
             if error == Error::MethodNotAllowed {
                 // RFC 9110 §15.5.6.
@@ -665,7 +668,7 @@ impl Connection {
     }
 
     fn abort(&mut self, error: Error) -> Result<(), Error> {
-        self.out = SendQueue::new();
+        self.out.clear();
         self.unsent = 0;
         self.finish(CloseReason::Error(error));
         Err(error)
@@ -676,16 +679,17 @@ impl Connection {
             let unfinished = self.stats();
             self.stats.scanned_bytes = unfinished.scanned_bytes;
             self.stage = Stage::Closed(Some(reason));
+            self.out.end(stream::end_of(reason));
             self.incoming = None;
             self.held = BytesMut::new();
             self.collecting = false;
         }
     }
 
-    fn queue(&mut self, now: Instant, write: impl FnOnce(&mut SendQueue)) {
-        let before = self.out.len();
+    fn queue(&mut self, now: Instant, write: impl FnOnce(&mut Answers)) {
+        let before = self.out.queue().len();
         write(&mut self.out);
-        let added = self.out.len().saturating_sub(before);
+        let added = self.out.queue().len().saturating_sub(before);
         if self.unsent == 0 {
             self.progress_at = now;
         }

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode;
 use super::body::Framing;
 use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
-use super::{BodyLimits, Error, Limits};
+use super::{BodyLimits, Error, Limits, StreamRequest};
 
 /// The part of a request line besides its target: the longest known method, two spaces and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
@@ -150,14 +150,63 @@ impl Head {
         let (line, rest) = bytes.split_at_checked(line_end).ok_or(Error::Malformed("request line"))?;
         let (method, target, version) = request_line(line, limits)?;
         let fields = Fields::parse(rest.get(2..).unwrap_or_default(), limits)?;
+        Self::of_parts((method, target, version), fields, None, limits, bodies)
+    }
+
+    /// Takes the head of a stream of HTTP/2, by the rules of any other. An extended CONNECT for a WebSocket (RFC 8441 §5) reads as
+    /// the GET with `Upgrade` that it stands for: no request of HTTP/2 has that field itself (RFC 9113 §8.2.2).
+    pub(super) fn of_stream(
+        request: &StreamRequest,
+        limits: &Limits,
+        bodies: Option<&dyn BodyLimits>,
+    ) -> Result<Self, Error> {
+        let method = match (request.protocol.as_deref(), &request.method[..]) {
+            (Some(b"websocket"), _) => Method::Get,
+            (Some(_), _) => return Err(Error::NotImplemented("protocol")),
+            (None, method) => known_method(method)?,
+        };
+        let target = check_target(&request.target, limits)?;
+        let mut headers = Headers::new();
+        if !request.authority.is_empty() {
+            headers.push("Host", String::from_utf8_lossy(&request.authority));
+        }
+        for (name, value) in &request.fields {
+            headers.push(String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        }
+        if request.protocol.is_some() {
+            headers.push("Upgrade", "websocket");
+        }
+        let has_body = request.has_body && request.protocol.is_none();
+        let fields = Fields { headers, lengths: Vec::new() };
+        Self::of_parts(
+            (method, target, Version::Http2),
+            fields,
+            Some((has_body, request.length)),
+            limits,
+            bodies,
+        )
+    }
+
+    /// The head of a line and fields. `framed`: the framing of a stream, whether it has a body and the length that it announces.
+    fn of_parts(
+        (method, target, version): (Method, &[u8], Version),
+        fields: Fields<'_>,
+        framed: Option<(bool, Option<u64>)>,
+        limits: &Limits,
+        bodies: Option<&dyn BodyLimits>,
+    ) -> Result<Self, Error> {
         fields.check_host(version)?;
         let (path, query) = split_target(method, target, fields.headers.get("host"))?;
         let of_path = bodies.and_then(|bodies| bodies.body_bytes_max(&path));
         let is_streamed = bodies.is_some_and(|bodies| bodies.is_streamed(method, &path, &query));
         let body_bytes_max = if is_streamed { usize::MAX } else { of_path.unwrap_or(limits.body_bytes) };
-        let framing = fields.framing(version, body_bytes_max)?;
+        let framing = match framed {
+            Some(framed) => stream_framing(framed, body_bytes_max)?,
+            None => fields.framing(version, body_bytes_max)?,
+        };
         let headers = fields.headers;
-        let keep_alive = !headers.has_token("connection", "close")
+        let keep_alive = version != Version::Http2
+            && !headers.has_token("connection", "close")
             && (version == Version::Http11 || headers.has_token("connection", "keep-alive"));
         let expects_continue = expectation(&headers, version)?;
         let target = String::from_utf8_lossy(target).into_owned();
@@ -201,13 +250,32 @@ fn request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<(Method, &'a [u8]
         }
         _ => return Err(Error::Malformed("version")),
     };
+    let target = check_target(target, limits)?;
+    Ok((known_method(method)?, target, version))
+}
+
+fn check_target<'a>(target: &'a [u8], limits: &Limits) -> Result<&'a [u8], Error> {
     if target.len() > limits.target_bytes {
         return Err(Error::TargetTooLong);
     }
+    if target.iter().all(u8::is_ascii_graphic) { Ok(target) } else { Err(Error::Malformed("request target")) }
+}
+
+fn known_method(method: &[u8]) -> Result<Method, Error> {
     match (Method::from_token(method), method) {
-        (Some(method), _) => Ok((method, target, version)),
+        (Some(method), _) => Ok(method),
         (None, b"CONNECT" | b"TRACE") => Err(Error::MethodNotAllowed),
         (None, _) => Err(Error::NotImplemented("method")),
+    }
+}
+
+/// The framing of a stream's body, which its frames have fixed (RFC 9113 §8.1).
+fn stream_framing((has_body, length): (bool, Option<u64>), body_bytes_max: usize) -> Result<Framing, Error> {
+    match (has_body, length.map(usize::try_from)) {
+        (false, _) => Ok(Framing::Length(0)),
+        (true, None) => Ok(Framing::ToEnd),
+        (true, Some(Ok(length))) if length <= body_bytes_max => Ok(Framing::Length(length)),
+        (true, Some(_)) => Err(Error::BodyTooLarge),
     }
 }
 
@@ -245,7 +313,7 @@ impl<'a> Fields<'a> {
         match (self.headers.count("host"), version) {
             (0, Version::Http10) => return Ok(()),
             (1, _) => {}
-            (0, Version::Http11) => return Err(Error::Malformed("no Host")),
+            (0, Version::Http11 | Version::Http2) => return Err(Error::Malformed("no Host")),
             (_, _) => return Err(Error::Malformed("duplicate Host")),
         }
         let host = self.headers.get("host").unwrap_or_default();
@@ -325,7 +393,7 @@ impl<'a> Iterator for Lines<'a> {
 fn expectation(headers: &Headers, version: Version) -> Result<bool, Error> {
     match headers.get("expect") {
         None => Ok(false),
-        Some(value) if value.eq_ignore_ascii_case("100-continue") => Ok(version == Version::Http11),
+        Some(value) if value.eq_ignore_ascii_case("100-continue") => Ok(version != Version::Http10),
         Some(_) => Err(Error::ExpectationFailed),
     }
 }

@@ -1,4 +1,5 @@
-//! HTTP/1.1 server side as a sans-IO machine (RFC 9110 semantics, RFC 9112 messages).
+//! HTTP/1.1 server side as a sans-IO machine (RFC 9110 semantics, RFC 9112 messages). The same machine answers a stream of
+//! HTTP/2, whose frames another one reads and writes: [`Connection::of_stream`].
 //!
 //! Message flow of one connection:
 //! 1. The shell accepts a transport and makes a [`Connection`]; the head timer runs from here.
@@ -47,7 +48,7 @@ mod tests;
 pub mod websocket;
 
 pub use body::{BodyDecoder, Framing};
-pub use connection::{BodyLength, CloseReason, Connection, Event, Stats};
+pub use connection::{BodyLength, CloseReason, Connection, End, Event, Stats, StreamAnswer, StreamRequest};
 pub use head::decode_path;
 pub use limits::Limits;
 pub use media_type::media_type;
@@ -56,7 +57,7 @@ pub use multipart::{FormEvent, Malformed, Multipart};
 pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};
-pub use response::{Response, http_date, reason_phrase};
+pub use response::{Response, StreamHead, http_date, reason_phrase};
 
 /// An error that ends the connection. All but the last two are answered with [`Error::status`] first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -60,13 +60,15 @@ impl fmt::Display for Method {
     }
 }
 
-/// The two versions spoken (RFC 9112 §2.3).
+/// The versions spoken (RFC 9112 §2.3, RFC 9113).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// HTTP/1.0: closes unless `Connection: keep-alive` was asked for.
     Http10,
     /// HTTP/1.1: stays open unless `Connection: close`.
     Http11,
+    /// HTTP/2: a stream of its own for each request.
+    Http2,
 }
 
 /// Header fields in their order. Names compare without case (RFC 9110 §5.1).

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use wire::SendQueue;
 
 use super::coding;
+use super::connection::End;
 use super::request::{Headers, Method, Version};
 
 /// The last second that the Date format can say (9999-12-31).
@@ -14,6 +15,9 @@ const WALL_MS_MAX: u64 = 253_402_300_799_000;
 /// Fields that the connection writes itself: an application's copy would contradict the framing.
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
+
+/// Fields that speak of a connection (RFC 9113 §8.2.2).
+const OF_CONNECTIONS: [&str; 4] = ["connection", "keep-alive", "upgrade", "sec-websocket-accept"];
 
 /// A complete response. Framing, `Date`, `Connection` and `X-Content-Type-Options` are added by the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,63 +110,132 @@ pub(super) const fn has_content(status: u16) -> bool {
     status != 204 && status != 304
 }
 
+/// The head of an answer, as a stream of HTTP/2 has it (RFC 9113 §8.3.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamHead {
+    /// Status.
+    pub status: u16,
+    /// Fields; names in lower case, none of connections.
+    pub fields: Vec<(String, String)>,
+}
+
+/// Answers on their way to the peer.
+#[derive(Debug)]
+pub(super) enum Answers {
+    /// As text, one behind the other.
+    Text(SendQueue),
+    /// As heads, the body of the last one, and the end.
+    Stream(Vec<StreamHead>, SendQueue, Option<End>),
+}
+
+impl Answers {
+    /// The bytes that are queued.
+    pub(super) const fn queue(&self) -> &SendQueue {
+        match self {
+            Self::Text(queue) | Self::Stream(_, queue, _) => queue,
+        }
+    }
+
+    pub(super) const fn queue_mut(&mut self) -> &mut SendQueue {
+        match self {
+            Self::Text(queue) | Self::Stream(_, queue, _) => queue,
+        }
+    }
+
+    /// Drops what is queued.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Text(queue) => *queue = SendQueue::new(),
+            Self::Stream(heads, queue, _) => {
+                heads.clear();
+                *queue = SendQueue::new();
+            }
+        }
+    }
+
+    /// Invites a body (RFC 9110 §10.1.1).
+    pub(super) fn invite(&mut self) {
+        match self {
+            Self::Text(queue) => queue.push(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")),
+            Self::Stream(heads, ..) => heads.push(StreamHead { status: 100, fields: Vec::new() }),
+        }
+    }
+
+    /// Nothing more is queued.
+    pub(super) const fn end(&mut self, how: End) {
+        if let Self::Stream(.., end) = self {
+            *end = Some(how);
+        }
+    }
+
+    /// Queues a head, with the connection's own fields behind those of the application.
+    fn head(&mut self, status: u16, wall_ms: Option<u64>, headers: &Headers, own: &[(&str, &str)]) {
+        let date = wall_ms.map(http_date);
+        let dated = date.iter().map(|date| ("Date", date.as_str()));
+        let is_own = |name: &str| OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own));
+        let fields = headers.iter().filter(|(name, _)| !is_own(name));
+        let fields = dated.chain(fields).chain(own.iter().copied());
+        match self {
+            Self::Text(queue) => {
+                let mut head = format!("HTTP/1.1 {status} {}\r\n", reason_phrase(status));
+                fields.for_each(|(name, value)| field(&mut head, name, value));
+                head.push_str("\r\n");
+                queue.push(Bytes::from(head));
+            }
+            Self::Stream(heads, ..) => {
+                let of_stream = |name: &str| !OF_CONNECTIONS.iter().any(|of| name.eq_ignore_ascii_case(of));
+                let kept = fields.filter(|(name, _)| of_stream(name));
+                let fields = kept.map(|(name, value)| {
+                    (
+                        name_chars(name).collect::<String>().to_ascii_lowercase(),
+                        value_chars(value.trim()).collect(),
+                    )
+                });
+                heads.push(StreamHead { status, fields: fields.collect() });
+            }
+        }
+    }
+}
+
 /// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent where the machine answers on its
 /// own: it has no clock to date the answer with (RFC 9110 §6.6.1).
-pub(super) fn write(out: &mut SendQueue, exchange: Exchange, wall_ms: Option<u64>, mut response: Response) {
+pub(super) fn write(out: &mut Answers, exchange: Exchange, wall_ms: Option<u64>, mut response: Response) {
     coding::encode(&mut response, exchange.gzip);
     let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
     let told = if exchange.method == Method::Head { response.head_length.unwrap_or(length) } else { length };
     write_head(out, exchange, wall_ms, &response, Delimiter::Length(told));
     if has_content(response.status) && exchange.method != Method::Head {
-        out.push(response.body);
+        out.queue_mut().push(response.body);
     }
 }
 
 /// Queues status line and fields.
 pub(super) fn write_head(
-    out: &mut SendQueue,
+    out: &mut Answers,
     exchange: Exchange,
     wall_ms: Option<u64>,
     response: &Response,
     delimiter: Delimiter,
 ) {
     let status = if (200..=599).contains(&response.status) { response.status } else { 500 };
-    let mut head = begin_head(status, wall_ms, &response.headers);
-    match delimiter {
-        Delimiter::Length(length) if has_content(status) => {
-            field(&mut head, "Content-Length", &length.to_string())
-        }
-        Delimiter::Length(_) | Delimiter::Close => {}
-    }
-    field(&mut head, "X-Content-Type-Options", "nosniff");
-    match (exchange.keep_alive, exchange.version) {
-        (false, _) => field(&mut head, "Connection", "close"),
-        (true, Version::Http10) => field(&mut head, "Connection", "keep-alive"),
-        (true, Version::Http11) => {}
-    }
-    head.push_str("\r\n");
-    out.push(Bytes::from(head));
+    let length = match delimiter {
+        Delimiter::Length(length) if has_content(status) => Some(length.to_string()),
+        Delimiter::Length(_) | Delimiter::Close => None,
+    };
+    let length = length.iter().map(|length| ("Content-Length", length.as_str()));
+    let connection = match (exchange.keep_alive, exchange.version) {
+        (false, _) => Some(("Connection", "close")),
+        (true, Version::Http10) => Some(("Connection", "keep-alive")),
+        (true, Version::Http11 | Version::Http2) => None,
+    };
+    let own: Vec<_> = length.chain([("X-Content-Type-Options", "nosniff")]).chain(connection).collect();
+    out.head(status, wall_ms, &response.headers, &own);
 }
 
-/// Queues a 101: what follows on the connection is another protocol (RFC 9110 §15.2.2).
-pub(super) fn write_upgrade(out: &mut SendQueue, wall_ms: u64, headers: &Headers) {
-    let mut head = begin_head(101, Some(wall_ms), headers);
-    field(&mut head, "Connection", "Upgrade");
-    head.push_str("\r\n");
-    out.push(Bytes::from(head));
-}
-
-fn begin_head(status: u16, wall_ms: Option<u64>, headers: &Headers) -> String {
-    let mut head = format!("HTTP/1.1 {status} {}\r\n", reason_phrase(status));
-    if let Some(ms) = wall_ms {
-        field(&mut head, "Date", &http_date(ms));
-    }
-    for (name, value) in headers.iter() {
-        if !OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-            field(&mut head, name, value);
-        }
-    }
-    head
+/// Queues a 101: what follows on the connection is another protocol (RFC 9110 §15.2.2). A stream says so by 200 (RFC 8441 §5).
+pub(super) fn write_upgrade(out: &mut Answers, wall_ms: u64, headers: &Headers) {
+    let status = if matches!(out, Answers::Text(_)) { 101 } else { 200 };
+    out.head(status, Some(wall_ms), headers, &[("Connection", "Upgrade")]);
 }
 
 /// A time in the format of `Date` and `Last-Modified` (RFC 9110 §5.6.7).
@@ -174,10 +247,18 @@ pub fn http_date(wall_ms: u64) -> String {
 
 /// A line end inside a field would split the answer in two; controls become spaces.
 fn field(head: &mut String, name: &str, value: &str) {
-    head.extend(name.chars().filter(|c| c.is_ascii_graphic() && *c != ':'));
+    head.extend(name_chars(name));
     head.push_str(": ");
-    head.extend(value.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }));
+    head.extend(value_chars(value));
     head.push_str("\r\n");
+}
+
+fn name_chars(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|c| c.is_ascii_graphic() && *c != ':')
+}
+
+fn value_chars(value: &str) -> impl Iterator<Item = char> {
+    value.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c })
 }
 
 fn escape(text: &str) -> String {
@@ -244,10 +325,10 @@ mod tests {
     use super::*;
 
     fn written(method: Method, response: Response) -> String {
-        let mut out = SendQueue::new();
+        let mut out = Answers::Text(SendQueue::new());
         let exchange = Exchange { method, version: Version::Http11, keep_alive: true, gzip: false };
         write(&mut out, exchange, Some(784_111_777_000), response);
-        String::from_utf8(out.take_all().to_vec()).unwrap()
+        String::from_utf8(out.queue_mut().take_all().to_vec()).unwrap()
     }
 
     #[test]
@@ -284,11 +365,11 @@ mod tests {
 
     #[test]
     fn dates_beyond_the_format_and_odd_statuses_do_no_harm() {
-        let mut out = SendQueue::new();
+        let mut out = Answers::Text(SendQueue::new());
         let exchange =
             Exchange { method: Method::Get, version: Version::Http10, keep_alive: true, gzip: false };
         write(&mut out, exchange, Some(u64::MAX), Response::empty(101));
-        let text = String::from_utf8(out.take_all().to_vec()).unwrap();
+        let text = String::from_utf8(out.queue_mut().take_all().to_vec()).unwrap();
         assert!(
             text.starts_with("HTTP/1.1 500 ")
                 && text.contains("9999")

@@ -70,6 +70,8 @@ pub struct Delivery<'a> {
     pub shared: Option<&'a dyn std::any::Any>,
     prelude: Option<&'a Parts>,
     unit: Option<&'a Parts>,
+    /// The subscriber's zero, in formats that have one.
+    zero_ms: i64,
     /// Set when its forwarding counts.
     pub forwarded: Option<Forwarded>,
 }
@@ -78,6 +80,11 @@ impl<'a> Delivery<'a> {
     /// The prelude that the subscriber needs, then the unit, as the format packages them. Nothing where units are taken as they are.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
         self.prelude.into_iter().chain(self.unit)
+    }
+
+    /// The bytes of [`Delivery::parts`] as this subscriber gets them.
+    pub fn slices(&self) -> impl Iterator<Item = Bytes> {
+        self.parts().flat_map(|parts| parts.rest(self.zero_ms, 0))
     }
 }
 
@@ -321,9 +328,9 @@ impl Cursor {
         while self.started && self.next < until {
             let (sequence, entry) = (self.next, ring.get(self.next)?);
             let packaged = packager.is_packaged().then(|| packager.unit(sequence));
-            let (unit, needs) = match packaged {
-                Some(packaged) => packaged.map(|packaged| (Some(&packaged.parts), packaged.epoch))?,
-                None => (None, packager.chosen().epoch()),
+            let (unit, needs, dts_ms) = match packaged {
+                Some(packaged) => packaged.map(|own| (Some(&own.parts), own.epoch, own.dts_ms))?,
+                None => (None, packager.chosen().epoch(), 0),
             };
             let is_sent =
                 packager.chosen().contains(entry.unit.track) && unit.is_none_or(|unit| !unit.is_empty());
@@ -333,7 +340,8 @@ impl Cursor {
                 let prelude = (needs != self.epoch).then(|| packager.prelude(sequence)).flatten();
                 self.epoch = needs;
                 let (chosen, shared) = (packager.chosen(), packager.shared());
-                return Some(Delivery { entry, chosen, shared, prelude, unit, forwarded });
+                let zero_ms = *self.zero_ms.get_or_insert(dts_ms);
+                return Some(Delivery { entry, chosen, shared, prelude, unit, zero_ms, forwarded });
             }
         }
         None

@@ -24,7 +24,7 @@ use super::preface::{self, Accepted, Prefaces};
 use super::tls::{Configs, Transport};
 use super::udp::UdpSocket;
 use crate::hub::RingMemory;
-use crate::protocol::{Listener, Port, Proxied, Security};
+use crate::protocol::{Listener, Port, Proxied, Security, speaks_http2};
 use crate::stats::Refused;
 use crate::types::{Now, WorkerId};
 use crate::worker::{TranscoderBudget, Worker};
@@ -338,7 +338,10 @@ impl Shell {
         match listener.security {
             Security::Plain => Transport::plain(stream),
             Security::Tls => Transport::server(stream, &self.machine.tls.plain),
-            Security::TlsHttp => Transport::server(stream, &self.machine.tls.http),
+            Security::TlsHttp if speaks_http2(self.machine.worker.server()) => {
+                Transport::server(stream, &self.machine.tls.http)
+            }
+            Security::TlsHttp => Transport::server(stream, &self.machine.tls.http1),
         }
     }
 

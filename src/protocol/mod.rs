@@ -58,7 +58,7 @@ pub use conversation::{
     RequestNews, SocketEvent, SubscriptionEvent, SubscriptionNews, Verb, WantedBlob, Watched,
 };
 pub use format::{Format, FormatKind, asked_selection};
-pub use http::VOD;
+pub use http::{VOD, speaks_http2};
 pub use proxied::Proxied;
 pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;

@@ -21,8 +21,8 @@ const PUSH_STALL: Duration = Duration::from_secs(10);
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Publications and subscriptions that one session may have at a time.
 pub(super) const ROLES_MAX: usize = 64;
-/// Sessions that one session may have created.
-pub(super) const CHILDREN_MAX: usize = 64;
+/// Sessions that one session may have created: more than the streams of an HTTP/2 connection.
+pub(super) const CHILDREN_MAX: usize = 128;
 
 /// The purpose of a session, apart from what its peer asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,7 +119,8 @@ impl Worker {
     fn begin_job(&mut self, id: ConnId, job: Job) {
         // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
         if matches!(job.work, Work::FileOpen { .. }) {
-            self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
+            let conn = self.conns.transport_of(id);
+            self.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });
         }
         let app = job.app.or_else(|| self.app_of(id));
         self.agenda.outputs.push_back(Output::Job { conn: id, job: Job { app, ..job } });

@@ -3,10 +3,21 @@
 use std::collections::BTreeSet;
 
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
+use super::slab::Slab;
 use super::{Output, Worker};
 use crate::mail::{Message, ToWorker};
 use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
 use crate::types::{ConnId, Handle, SessionRef, StreamId, StreamKey};
+
+impl Slab<Conn> {
+    /// The session that has the connection of a session: its parent where it has no network path of its own, as a stream of
+    /// a connection that has many.
+    pub(super) fn transport_of(&self, id: ConnId) -> ConnId {
+        let Some(conn) = self.get(id) else { return id };
+        let parent = conn.family.as_ref().and_then(|family| family.parent);
+        parent.filter(|_| conn.bytes.is_none() && conn.datagrams.is_none()).unwrap_or(id)
+    }
+}
 
 impl Worker {
     /// A session creates another one, or sends it a message.

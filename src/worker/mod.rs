@@ -419,6 +419,8 @@ impl Worker {
 }
 
 #[cfg(test)]
+mod http2_tests;
+#[cfg(test)]
 mod polled_tests;
 #[cfg(test)]
 mod selection_tests;

@@ -330,7 +330,8 @@ impl Worker {
     fn authenticated(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get(id) else { return };
         let publishes = conn.publications.iter().any(|publication| publication.stream.is_some());
-        self.agenda.outputs.push_back(Output::Authenticated { conn: id, publishes });
+        let conn = self.conns.transport_of(id);
+        self.agenda.outputs.push_back(Output::Authenticated { conn, publishes });
     }
 }
 

@@ -198,7 +198,8 @@ impl Worker {
         let needed = stream.key_needed(&subscriber);
         if let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.bytes.is_some()) {
             conn.schedule.catches_up = !conn.takes_units;
-            self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
+            let conn = self.conns.transport_of(id);
+            self.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes });
         }
         self.set_state(
             id,

@@ -31,6 +31,7 @@ mod folders;
 mod harness;
 mod hls;
 mod hooks;
+mod http2;
 mod http_flv;
 mod http_rows;
 mod import;

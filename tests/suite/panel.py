@@ -129,7 +129,7 @@ class Chromium(Browser):
     def start(self):
         program = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run",
-                   "--disable-dev-shm-usage", "--autoplay-policy=no-user-gesture-required",
+                   "--disable-dev-shm-usage", "--ignore-certificate-errors", "--autoplay-policy=no-user-gesture-required",
                    "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"]
         return subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

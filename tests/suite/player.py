@@ -46,6 +46,16 @@ def task_technology(browser, url, technology):
     browser.wait("the resolution", lambda: "640 × 360" in browser.run("document.getElementById('figures').innerText"))
 
 
+def task_http2(browser, url):
+    """HLS plays from a page by HTTPS, and all of it comes over HTTP/2."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=hls")
+    moves(browser, "hls")
+    protocols = "performance.getEntriesByType('resource').map((entry) => [entry.name, entry.nextHopProtocol])"
+    entries = browser.run(protocols)
+    others = [entry for entry in entries if entry[1] != "h2"]
+    assert len(entries) > 5 and not others, f"not over HTTP/2: {others} of {len(entries)}"
+
+
 def task_file(browser, url, path):
     """A file below `streams/` is played, to its end, and can be played again."""
     browser.go(f"{url}live/play.html?id={path}&mute=true&playOrder=webrtc,hls")

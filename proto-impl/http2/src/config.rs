@@ -43,7 +43,7 @@ impl Default for Config {
             stream_window: 256 * 1024,
             connection_window: 1024 * 1024,
             send_ahead_bytes: 256 * 1024,
-            sent_step_bytes: 16 * 1024,
+            sent_step_bytes: 256 * 1024,
         }
     }
 }

@@ -16,6 +16,8 @@ use wire::Reader;
 pub(crate) const HEADER_BYTES: usize = 9;
 /// The largest payload that is taken, and sent until the peer says otherwise (RFC 9113 §4.2).
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
+/// The payload of DATA: with its header a frame fills a record of TLS, which is cheapest for both sides.
+pub(crate) const DATA_BYTES: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 /// The first bytes of every client (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -122,10 +122,10 @@ impl Stream {
         matches!(self.sending, Sending::Ending(_))
     }
 
-    /// Takes up to `max` bytes off the queue, in slices.
-    pub(crate) fn take(&mut self, max: usize) -> Vec<Bytes> {
-        let mut left = max.min(self.queued);
-        let mut slices = Vec::with_capacity(1);
+    /// Moves `length` bytes of the queue, in slices.
+    pub(crate) fn take(&mut self, length: usize, mut to: impl FnMut(Bytes)) {
+        let mut left = length;
+        self.queued = self.queued.saturating_sub(length);
         while left > 0
             && let Some(front) = self.queue.front_mut()
         {
@@ -134,10 +134,8 @@ impl Stream {
                 self.queue.pop_front();
             }
             left = left.saturating_sub(slice.len());
-            self.queued = self.queued.saturating_sub(slice.len());
-            slices.push(slice);
+            to(slice);
         }
-        slices
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "server.proxy_protocol",
         "tests/suite/proxies.rs::r_20_haproxy_says_whom_it_connects_for_and_the_address_counts",
     ),
+    ("http2.enabled", "tests/suite/http2.rs::curl_gets_pages_files_and_answers_of_the_api"),
     ("http.acme_folder", "tests/suite/tls.rs::answers_to_challenges_are_served_and_nothing_beside_them"),
     (
         "hls.identifyViewers",

@@ -27,6 +27,9 @@ pub fn is_upgrade(request: &Request) -> bool {
 /// The answer to send instead of the upgrade: 400, 403 or 426 (which names the version that is spoken, §4.4).
 pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
     let bad = |text: &str| Err(Response::error(400, text));
+    if request.version == Version::Http2 {
+        return accept_stream(request, origin_allowed);
+    }
     if request.method != Method::Get || request.version != Version::Http11 {
         return bad("A WebSocket begins with GET and HTTP/1.1");
     }
@@ -51,6 +54,18 @@ pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> R
         .header("Upgrade", "websocket")
         .header("Connection", "Upgrade")
         .header("Sec-WebSocket-Accept", derive_accept_key(key.as_bytes())))
+}
+
+/// Judges the extended CONNECT of a stream (RFC 8441 §5), which has no key.
+fn accept_stream(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
+    if request.header("sec-websocket-version") != Some(VERSION) {
+        let answer = Response::error(400, "WebSocket version 13 is spoken here");
+        return Err(answer.header("Sec-WebSocket-Version", VERSION));
+    }
+    if request.header("origin").is_some_and(|origin| !origin_allowed(origin)) {
+        return Err(Response::error(403, "Origin not allowed"));
+    }
+    Ok(Response::empty(200))
 }
 
 /// 22 characters of base64 and two of padding. The last character's spare bits are not looked at: clients exist

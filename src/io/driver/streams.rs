@@ -315,6 +315,8 @@ impl Driver {
         }
         if socket.tls.take().is_some() {
             machine.handle_path(now, id, PathId::default(), PathEvent::Open { local: None });
+        } else if let Some(name) = socket.transport.negotiated() {
+            machine.handle_path(now, id, PathId::default(), PathEvent::Negotiated(&name));
         }
         machine.handle_writable(now, id);
     }

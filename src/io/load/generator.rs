@@ -349,7 +349,7 @@ impl Machine for Generator {
         if path != PathId::default() {
             let local = match event {
                 PathEvent::Open { local } => local,
-                PathEvent::PeerClosed | PathEvent::Broken(_) => None,
+                PathEvent::Negotiated(_) | PathEvent::PeerClosed | PathEvent::Broken(_) => None,
             };
             let tally = self.tallies.of(conn.peer.role());
             if let Some(datagrams) = conn.peer.datagrams() {
@@ -359,6 +359,7 @@ impl Machine for Generator {
         }
         match event {
             PathEvent::Open { .. } => conn.stream.iter_mut().for_each(|stream| stream.flow = Flow::Open),
+            PathEvent::Negotiated(_) => {}
             PathEvent::Broken(why) if conn.is_connecting() => self.end(index, why),
             PathEvent::Broken(why) => self.hang_up(index, Some(why)),
             PathEvent::PeerClosed => self.hang_up(index, None),

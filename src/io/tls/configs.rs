@@ -19,8 +19,10 @@ const PREFERRED: [CipherSuite; 3] = [
 /// Shared by all connections of a worker; replaced as a whole when the certificate changes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Configs {
-    /// For HTTP: selects `http/1.1` where the client offers ALPN (RFC 7301).
+    /// For HTTP: selects `h2`, else `http/1.1`, where the client offers ALPN (RFC 7301).
     pub(in crate::io) http: Arc<ServerConfig>,
+    /// For HTTP/1.1 alone.
+    pub(in crate::io) http1: Arc<ServerConfig>,
     /// For protocols without a name in ALPN.
     pub(in crate::io) plain: Arc<ServerConfig>,
     /// Outgoing connections: the server's name is verified, and there is no way around it.
@@ -46,7 +48,12 @@ impl Configs {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots())
             .with_no_client_auth();
-        Ok(Self { http: server(&[b"http/1.1"])?, plain: server(&[])?, client: Arc::new(client) })
+        Ok(Self {
+            http: server(&[b"h2", b"http/1.1"])?,
+            http1: server(&[b"http/1.1"])?,
+            plain: server(&[])?,
+            client: Arc::new(client),
+        })
     }
 }
 

@@ -139,6 +139,12 @@ impl Transport {
         !tls.connection.is_handshaking() && std::mem::replace(&mut tls.untold, false)
     }
 
+    /// The protocol that the peer chose by ALPN (RFC 7301).
+    pub(in crate::io) fn negotiated(&self) -> Option<String> {
+        let name = self.tls.as_ref()?.connection.alpn_protocol()?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+
     /// Reads plain bytes. What TLS itself has to say to the peer is sent on the way.
     ///
     /// # Errors

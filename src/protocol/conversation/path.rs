@@ -34,6 +34,8 @@ pub enum PathEvent<'a> {
         /// The address that it received, where it is a socket of the session's own.
         local: Option<SocketAddr>,
     },
+    /// The peer of an accepted connection chose this protocol (ALPN, RFC 7301), before its first bytes.
+    Negotiated(&'a str),
     /// The peer closed its side.
     PeerClosed,
     /// The path failed, or could not be opened: the reason.

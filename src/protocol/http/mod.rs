@@ -8,11 +8,13 @@ mod feed;
 mod file_jobs;
 mod files;
 mod mounts;
+mod multiplexed;
 mod pages;
 mod polled;
 pub(in crate::protocol) mod responder;
 pub(in crate::protocol) mod settings;
 mod signalling;
+mod substream;
 mod upload;
 
 use std::net::{IpAddr, SocketAddr};
@@ -24,23 +26,26 @@ use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
 use super::{
-    About, ByteStream, Context, Event, PathEvent, PathId, Paths, RefusedRequest, Reply, RequestEvent,
-    RequestNews, Session, Timers, Verb,
+    About, ByteStream, Context, Event, FamilyNews, PathEvent, PathId, Paths, RefusedRequest, Reply,
+    RequestEvent, RequestNews, Session, Timers, UnitSink, Verb,
 };
 use crate::auth::proxy;
 use crate::http::cors::{self, Verdict};
-use crate::http::{self, Mounts, Request, Response};
+use crate::http::{self, Mounts, Request, Response, StreamRequest};
 use crate::mail::UploadNews;
 use crate::types::{Handle, Now, StreamKey};
 use feed::Feed;
 use file_jobs::FileAsk;
 use files::{FilePath, Nowhere, Transfer};
 pub use mounts::{Asked, Handler};
+use multiplexed::HttpsSession;
 pub use pages::has_page;
 pub use polled::VOD;
 use responder::{Link, Next, OfControl, Responder};
+pub use settings::speaks_http2;
 use signalling::Signalling;
 pub use signalling::{Action, Conversation};
+use substream::{Substream, ToStream};
 use upload::Upload;
 
 /// See [`super::registry`].
@@ -64,7 +69,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             listen: |server| {
                 Some(Bind { host: server.http_host, port: server.https_port?, key: "https.port" })
             },
-            begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, &seed)),
+            begin: |now, peer, seed| Box::new(HttpsSession::new(now, peer, seed)),
         },
     ],
     section: &settings::SECTION,
@@ -92,6 +97,8 @@ pub struct HttpSession {
     responder: Option<Box<dyn Responder>>,
     /// Subscriptions begun; the name of the next one.
     subscriptions: u16,
+    /// The way to the connection, of a session that is a stream of one.
+    substream: Option<Box<Substream>>,
 }
 
 impl HttpSession {
@@ -113,7 +120,18 @@ impl HttpSession {
             mounts: *mounts,
             responder: None,
             subscriptions: 0,
+            substream: None,
         }
+    }
+
+    /// A stream of an HTTP/2 connection within TLS.
+    pub(super) fn of_stream(now: Now, peer: SocketAddr, seed: &Seed, request: &StreamRequest) -> Self {
+        let connection =
+            http::Connection::of_stream(now.mono, Arc::clone(&LIMITS), &*mounts::MOUNTS, request);
+        let mut session = Self::over_tls(now, peer, seed);
+        session.link.connection = connection;
+        session.substream = Some(Box::default());
+        session
     }
 
     /// An accepted connection within TLS.
@@ -310,6 +328,19 @@ impl ByteStream for HttpSession {
 
 impl Session for HttpSession {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let (Some(substream), Reply::Family(news)) = (&mut self.substream, &reply) {
+            match news {
+                FamilyNews::Message { from, message } => {
+                    if let Some(message) = message.content::<ToStream>() {
+                        return substream.hear(ctx.now, &mut self.link, *from, message);
+                    }
+                }
+                FamilyNews::Ended(session) if substream.is_parent(*session) => {
+                    return substream.leave(&mut self.link, "the connection has ended");
+                }
+                FamilyNews::Ended(_) | FamilyNews::Spawned { .. } => {}
+            }
+        }
         let takes_upload = self.responder.as_ref().is_some_and(|responder| responder.takes_upload());
         if !takes_upload && matches!(reply, Reply::Request(RequestNews::Upload(_))) {
             // No body of this request can come.
@@ -330,6 +361,37 @@ impl Session for HttpSession {
     }
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        let event = self.next_event(ctx);
+        match &mut self.substream {
+            Some(substream) => substream.poll_event(&mut self.link, event),
+            None => event,
+        }
+    }
+
+    fn about(&self) -> About {
+        let Link { protocol, granted, watched, .. } = &self.link;
+        About { protocol, is_media: *watched, is_authenticated: *granted }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        self.substream.as_mut().map(|substream| -> &mut dyn UnitSink { substream.as_mut() })
+    }
+}
+
+impl HttpSession {
+    fn next_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         loop {
             if self.link.events.is_empty()
                 && let Some(responder) = &mut self.responder
@@ -353,23 +415,6 @@ impl Session for HttpSession {
             }
         }
     }
-
-    fn about(&self) -> About {
-        let Link { protocol, granted, watched, .. } = &self.link;
-        About { protocol, is_media: *watched, is_authenticated: *granted }
-    }
-
-    fn timers(&mut self) -> Option<&mut dyn Timers> {
-        Some(self)
-    }
-
-    fn paths(&mut self) -> Option<&mut dyn Paths> {
-        Some(self)
-    }
-
-    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
-        Some(self)
-    }
 }
 
 impl Timers for HttpSession {
@@ -389,7 +434,7 @@ impl Timers for HttpSession {
 impl Paths for HttpSession {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
-            PathEvent::Open { .. } => {}
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed => self.link.handle_eof(ctx.now),
             PathEvent::Broken(_) => self.link.break_off(ctx.now),
         }

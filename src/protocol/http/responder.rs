@@ -12,7 +12,7 @@ use wire::SendQueue;
 use super::Fields;
 use crate::auth::proxy::Passed;
 use crate::http::websocket::{self, WebSocket};
-use crate::http::{self, Connection, Response, cors};
+use crate::http::{self, Connection, Response, StreamAnswer, cors};
 use crate::protocol::{Context, Event, Reply, RequestNews};
 use crate::types::Now;
 
@@ -203,6 +203,25 @@ impl Link {
         if let Some(socket) = &mut self.socket {
             socket.poll_transmit(out);
         }
+    }
+
+    /// The body of a stream's request is complete; a WebSocket has no more messages.
+    pub(in crate::protocol) fn handle_body_end(&mut self, now: Now) {
+        match &mut self.socket {
+            Some(socket) => socket.handle_eof(now.mono),
+            None => self.connection.handle_end(now.mono),
+        }
+    }
+
+    /// The part of a stream's answer that there is.
+    pub(in crate::protocol) fn poll_answer(&mut self) -> StreamAnswer {
+        let mut answer = self.connection.poll_answer();
+        if let Some(socket) = &mut self.socket {
+            let mut out = SendQueue::new();
+            socket.poll_transmit(&mut out);
+            answer.parts.extend(out.take_parts());
+        }
+        answer
     }
 
     /// A deadline may have passed.

@@ -1,6 +1,10 @@
-//! Settings of an application: how viewers are told apart that watch by one request after the other, and what caches are told.
+//! Settings of the server: whether HTTP/2 is spoken. Settings of an application: how viewers are told apart that watch by one request after the other, and what caches are told.
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
+use crate::mail::SessionSettings;
+
+const SERVER: &[Key] =
+    &[key("http2.enabled", "true", "HTTP/2 on the HTTPS port, for clients that offer it by ALPN")];
 
 const APP: &[Key] = &[
     key(
@@ -19,10 +23,25 @@ const APP: &[Key] = &[
 
 /// See [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
+    server: SERVER,
     app: APP,
+    read_server: |values| Ok(Extensions::of(ServerHttp { http2: values.boolean("http2.enabled")? })),
     read_app: |values| Ok(Extensions::of(PolledSettings::read(values)?)),
     ..Section::NONE
 };
+
+/// The settings of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ServerHttp {
+    /// `http2.enabled`.
+    http2: bool,
+}
+
+/// Whether HTTP/2 is spoken on TLS.
+#[must_use]
+pub fn speaks_http2(server: &SessionSettings) -> bool {
+    server.protocols.get::<ServerHttp>().is_none_or(|settings| settings.http2)
+}
 
 /// Identity of viewers that show no credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -601,7 +601,7 @@ impl PullSession {
     fn handle_socket(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
         let local = match event {
             PathEvent::Open { local } => local,
-            PathEvent::PeerClosed | PathEvent::Broken(_) => None,
+            PathEvent::Negotiated(_) | PathEvent::PeerClosed | PathEvent::Broken(_) => None,
         };
         if let Some(datagrams) = self.client.datagrams() {
             datagrams.handle_local(ctx.now.mono, path, local);
@@ -765,6 +765,7 @@ impl Paths for PullSession {
         }
         match event {
             PathEvent::Open { .. } => self.established(ctx),
+            PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed => self.hung_up(ctx, "the server closed the connection"),
             PathEvent::Broken(reason) => self.hung_up(ctx, reason),
         }

@@ -440,7 +440,7 @@ impl Timers for RtmpSession {
 impl Paths for RtmpSession {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
-            PathEvent::Open { .. } => {}
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed | PathEvent::Broken(_) => {
                 self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
             }

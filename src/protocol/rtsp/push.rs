@@ -247,6 +247,7 @@ impl Paths for RtspPush {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
             PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
             PathEvent::Broken(reason) => self.hung_up(ctx, reason),
         }

@@ -509,7 +509,7 @@ impl Paths for RtspSession {
         match event {
             PathEvent::Open { local } if path != PathId::default() => self.opened(ctx, path, local),
             PathEvent::Broken(_) if path != PathId::default() => self.opened(ctx, path, None),
-            PathEvent::Open { .. } => {}
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed | PathEvent::Broken(_) => {
                 self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
             }

@@ -205,6 +205,7 @@ impl Paths for SrtPush {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
             PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed => self.attempt.end("the socket is gone"),
             PathEvent::Broken(reason) => self.attempt.end(reason),
         }

@@ -419,7 +419,7 @@ impl Timers for SrtSession {
 impl Paths for SrtSession {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
-            PathEvent::Open { .. } => {}
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed | PathEvent::Broken(_) => {
                 self.connection.close(ctx.now.mono, CloseReason::Local);
             }

@@ -177,7 +177,7 @@ impl Timers for TcpCarrier {
 impl Paths for TcpCarrier {
     fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
-            PathEvent::Open { .. } => {}
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
             PathEvent::PeerClosed => self.end("the peer closed the connection"),
             PathEvent::Broken(reason) => self.end(reason),
         }

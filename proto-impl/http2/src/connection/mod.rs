@@ -63,8 +63,6 @@ struct Output {
     window: Window,
     /// The window of a new stream, as the peer wants it.
     stream_window: u32,
-    /// The largest payload that the peer takes.
-    payload_max: usize,
     /// Streams that have something to send, in the order of their turns.
     ready: VecDeque<u32>,
 }
@@ -132,7 +130,6 @@ impl Connection {
                 encoder: Encoder::default(),
                 window: Window::new(WINDOW_BYTES),
                 stream_window: WINDOW_BYTES,
-                payload_max: PAYLOAD_BYTES_MAX,
                 ready: VecDeque::new(),
             },
             allowances: Allowances {

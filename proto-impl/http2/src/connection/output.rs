@@ -8,7 +8,7 @@ use wire::SendQueue;
 
 use super::{Connection, WINDOW_BYTES, length_u64};
 use crate::config::BYTES_PER_UPDATE;
-use crate::frame::{Header, Kind, flag, setting};
+use crate::frame::{DATA_BYTES, HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, flag, setting};
 use crate::hpack::Field;
 use crate::stream::Sending;
 use crate::{Code, Event, StreamId};
@@ -61,40 +61,43 @@ impl Connection {
     /// Makes the next DATA of a stream, or the fields behind its body.
     fn make_frame(&mut self, now: Instant, id: u32, room: usize) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let slices = stream.take(self.output.payload_max.min(room).min(stream.window.room()));
-        let length: usize = slices.iter().map(Bytes::len).sum();
-        let is_complete = stream.queued == 0 && stream.is_ending();
+        let length = DATA_BYTES.min(room).min(stream.window.room()).min(stream.queued);
+        let is_complete = stream.queued == length && stream.is_ending();
         let trailers = match &mut stream.sending {
             Sending::Ending(trailers) if is_complete => std::mem::take(trailers),
             Sending::Ending(_) | Sending::Head | Sending::Body | Sending::Done => Vec::new(),
         };
         let ends_here = is_complete && trailers.is_empty();
-        stream.unreported = stream.unreported.saturating_add(length);
-        let is_due = stream.queued == 0 || stream.unreported >= self.config.sent_step_bytes;
-        let bytes = if is_due { std::mem::take(&mut stream.unreported) } else { 0 };
-        if length > 0 {
+        if length > 0 || ends_here {
+            let flags = if ends_here { flag::END_STREAM } else { 0 };
+            let queue = &mut self.output.queue;
+            queue.push_slice(&Header { length, kind: Kind::Data, flags, stream: id }.write());
+            stream.take(length, |slice| queue.push(slice));
             stream.window.spend(length);
             stream.progress_at = now;
             self.output.window.spend(length);
-            self.earn_updates(length);
         }
-        if bytes > 0 && !is_complete {
+        stream.unreported = stream.unreported.saturating_add(length);
+        let is_due = stream.queued == 0 || stream.unreported >= self.config.sent_step_bytes;
+        if is_due && stream.unreported > 0 && !is_complete {
+            let bytes = std::mem::take(&mut stream.unreported);
             self.events.push_back(Event::Sent { stream: StreamId(id), bytes });
         }
+        if is_complete {
+            stream.sending = Sending::Done;
+        } else if stream.can_send() {
+            stream.is_ready = true;
+            self.output.ready.push_back(id);
+        }
         if length > 0 || ends_here {
-            let flags = if ends_here { flag::END_STREAM } else { 0 };
-            self.write(now, Header { length, kind: Kind::Data, flags, stream: id }, slices);
+            self.count(now, length.saturating_add(HEADER_BYTES));
+            self.earn_updates(length);
         }
         if is_complete {
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.sending = Sending::Done;
-            }
             if !ends_here {
                 self.write_headers(now, id, &trailers, true);
             }
             self.settle(now, id);
-        } else {
-            self.make_ready(id);
         }
     }
 
@@ -153,13 +156,13 @@ impl Connection {
         let mut kind = Kind::Headers;
         let mut rest = block;
         loop {
-            let fragment = rest.split_to(rest.len().min(self.output.payload_max));
+            let fragment = rest.split_to(rest.len().min(PAYLOAD_BYTES_MAX));
             let mut flags = if rest.is_empty() { flag::END_HEADERS } else { 0 };
             if is_last && kind == Kind::Headers {
                 flags |= flag::END_STREAM;
             }
             let header = Header { length: fragment.len(), kind, flags, stream };
-            self.write(now, header, [fragment]);
+            self.write(now, header, fragment);
             if rest.is_empty() {
                 return;
             }
@@ -168,16 +171,15 @@ impl Connection {
     }
 
     fn write_small(&mut self, now: Instant, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
-        self.write(now, Header { length: payload.len(), kind, flags, stream }, []);
+        self.write(now, Header { length: payload.len(), kind, flags, stream }, Bytes::new());
         self.output.queue.push_slice(payload);
         self.count(now, payload.len());
     }
 
-    fn write(&mut self, now: Instant, header: Header, slices: impl IntoIterator<Item = Bytes>) {
-        let before = self.output.queue.len();
+    fn write(&mut self, now: Instant, header: Header, payload: Bytes) {
         self.output.queue.push_slice(&header.write());
-        slices.into_iter().for_each(|slice| self.output.queue.push(slice));
-        self.count(now, self.output.queue.len().saturating_sub(before));
+        self.count(now, payload.len().saturating_add(HEADER_BYTES));
+        self.output.queue.push(payload);
     }
 
     fn count(&mut self, now: Instant, bytes: usize) {

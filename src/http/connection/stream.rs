@@ -1,0 +1,127 @@
+//! A connection that is one stream of HTTP/2: its request comes parsed, its body as bytes and an end, and its answer leaves as heads
+//! and slices. Limits, timers and verbs are those of any connection.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use wire::SendQueue;
+
+use super::{CloseReason, Connection, Error, Head, Stage};
+use crate::http::request::Version;
+use crate::http::response::{Answers, StreamHead};
+use crate::http::{BodyLimits, Limits};
+
+/// A request as the frames of a stream have it; checked by the rules of RFC 9113 §8.2 and §8.3.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamRequest {
+    /// `:method`.
+    pub method: Bytes,
+    /// `:authority`, or `Host`.
+    pub authority: Bytes,
+    /// `:path`.
+    pub target: Bytes,
+    /// `:protocol` (RFC 8441 §4).
+    pub protocol: Option<Bytes>,
+    /// Name and value of the other fields.
+    pub fields: Vec<(Bytes, Bytes)>,
+    /// Whether a body follows.
+    pub has_body: bool,
+    /// The length of the body, where it is announced.
+    pub length: Option<u64>,
+}
+
+/// A part of an answer, to be framed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct StreamAnswer {
+    /// Informational heads and the final one.
+    pub heads: Vec<StreamHead>,
+    /// Bytes of the body.
+    pub parts: Vec<Bytes>,
+    /// The end of the answer.
+    pub end: Option<End>,
+}
+
+/// The end of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All of it was given.
+    Whole,
+    /// The rest will not come.
+    Cut,
+}
+
+impl StreamAnswer {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.heads.is_empty() && self.parts.is_empty() && self.end.is_none()
+    }
+}
+
+impl Connection {
+    /// A stream of HTTP/2 was opened by a request.
+    #[must_use]
+    pub fn of_stream(
+        now: Instant,
+        limits: Arc<Limits>,
+        bodies: &'static dyn BodyLimits,
+        request: &StreamRequest,
+    ) -> Self {
+        let mut connection = Self::new(now, limits).with_bodies(bodies);
+        connection.out = Answers::Stream(Vec::new(), SendQueue::new(), None);
+        let begun = Head::of_stream(request, &connection.limits, connection.bodies)
+            .and_then(|head| connection.begin_body(now, head));
+        if let Err(error) = begun {
+            connection.reject(now, error);
+        }
+        connection
+    }
+
+    /// The body of the request is complete.
+    pub fn handle_end(&mut self, now: Instant) {
+        match &mut self.stage {
+            Stage::Body(pending) => pending.decoder.end(),
+            Stage::Head(_)
+            | Stage::Ready(..)
+            | Stage::Outstanding(_)
+            | Stage::Streaming(..)
+            | Stage::Upgraded
+            | Stage::Closed(_) => {}
+        }
+        if let Some(incoming) = &mut self.incoming {
+            incoming.decoder.end();
+        }
+        self.drive(now);
+    }
+
+    /// The part of the answer that there is since the last call. Its end is given once.
+    pub fn poll_answer(&mut self) -> StreamAnswer {
+        match &mut self.out {
+            Answers::Text(_) => StreamAnswer::default(),
+            Answers::Stream(heads, queue, end) => StreamAnswer {
+                heads: std::mem::take(heads),
+                parts: queue.take_parts().collect(),
+                end: end.take(),
+            },
+        }
+    }
+
+    pub(super) const fn version(&self) -> Version {
+        match self.out {
+            Answers::Text(_) => Version::Http11,
+            Answers::Stream(..) => Version::Http2,
+        }
+    }
+}
+
+pub(super) const fn end_of(reason: CloseReason) -> End {
+    match reason {
+        CloseReason::Complete | CloseReason::Shutdown => End::Whole,
+        CloseReason::Error(Error::WriteStalled | Error::Overrun)
+        | CloseReason::Truncated
+        | CloseReason::PeerClosed
+        | CloseReason::Idle => End::Cut,
+        CloseReason::Error(_) => End::Whole,
+    }
+}

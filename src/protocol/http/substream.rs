@@ -1,0 +1,126 @@
+//! A session that is one stream of an HTTP/2 connection: the session that has the connection is its parent, and both send each other
+//! messages. It answers as any other; what it sends leaves as slices, which the parent frames.
+
+use bytes::Bytes;
+
+use super::responder::Link;
+use crate::http::{End, StreamAnswer};
+use crate::hub::Delivery;
+use crate::mail::Message;
+use crate::protocol::{Context, Event, FamilyEvent, UnitSink};
+use crate::types::{Handle, Now, SessionRef};
+
+/// Bytes of a live stream that wait for the peer: from then on the cursor waits.
+const MEDIA_BYTES_MAX: usize = 64 * 1024;
+
+/// A message of the connection to a stream.
+#[derive(Debug)]
+pub(super) enum ToStream {
+    /// The first message: its sender is the parent.
+    Begin,
+    /// Bytes of the request's body.
+    Body(Bytes),
+    /// The end of the request's body.
+    End,
+    /// Bytes of the answer that were sent.
+    Sent(usize),
+    /// The stream is over, whatever was under way.
+    Reset,
+}
+
+/// A message of a stream to its connection.
+#[derive(Debug)]
+pub(super) struct FromStream {
+    /// The part of the answer that is there.
+    pub(super) answer: StreamAnswer,
+    /// Bytes of the request's body that the peer may send more.
+    pub(super) released: usize,
+    /// Whether the peer was granted anything.
+    pub(super) granted: bool,
+}
+
+/// The stream's side of its connection.
+#[derive(Debug, Default)]
+pub(super) struct Substream {
+    parent: Option<SessionRef>,
+    /// Slices of a live stream behind what the machines have queued.
+    media: Vec<Bytes>,
+    media_unsent: usize,
+    /// Bytes of the body that were not given back.
+    unreleased: usize,
+    granted: bool,
+    /// The last event, held back until the answer has gone.
+    last: Option<Event>,
+    /// Whether the end of the answer has gone.
+    has_ended: bool,
+}
+
+impl Substream {
+    pub(super) fn is_parent(&self, session: SessionRef) -> bool {
+        self.parent.is_some_and(|parent| parent.conn == session.conn && parent.worker == session.worker)
+    }
+
+    /// A message of the parent.
+    pub(super) fn hear(&mut self, now: Now, link: &mut Link, from: SessionRef, message: &ToStream) {
+        match message {
+            ToStream::Begin => self.parent = Some(from),
+            ToStream::Body(bytes) => {
+                self.unreleased = self.unreleased.saturating_add(bytes.len());
+                link.handle_bytes(now, bytes);
+            }
+            ToStream::End => link.handle_body_end(now),
+            ToStream::Sent(bytes) => {
+                self.media_unsent = self.media_unsent.saturating_sub(*bytes);
+                link.handle_sent(now, *bytes);
+            }
+            ToStream::Reset => self.leave(link, "the stream was reset"),
+        }
+    }
+
+    /// The stream is over, and nobody is there to be answered.
+    pub(super) fn leave(&mut self, link: &mut Link, reason: &str) {
+        self.has_ended = true;
+        link.end(reason.to_owned());
+    }
+
+    /// The next event, with the answer before the last one.
+    pub(super) fn poll_event(&mut self, link: &mut Link, event: Option<Event>) -> Option<Event> {
+        match event {
+            Some(event @ Event::Closed(_)) => self.last = Some(event),
+            Some(event) => return Some(event),
+            None => {}
+        }
+        if self.has_ended {
+            return self.last.take();
+        }
+        let to = self.parent?;
+        let mut answer = link.poll_answer();
+        answer.parts.append(&mut self.media);
+        if self.last.is_some() && answer.end.is_none() {
+            // A WebSocket has no end of its own.
+            answer.end = Some(End::Whole);
+        }
+        let released = if link.wants_bytes() { std::mem::take(&mut self.unreleased) } else { 0 };
+        let is_news = link.granted != self.granted;
+        self.granted = link.granted;
+        self.has_ended = answer.end.is_some();
+        if answer.is_empty() && released == 0 && !is_news {
+            return self.last.take();
+        }
+        let message = Message::new(FromStream { answer, released, granted: self.granted });
+        Some(Event::Family(FamilyEvent::Tell { to, message }))
+    }
+}
+
+impl UnitSink for Substream {
+    fn has_room(&self) -> bool {
+        self.media_unsent <= MEDIA_BYTES_MAX
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        for slice in unit.slices() {
+            self.media_unsent = self.media_unsent.saturating_add(slice.len());
+            self.media.push(slice);
+        }
+    }
+}
