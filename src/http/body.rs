@@ -22,7 +22,7 @@ pub enum Framing {
     Length(usize),
     /// The chunked coding.
     Chunked,
-    /// A body up to an end that comes apart ([`BodyDecoder::end`]).
+    /// A body up to an end that its peer says ([`BodyDecoder::end`]).
     ToEnd,
 }
 

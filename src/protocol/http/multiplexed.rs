@@ -2,7 +2,7 @@
 //!
 //! 1. A request comes, and its session is created. It is the same [`HttpSession`] with the same rows, responders and limits.
 //! 2. Both send each other messages ([`ToStream`], [`FromStream`]): bodies go as they come, answers as slices that are not copied.
-//! 3. A stream that is slow holds back its own session alone, whose queue hears what was sent; the peer's windows and the
+//! 3. A stream that is slow holds back its own session alone, which hears what was sent; the peer's windows and the
 //!    transport bound what is framed.
 
 use std::collections::{BTreeMap, VecDeque};
