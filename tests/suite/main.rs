@@ -26,6 +26,7 @@ mod compression;
 mod crash;
 mod differential;
 mod documented;
+mod encryption;
 mod files;
 mod floods;
 mod folders;
