@@ -283,7 +283,7 @@ const APP_FIRST: &[Key] = &[
         "hlsEncryptionKeyInfoFile",
         "",
         "Key file of HLS encryption",
-        "segments of HLS are not encrypted by this server; leave it empty",
+        "segments of HLS are not encrypted with keys of files by this server; leave it empty, and see hls.encryption",
     ),
     foreign("dashEnableLowLatency", "true", "The manifest is always of low latency"),
     foreign("hlsEnabledViaDash", "false", "HLS and DASH always share fragmented segments"),

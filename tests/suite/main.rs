@@ -27,6 +27,7 @@ mod crash;
 mod data_channels;
 mod differential;
 mod documented;
+mod encryption;
 mod files;
 mod floods;
 mod folders;

@@ -1,4 +1,4 @@
-//! AES (FIPS 197): counter mode with a kept key schedule, block chaining to be opened, and single blocks for the key wrap
+//! AES (FIPS 197): counter mode with a kept key schedule, block chaining, and single blocks for the key wrap
 //! beside them.
 
 use aws_lc_rs::cipher::{
@@ -114,6 +114,45 @@ impl std::fmt::Debug for AesCbcOpener {
     }
 }
 
+/// AES in cipher block chaining (NIST SP 800-38A §6.2), sealed piece by piece. Padding is the caller's.
+pub struct AesCbcSealer {
+    key: EncryptingKey,
+    previous: [u8; BLOCK_BYTES],
+}
+
+impl AesCbcSealer {
+    /// Creates it from a key of 16, 24 or 32 bytes and the initialization vector, which is random and used once; `None` for a key of
+    /// another length.
+    #[must_use]
+    pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
+        Some(Self { key: EncryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
+    }
+
+    /// Encrypts the next blocks in place. False when they are no whole number of blocks: then nothing was done.
+    pub fn seal(&mut self, in_out: &mut [u8]) -> bool {
+        if !in_out.len().is_multiple_of(BLOCK_BYTES) {
+            return false;
+        }
+        let context = EncryptionContext::Iv128(FixedLength::from(self.previous));
+        if self.key.less_safe_encrypt(in_out, context).is_err() {
+            // The library refuses only contexts of another mode; clear text must not leave, whatever happens.
+            in_out.fill(0);
+            return false;
+        }
+        if let Some(last) = in_out.last_chunk::<BLOCK_BYTES>() {
+            self.previous = *last;
+        }
+        true
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for AesCbcSealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AesCbcSealer(..)")
+    }
+}
+
 /// AES on single blocks, in both directions.
 pub(crate) struct AesBlock {
     encrypt: EncryptingKey,
@@ -175,7 +214,7 @@ mod tests {
         assert!(AesCtr::new(&[0; 15]).is_none() && AesCtr::new(&[]).is_none());
     }
 
-    /// NIST SP 800-38A §F.2.2, at once and block by block.
+    /// NIST SP 800-38A §F.2.1 and §F.2.2, at once and block by block.
     #[test]
     fn block_chaining_vectors() {
         let initial: [u8; 16] = hex("000102030405060708090a0b0c0d0e0f").try_into().unwrap();
@@ -188,7 +227,12 @@ mod tests {
             assert!(data.chunks_mut(step).all(|blocks| opener.open(blocks)));
             assert_eq!(data, plain);
             assert!(opener.open(&mut []) && !opener.open(&mut [0; 15]));
+            let mut sealer = AesCbcSealer::new(&key, initial).unwrap();
+            assert!(data.chunks_mut(step).all(|blocks| sealer.seal(blocks)));
+            assert_eq!(data, sealed);
+            assert!(sealer.seal(&mut []) && !sealer.seal(&mut [0; 15]));
         }
+        assert!(AesCbcSealer::new(&[0; 15], initial).is_none());
         assert!(AesCbcOpener::new(&[0; 15], initial).is_none());
     }
 }

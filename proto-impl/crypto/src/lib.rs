@@ -18,7 +18,7 @@ mod seed;
 mod signature;
 
 pub use aead::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, NotAuthentic};
-pub use aes::{AesCbcOpener, AesCtr, AesKeyLength};
+pub use aes::{AesCbcOpener, AesCbcSealer, AesCtr, AesKeyLength};
 pub use agreement::{AgreementGroup, AgreementKey, NotAgreed};
 pub use hash::{Hash, tls12_prf};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};

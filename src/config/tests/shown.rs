@@ -48,6 +48,15 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "hls.begin",
         "src/protocol/hls/settings.rs::segments_are_made_before_a_request_where_the_application_has_it",
     ),
+    (
+        "hls.encryption",
+        "tests/suite/encryption.rs::an_encrypted_stream_is_played_to_its_end_through_several_keys",
+    ),
+    (
+        "hls.key_segments",
+        "tests/suite/encryption.rs::an_encrypted_stream_is_played_to_its_end_through_several_keys",
+    ),
+    ("hls.key_prefix", "tests/suite/encryption.rs::a_key_is_given_to_who_may_play_and_where_the_prefix_says"),
     ("hls.group", "tests/suite/ladders.rs::streams_of_one_main_track_are_renditions_that_come_and_go"),
     (
         "hls.playlistCacheControl",

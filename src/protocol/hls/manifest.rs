@@ -122,7 +122,7 @@ pub(super) fn manifest(
             Moment(zero_ms),
             Moment(now_ms),
             Period(window_ms),
-            Period(settings.dash_latency_ms.max(longest_ms(lead).saturating_mul(2)))
+            Period(settings.dash_own.latency_ms.max(longest_ms(lead).saturating_mul(2)))
         )
     };
     let _ = writeln!(

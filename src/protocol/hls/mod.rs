@@ -20,6 +20,7 @@ mod pull;
 mod rendition;
 #[cfg(test)]
 mod rendition_tests;
+mod seal;
 mod segmenter;
 mod settings;
 mod sink;

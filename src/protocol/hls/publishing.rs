@@ -23,6 +23,7 @@ const TS_TYPE: &str = "video/mp2t";
 const MANIFEST_TYPE: &str = "application/dash+xml";
 const SEGMENT_TYPE: &str = "video/iso.segment";
 const MP4_TYPE: &str = "video/mp4";
+const KEY_TYPE: &str = "application/octet-stream";
 
 /// Makes the blobs of one sink.
 #[derive(Debug)]
@@ -101,7 +102,7 @@ impl Publishing {
         self.blob(name, bytes, Progress::ENDED, None, false);
     }
 
-    /// An init segment: without it the segments of its track cannot be played.
+    /// An init segment, or a key: without it the segments that need it cannot be played.
     pub(super) fn init(&mut self, name: &str, bytes: Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
         self.blob(name, bytes, Progress::ENDED, None, true);
@@ -144,6 +145,7 @@ impl Publishing {
             Some("mpd") => (MANIFEST_TYPE, DASH),
             Some("ts") => (TS_TYPE, NAME),
             Some("m4s") => (SEGMENT_TYPE, NAME),
+            Some("key") => (KEY_TYPE, NAME),
             _ => (MP4_TYPE, NAME),
         };
         Blob {

@@ -5,6 +5,7 @@
 use bytes::{Bytes, BytesMut};
 use hls::playlist::MediaPlaylist;
 
+use super::seal::{Sealed, Sealer};
 use super::settings::{HlsSettings, Suffix};
 use super::window::{End, Start, Unit, Window};
 use crate::hub::{Chosen, Entry};
@@ -18,6 +19,8 @@ pub(super) struct Cut {
     pub(super) uri: String,
     /// The content.
     pub(super) bytes: Bytes,
+    /// The name and the content of its key, if it is the first segment that has it.
+    pub(super) key: Option<(String, Bytes)>,
 }
 
 /// The segments of one stream.
@@ -33,6 +36,7 @@ pub(super) struct Segmenter {
     last_bytes: usize,
     /// Whether it sets its target duration by itself.
     settles: bool,
+    sealer: Option<Sealer>,
 }
 
 impl Segmenter {
@@ -45,7 +49,13 @@ impl Segmenter {
             bytes: BytesMut::new(),
             last_bytes: 0,
             settles: true,
+            sealer: None,
         }
+    }
+
+    /// With its segments sealed, if there is something to seal them.
+    pub(super) fn sealed_by(self, sealer: Option<Sealer>) -> Self {
+        Self { sealer, ..self }
     }
 
     /// As a rendition of a ladder, which gets its name and its first numbers when the first segment ends, and its target duration from outside.
@@ -107,6 +117,9 @@ impl Segmenter {
             self.bytes.reserve(self.last_bytes);
         }
         self.bytes.extend_from_slice(packets);
+        if let Some(sealer) = &mut self.sealer {
+            sealer.seal(&mut self.bytes);
+        }
     }
 
     /// The playlist; `None` while it would name too little.
@@ -137,15 +150,29 @@ impl Segmenter {
         self.bytes.extend_from_slice(&rest);
         self.ts.begin();
         let uri = format!("{}{}.ts", self.name, self.suffix.of(self.window.number()));
-        let segment = self.window.open_segment(None, &[]);
+        let mut segment = self.window.open_segment(None, &[]);
+        let mut key = None;
+        if let Some(sealer) = self.sealer.as_mut().filter(|_| self.window.begin_ms().is_some()) {
+            let sealed = sealer.finish(&mut self.bytes, &self.name, self.window.number());
+            let Some(Sealed { tag, new }) = sealed else {
+                // Nothing leaves in the clear.
+                self.bytes.clear();
+                return None;
+            };
+            (segment.key, key) = (Some(tag), new);
+        }
         if !self.window.close(end_ms, &uri, self.bytes.len(), segment) {
             return None;
         }
         if self.settles {
             self.window.settle();
         }
+        let first = self.window.playlist().media_sequence;
+        for name in self.sealer.as_mut().map(|sealer| sealer.take_left(first)).unwrap_or_default() {
+            self.window.leave(name);
+        }
         self.last_bytes = self.bytes.len();
-        Some(Cut { uri, bytes: std::mem::take(&mut self.bytes).freeze() })
+        Some(Cut { uri, bytes: std::mem::take(&mut self.bytes).freeze(), key })
     }
 }
 

@@ -39,6 +39,13 @@ const APP: &[Key] = &[
         "none",
         "The subtracks of a main track are its renditions, which players choose from (renditions), or not (none)",
     ),
+    key("hls.encryption", "none", "Segments of HLS in MPEG-TS are encrypted (aes-128), or not (none)"),
+    key("hls.key_segments", "0", "Segments that share a key; 0: all of a stream's run"),
+    key(
+        "hls.key_prefix",
+        "",
+        "Put before the names of keys in playlists, such as the URL of another server's folder",
+    ),
     key("dashMuxingEnabled", "false", "DASH"),
     key("dashTargetLatency", "3.5", "Target latency in seconds"),
 ];
@@ -76,8 +83,8 @@ pub(super) struct HlsSettings {
     pub(super) begins_with_stream: bool,
     /// `dashMuxingEnabled`.
     pub(super) dash: bool,
-    /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
-    pub(super) dash_latency_ms: u64,
+    /// Encryption of segments.
+    pub(super) sealing: Sealing,
     /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
 }
@@ -125,6 +132,58 @@ pub(super) struct DashSettings {
     pub(super) window: Option<usize>,
     /// `dashExtraWindowSize`: segments that are kept behind them.
     extra: usize,
+    /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
+    pub(super) latency_ms: u64,
+}
+
+/// Encryption of segments (RFC 8216 §4.3.2.4).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Sealing {
+    /// `hls.encryption=aes-128`.
+    pub(super) is_on: bool,
+    /// `hls.key_segments`: segments that share a key; `None`: all.
+    pub(super) segments: Option<u64>,
+    /// `hls.key_prefix`: what stands before the names of keys in playlists.
+    pub(super) prefix: String,
+}
+
+impl Sealing {
+    fn read(values: &Values) -> Result<Self, Error> {
+        let key = "hls.encryption";
+        let is_on = match values.text(key).trim().to_ascii_lowercase().as_str() {
+            "none" | "" => false,
+            "aes-128" => true,
+            _ => return Err(values.bad(key, "must be none or aes-128")),
+        };
+        let segments = values.number("hls.key_segments", 0u64, 1_000_000)?;
+        let prefix = values.text("hls.key_prefix").trim();
+        if prefix.contains(|c: char| c.is_control() || c.is_whitespace() || c == '"') {
+            return Err(values.bad("hls.key_prefix", "must be the beginning of a URI"));
+        }
+        Ok(Self {
+            is_on,
+            segments: Some(segments).filter(|segments| *segments > 0),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// Refuses what would be given out in the clear beside encrypted segments.
+    fn check(&self, values: &Values, settings: &HlsSettings) -> Result<(), Error> {
+        let others = [
+            (settings.fragmented, "hlsSegmentType=fmp4"),
+            (settings.low_latency, "hlsEnableLowLatency"),
+            (settings.dash, "dashMuxingEnabled"),
+            (settings.kept.is_some(), "hlsPlayListType"),
+            (settings.pushed_to.is_some(), "hlsHttpEndpoint"),
+        ];
+        match others.iter().find(|(is_set, _)| self.is_on && *is_set) {
+            Some((_, other)) => {
+                Err(values
+                    .bad("hls.encryption", format!("cannot be had with {other}, which is not encrypted")))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl DashSettings {
@@ -136,10 +195,16 @@ impl DashSettings {
         let seconds = seconds.ok_or_else(|| values.bad(key, "must be seconds, from 0.5 to 60"))?;
         let ms = i64::try_from(Duration::from_secs_f64(seconds).as_millis()).ok();
         let window = values.number("dashWindowSize", 3usize, 500)?;
+        let latency = values.text("dashTargetLatency").trim().parse::<f64>();
+        let latency = latency.ok().filter(|seconds| (0.1..=120.0).contains(seconds));
+        let latency = latency.map(|seconds| Duration::from_secs_f64(seconds).as_millis());
         Ok(Self {
             segment_ms: ms.filter(|_| is_set(key)),
             window: Some(window).filter(|_| is_set("dashWindowSize")),
             extra: values.number("dashExtraWindowSize", 0usize, 500)?,
+            latency_ms: latency
+                .and_then(|ms| u64::try_from(ms).ok())
+                .ok_or_else(|| values.bad("dashTargetLatency", "must be seconds, from 0.1 to 120"))?,
         })
     }
 }
@@ -158,8 +223,8 @@ static DEFAULTS: HlsSettings = HlsSettings {
     ends: Ends::Grace,
     begins_with_stream: false,
     dash: false,
-    dash_latency_ms: 3500,
-    dash_own: DashSettings { segment_ms: None, window: None, extra: 5 },
+    dash_own: DashSettings { segment_ms: None, window: None, extra: 5, latency_ms: 3500 },
+    sealing: Sealing { is_on: false, segments: None, prefix: String::new() },
 };
 
 impl HlsSettings {
@@ -186,7 +251,7 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.list_size = size.unwrap_or(settings.list_size);
                 }
-                "hlsPlayListType" => settings.kept = kind(value),
+                "hlsPlayListType" if !settings.sealing.is_on => settings.kept = kind(value),
                 _ => {}
             }
         }
@@ -211,9 +276,6 @@ impl HlsSettings {
             "fmp4" => true,
             _ => return Err(values.bad("hlsSegmentType", "must be mpegts or fmp4")),
         };
-        let latency = values.text("dashTargetLatency").trim().parse::<f64>();
-        let latency = latency.ok().filter(|seconds| (0.1..=120.0).contains(seconds));
-        let latency = latency.map(|seconds| Duration::from_secs_f64(seconds).as_millis());
         // Control reads it, which knows main tracks.
         if !matches!(
             values.text("hls.group").trim().to_ascii_lowercase().as_str(),
@@ -221,7 +283,7 @@ impl HlsSettings {
         ) {
             return Err(values.bad("hls.group", "must be none or renditions"));
         }
-        Ok(Self {
+        let settings = Self {
             enabled: values.boolean("hlsMuxingEnabled")?,
             segment_ms: values.number("hlsTime", 1i64, 60)? * 1000,
             list_size: values.number("hlsListSize", 3usize, 500)?,
@@ -242,11 +304,11 @@ impl HlsSettings {
                 _ => return Err(values.bad("hls.begin", "must be stream or request")),
             },
             dash: values.boolean("dashMuxingEnabled")?,
-            dash_latency_ms: latency
-                .and_then(|ms| u64::try_from(ms).ok())
-                .ok_or_else(|| values.bad("dashTargetLatency", "must be seconds, from 0.1 to 120"))?,
             dash_own: DashSettings::read(values)?,
-        })
+            sealing: Sealing::read(values)?,
+        };
+        settings.sealing.check(values, &settings)?;
+        Ok(settings)
     }
 }
 
@@ -335,7 +397,7 @@ mod tests {
             HlsSettings::of(&app).clone()
         };
         assert_eq!(with("hls.part_ms", "500").part_ms, 500);
-        assert_eq!(with("dashTargetLatency", "1.5").dash_latency_ms, 1500);
+        assert_eq!(with("dashTargetLatency", "1.5").dash_own.latency_ms, 1500);
         assert_eq!(with("hlsSegmentFileSuffixFormat", "%05d").suffix.of(7), "00007");
     }
 
@@ -386,6 +448,30 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_given_out_in_the_clear_beside_encrypted_segments() {
+        let sealed = ("hls.encryption", "AES-128");
+        let of = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&[sealed], more].concat());
+        let app = of(&[("hls.key_segments", "5"), ("hls.key_prefix", "https://k/")]).unwrap();
+        let sealing = Sealing { is_on: true, segments: Some(5), prefix: "https://k/".to_owned() };
+        assert_eq!(HlsSettings::of(&app).sealing, sealing);
+        for other in [
+            ("hlsSegmentType", "fmp4"),
+            ("hlsEnableLowLatency", "true"),
+            ("dashMuxingEnabled", "true"),
+            ("hlsPlayListType", "event"),
+            ("hlsHttpEndpoint", "http://h/"),
+        ] {
+            let error = of(&[other]).unwrap_err().to_string();
+            assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
+        }
+        let details = StreamDetails {
+            overrides: vec![("hlsPlayListType", "vod".to_owned())],
+            ..StreamDetails::default()
+        };
+        assert_eq!(HlsSettings::of_stream(&app, &details).kept, None);
+    }
+
+    #[test]
     fn a_suffix_has_one_number() {
         let written = |text, number| Suffix::read(text).map(|suffix| suffix.of(number));
         assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));
@@ -420,6 +506,9 @@ mod tests {
             ("hls.endlist", "always"),
             ("hls.begin", "later"),
             ("hls.group", "rooms"),
+            ("hls.encryption", "sample-aes"),
+            ("hls.key_segments", "-1"),
+            ("hls.key_prefix", "a b"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");

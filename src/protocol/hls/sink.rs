@@ -7,11 +7,13 @@
 
 use std::time::Instant;
 
+use crypto::Seed;
 use media::{Codec, Track};
 
 use super::dates::Dates;
 use super::lineup::Lineup;
 use super::publishing::Publishing;
+use super::seal::Sealer;
 use super::segmenter::{Cut, Segmenter};
 use super::settings::{Ends, HlsSettings};
 use super::window::{Start, Unit};
@@ -38,7 +40,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     is_of_ladder: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, _| Box::new(HlsSink::new(now, order)),
+    begin: |now, order, seed| Box::new(HlsSink::new(now, order, &seed)),
 };
 
 /// Segments.
@@ -98,7 +100,7 @@ struct HlsSink {
 }
 
 impl HlsSink {
-    fn new(now: Now, order: &SinkOrder) -> Self {
+    fn new(now: Now, order: &SinkOrder, seed: &Seed) -> Self {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
         let playlist = format!("{folder}{id}{ENDING}");
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
@@ -106,7 +108,8 @@ impl HlsSink {
             ends: settings.ends,
             publishing: Publishing::copied(now, order, &playlist),
             playlist,
-            segmenter: Segmenter::new(id, &settings, Start::at(now)),
+            segmenter: Segmenter::new(id, &settings, Start::at(now))
+                .sealed_by(Sealer::of(&settings.sealing, seed)),
             lineup: Lineup::default(),
             dates: Dates::new(),
             folder,
@@ -153,7 +156,10 @@ impl HlsSink {
 
     /// The segment first: the playlist never names what is not there.
     fn publish_cut(&mut self, cut: Option<Cut>) {
-        if let Some(Cut { uri, bytes }) = cut {
+        if let Some(Cut { uri, bytes, key }) = cut {
+            if let Some((name, key)) = key {
+                self.publishing.init(&format!("{}{name}", self.folder), key);
+            }
             self.publishing.resource(&format!("{}{uri}", self.folder), bytes);
         }
         if let Some(playlist) = self.segmenter.playlist() {

@@ -54,7 +54,7 @@ fn kept(blobs: &Blobs, app: &str, playlist: &str, range: ClipRange) -> VecDeque<
         let length_ms = i64::try_from(segment.duration.as_millis()).unwrap_or(i64::MAX);
         let is_of = date_ms < range.end_ms && date_ms.saturating_add(length_ms) > range.start_ms;
         let init = segment.map.as_ref().map(|map| named(&map.uri));
-        let bytes = named(&segment.uri).filter(|_| is_of && !segment.gap)?;
+        let bytes = named(&segment.uri).filter(|_| is_of && !segment.gap && segment.key.is_none())?;
         let init = match init {
             Some(init) => Some(init?),
             None => None,

@@ -22,6 +22,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Resolution, Variant};
 use media::{Track, TrackKind};
 
@@ -66,7 +67,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     is_of_ladder: true,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, _| Box::new(LadderSink::new(now, order)),
+    begin: |now, order, seed| Box::new(LadderSink::new(now, order, seed)),
 };
 
 /// The main track of a playlist of all renditions with this name.
@@ -97,6 +98,7 @@ struct LadderSink {
     beside: Beside,
     shown: Shown,
     attached: bool,
+    seed: Seed,
 }
 
 /// The playlist of all renditions, as it is shown.
@@ -108,7 +110,7 @@ struct Shown {
 }
 
 impl LadderSink {
-    fn new(now: Now, order: &SinkOrder) -> Self {
+    fn new(now: Now, order: &SinkOrder, seed: Seed) -> Self {
         let main = order.details.main.as_ref();
         let id = main.map_or_else(|| Arc::clone(&order.key.id), |main| Arc::clone(&main.key.id));
         Self {
@@ -126,6 +128,7 @@ impl LadderSink {
             beside: Beside::default(),
             shown: Shown::default(),
             attached: false,
+            seed,
         }
     }
 
@@ -202,7 +205,7 @@ impl LadderSink {
         let mut before = std::mem::take(&mut self.rungs);
         for video in wanted {
             let own = before.iter().position(|rung| rung.is_of(video)).map(|at| before.remove(at));
-            let mut rung = own.unwrap_or_else(|| Rung::new(video, &self.settings, self.start));
+            let mut rung = own.unwrap_or_else(|| Rung::new(video, &self.settings, self.start, &self.seed));
             let namer = self.namer(ctx.blobs, &rung);
             rung.set_tracks(chosen, &self.beside, |height, kbps| namer.name(height, kbps));
             self.rungs.push(rung);

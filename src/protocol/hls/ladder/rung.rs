@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use crypto::Seed;
 use hls::playlist::MediaPlaylist;
 use media::{Track, TrackKind};
 
@@ -12,6 +13,7 @@ use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Mark, Progress};
 use crate::protocol::hls::cmaf;
 use crate::protocol::hls::rendition::{Made, Names, Rendition};
+use crate::protocol::hls::seal::Sealer;
 use crate::protocol::hls::segmenter::{Cut, Segmenter};
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::sink;
@@ -151,16 +153,18 @@ pub(super) struct Rung {
 
 impl Rung {
     /// Of this video track; `None`: of sound alone.
-    pub(super) fn new(video: Option<&Track>, settings: &HlsSettings, start: Start) -> Self {
+    pub(super) fn new(video: Option<&Track>, settings: &HlsSettings, start: Start, seed: &Seed) -> Self {
+        let index = video.map_or(0, |video| video.id.index());
         let form = if settings.fragmented {
             let names = Names { base: String::new(), ending: "m4s", run: None };
             Form::Mp4(Box::new(Rendition::new(names, settings, false, (start, 0))))
         } else {
-            Form::Ts(Box::new(Segmenter::of_ladder(settings, start)))
+            let sealer = Sealer::of(&settings.sealing, &seed.derive("rung", u64::from(index)));
+            Form::Ts(Box::new(Segmenter::of_ladder(settings, start).sealed_by(sealer)))
         };
         let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
         Self {
-            index: video.map_or(0, |video| video.id.index()),
+            index,
             selection: Selection { video: pick, data: Pick::None, ..Selection::DEFAULT },
             chosen: Chosen::default(),
             form,
@@ -351,7 +355,9 @@ impl Rung {
     }
 
     fn keep(&mut self, cut: Option<Cut>) {
-        self.made.extend(cut.map(|Cut { uri, bytes }| Made { name: uri, bytes, is_init: false }));
+        let Some(Cut { uri, bytes, key }) = cut else { return };
+        self.made.extend(key.map(|(name, bytes)| Made { name, bytes, is_init: true }));
+        self.made.push(Made { name: uri, bytes, is_init: false });
     }
 
     // ---- outputs

@@ -85,7 +85,7 @@ impl Rig {
         };
         let videos = (0..).zip(heights).map(|(n, height)| video(n, *height));
         let tracks = Arc::new(Tracks::new(1, videos.chain([audio()])));
-        let (sink, began_ms) = (LadderSink::new(self.now, &order), self.at_ms);
+        let (sink, began_ms) = (LadderSink::new(self.now, &order, Seed::from_number(self.lives)), self.at_ms);
         self.members.insert(id, Member { sink, stream: order.stream, tracks, began_ms, late_ms, key_ms });
     }
 

@@ -1,0 +1,203 @@
+//! AES-128 of segments (RFC 8216 §4.3.2.4): each is sealed as a whole, while it grows, with a vector of its own. A key is for a number of segments;
+//! keys are random, and are given to who may have the playlist.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use crypto::{AesCbcSealer, Random, Seed};
+use hls::playlist::{Key, Method};
+
+use super::settings::Sealing;
+
+const BLOCK: usize = 16;
+/// How names of keys end.
+pub(super) const ENDING: &str = ".key";
+
+/// A key, and where it stands in the order of them.
+struct Current {
+    number: u64,
+    key: [u8; BLOCK],
+    /// Segments that it may still seal; `None`: all.
+    left: Option<u64>,
+    /// Whether it was given out.
+    is_shown: bool,
+}
+
+/// The segment that grows.
+struct Open {
+    cipher: AesCbcSealer,
+    vector: [u8; BLOCK],
+    /// Bytes that are sealed.
+    sealed: usize,
+}
+
+/// See the module.
+pub(super) struct Sealer {
+    random: Random,
+    sealing: Sealing,
+    current: Option<Current>,
+    open: Option<Open>,
+    /// Names of keys that were given out, each with the number of the last segment that needs it so far.
+    shown: VecDeque<(String, u64)>,
+}
+
+/// Never prints a key.
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealer").field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+/// The tag of a segment's key in playlists, and the key itself when the segment is the first one that has it.
+pub(super) struct Sealed {
+    pub(super) tag: Arc<Key>,
+    pub(super) new: Option<(String, Bytes)>,
+}
+
+impl Sealer {
+    /// `None`: segments are not sealed.
+    pub(super) fn of(sealing: &Sealing, seed: &Seed) -> Option<Self> {
+        sealing.is_on.then(|| Self {
+            random: seed.derive("hls keys", 0).random(),
+            sealing: sealing.clone(),
+            current: None,
+            open: None,
+            shown: VecDeque::new(),
+        })
+    }
+
+    /// Seals what has come of a segment, but for the last bytes, which are no whole block.
+    pub(super) fn seal(&mut self, segment: &mut BytesMut) {
+        self.begin();
+        let Some(open) = &mut self.open else { return segment.clear() };
+        let Some(rest) = segment.get_mut(open.sealed..) else { return };
+        let whole = rest.len() / BLOCK * BLOCK;
+        if let Some(blocks) = rest.get_mut(..whole)
+            && open.cipher.seal(blocks)
+        {
+            open.sealed = open.sealed.saturating_add(whole);
+        }
+    }
+
+    /// A segment with this number ends: its last block is padded (RFC 5652 §6.3). `base` is the common prefix of names.
+    pub(super) fn finish(&mut self, segment: &mut BytesMut, base: &str, number: u64) -> Option<Sealed> {
+        self.seal(segment);
+        let sealed = self.open.as_ref()?.sealed;
+        let padding = BLOCK.saturating_sub(segment.len().saturating_sub(sealed));
+        let byte = u8::try_from(padding).unwrap_or(0);
+        segment.resize(segment.len().saturating_add(padding), byte);
+        self.seal(segment);
+        let vector = self.open.take()?.vector;
+        let current = self.current.as_mut()?;
+        current.left = current.left.map(|left| left.saturating_sub(1));
+        let name = format!("{base}_{}{ENDING}", current.number);
+        let is_new = !std::mem::replace(&mut current.is_shown, true);
+        let new = is_new.then(|| (name.clone(), Bytes::copy_from_slice(&current.key)));
+        match self.shown.back_mut().filter(|_| !is_new) {
+            Some((_, last)) => *last = number,
+            None => self.shown.push_back((name.clone(), number)),
+        }
+        let uri = format!("{}{name}", self.sealing.prefix);
+        Some(Sealed {
+            tag: Arc::new(Key { method: Method::Aes128, uri, iv: Some(vector), format: None }),
+            new,
+        })
+    }
+
+    /// Names of keys that no segment from this number on needs.
+    pub(super) fn take_left(&mut self, first: u64) -> Vec<String> {
+        let mut left = Vec::new();
+        while self.shown.len() > 1 && self.shown.front().is_some_and(|(_, last)| *last < first) {
+            left.extend(self.shown.pop_front().map(|(name, _)| name));
+        }
+        left
+    }
+
+    fn begin(&mut self) {
+        if self.open.is_some() {
+            return;
+        }
+        if self.current.as_ref().is_none_or(|current| current.left == Some(0)) {
+            let number = self.current.as_ref().map_or(1, |current| current.number.saturating_add(1));
+            let mut key = [0; BLOCK];
+            self.random.fill(&mut key);
+            self.current = Some(Current { number, key, left: self.sealing.segments, is_shown: false });
+        }
+        let mut vector = [0; BLOCK];
+        self.random.fill(&mut vector);
+        let key = self.current.as_ref().map(|current| current.key).unwrap_or_default();
+        let cipher = AesCbcSealer::new(&key, vector);
+        self.open = cipher.map(|cipher| Open { cipher, vector, sealed: 0 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::AesCbcOpener;
+
+    fn sealer(segments: Option<u64>, prefix: &str) -> Sealer {
+        let sealing = Sealing { is_on: true, segments, prefix: prefix.to_owned() };
+        Sealer::of(&sealing, &Seed::from_number(7)).unwrap()
+    }
+
+    fn opened(sealed: &[u8], key: &[u8], tag: &Key) -> Vec<u8> {
+        let mut bytes = sealed.to_vec();
+        let mut opener = AesCbcOpener::new(key, tag.iv.unwrap()).unwrap();
+        assert!(opener.open(&mut bytes));
+        let padding = usize::from(*bytes.last().unwrap());
+        assert!(
+            (1..=16).contains(&padding)
+                && bytes[bytes.len() - padding..].iter().all(|b| usize::from(*b) == padding)
+        );
+        bytes.truncate(bytes.len() - padding);
+        bytes
+    }
+
+    #[test]
+    fn what_is_sealed_in_pieces_is_opened_whole() {
+        for length in 0..100usize {
+            for step in [1, 7, 16, 33] {
+                let plain: Vec<u8> = (0..length).map(|n| n.to_le_bytes()[0]).collect();
+                let mut sealer = sealer(None, "");
+                let mut segment = BytesMut::new();
+                for piece in plain.chunks(step) {
+                    segment.extend_from_slice(piece);
+                    sealer.seal(&mut segment);
+                }
+                let sealed = sealer.finish(&mut segment, "cam", 1).unwrap();
+                let (name, key) = sealed.new.unwrap();
+                assert_eq!((name.as_str(), sealed.tag.uri.as_str()), ("cam_1.key", "cam_1.key"));
+                assert_eq!(opened(&segment, &key, &sealed.tag), plain);
+                assert!(!format!("{sealer:?}").contains(&format!("{:?}", &key[..])));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_for_so_many_segments_and_leaves_with_the_last_of_them() {
+        let mut sealer = sealer(Some(3), "https://keys.example/");
+        let (mut keys, mut vectors) = (Vec::new(), Vec::new());
+        for number in 10..20 {
+            let mut segment = BytesMut::from(&b"media"[..]);
+            sealer.seal(&mut segment);
+            let sealed = sealer.finish(&mut segment, "cam", number).unwrap();
+            vectors.push(sealed.tag.iv.unwrap());
+            let of = (number - 10) / 3 + 1;
+            assert_eq!(sealed.tag.uri, format!("https://keys.example/cam_{of}.key"));
+            keys.extend(sealed.new);
+        }
+        let names: Vec<&str> = keys.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["cam_1.key", "cam_2.key", "cam_3.key", "cam_4.key"]);
+        keys.sort_by(|a, b| a.1.cmp(&b.1));
+        keys.dedup_by(|a, b| a.1 == b.1);
+        vectors.sort_unstable();
+        vectors.dedup();
+        assert_eq!((keys.len(), vectors.len()), (4, 10), "none is used again");
+        assert!(sealer.take_left(12).is_empty(), "the segment 12 needs the first");
+        assert_eq!(sealer.take_left(13), ["cam_1.key"]);
+        assert_eq!(sealer.take_left(100), ["cam_2.key", "cam_3.key"], "the last one is in use");
+    }
+}
