@@ -28,6 +28,16 @@ pub struct StreamData {
 }
 
 impl StreamData {
+    /// The message without its other viewers as receivers, if `viewers` is false.
+    #[must_use]
+    pub fn of(self, viewers: bool) -> Self {
+        let sender = match self.sender {
+            DataSender::Viewer { to_viewers } => DataSender::Viewer { to_viewers: to_viewers && viewers },
+            sender @ (DataSender::Publisher | DataSender::Api) => sender,
+        };
+        Self { sender, ..self }
+    }
+
     /// Whether the publisher gets it, or (`false`) a viewer.
     #[must_use]
     pub const fn is_for(&self, publisher: bool) -> bool {

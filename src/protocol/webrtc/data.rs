@@ -102,6 +102,11 @@ impl DataRelay {
         None
     }
 
+    /// Says something of the server's own to the peer. Without a channel, or room in its buffer, the peer misses it.
+    pub(super) fn say(&self, now: Instant, peer: &mut Peer, text: String) -> bool {
+        self.channel.is_some_and(|channel| peer.send_data(now, channel, Kind::Text, text.into()).is_ok())
+    }
+
     /// A message of the peer, if it may send it.
     fn take(
         &mut self,

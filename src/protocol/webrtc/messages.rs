@@ -1,5 +1,7 @@
 //! The messages of a session and its asker.
 
+use std::ops::Range;
+
 use sdp::Description;
 
 use super::info::{Bitrates, TrackInfo};
@@ -37,6 +39,10 @@ pub(super) enum ToSession {
     Want { video: bool, audio: bool },
     /// The same of one stream of a main track, by its id or the name of a track; `None`: as before.
     WantOf { name: String, video: Option<bool>, audio: Option<bool> },
+    /// The page wants to hear which videos of a main track it is sent, by a data channel.
+    Assignments,
+    /// The streams of a main track whose video the page wants, by their order.
+    TurnOver(Range<usize>),
     /// The height that a viewer wants; `None`: what its path carries.
     Force(Option<u32>),
     /// The client asks what the stream is.

@@ -5,12 +5,14 @@
 //! along. Streams come and go; then there is another offer, one at a time. A place that was given up is withdrawn first, so that
 //! the page's track ends, and is given to another stream by a later offer.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ::webrtc::{MediaPreference, Peer, SectionId};
 use media::{Track, TrackId, TrackKind, Tracks};
 use sdp::{Direction, Format, MediaKind, PayloadType};
+use serde_json::{Value, json};
 use smallvec::SmallVec;
 
 use super::codecs::Codecs;
@@ -52,6 +54,8 @@ impl Choice {
 enum Holder {
     /// The transport alone.
     Transport,
+    /// Data channels.
+    Data,
     /// A track of the stream of this subscription, in the forms that were offered.
     Track(Handle, MediaPreference),
     /// Given up, which the peer does not know.
@@ -89,6 +93,8 @@ pub(super) struct Room {
     members: Vec<Member>,
     places: Vec<Place>,
     numbers: Numbers,
+    /// The streams whose video is sent, by their places in the order in which they came.
+    window: Range<usize>,
     /// An offer waits for its answer.
     is_open: bool,
     /// The last offer does not say what there is.
@@ -97,12 +103,15 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(choice: Choice) -> Self {
+    /// `has_data`: whether it is offered data channels, too.
+    pub(super) fn new(choice: Choice, has_data: bool) -> Self {
         let transport = Place { kind: MediaKind::Audio, holder: Holder::Transport };
+        let data = has_data.then_some(Place { kind: MediaKind::Application, holder: Holder::Data });
         Self {
             choice,
             members: Vec::new(),
-            places: vec![transport],
+            places: std::iter::once(transport).chain(data).collect(),
+            window: 0..STREAMS_MAX,
             numbers: Numbers::default(),
             is_open: false,
             is_stale: true,
@@ -244,13 +253,13 @@ impl Room {
             match &mut member.viewer {
                 Some(viewer) => viewer.take_sections(now, peer, &member.tracks, own),
                 None => {
-                    let mut viewer = Viewer::of_sections(now, peer, &member.tracks, own);
-                    viewer.want(member.wants.0, member.wants.1);
+                    let viewer = Viewer::of_sections(now, peer, &member.tracks, own);
                     member.viewer = Some(Box::new(viewer));
                     began.push(member.handle);
                 }
             }
         }
+        self.apply_wants();
         began
     }
 
@@ -293,9 +302,42 @@ impl Room {
         let member = self.members.iter_mut().find(|member| *member.id == *id)?;
         let (was_video, was_audio) = member.wants;
         member.wants = (video.unwrap_or(was_video), audio.unwrap_or(was_audio));
-        let viewer = member.viewer.as_mut()?;
-        viewer.want(member.wants.0, member.wants.1);
-        Some(member.handle)
+        let handle = member.handle;
+        self.apply_wants();
+        self.viewer(handle).map(|_| handle)
+    }
+
+    /// Has the video of so many streams sent, from that one on: pages that show a part of a large room turn it over.
+    pub(super) fn turn_over(&mut self, window: Range<usize>) {
+        self.window = window;
+        self.apply_wants();
+    }
+
+    /// Has each viewer want what is wanted of its stream, and its video only within the window.
+    fn apply_wants(&mut self) {
+        for (at, member) in self.members.iter_mut().enumerate() {
+            let (video, audio) = member.wants;
+            if let Some(viewer) = &mut member.viewer {
+                viewer.want(video && self.window.contains(&at), audio);
+            }
+        }
+    }
+
+    /// The streams whose video is sent, as the SDK's pages expect to hear of it: without fewer places than streams, the label of a
+    /// track is its stream.
+    pub(super) fn assignments(&self, room: &str) -> String {
+        let shown = self.members.iter().enumerate().filter(|(at, member)| {
+            let has_video = member.viewer.as_ref().is_some_and(|viewer| viewer.video().is_some());
+            has_video && member.wants.0 && self.window.contains(at)
+        });
+        let shown: Vec<Value> =
+            shown.map(|(_, member)| json!({"videoLabel": &*member.id, "trackId": &*member.id})).collect();
+        json!({"eventType": "VIDEO_TRACK_ASSIGNMENT_LIST", "streamId": room, "payload": shown}).to_string()
+    }
+
+    /// The streams, for messages of the viewer to all of them.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.members.iter().map(|member| &member.id)
     }
 
     /// The tracks of all streams that are sent.
@@ -342,7 +384,7 @@ impl Place {
                 self.holder = Holder::Withdrawn;
                 nothing
             }
-            Holder::Withdrawn | Holder::Free => nothing,
+            Holder::Data | Holder::Withdrawn | Holder::Free => nothing,
         }
     }
 }

@@ -9,7 +9,9 @@
 //! | publishes | agreed on, asked for, granted: the answer | granted; the offer comes, and is answered |
 //! | plays | granted, tracks known: the answer | granted, tracks known: our offer; the answer comes |
 
+mod data;
 mod later;
+mod publishing;
 mod rooms;
 
 use std::collections::VecDeque;
@@ -185,24 +187,6 @@ impl RtcSession {
         ctx.apps.get(&self.key.app).map_or(Codecs::ALL, |app| RtcAppSettings::of(app).codecs)
     }
 
-    fn data_settings(&self, ctx: &Context<'_>) -> DataSettings {
-        let app = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).data);
-        app.unwrap_or(DataSettings::NONE)
-    }
-
-    /// An event of the peer's data channels.
-    fn data_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
-        if !matches!(self.role, Role::Publisher(_) | Role::Viewer(_)) {
-            return;
-        }
-        let (now, settings) = (ctx.now.mono, self.data_settings(ctx));
-        let relay = self.data.get_or_insert_with(|| Box::new(DataRelay::new(now, self.publishes)));
-        if let Some(data) = relay.handle_event(now, &mut self.peer, settings, &self.key.id, event) {
-            let (stream, message) = (self.key.clone(), Message::new(data));
-            self.events.push_back(Event::Family(FamilyEvent::TellStream { stream, message }));
-        }
-    }
-
     fn describe(&self, description: &Description, names: Vec<(String, String)>) -> Described {
         Described { sdp: description.write(), tag: self.peer.local_fragment().to_owned(), names }
     }
@@ -370,6 +354,8 @@ impl RtcSession {
                     self.select();
                 }
             }
+            ToSession::Assignments => self.say_assignments(ctx),
+            ToSession::TurnOver(window) => self.turn_room_over(ctx, window.clone()),
             ToSession::WantOf { name, video, audio } => self.want_of_room(name, *video, *audio),
             ToSession::Force(height) => {
                 if let Role::Viewer(viewer) = &mut self.role {
@@ -574,24 +560,6 @@ impl RtcSession {
             ::webrtc::Event::Candidate(_) | ::webrtc::Event::Format { .. } | _ => {}
         }
     }
-
-    fn take_units(&mut self) {
-        let Role::Publisher(ingest) = &mut self.role else { return };
-        while let Some((unit, tracks)) = ingest.poll_unit() {
-            if !std::mem::replace(&mut self.started, true) {
-                let message = Message::new(FromSession::Started);
-                self.events.push_back(Event::Family(FamilyEvent::Tell { to: self.asker.session, message }));
-            }
-            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
-        }
-        while let Some(news) = ingest.take_clock_news() {
-            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Clock(news)));
-        }
-        let units = ingest.take_dropped();
-        if units > 0 {
-            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::UnitsDropped(units)));
-        }
-    }
 }
 
 const fn unpublished(departure: Departure) -> Event {
@@ -673,27 +641,6 @@ impl UnitSink for RtcSession {
         }
         if !std::mem::replace(&mut self.started, true) {
             self.tell(FromSession::Started);
-        }
-    }
-}
-
-impl RtcSession {
-    fn publication_news(&mut self, ctx: &Context<'_>, news: PublicationNews) {
-        match news {
-            PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
-            PublicationNews::Ended(_) => {
-                // The worker has ended it already.
-                self.role = Role::None;
-                self.end(ctx, Departure::Clean);
-            }
-            PublicationNews::KeyFrameNeeded(track) => {
-                if let Role::Publisher(ingest) = &self.role
-                    && let Some((section, layer)) = ingest.source_of(track)
-                {
-                    self.peer.request_key_frame(ctx.now.mono, section, layer);
-                }
-            }
-            PublicationNews::Wanted(_) => {}
         }
     }
 }

@@ -48,7 +48,7 @@ impl Bench {
         };
         Self {
             now,
-            room: Room::new(choice),
+            room: Room::new(choice, false),
             peer: peer(IceMode::Lite { config: Arc::default(), addresses: Vec::new() }, false, 1),
             page: peer(IceMode::Full(Arc::default()), true, 2),
             offers: Vec::new(),
@@ -174,4 +174,28 @@ fn another_codec_begins_at_another_place_and_a_room_is_bounded() {
     assert!(bench.offers.last().unwrap().media.len() <= ::webrtc::OFFERED_SECTIONS_MAX);
     let text = bench.offers.last().unwrap().write();
     assert!(text.len() < sdp::limits::BYTES_MAX, "{}", text.len());
+}
+
+#[test]
+fn a_large_room_is_turned_over_page_by_page() {
+    let mut bench = Bench::new(Choice::default());
+    let handles: Vec<Handle> = ["a", "b", "c", "d"].iter().map(|id| bench.came(id, &BOTH).unwrap()).collect();
+    bench.negotiate().unwrap();
+    let shown = |bench: &mut Bench| -> Vec<bool> {
+        let mut video = |handle: &Handle| bench.room.viewer(*handle).unwrap().0.selection().video;
+        handles.iter().map(|handle| video(handle) != crate::hub::Pick::None).collect()
+    };
+    assert_eq!(shown(&mut bench), [true; 4]);
+    bench.room.turn_over(1..3);
+    assert_eq!(shown(&mut bench), [false, true, true, false]);
+    // Wanting one does not put it into the window.
+    bench.room.want("a", Some(true), None);
+    bench.room.want("b", Some(false), None);
+    assert_eq!(shown(&mut bench), [false, false, true, false]);
+    let list: Value = serde_json::from_str(&bench.room.assignments("r")).unwrap();
+    assert_eq!(list["payload"], json!([{"videoLabel": "c", "trackId": "c"}]));
+    assert_eq!((&list["eventType"], &list["streamId"]), (&"VIDEO_TRACK_ASSIGNMENT_LIST".into(), &"r".into()));
+    bench.room.left("a");
+    bench.room.turn_over(0..2);
+    assert_eq!(bench.room.assignments("r").matches("trackId").count(), 1);
 }

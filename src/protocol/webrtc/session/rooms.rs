@@ -1,5 +1,10 @@
 //! A session that plays a main track ([`super::super::room`]): its streams, offers, and units.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::json;
+
 use super::{
     Context, DESCRIBE_WAIT, Described, Event, Format, FromSession, Handle, Outcome, PlayAsk, Refused, Role,
     RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
@@ -16,7 +21,12 @@ impl RtcSession {
             SubtrackNews::Room(streams) => {
                 let Role::AskedPlay(_) = &self.role else { return };
                 self.granted = true;
-                self.role = Role::Room(Box::new(Room::new(self.choice.take().unwrap_or_default())));
+                let has_data = self.data_settings(ctx).enabled;
+                if has_data {
+                    self.peer.take_data();
+                }
+                let choice = self.choice.take().unwrap_or_default();
+                self.role = Role::Room(Box::new(Room::new(choice, has_data)));
                 streams.iter().for_each(|key| self.subscribe_to(key));
             }
             SubtrackNews::Came(key) => self.subscribe_to(key),
@@ -74,6 +84,7 @@ impl RtcSession {
     /// The peer has answered our offer: streams that it has taken begin.
     pub(super) fn room_answered(&mut self, ctx: &Context<'_>) {
         self.describe_by = None;
+        self.say_to_room_page(ctx, self.list_of_tracks());
         let Role::Room(room) = &mut self.role else { return };
         for handle in room.answered(ctx.now.mono, &mut self.peer) {
             let Some((viewer, _)) = room.viewer(handle) else { continue };
@@ -84,7 +95,56 @@ impl RtcSession {
             let events = [soon, Some(select), resume].into_iter().flatten();
             self.events.extend(events.map(|event| Event::Subscription(handle, event)));
         }
+        self.say_assignments(ctx);
         self.offer_room(ctx);
+    }
+
+    /// Says to the page that its room has other streams than before.
+    fn list_of_tracks(&self) -> String {
+        json!({"eventType": "TRACK_LIST_UPDATED", "streamId": &*self.key.id}).to_string()
+    }
+
+    /// Says to the page which videos it is sent.
+    pub(super) fn say_assignments(&mut self, ctx: &Context<'_>) {
+        if let Role::Room(room) = &self.role {
+            let assignments = room.assignments(&self.key.id);
+            self.say_to_room_page(ctx, assignments);
+        }
+    }
+
+    fn say_to_room_page(&mut self, ctx: &Context<'_>, text: String) {
+        if let Some(data) = &self.data {
+            data.say(ctx.now.mono, &mut self.peer, text);
+        }
+    }
+
+    /// Has the video of so many streams sent, from that one on.
+    pub(super) fn turn_room_over(&mut self, ctx: &Context<'_>, window: Range<usize>) {
+        let Role::Room(room) = &mut self.role else { return };
+        room.turn_over(window);
+        for (handle, viewer) in room.viewers() {
+            let select = SubscriptionEvent::Select(viewer.selection());
+            self.events.push_back(Event::Subscription(handle, select));
+        }
+        self.say_assignments(ctx);
+    }
+
+    /// The streams that a message of the page goes to, each with whether its viewers get it as well: those of a room watch all of its
+    /// streams, and are to get it once.
+    pub(super) fn receivers(&self) -> Vec<(StreamKey, bool)> {
+        match &self.role {
+            Role::Room(room) => {
+                let key = |id: &Arc<str>| StreamKey { app: Arc::clone(&self.key.app), id: Arc::clone(id) };
+                room.ids().enumerate().map(|(at, id)| (key(id), at == 0)).collect()
+            }
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::Publisher(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_)
+            | Role::Viewer(_) => vec![(self.key.clone(), true)],
+        }
     }
 
     /// Media can flow.

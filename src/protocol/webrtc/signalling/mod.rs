@@ -191,6 +191,12 @@ impl Socket {
                 let wanted = Some(command.flag("enabled"));
                 self.want_of(id, command.text("trackId"), wanted, wanted);
             }
+            "assignVideoTrackCommand" => {
+                self.want_of(id, command.text("videoTrackId"), Some(command.flag("enabled")), None);
+            }
+            "getVideoTrackAssignmentsCommand"
+            | "updateVideoTrackAssignmentsCommand"
+            | "setMaxVideoTrackCountCommand" => self.about_assignments(name, command, id),
             "forceStreamQuality" => {
                 if let Some(session) = self.stream(id).and_then(|stream| stream.session) {
                     self.tell(session, ToSession::Force(command.height("streamHeight")));

@@ -136,6 +136,25 @@ impl Socket {
         }
     }
 
+    /// The videos of a main track that the page is sent: which ones there are, a part of them, so many at most. The answer comes by a data
+    /// channel.
+    pub(super) fn about_assignments(&mut self, name: &str, command: &Command, id: &str) {
+        let Some(session) = self.stream(id).and_then(|stream| stream.session) else {
+            return self.send(answer::not_there(id));
+        };
+        let message = match name {
+            "updateVideoTrackAssignmentsCommand" => {
+                let (offset, size) = page_of(command);
+                ToSession::TurnOver(offset..offset.saturating_add(size))
+            }
+            "setMaxVideoTrackCountCommand" => {
+                ToSession::TurnOver(0..command.count("maxTrackCount").unwrap_or(usize::MAX))
+            }
+            _ => ToSession::Assignments,
+        };
+        self.tell(session, message);
+    }
+
     /// Asks control.
     pub(super) fn ask(&mut self, id: &str, question: Question, asked: Asked) {
         if self.questions.len() >= QUESTIONS_MAX {

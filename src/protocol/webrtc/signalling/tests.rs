@@ -183,6 +183,11 @@ fn w_09_every_command_of_the_sdk_has_its_answer() {
         (
             r#"{"command":"setMaxVideoTrackCountCommand","streamId":"a","maxTrackCount":3}"#,
             "",
+            r#"{"command":"error","definition":"no_stream_exist","streamId":"a","error_code":"404","information":"stream_not_exist_or_not_streaming"}"#,
+        ),
+        (
+            r#"{"command":"dance","streamId":"a"}"#,
+            "",
             r#"{"command":"error","definition":"notImplemented","streamId":"a"}"#,
         ),
         (

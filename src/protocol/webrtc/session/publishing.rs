@@ -1,0 +1,47 @@
+//! A session that publishes: its units, and the news of its stream.
+
+use super::{
+    Context, Departure, Event, FamilyEvent, FromSession, Handle, Message, PublicationEvent, PublicationNews,
+    Role, RtcSession,
+};
+
+impl RtcSession {
+    /// Hands the units that are ready to the worker, and what there is to say of the publisher's clocks.
+    pub(super) fn take_units(&mut self) {
+        let Role::Publisher(ingest) = &mut self.role else { return };
+        while let Some((unit, tracks)) = ingest.poll_unit() {
+            if !std::mem::replace(&mut self.started, true) {
+                let message = Message::new(FromSession::Started);
+                self.events.push_back(Event::Family(FamilyEvent::Tell { to: self.asker.session, message }));
+            }
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
+        }
+        while let Some(news) = ingest.take_clock_news() {
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Clock(news)));
+        }
+        let units = ingest.take_dropped();
+        if units > 0 {
+            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::UnitsDropped(units)));
+        }
+    }
+
+    /// News of the stream that the session publishes.
+    pub(super) fn publication_news(&mut self, ctx: &Context<'_>, news: PublicationNews) {
+        match news {
+            PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
+            PublicationNews::Ended(_) => {
+                // The worker has ended it already.
+                self.role = Role::None;
+                self.end(ctx, Departure::Clean);
+            }
+            PublicationNews::KeyFrameNeeded(track) => {
+                if let Role::Publisher(ingest) = &self.role
+                    && let Some((section, layer)) = ingest.source_of(track)
+                {
+                    self.peer.request_key_frame(ctx.now.mono, section, layer);
+                }
+            }
+            PublicationNews::Wanted(_) => {}
+        }
+    }
+}
