@@ -345,10 +345,6 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
         raw.association.send(now, channel, Kind::Binary, vec![0; 900].into()).unwrap();
     });
     raw.drain();
-    let tsns = |raw: &mut Raw| -> Vec<u32> {
-        let tsn = |value: &[u8]| u32::from_be_bytes(value[..4].try_into().unwrap());
-        raw.take(0).iter().map(|(_, _, value)| tsn(value)).collect()
-    };
     let mut sent = tsns(&mut raw);
     // What opened the channel has arrived.
     raw.say(&[sack(sent[0].wrapping_sub(1), 1 << 20, &[])]);
@@ -370,6 +366,61 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
         assert_eq!(raw.association.stats().in_flight, flight);
     }
     raw.say(&[sack(last, 1 << 20, &[])]);
+    assert_eq!(raw.association.stats().in_flight, 0);
+}
+
+/// The numbers of the chunks of data that came since the last look.
+fn tsns(raw: &mut Raw) -> Vec<u32> {
+    let tsn = |value: &[u8]| u32::from_be_bytes(value[..4].try_into().unwrap());
+    raw.take(0).iter().map(|(_, _, value)| tsn(value)).collect()
+}
+
+/// An association that has sent so many chunks of 900 bytes, with nothing acknowledged of them; the first number.
+fn with_flight(count: usize) -> (Raw, u32) {
+    let mut raw = Raw::connected(Config::default(), 1 << 20);
+    raw.open();
+    let now = raw.now();
+    (0..count).for_each(|_| {
+        raw.association.send(now, ChannelId(1), Kind::Binary, vec![0; 900].into()).unwrap();
+    });
+    raw.drain();
+    let mut numbers = tsns(&mut raw);
+    let first = numbers[0];
+    // What opened the channel has arrived; the burst goes on.
+    raw.say(&[sack(first.wrapping_sub(1), 1 << 20, &[])]);
+    numbers.extend(tsns(&mut raw));
+    assert_eq!((numbers.len(), raw.association.stats().in_flight), (count, count * 916));
+    (raw, first)
+}
+
+/// RFC 9260 §7.2.4: three acknowledgements of later chunks, and a chunk is sent again without waiting; the window is halved once.
+#[test]
+fn a_chunk_that_three_overtook_is_sent_again_at_once() {
+    let (mut raw, first) = with_flight(4);
+    let before = first.wrapping_sub(1);
+    for (last, again) in [(2, false), (3, false), (4, true), (4, false)] {
+        raw.say(&[sack(before, 1 << 20, &[(2, last)])]);
+        assert_eq!(tsns(&mut raw).contains(&first), again, "{last}");
+    }
+    let stats = raw.association.stats();
+    assert_eq!(
+        (stats.retransmitted, stats.timeouts, stats.window),
+        (1, 0, 4 * 1152),
+        "half, and no less than four packets"
+    );
+}
+
+/// RFC 9260 §6.2.1: a peer may drop what it said that it has.
+#[test]
+fn a_chunk_that_the_peer_took_back_is_sent_again() {
+    let (mut raw, first) = with_flight(3);
+    raw.say(&[sack(first.wrapping_sub(1), 1 << 20, &[(2, 3)])]);
+    raw.say(&[sack(first, 1 << 20, &[])]);
+    assert_eq!(tsns(&mut raw), [0; 0]);
+    raw.wait(secs(5));
+    let again = tsns(&mut raw);
+    assert!(again.contains(&first.wrapping_add(1)), "{again:?}");
+    raw.say(&[sack(first.wrapping_add(2), 1 << 20, &[])]);
     assert_eq!(raw.association.stats().in_flight, 0);
 }
 
