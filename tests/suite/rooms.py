@@ -27,9 +27,16 @@ PAGE = """(() => {
         tone.start();
         return [...canvas.captureStream(25).getTracks(), ...out.stream.getTracks()];
     };
+    globalThis.channels = {};
+    globalThis.data = [];
+    const channel = (id, one) => {
+        channels[id] = one;
+        one.onmessage = ({ data: text }) => data.push(text);
+    };
     const peer = (id) => {
         if (peers[id]) return peers[id];
         const connection = new RTCPeerConnection();
+        connection.ondatachannel = (event) => channel(id, event.channel);
         connection.onicecandidate = ({ candidate }) => candidate && say({
             command: "takeCandidate", streamId: id, label: candidate.sdpMLineIndex, id: candidate.sdpMid, candidate: candidate.candidate,
         });
@@ -50,6 +57,7 @@ PAGE = """(() => {
         if (message.command === "start") {
             const connection = peer(id);
             media().forEach((track) => connection.addTrack(track, new MediaStream([track])));
+            channel(id, connection.createDataChannel(id));
             connection.ontrack = ({ track, streams, transceiver }) => { tracks[track.kind] = { track, connection, streams }; };
             await describe(id, await connection.createOffer());
         }
@@ -189,6 +197,50 @@ def task_empty(browser, url):
     alone.run("heard.length = 0")
     other.run("say({ command: 'stop', streamId: 'ben' })")
     alone.wait("nobody", lambda: not names(alone))
+
+
+def reads(tab, text):
+    """A message by a data channel; how often it came."""
+    tab.wait(text, lambda: tab.run(f"data.some((one) => one.includes({text!r}))"))
+    return tab.run(f"data.filter((one) => one.includes({text!r})).length")
+
+
+def opens(tab, id):
+    tab.wait("a data channel", lambda: tab.run(f"channels[{id!r}]?.readyState === 'open'"))
+
+
+def task_chat(browser, url):
+    """Messages of a publisher reach all others of its room, those of a viewer each once; pages hear of streams and videos."""
+    tabs = {id: page(browser, url) for id in ("ann", "ben")}
+    for id, tab in tabs.items():
+        tab.run(f"publish({id!r}, 'room3')")
+        hears(tab, "publish_started")
+        tab.run(f"play('room3', {{ userPublishId: {id!r} }})")
+        hears(tab, "play_started")
+    watcher = page(browser, url)
+    watcher.run("play('room3')")
+    sees(watcher, "ann", "ben")
+    for tab, id in ((tabs["ann"], "ann"), (tabs["ann"], "room3"), (tabs["ben"], "room3"), (watcher, "room3")):
+        opens(tab, id)
+    tabs["ann"].run("channels.ann.send('hello of ann')")
+    assert reads(tabs["ben"], "hello of ann") == 1
+    assert reads(watcher, "hello of ann") == 1
+    watcher.run("channels.room3.send('hello of nobody')")
+    watcher.run("channels.room3.send('bye of nobody')")
+    for tab in tabs.values():
+        reads(tab, "bye of nobody")
+        assert reads(tab, "hello of nobody") in (1, 2)
+    # The page asks which videos it is sent, and turns the room over.
+    watcher.run("data.length = 0")
+    watcher.run("say({ command: 'getVideoTrackAssignmentsCommand', streamId: 'room3' })")
+    reads(watcher, "VIDEO_TRACK_ASSIGNMENT_LIST")
+    shown = "JSON.parse(data.filter((one) => one.includes('ASSIGNMENT_LIST')).at(-1)).payload.map(({ trackId }) => trackId).sort().join()"
+    assert watcher.run(shown) == "ann,ben"
+    watcher.run("say({ command: 'updateVideoTrackAssignmentsCommand', streamId: 'room3', offset: 1, size: 1 })")
+    watcher.wait("one video", lambda: watcher.run(shown) in ("ann", "ben"))
+    watcher.run("data.length = 0")
+    tabs["ben"].run("say({ command: 'stop', streamId: 'ben' })")
+    reads(watcher, "TRACK_LIST_UPDATED")
 
 
 def task_call(browser, url):

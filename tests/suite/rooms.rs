@@ -30,6 +30,11 @@ fn a_room_with_nobody_else_connects_and_goes_on() {
 }
 
 #[test]
+fn a_room_chats_by_data_channels() {
+    does("chat", &["server.workers=2"]);
+}
+
+#[test]
 fn a_call_of_two_browsers() {
     does("call", &[]);
 }
