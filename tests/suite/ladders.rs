@@ -72,6 +72,25 @@ fn streams_of_one_main_track_are_renditions_that_come_and_go() {
 }
 
 #[test]
+fn the_recipe_with_ffmpeg_makes_a_ladder_of_a_stream() {
+    let server = Server::start(&["app.hls.group=renditions", "app.hlsTime=1"]);
+    let mut command = Command::new("ffmpeg");
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
+    command.arg(media_file(false, 12));
+    let _publisher = Program::start(command.args(["-c", "copy", "-f", "flv", &server.rtmp_url("live/cam")]));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    let url = server.rtmp_url("live/cam");
+    let mut recipe = Command::new("sh");
+    recipe.args([concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/ladder/ladder.sh"), "cam"]);
+    recipe.env("SERVER", url.strip_suffix("/cam").unwrap()).env("RENDITIONS", "180:300k");
+    let _transcoder = Program::start(&mut recipe);
+    wait_for("the rendition", secs(40), || is_broadcasting(&server, "cam_180"));
+    wait_for("both renditions", secs(60), || uris(&server).len() == 2);
+    let both = uris(&server);
+    assert!(both[0].starts_with("cam_360p") && both[1].starts_with("cam_180p"), "{both:?}");
+}
+
+#[test]
 fn who_may_play_the_main_track_may_play_its_renditions() {
     let secret = "app.tokenHashSecret=0123456789abcdef0123456789abcdef";
     let server = Server::start(&[

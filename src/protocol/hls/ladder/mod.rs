@@ -20,7 +20,7 @@ mod rung;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Resolution, Variant};
@@ -49,8 +49,8 @@ const MASTER: &str = "_adaptive.m3u8";
 const RUNGS: &str = ".ladder";
 /// Renditions that a ladder lists.
 const RUNGS_MAX: usize = 16;
-/// Segments for which a rendition whose playlist is not there yet is waited for.
-const WAITS_MAX: u32 = 2;
+/// Time for which a rendition whose playlist is not there yet is waited for: players read the playlist of all once.
+const WAIT: Duration = Duration::from_secs(8);
 /// Names of renditions have rates in steps of so many kbit/s.
 const KBPS_STEP: u64 = 50;
 
@@ -105,8 +105,8 @@ struct LadderSink {
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
-    /// Segments since it could have been shown first.
-    waits: u32,
+    /// When it could have been shown first.
+    ready_at: Option<Instant>,
 }
 
 impl LadderSink {
@@ -301,7 +301,7 @@ impl LadderSink {
         }
         self.rungs = rungs;
         if is_news {
-            self.publish_master(ctx.blobs);
+            self.publish_master(ctx.now.mono, ctx.blobs);
         }
     }
 
@@ -356,7 +356,7 @@ impl LadderSink {
     }
 
     /// The playlist of all renditions, when it is another one, and no other stream's renditions lead.
-    fn publish_master(&mut self, blobs: &Blobs) {
+    fn publish_master(&mut self, now: Instant, blobs: &Blobs) {
         if self.beside(blobs).lead.is_some() {
             return;
         }
@@ -368,9 +368,9 @@ impl LadderSink {
         if ready.is_empty() {
             return;
         }
-        self.shown.waits = self.shown.waits.saturating_add(1);
-        let is_first = self.shown.text.is_empty();
-        if is_first && ready.len() < all.len() && self.shown.waits <= WAITS_MAX {
+        let ready_at = *self.shown.ready_at.get_or_insert(now);
+        let waits = self.shown.text.is_empty() && now.saturating_duration_since(ready_at) < WAIT;
+        if waits && ready.len() < all.len().min(RUNGS_MAX) {
             return;
         }
         let text = master(&ready).to_string();

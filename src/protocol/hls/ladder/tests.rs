@@ -311,6 +311,29 @@ fn a_rendition_that_ends_is_gone_at_once_and_comes_back_under_its_name() {
 }
 
 #[test]
+fn the_first_list_waits_for_a_rendition_that_has_just_begun() {
+    let mut rig = Rig::new(&[]);
+    rig.begin("cam", &[1080], 0, 2000);
+    rig.pass(3000);
+    rig.begin("cam_720", &[720], 60, 2000);
+    let mut lists = Vec::new();
+    for _ in 0..15 {
+        rig.pass(1000);
+        lists.push(rig.uris().len());
+    }
+    lists.dedup();
+    assert_eq!(lists, [0, 2], "none of one rendition");
+    // One that makes no segments is waited for no longer than that.
+    let mut rig = Rig::new(&[]);
+    rig.begin("cam", &[1080], 0, 2000);
+    rig.begin("cam_720", &[720], 0, 18_000);
+    rig.pass(12_000);
+    assert!(rig.master().is_none());
+    rig.pass(5000);
+    assert_eq!(rig.uris().len(), 1);
+}
+
+#[test]
 fn when_the_one_that_leads_ends_another_lists_all() {
     let mut rig = Rig::new(&[]);
     for (id, height) in [("cam_1080", 1080), ("cam_720", 720), ("cam_360", 360)] {
