@@ -56,21 +56,8 @@ fn curl_gets_pages_files_and_answers_of_the_api() {
     }
     let answers = curl(&arguments);
     let count = |line: &str| answers.lines().filter(|answer| *answer == line).count();
-    assert_eq!((count("2 200"), count("2 404"), answers.lines().count()), (20, 10, 30), "{answers}");
-    let body = "x".repeat(300_000);
-    let file = server.home().join("body");
-    std::fs::write(&file, &body).unwrap();
-    let data = format!("@{}", file.display());
-    let refused = curl(&[
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_version} %{http_code}",
-        "--data-binary",
-        &data,
-        &format!("{base}/live/rest/v2/broadcasts/create"),
-    ]);
-    assert_eq!(refused, "2 413");
+    // The first of them asks for a login.
+    assert_eq!((count("2 403"), count("2 200"), count("2 404")), (10, 10, 10), "{answers}");
     let off = Server::start(&["http2.enabled=false"]);
     let version = ["-o", "/dev/null", "-w", "%{http_version}", &format!("https://{}", off.https.unwrap())];
     assert_eq!(curl(&version), "1.1");
