@@ -264,7 +264,7 @@ impl Rig {
                 let verdict = self.refusal.map_or(Ok(()), |why| Err(no_play(why)));
                 ToWorker::PlayVerdict { conn, handle, verdict }
             }
-            Output::Control(ToControl::Record { session, key, .. }) => {
+            Output::Control(ToControl::Ask { session, key, .. }) => {
                 let response =
                     Response::with_body(200, "application/json", json!({"streamId": &*key.id}).to_string());
                 ToWorker::RestReply { conn: session.conn, response: Box::new(response) }
