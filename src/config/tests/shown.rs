@@ -259,10 +259,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "turnServerCredential",
         "src/protocol/webrtc/signalling/tests.rs::r_51_credentials_of_a_relay_are_for_who_was_let_in",
     ),
-    (
-        "dataChannelEnabled",
-        "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",
-    ),
+    ("dataChannelEnabled", "tests/suite/data_channels.rs::without_data_channels_messages_go_nowhere"),
     (
         "dataChannelPlayerDistribution",
         "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",

@@ -443,7 +443,7 @@ impl Rendition {
             }
             let scale = lane.description.timescale;
             let (at, samples) = lane.take();
-            let shift = scale.convert(self.shift_ms, Timescale::new(1000));
+            let shift = Timescale::MILLISECONDS.convert(self.shift_ms, scale);
             let time = u64::try_from(at.saturating_add(shift)).unwrap_or(0);
             let ticks = samples.iter().map(|sample| u64::from(sample.duration)).sum::<u64>();
             if index == 0 {

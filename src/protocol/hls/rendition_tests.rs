@@ -585,3 +585,25 @@ fn only_what_is_made_is_waited_for() {
         assert_eq!(maker_of(&dash, name).map(|(_, id)| id), of_dash.then_some("a"), "{name}");
     }
 }
+
+/// A stream that began before the time that its manifest says is moved by as much on every clock.
+#[test]
+fn a_stream_is_moved_by_the_same_time_whatever_its_clock() {
+    for ticks in [1000, 48_000, 90_000] {
+        let scale = Timescale::new(ticks);
+        let track = Track { timescale: scale, ..video() };
+        let first = |shift_ms| {
+            let mut rig = Rig::shifted(track.clone(), &[], true, shift_ms);
+            let tracks = Arc::new(Tracks::new(1, [track.clone()]));
+            for n in 0..200 {
+                let made = entry(&track, i64::from(ticks) * n / 25, n % 50 == 0);
+                let of_track =
+                    Entry::new(made.received, made.wall_ms, made.unit.clone(), Arc::clone(&tracks));
+                rig.rendition.unit(&of_track, date(&of_track));
+                rig.look();
+            }
+            rig.samples()[0].0
+        };
+        assert_eq!(scale.to_ms(first(700) - first(0)), 700, "{ticks} a second");
+    }
+}
