@@ -3,8 +3,11 @@
 # Where nothing is missing, no right is needed.
 set -eu
 cd "$(dirname "$0")"
-# Debian has nginx in a folder that only root's path names.
-PATH=$PATH:/usr/sbin:/sbin
+# Debian has nginx in a folder that only root's path names, and Go's own archive is unpacked into one that no path names.
+PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
+# A judge of HTTP/2 is made from its source; go.sum pins what it is made of.
+h2spec=$(cksum < h2spec/go.sum)
+has_h2spec() { [ "$(cat .venv/h2spec 2>/dev/null)" = "$h2spec" ]; }
 
 missing=
 need() { # PROGRAM PACKAGE...
@@ -32,7 +35,7 @@ need faketime faketime
 need node nodejs
 need chromium chromium
 need firefox-esr firefox-esr
-need go golang-go
+has_h2spec || need go golang-go
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need srt-live-transmit srt-tools
 need gst-launch-1.0 gstreamer1.0-tools
@@ -68,9 +71,7 @@ if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
     echo "$python_packages" > .venv/installed
 fi
 
-# A judge of HTTP/2, from its source; go.sum pins what it is made of.
-h2spec=$(cksum < h2spec/go.sum)
-if [ "$(cat .venv/h2spec 2>/dev/null)" != "$h2spec" ]; then
+if ! has_h2spec; then
     echo "installing into tests/.venv: h2spec"
     (cd h2spec && GOFLAGS=-mod=readonly go build -o ../.venv/bin/h2spec github.com/summerwind/h2spec/cmd/h2spec)
     echo "$h2spec" > .venv/h2spec

@@ -93,8 +93,8 @@ fn nothing_is_installed_where_nothing_is_missing() {
         is_open(&file);
     }
     let copy = home.path().join("tests");
-    fs::create_dir_all(copy.join(".venv")).unwrap();
-    for file in ["install.sh", ".venv/installed"] {
+    [".venv", "h2spec"].iter().for_each(|folder| fs::create_dir_all(copy.join(folder)).unwrap());
+    for file in ["install.sh", ".venv/installed", ".venv/h2spec", "h2spec/go.sum"] {
         fs::copy(tests().join(file), copy.join(file)).unwrap();
         is_open(&copy.join(file));
     }
