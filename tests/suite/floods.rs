@@ -72,7 +72,8 @@ fn print(flood: &str, during: u32, without: u32) {
 #[test]
 fn h_28_an_answered_request_frees_no_address_of_its_limits() {
     let server = start(&["limits.connections=300", "limits.connections_per_address=100"]);
-    let is_served = |from: &str| answered(from, server.http).is_some();
+    // While those that gave way are still being closed, a newcomer may find no place: it comes again, as clients do.
+    let is_served = |from: &str| (0..3).any(|_| answered(from, server.http).is_some());
     let without = served(6, is_served);
     let flood: Vec<_> = (0..400).filter_map(|_| answered(LOUD, server.http)).collect();
     let during = served(7, is_served);
