@@ -361,7 +361,7 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// When to look at the path again.
+    /// The time of the next look at the path.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let viewers = self.members.iter().filter_map(|member| member.viewer.as_ref());
         viewers.filter_map(|viewer| viewer.poll_timeout()).min()

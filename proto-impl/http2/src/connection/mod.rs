@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// The window that every connection begins with (RFC 9113 §6.9.2).
 const WINDOW_BYTES: u32 = 65_535;
 
-/// Where in the peer's bytes the connection is.
+/// The part of the peer's bytes that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Before the end of the preface.
@@ -43,7 +43,7 @@ enum Stage {
 struct Input {
     stage: Stage,
     held: BytesMut,
-    /// When the first byte of what is held came.
+    /// The time at which the first byte of those held came.
     held_since: Instant,
     /// A header block that is not complete, and when it began.
     block: Option<(Block, Instant)>,
@@ -101,7 +101,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     /// Since when there is no stream.
     idle_since: Instant,
-    /// When streams are looked at that make no progress.
+    /// The time of the next look at streams that make no progress.
     stall_check: Option<Instant>,
     /// This side takes no further requests.
     shutdown: bool,
@@ -392,7 +392,7 @@ impl Connection {
         }
     }
 
-    /// When the preface, a frame or a header block is given up.
+    /// The time at which the preface, a frame or a header block is given up.
     fn input_deadline(&self) -> Option<Instant> {
         let head = self.config.head_time;
         if let Some((_, since)) = &self.input.block {

@@ -60,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Why a stream that was opened is closed, if that is remembered.
+    /// The reason why a stream that was opened is closed, if that is remembered.
     pub(super) fn ended(&self, id: u32) -> Option<Ended> {
         self.ended.iter().rev().find(|(ended, _)| *ended == id).map(|(_, why)| *why)
     }

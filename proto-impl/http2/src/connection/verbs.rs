@@ -73,7 +73,7 @@ impl Connection {
     }
 
     /// The application is done with so many bytes of [`crate::Event::Body`]: the peer may send as many more.
-    /// Those of a stream that is over are given back with it.
+    /// Bytes of a stream that is over are given back with it.
     pub fn release(&mut self, now: Instant, stream: StreamId, bytes: usize) {
         let Some(state) = self.streams.get_mut(&stream.0) else { return };
         let bytes = bytes.min(state.unreleased);

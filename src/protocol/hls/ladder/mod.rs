@@ -105,7 +105,7 @@ struct LadderSink {
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
-    /// When it could have been shown first.
+    /// The time at which it could have been shown first.
     ready_at: Option<Instant>,
 }
 
