@@ -52,6 +52,12 @@ impl TrackId {
         if self.is_derived() { 0 } else { self.0 / 3 }
     }
 
+    /// The id of a number ([`TrackId::number`]). `None`: there is none.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        if number < Self::END { Some(Self(number)) } else { None }
+    }
+
     /// The id as a number, below 64: for formats whose fields are numbered like tracks.
     #[must_use]
     pub const fn number(self) -> u8 {

@@ -1,0 +1,201 @@
+//! The node that has the stream.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use media::{TrackId, TrackSet};
+use wire::{Reader, SendQueue, Writer};
+
+use crate::error::{Ended, Error, Refused};
+use crate::frame::{self, Frame, FrameReader, kind, put_name, read_name};
+
+/// A client pings once a second.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The largest frame of a client.
+const BODY_BYTES_MAX: u32 = 8 * 1024;
+/// Streams that one may have passed.
+const VIA_MAX: usize = 16;
+/// Events that wait to be polled; a client that sends more in one piece is no client.
+const EVENTS_MAX: usize = 1024;
+
+/// An event of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// Asks for a stream; answered by [`Server::accept`] or [`Server::refuse`]. Once.
+    Play {
+        /// The application.
+        app: String,
+        /// The id of the stream.
+        id: String,
+        /// The nodes that the copy is for: the one that asks, and those behind it.
+        via: Vec<String>,
+    },
+    /// Wants these tracks from now on; `None`: all.
+    Want(Option<TrackSet>),
+    /// Waits for a key frame of this track.
+    KeyFrame(TrackId),
+    /// The end.
+    Closed,
+}
+
+/// The conversation with one client about one stream.
+#[derive(Debug)]
+pub struct Server {
+    reader: FrameReader,
+    cluster: String,
+    has_asked: bool,
+    events: VecDeque<ServerEvent>,
+    out: SendQueue,
+    heard: Instant,
+    is_closed: bool,
+}
+
+impl Server {
+    /// Waits for a client of this cluster.
+    #[must_use]
+    pub fn new(cluster: &str, now: Instant) -> Self {
+        Self {
+            reader: FrameReader::new(BODY_BYTES_MAX),
+            cluster: cluster.to_owned(),
+            has_asked: false,
+            events: VecDeque::new(),
+            out: SendQueue::new(),
+            heard: now,
+            is_closed: false,
+        }
+    }
+
+    /// Takes bytes of the client.
+    ///
+    /// # Errors
+    /// It does not keep to the protocol. What is queued is sent, then the connection closes.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.heard = now;
+        self.reader.push(bytes);
+        self.read().inspect_err(|error| self.fail(error))
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
+        if let Some(cluster) = self.reader.poll_hello()? {
+            self.out.push(frame::hello(&self.cluster));
+            if cluster != self.cluster {
+                return Err(Error::Cluster);
+            }
+        }
+        while let Some(frame) = self.reader.poll()? {
+            if self.events.len() >= EVENTS_MAX || self.out.len() > usize::try_from(BODY_BYTES_MAX).unwrap_or(0) {
+                return Err(Error::Invalid("number of frames"));
+            }
+            self.take(frame)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, Frame { kind, body }: Frame) -> Result<(), Error> {
+        let mut reader = Reader::new(&body);
+        match kind {
+            kind::PLAY if !self.has_asked => {
+                self.has_asked = true;
+                let (app, id) = (read_name(&mut reader)?, read_name(&mut reader)?);
+                let count = usize::from(reader.u8()?);
+                if count > VIA_MAX {
+                    return Err(Error::Invalid("number of nodes"));
+                }
+                let via = (0..count).map(|_| read_name(&mut reader)).collect::<Result<_, _>>()?;
+                self.events.push_back(ServerEvent::Play { app, id, via });
+            }
+            kind::PLAY => return Err(Error::Invalid("second request")),
+            kind::WANT => {
+                let wanted = body.iter().map(|number| track(*number)).collect::<Result<TrackSet, _>>()?;
+                self.events.push_back(ServerEvent::Want((!wanted.is_empty()).then_some(wanted)));
+            }
+            kind::KEY_FRAME => self.events.push_back(ServerEvent::KeyFrame(track(reader.u8()?)?)),
+            kind::PING => self.out.push(frame::frame(kind::PONG, &reader.array::<8>()?)),
+            kind::LEAVE => self.close(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Begins to send: the node's name, and the wall clock (ms since the Unix epoch) at which the clock of the stream was zero. Frames of
+    /// tracks and units follow.
+    pub fn accept(&mut self, node: &str, zero_ms: i64) {
+        let mut body = Writer::new();
+        put_name(&mut body, node);
+        body.bytes(&zero_ms.to_be_bytes());
+        self.out.push(frame::frame(kind::PLAYING, &body.take()));
+    }
+
+    /// Refuses what was asked for, and ends.
+    pub fn refuse(&mut self, why: Refused, reason: &str) {
+        self.say(kind::REFUSED, why.code(), reason);
+        self.close();
+    }
+
+    /// The stream is sent no more. Ends.
+    pub fn end(&mut self, why: Ended, reason: &str) {
+        self.say(kind::ENDED, why.code(), reason);
+        self.close();
+    }
+
+    fn say(&mut self, kind: u8, code: u8, reason: &str) {
+        if !self.is_closed {
+            let mut body = Writer::new();
+            body.u8(code);
+            put_name(&mut body, reason);
+            self.out.push(frame::frame(kind, &body.take()));
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        if *error != Error::Magic {
+            if matches!(error, Error::Version(_)) {
+                self.out.push(frame::hello(&self.cluster));
+            }
+            self.say(kind::REFUSED, Refused::Stranger.code(), &error.to_string());
+        }
+        self.close();
+    }
+
+    fn close(&mut self) {
+        if !self.is_closed {
+            self.is_closed = true;
+            self.events.push_back(ServerEvent::Closed);
+        }
+    }
+
+    /// The deadline may have passed.
+    ///
+    /// # Errors
+    /// The client is silent.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        if !self.is_closed && self.poll_timeout().is_some_and(|at| at <= now) {
+            self.close();
+            return Err(Error::Silent);
+        }
+        Ok(())
+    }
+
+    /// The next deadline.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_closed { None } else { self.heard.checked_add(SILENCE_MAX) }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// Moves what is to be sent: whole frames.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) {
+        out.append(&mut self.out);
+    }
+}
+
+fn track(number: u8) -> Result<TrackId, Error> {
+    TrackId::from_number(number).ok_or(Error::Invalid("track"))
+}
