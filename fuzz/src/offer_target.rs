@@ -282,7 +282,7 @@ impl Rig {
         let stream = StreamId(STREAM.0 + 1 + self.granted);
         self.granted += 1;
         let epoch = u32::from(self.granted.is_multiple_of(2));
-        Grant { stream, position, epoch, settings }
+        Grant { stream, position, epoch, zero_ms: 0, settings }
     }
 
     /// The first units of the stream, which tell its tracks.

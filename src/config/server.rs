@@ -184,7 +184,7 @@ impl ServerSettings {
             },
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
-            values: backups(&values).map(|_| values)?,
+            values: backups(&values).and(linger(&values)).map(|_| values)?,
         })
     }
 
@@ -211,6 +211,17 @@ impl ServerSettings {
         folders(&self.values)
     }
 
+    /// `edge.origins`: URLs of the places that streams which are not here are fetched from, with `{app}` and `{id}`.
+    pub fn edge_origins(&self) -> impl Iterator<Item = &str> {
+        self.values.text("edge.origins").split(',').map(str::trim).filter(|url| !url.is_empty())
+    }
+
+    /// `edge.linger`: how long such a stream stays without a viewer.
+    #[must_use]
+    pub fn edge_linger(&self) -> Duration {
+        linger(&self.values).unwrap_or_default()
+    }
+
     /// The defaults with some keys set and one worker; for tests and simulations.
     ///
     /// # Errors
@@ -230,6 +241,11 @@ impl ServerSettings {
         }
         Self::from_values(1, values)
     }
+}
+
+/// `edge.linger`.
+fn linger(values: &Values) -> Result<Duration, Error> {
+    Ok(Duration::from_secs(values.number("edge.linger", 1, 86_400)?))
 }
 
 fn limits(values: &Values) -> Result<Limits, Error> {

@@ -49,7 +49,7 @@ impl Source {
 
     /// The network that it counts for; `None` for an operator's own.
     fn counted_network(&self) -> Option<IpAddr> {
-        (self.ingest != Ingest::PULL).then_some(self.network)
+        (![Ingest::PULL, Ingest::COPY].contains(&self.ingest)).then_some(self.network)
     }
 }
 
@@ -95,6 +95,8 @@ pub(super) struct Live {
     pub(super) epoch: u32,
     /// The silence of the publisher at the last report, in milliseconds.
     pub(super) silent_ms: u64,
+    /// The wall clock at which its clock was zero: milliseconds since the Unix epoch.
+    pub(super) zero_ms: i64,
     /// Servers before this one, for pushes.
     pub(super) via: Vec<String>,
     /// The parameters of the present publisher, for hooks.
@@ -122,6 +124,7 @@ impl Live {
             position: Position::default(),
             epoch: 0,
             silent_ms: 0,
+            zero_ms: request.zero_ms.unwrap_or_else(|| i64::try_from(now.wall_ms).unwrap_or(0)),
             via: request.via.clone(),
             params: request.params.clone(),
             told: Told { announced: false, details: StreamDetails::default() },
@@ -379,6 +382,7 @@ mod tests {
                 user_agent: String::new(),
                 params: Vec::new(),
                 via: Vec::new(),
+                zero_ms: None,
                 pull: None,
             }
         }

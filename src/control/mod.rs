@@ -16,6 +16,7 @@ mod audit;
 mod backups;
 pub mod broadcast;
 mod connections;
+mod copies;
 mod doors;
 mod endpoints;
 mod folders;

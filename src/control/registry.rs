@@ -62,7 +62,18 @@ impl Control {
             return Err(Refusal::Denied(Denial::Token));
         }
         match self.stream_of(&request.key) {
-            None => Ok(self.begin_stream(now, request, settings)),
+            None => {
+                self.release_copy(now, &request.key);
+                Ok(self.begin_stream(now, request, settings))
+            }
+            Some(stream) if self.is_copy(&request.key) => {
+                self.release_copy(now, &request.key);
+                let grant = self.return_publisher(now, stream, request.clone()).ok_or(Refusal::InUse)?;
+                self.publish_begun(now, stream, &request);
+                // Its units have come before.
+                self.source_started(now, stream);
+                Ok(grant)
+            }
             Some(stream) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
         }
     }
@@ -70,11 +81,12 @@ impl Control {
     /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
     pub(super) fn check_free(&self, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source for as long as that runs, whether it delivers or not.
-        if self.outbound.sources.is_running(&request.key) {
+        if self.outbound.sources.is_running(&request.key) && !self.is_copy(&request.key) {
             return Err(Refusal::InUse);
         }
         let live = self.stream_of(&request.key).and_then(|stream| self.registry.get(&stream));
-        let free = live.is_none_or(|live| match live.source().state {
+        // Whose publisher is at another node: the directory has let this one in.
+        let free = live.is_none_or(|live| live.is_copy() || match live.source().state {
             State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
             State::Grace(_) => true,
             State::Awaited => false,
@@ -91,10 +103,13 @@ impl Control {
         let key = request.key.clone();
         tracing::info!(%key, protocol = request.ingest.name, peer = %request.peer, "stream started");
         let live = Live::new(now, &request, settings.clone());
+        let (zero_ms, is_copy) = (live.zero_ms, live.is_copy());
         let stream = self.registry.insert(live);
-        self.hooks.forget_idle(&key);
-        self.record_started(now, &request);
-        self.publisher_came(now, &request);
+        if !is_copy {
+            self.hooks.forget_idle(&key);
+            self.record_started(now, &request);
+            self.publisher_came(now, &request);
+        }
         let details = self.details_of(&key);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.told.details = details;
@@ -102,7 +117,20 @@ impl Control {
         self.post_stream_up(stream);
         self.reconcile_pushes(now, &key);
         self.reconcile_recording(now, &key);
-        Grant { stream, position: Position::default(), epoch: 0, settings }
+        Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
+    }
+
+    /// A stream that was a copy of another node's has its publisher here now.
+    fn publish_begun(&mut self, now: Now, stream: StreamId, request: &PublishRequest) {
+        let key = &request.key;
+        self.hooks.forget_idle(key);
+        self.record_started(now, request);
+        if let Some(live) = self.registry.get_mut(&stream) {
+            live.began = now.mono;
+        }
+        self.review_viewers(key);
+        self.reconcile_pushes(now, key);
+        self.reconcile_recording(now, key);
     }
 
     /// A publisher joins a life that waits for it, or takes it from one that fell silent.
@@ -127,13 +155,15 @@ impl Control {
         live.via.clone_from(&request.via);
         live.params.clone_from(&request.params);
         let grant =
-            Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
-        if let Some(record) = self.records.get_mut(&request.key) {
-            record.user_agent = agent(&request.user_agent);
-            record.remote_ip = remote_ip(&request);
-            record.touch(now);
+            Grant { stream, position: live.position, epoch: live.epoch, zero_ms: live.zero_ms, settings: live.settings.clone() };
+        if request.ingest != Ingest::COPY {
+            if let Some(record) = self.records.get_mut(&request.key) {
+                record.user_agent = agent(&request.user_agent);
+                record.remote_ip = remote_ip(&request);
+                record.touch(now);
+            }
+            self.publisher_came(now, &request);
         }
-        self.publisher_came(now, &request);
         if let Some(old) = old {
             self.leave(now, old);
             self.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
@@ -152,7 +182,11 @@ impl Control {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        if self.registry.get(&stream)?.source().ingest != Ingest::PULL {
+        let ingest = self.registry.get(&stream)?.source().ingest;
+        if ingest == Ingest::COPY {
+            return self.return_publisher(now, stream, request);
+        }
+        if ingest != Ingest::PULL {
             return None;
         }
         let grant = self.return_publisher(now, stream, request.clone())?;
@@ -242,7 +276,7 @@ impl Control {
         let Some(live) = self.registry.get_mut(&stream) else { return };
         live.position = position;
         live.epoch = epoch;
-        if live.source().ingest == Ingest::PULL {
+        if [Ingest::PULL, Ingest::COPY].contains(&live.source().ingest) {
             self.registry.change(stream, |source| source.state = State::Awaited);
             return;
         }
@@ -276,6 +310,9 @@ impl Control {
         self.post_all(&ToWorker::StreamDown { stream, end });
         if let State::Live(session) = live.source().state {
             self.leave(now, session);
+        }
+        if live.is_copy() {
+            return;
         }
         self.stream_ended(now, stream, &live, end);
         let main = self.records.main_track_of(&live.key);
@@ -327,6 +364,7 @@ impl Control {
         StreamDetails {
             main: main.map(|key| MainTrack { folder: self.polled_folder(&key), key }),
             videos: if videos > 1 { videos } else { 0 },
+            zero_ms: live.map_or(0, |live| live.zero_ms),
             tell_viewers: self.hook_url(key).is_some(),
             limits_polled: record.limits_polled(),
             main_track: self.records.main_track_of(key).map(|main| main.id),

@@ -30,6 +30,7 @@ use crate::protocol::{FILE_RESERVE, outbound};
 use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
+use super::copies::{Absent, Copying};
 use super::playlists::{Playlist, is_playable};
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost, allowed};
@@ -67,6 +68,21 @@ pub(super) struct Source {
     pub(super) seen: Instant,
     /// The items that take turns, if it is a playlist.
     pub(super) playlist: Option<Playlist>,
+    /// Where it may come from, if it is a copy of another node's stream.
+    pub(super) copying: Option<Copying>,
+}
+
+impl Source {
+    fn new(now: Now, key: &StreamKey, origin: Origin) -> Self {
+        let at = now.mono;
+        let (playlist, copying) = (None, None);
+        Self { key: key.clone(), origin, began: at, watched: at, sought: None, seen: at, playlist, copying }
+    }
+
+    /// A copy.
+    pub(super) fn copy(now: Now, key: &StreamKey, origin: Origin, copying: Copying) -> Self {
+        Self { copying: Some(copying), ..Self::new(now, key, origin) }
+    }
 }
 
 /// The running sources, and the streams that viewers may start.
@@ -75,6 +91,7 @@ pub(super) struct Sources {
     pub(super) by_id: BTreeMap<PullId, Source>,
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     auto_start: BTreeSet<StreamKey>,
+    pub(super) absent: Absent,
     /// Playlists that begin by themselves, and when: seconds of the wall clock.
     pub(super) planned: BTreeMap<StreamKey, u64>,
     pulls: u64,
@@ -214,6 +231,13 @@ impl Control {
         self.registry.count(app).saturating_add(waiting)
     }
 
+    /// Notes in its record how a source is. A copy has none of its own.
+    fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
+        if !self.outbound.sources.is_copying(key) {
+            self.records.source_status(now, key, status);
+        }
+    }
+
     /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
     ///
     /// # Errors
@@ -233,20 +257,25 @@ impl Control {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
         tracing::info!(%key, url = redact(&origin.url), "source started");
+        let playlist = item.map(|(index, _)| self.begin_playlist(now, key, index));
+        self.start_source(now, Source { playlist, ..Source::new(now, key, origin) });
+        self.records.source_wanted(now, key, true);
+        Ok(())
+    }
+
+    /// Begins the first attempt of a source.
+    pub(super) fn start_source(&mut self, now: Now, source: Source) {
         self.outbound.sources.pulls = self.outbound.sources.pulls.saturating_add(1);
         let id = PullId(self.outbound.sources.pulls);
-        let remote = RemoteHost::of(&origin.target, self.config.server.host);
-        let playlist = item.map(|(index, _)| self.begin_playlist(now, key, index));
-        let at = now.mono;
-        let source =
-            Source { key: key.clone(), origin, began: at, watched: at, sought: None, seen: at, playlist };
+        let remote = match source.copying {
+            Some(_) => RemoteHost::of_node(&source.origin.target),
+            None => RemoteHost::of(&source.origin.target, self.config.server.host),
+        };
+        self.outbound.sources.by_key.insert(source.key.clone(), id);
         self.outbound.sources.by_id.insert(id, source);
-        self.outbound.sources.by_key.insert(key.clone(), id);
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
         self.attempt(now, Job::Pull(id));
-        self.records.source_wanted(now, key, true);
-        Ok(())
     }
 
     /// The target that the URL of a record names.
@@ -260,19 +289,22 @@ impl Control {
     /// Ends a source and its stream. Says whether there was one.
     pub(super) fn stop_source(&mut self, now: Now, key: &StreamKey, end: StreamEnd) -> bool {
         let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
-        if self.outbound.sources.by_id.remove(&id).is_some_and(|source| source.playlist.is_some()) {
+        let source = self.outbound.sources.by_id.remove(&id);
+        if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
             self.end_playlist(now, key);
         }
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
             self.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
-        self.records.source_wanted(now, key, false);
+        let is_copy = source.is_some_and(|source| source.copying.is_some());
+        if !is_copy {
+            self.records.source_wanted(now, key, false);
+        }
         match self.stream_of(key) {
             Some(stream) => self.end_stream(now, stream, end),
-            None => {
-                self.records.source_status(now, key, status::FINISHED);
-            }
+            None if is_copy => {}
+            None => self.records.source_status(now, key, status::FINISHED),
         }
         true
     }
@@ -329,7 +361,7 @@ impl Control {
         let lead = source.seen.saturating_duration_since(now.mono);
         let live = self.stream_of(&key).and_then(|stream| self.registry.get(&stream));
         let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
-        self.records.source_status(now, &key, status::PREPARING);
+        self.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target, lead, skip };
         self.post(worker, ToWorker::StartPull(Box::new(order)));
@@ -367,6 +399,7 @@ impl Control {
         source.ok_or(Refusal::InUse)?;
         let settings = self.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
+        self.outbound.sources.copy_lives(&request.key);
         tracing::info!(key = %request.key, attempt, "source delivers");
         match self.stream_of(&request.key) {
             Some(stream) => self.return_pull(now, stream, request).ok_or(Refusal::InUse),
@@ -382,9 +415,10 @@ impl Control {
         match state {
             PullState::Preparing => {
                 let key = source.key.clone();
-                self.records.source_status(now, &key, status::PREPARING);
+                self.source_status(now, &key, status::PREPARING);
             }
             PullState::Failed(reason) => self.pull_failed(now, id, &reason),
+            PullState::Over(reason) => self.copy_failed(now, id, &reason, true),
             PullState::Lost { reason, ahead } => {
                 if let Some(source) = self.outbound.sources.by_id.get_mut(&id) {
                     source.seen = now.mono.checked_add(ahead).unwrap_or(now.mono);
@@ -430,6 +464,9 @@ impl Control {
         if source.playlist.is_some() {
             return self.item_over(now, id, reason);
         }
+        if source.copying.is_some() {
+            return self.copy_failed(now, id, reason, false);
+        }
         let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
         let url = redact(&source.origin.url);
         if self.outbound.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
@@ -438,13 +475,13 @@ impl Control {
             tracing::debug!(%key, url, failures, reason, "pull failed");
             self.outbound.repeats.note(now, Repeat::Pull, &key, reason);
         }
-        self.records.source_status(now, &key, status::FINISHED);
+        self.source_status(now, &key, status::FINISHED);
     }
 
     /// The next attempt is due.
     pub(super) fn pull_attempts(&mut self, now: Now, id: PullId) {
         if let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) {
-            self.records.source_status(now, &key, status::PREPARING);
+            self.source_status(now, &key, status::PREPARING);
         }
     }
 
@@ -457,7 +494,7 @@ impl Control {
         } else {
             tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
         }
-        self.records.source_status(now, &key, status::FINISHED);
+        self.source_status(now, &key, status::FINISHED);
     }
 
     /// Stops sources that nobody watches, and restarts those with a period.
@@ -474,10 +511,13 @@ impl Control {
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);
             let is_over = |period| age(source.began) >= period;
-            if self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled)
-                && age(source.watched) >= IDLE_MAX
-            {
+            let idle_max = match source.copying {
+                Some(_) => Some(self.config.server.edge_linger()),
+                None => self.records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
+            };
+            if idle_max.is_some_and(|idle_max| age(source.watched) >= idle_max) {
                 idle.push(key.clone());
+            } else if source.copying.is_some() {
             } else if source.playlist.is_none()
                 && self.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
             {
@@ -503,7 +543,13 @@ impl Control {
             }
             return;
         }
-        if self.is_live(key) || !self.records.get(key).is_some_and(starts_by_viewer) {
+        if self.is_live(key) {
+            return;
+        }
+        if !self.records.get(key).is_some_and(starts_by_viewer) {
+            if !self.fetch_copy(now, key) {
+                self.post_all(&ToWorker::NotComing(key.clone()));
+            }
             return;
         }
         if let Err(reason) = self.begin_source(now, key) {
@@ -584,7 +630,8 @@ impl Control {
     /// The server is shutting down: the workers close the connections on their own.
     pub(super) fn forget_sources(&mut self, now: Now) {
         for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
-            if !self.is_live(&key) {
+            let is_copy = self.outbound.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
+            if !self.is_live(&key) && !is_copy {
                 self.records.source_status(now, &key, status::FINISHED);
                 self.records.mark_dirty(now, key);
             }

@@ -146,7 +146,8 @@ impl Control {
 
     /// Puts the figures of a stream into its record.
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
-        let Some(live) = self.registry.get(&stream) else { return };
+        // The record of a copy is the origin's.
+        let Some(live) = self.registry.get(&stream).filter(|live| !live.is_copy()) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };
         let counts = self.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {

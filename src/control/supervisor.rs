@@ -64,6 +64,8 @@ impl Phase {
 enum Reach {
     /// A peer to connect to.
     Connect,
+    /// The same, named by the operator: the policy for what tenants name does not apply.
+    Node,
     /// An address of ours: the peer connects.
     Listen,
     /// A file of our own: there is no host.
@@ -90,9 +92,14 @@ impl RemoteHost {
         let reach = match target.transport {
             Transport::UdpListener => Reach::Listen,
             Transport::File => Reach::File,
-            Transport::Tcp | Transport::Tls | Transport::Udp => Reach::Connect,
+            Transport::Tcp | Transport::Tls | Transport::NodeTls | Transport::Udp => Reach::Connect,
         };
         Self { host, port: target.port, reach }
+    }
+
+    /// A place that copies are fetched from.
+    pub(super) fn of_node(target: &Target) -> Self {
+        Self { host: target.host.clone(), port: target.port, reach: Reach::Node }
     }
 }
 
@@ -164,10 +171,11 @@ impl Supervisor {
             (Reach::Connect, Ok(address)) => {
                 return Some(choose(&[SocketAddr::new(address, port)], task.attempt, policy));
             }
+            (Reach::Node, Ok(address)) => return Some(Step::Connect(SocketAddr::new(address, port))),
             (Reach::Listen, Err(_)) => {
                 return Some(Step::Failed("a listener needs an address, not a name".to_owned()));
             }
-            (Reach::Connect, Err(_)) => {}
+            (Reach::Connect | Reach::Node, Err(_)) => {}
         }
         self.requests = self.requests.saturating_add(1);
         let request = self.requests;
@@ -182,10 +190,15 @@ impl Supervisor {
         self.enter(job, Phase::Idle);
         let attempt = self.attempt_of(job)?;
         let step = match answer.result {
+            Ok(addresses) if self.is_of_node(job) => choose(&addresses, attempt, &OutboundPolicy::default()),
             Ok(addresses) => choose(&addresses, attempt, policy),
             Err(reason) => Step::Failed(reason),
         };
         Some((job, step))
+    }
+
+    fn is_of_node(&self, job: Job) -> bool {
+        self.tasks.get(&job).is_some_and(|task| task.remote.reach == Reach::Node)
     }
 
     /// The attempt was ordered from this worker.

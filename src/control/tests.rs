@@ -22,6 +22,7 @@ mod admission;
 mod api;
 mod audit;
 mod claims;
+mod copies;
 mod faults;
 mod folders;
 mod hooks;
@@ -259,6 +260,7 @@ impl Rig {
             user_agent: "enc/1".into(),
             params: Vec::new(),
             via: Vec::new(),
+            zero_ms: None,
             pull: None,
         }
     }

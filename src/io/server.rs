@@ -19,7 +19,7 @@ use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::notify::{Pulse, ServiceManager};
 use super::shell::{Budgets, Loads, Parts, Shell};
-use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
+use super::tls::{self, CertificateError, CertificateFiles, Configs, NodeConfigs, Reload};
 use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
@@ -27,7 +27,7 @@ use crate::config::{Config, Limits, Options, ServerSettings};
 use crate::control::{Control, ControlConfig, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
-use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived};
+use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived, relay};
 use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
@@ -143,6 +143,7 @@ impl Server {
         let (addresses, sockets) = bind(&config.server)?;
 
         let seed = seed_of_the_system()?;
+        let nodes = nodes(config, &seed)?;
         let control_seed = seed.derive("control", 0);
         let control = restore(&mut *store, control_config(config, &addresses, &seed), &control_seed)?;
         let (control_sender, mail) = control_thread::control_channel();
@@ -196,6 +197,7 @@ impl Server {
             seed,
             hosts: own_addresses().into(),
             tls,
+            nodes,
             notices: notices.clone(),
         };
         let mut workers = Vec::with_capacity(sockets.len());
@@ -262,6 +264,7 @@ struct Shells {
     /// Addresses of the machine.
     hosts: Arc<[IpAddr]>,
     tls: Configs,
+    nodes: NodeConfigs,
     notices: Sender<Notice>,
 }
 
@@ -288,6 +291,7 @@ impl Shells {
             common: self.seed.derive("workers", 0),
             hosts: Arc::clone(&self.hosts),
             tls: self.tls.clone(),
+            nodes: self.nodes.clone(),
         })?;
         start_thread(&format!("worker-{}", id.0), &self.notices, move || shell.run())
     }
@@ -389,6 +393,18 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
         addresses.insert(shared.name, address);
     }
     Ok((addresses, of_workers))
+}
+
+/// TLS between nodes. Without a secret nobody knows the key, and there is no listener.
+fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> {
+    match relay::secret_of(&config.server) {
+        Some(secret) => NodeConfigs::of_secret(secret.as_bytes()),
+        None => {
+            let mut random = [0; 32];
+            seed.derive("nodes", 0).random().fill(&mut random);
+            NodeConfigs::of_secret(&random)
+        }
+    }
 }
 
 /// The certificate; a self-signed one is made when there is none. With one that cannot be used the other listeners do their work, and

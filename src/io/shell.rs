@@ -21,7 +21,7 @@ use super::driver::{Bounds, Driver};
 use super::jobs::Jobs;
 use super::mailbox::{Handover, Mail, MailSender, Mailbox};
 use super::preface::{self, Accepted, Prefaces};
-use super::tls::{Configs, Transport};
+use super::tls::{Configs, NodeConfigs, Transport};
 use super::udp::UdpSocket;
 use crate::hub::RingMemory;
 use crate::protocol::{Listener, Port, Proxied, Security, speaks_http2};
@@ -75,6 +75,8 @@ pub(super) struct Parts {
     pub(super) hosts: Arc<[std::net::IpAddr]>,
     /// The settings of TLS connections.
     pub(super) tls: Configs,
+    /// The same between nodes.
+    pub(super) nodes: NodeConfigs,
 }
 
 /// The budgets that all workers share.
@@ -134,7 +136,7 @@ impl Shell {
         Ok(Self {
             id,
             driver,
-            machine: WorkerMachine { worker, colleagues, tls: parts.tls, drained: false },
+            machine: WorkerMachine { worker, colleagues, tls: parts.tls, nodes: parts.nodes, drained: false },
             mailbox,
             listeners,
             budget: budgets.connections,
@@ -338,6 +340,7 @@ impl Shell {
         match listener.security {
             Security::Plain => Transport::plain(stream),
             Security::Tls => Transport::server(stream, &self.machine.tls.plain),
+            Security::Nodes => Transport::server(stream, &self.machine.nodes.server),
             Security::TlsHttp if speaks_http2(self.machine.worker.server()) => {
                 Transport::server(stream, &self.machine.tls.http)
             }

@@ -19,6 +19,8 @@ pub struct StreamDetails {
     pub overrides: Vec<(&'static str, String)>,
     /// The main track, where the application's subtracks are renditions of it.
     pub main: Option<MainTrack>,
+    /// The wall clock at which its clock was zero, in milliseconds since the Unix epoch.
+    pub zero_ms: i64,
     /// The video tracks that its publisher sends, where there are several.
     pub videos: usize,
 }

@@ -28,7 +28,7 @@ pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
 pub use ladder::{Laddered, MainTrack, Mark, Rung};
 pub use message::Message;
-pub use outbound::{Target, Transport};
+pub use outbound::{Proof, Target, Transport};
 pub use play::{NoSubscription, PlayRequest, PolledRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
@@ -63,6 +63,8 @@ pub struct SessionSettings {
     pub cors_origins: Vec<String>,
     /// `server.trusted_proxies`: who may say whose request it passes on.
     pub trusted_proxies: CidrList,
+    /// Any stream may be somewhere else (`edge.origins`).
+    pub fetches_any: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
 }
@@ -75,6 +77,7 @@ impl SessionSettings {
             names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
+            fetches_any: server.edge_origins().next().is_some(),
             protocols: server.protocols.clone(),
         }
     }
@@ -382,6 +385,8 @@ pub enum ToWorker {
     StopPull(PullId),
     /// Where a pull goes on: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
+    /// A stream that was wanted does not come: whoever waits for it is told.
+    NotComing(StreamKey),
     /// Streams that a viewer starts (`autoStartStopEnabled`), or no longer.
     AutoStart(Vec<(StreamKey, bool)>),
     /// Tell what was counted; answer [`ToControl::Measured`].

@@ -11,12 +11,23 @@ pub enum Transport {
     Tcp,
     /// TLS over TCP, to a server that proves to have the name of the target's host.
     Tls,
+    /// TLS over TCP, to a node of the same cluster: both sides prove that they know its secret.
+    NodeTls,
     /// A UDP socket of its own that sends to the address.
     Udp,
     /// A UDP socket of its own, bound to the address, where the peer is waited for.
     UdpListener,
     /// None: it is a file of this server's own.
     File,
+}
+
+/// The identity that the server of a TLS connection must prove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// It has this name, by a certificate that is trusted.
+    Name(Box<str>),
+    /// It is a node of the same cluster.
+    Node,
 }
 
 /// The target of a push or the server of a pull. What is asked for there is known to its protocol alone
@@ -51,10 +62,14 @@ impl Target {
         self.request.downcast_ref()
     }
 
-    /// The name that the server must prove to have.
+    /// Who the server must prove to be; `None`: it is not asked, or there is none.
     #[must_use]
-    pub fn tls_name(&self) -> Option<Box<str>> {
-        (self.transport == Transport::Tls).then(|| self.host.as_str().into())
+    pub fn proof(&self) -> Option<Proof> {
+        match self.transport {
+            Transport::Tls => Some(Proof::Name(self.host.as_str().into())),
+            Transport::NodeTls => Some(Proof::Node),
+            Transport::Tcp | Transport::Udp | Transport::UdpListener | Transport::File => None,
+        }
     }
 
     /// Whether it is a file of this server's own.

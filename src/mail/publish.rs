@@ -26,6 +26,8 @@ pub struct PublishRequest {
     pub params: Params,
     /// The streams that this one was already forwarded through, `node/app/id` each.
     pub via: Vec<String>,
+    /// Of a copy of another node's stream: the wall clock at which the clock of that stream was zero, in milliseconds.
+    pub zero_ms: Option<i64>,
     /// The pull that has its first media, and which attempt of it.
     pub pull: Option<(PullId, u64)>,
 }
@@ -74,6 +76,8 @@ pub struct Grant {
     pub position: Position,
     /// The config epoch to continue from.
     pub epoch: u32,
+    /// The wall clock at which the clock of the stream was zero: milliseconds since the Unix epoch.
+    pub zero_ms: i64,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
 }

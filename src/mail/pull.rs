@@ -13,6 +13,8 @@ pub enum PullState {
     Preparing,
     /// Over before there was any media: refused, timed out, no stream.
     Failed(String),
+    /// The stream is no more, says a node that should have it.
+    Over(String),
     /// Over after there was media: cut off, ended, or frozen.
     Lost {
         /// Why.

@@ -20,6 +20,8 @@ pub struct FormatKind {
     pub package: fn(u64) -> Option<Box<dyn Package>>,
     /// A viewer that closes its side of the connection gives up what it asked for. (An HTTP client may do so and read on.)
     pub is_given_up_by_close: bool,
+    /// Other nodes are sent it, which have proved to be of the cluster: nothing is checked, and they are no viewers.
+    pub is_for_nodes: bool,
 }
 
 /// A format that subscribers of one protocol share; see [`crate::hub::Package`].

@@ -23,6 +23,7 @@ mod publisher;
 mod pull;
 mod push;
 mod recording;
+pub mod relay;
 mod registry;
 mod row;
 mod rtmp;

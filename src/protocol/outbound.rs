@@ -37,6 +37,14 @@ pub fn is_own_path(text: &str) -> bool {
     OwnPath::is_meant(text)
 }
 
+/// Reads the URL of a place that copies of streams are fetched from: one that the operator has set.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_origin(text: &str) -> Result<Target, UrlError> {
+    read(text, |scheme| scheme.pulls || scheme.copies)
+}
+
 /// Reads the path of a file of our own: what a stream of `app` is played from.
 ///
 /// # Errors
@@ -127,7 +135,7 @@ pub(crate) fn request_text(target: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::Transport;
+    use crate::mail::{Proof, Transport};
 
     #[test]
     fn u_30_only_media_schemes_in_lower_case() {
@@ -167,7 +175,7 @@ mod tests {
     fn sources_are_named_by_other_schemes_than_endpoints() {
         let parts = |url: &str| {
             let target = read_source(url).unwrap();
-            (target.port, target.transport, target.tls_name().as_deref() == Some(&*target.host))
+            (target.port, target.transport, target.proof() == Some(Proof::Name(target.host.as_str().into())))
         };
         assert_eq!(parts("http://h/live/a.flv?t=1#x"), (80, Transport::Tcp, false));
         assert_eq!(parts("https://[::1]:5443/a.flv"), (5443, Transport::Tls, true));

@@ -165,7 +165,7 @@ impl LoadPlayer for PulledPlayer {
                 }
                 ClientEvent::OpenPath(wanted) => self.events.push_back(LoadEvent::OpenPath(wanted)),
                 ClientEvent::ClosePath(path) => self.events.push_back(LoadEvent::ClosePath(path)),
-                ClientEvent::Ended(reason) => self.events.push_back(LoadEvent::Closed(reason)),
+                ClientEvent::Ended(reason) | ClientEvent::Over(reason) => self.events.push_back(LoadEvent::Closed(reason)),
             }
         }
         self.events.pop_front()

@@ -7,7 +7,7 @@ use super::derived::Derivation;
 use super::http::Handler;
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
 use super::sinks::SinkKind;
-use super::{Format, audio, hls, http, http_live, proxied, recording, rtmp, rtsp, srt, udp, webrtc};
+use super::{Format, audio, hls, http, http_live, proxied, recording, relay, rtmp, rtsp, srt, udp, webrtc};
 use crate::config::Schema;
 use crate::http::Mount;
 use crate::stats::Catalogue;
@@ -26,6 +26,7 @@ pub(super) static PROTOCOLS: &[&Protocol] = &[
     &proxied::PROTOCOL,
     &audio::PROTOCOL,
     &recording::PROTOCOL,
+    &relay::PROTOCOL,
     #[cfg(test)]
     &super::samples::file_sink::PROTOCOL,
 ];

@@ -75,6 +75,8 @@ pub enum Security {
     Plain,
     /// TLS.
     Tls,
+    /// TLS among the nodes of a cluster: both sides prove that they know its secret.
+    Nodes,
     /// TLS for a peer that may ask which HTTP is spoken.
     TlsHttp,
 }
@@ -233,6 +235,8 @@ pub(super) struct Scheme {
     pub(super) pushes: bool,
     /// Whether streams are fetched from there; else only the load generator plays them.
     pub(super) pulls: bool,
+    /// Whether copies of streams are fetched from there: only the operator's settings name such URLs, which ask for no credentials.
+    pub(super) copies: bool,
     /// Whether a user and a password may stand before the host.
     pub(super) takes_credentials: bool,
     /// The use of such a URL by the load generator.

@@ -12,4 +12,6 @@ pub struct Ingest {
 impl Ingest {
     /// Pulled from another server, over whichever protocol.
     pub const PULL: Self = Self { publish_type: "Pull", name: "pull" };
+    /// A copy of another node's stream.
+    pub const COPY: Self = Self { publish_type: "Pull", name: "relay" };
 }

@@ -162,7 +162,8 @@ impl Worker {
             let Some(conn) = self.conns.get(one.conn) else { return false };
             let playing = conn.subscription(one.handle).and_then(Subscription::playing);
             let count = playing.map(|playing| playing.format.kind().counted_as);
-            matches!(conn.purpose, Purpose::Peer | Purpose::Ended) && count == Some(counted_as)
+            let is_node = playing.is_some_and(|playing| playing.format.kind().is_for_nodes);
+            matches!(conn.purpose, Purpose::Peer | Purpose::Ended) && count == Some(counted_as) && !is_node
         };
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }

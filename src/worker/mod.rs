@@ -56,7 +56,7 @@ use crypto::Seed;
 
 use crate::hub::{MirroredUnit, Stream};
 use crate::jobs::Job;
-use crate::mail::{SessionSettings, ToControl, ToWorker};
+use crate::mail::{Proof, SessionSettings, ToControl, ToWorker};
 use crate::protocol::{Apps, Context, Listener, PathEvent, PathId, Reply, Session};
 use crate::stats::{Counters, Refused};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, WorkerId};
@@ -91,8 +91,8 @@ pub enum Output {
         conn: ConnId,
         /// The address to connect to.
         address: SocketAddr,
-        /// Over TLS, to a server that proves to have this name.
-        tls_name: Option<Box<str>>,
+        /// Over TLS, to a server that proves to be this one.
+        tls: Option<Proof>,
     },
     /// Open a UDP socket for a session; answer [`Worker::handle_path`].
     OpenUdp {

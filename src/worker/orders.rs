@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::conn::{Conn, Purpose, Subscription};
 use super::{Output, Worker};
 use crate::mail::{
-    Departure, NextAddress, NextServer, PullOrder, PullState, PushOrder, PushState, RecordingNews,
+    Departure, NextAddress, NextServer, Proof, PullOrder, PullState, PushOrder, PushState, RecordingNews,
     RecordingOrder, SinkNews, Target, ToControl, Transport,
 };
 use crate::protocol::sinks::{self, SinkKind, SinkOrder};
@@ -195,8 +195,8 @@ impl Worker {
         match next.address {
             Ok(address) => {
                 conn.peer = address;
-                let tls_name = next.server.tls.then(|| next.server.host.into_boxed_str());
-                self.agenda.outputs.push_back(Output::Connect { conn: id, address, tls_name });
+                let tls = next.server.tls.then(|| Proof::Name(next.server.host.into_boxed_str()));
+                self.agenda.outputs.push_back(Output::Connect { conn: id, address, tls });
             }
             Err(reason) => {
                 let path = PathId::default();
@@ -233,7 +233,7 @@ impl Worker {
     ) -> Option<ConnId> {
         let now = self.now.mono;
         let conn = match target.transport {
-            Transport::Tcp | Transport::Tls => Conn::connecting(address, session, now),
+            Transport::Tcp | Transport::Tls | Transport::NodeTls => Conn::connecting(address, session, now),
             Transport::Udp | Transport::UdpListener => Conn::datagrams(address, session, None, now),
             Transport::File => Conn::bare(address, session, now),
         };
@@ -244,7 +244,9 @@ impl Worker {
     fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
         let path = PathId::default();
         let output = match target.transport {
-            Transport::Tcp | Transport::Tls => Output::Connect { conn, address, tls_name: target.tls_name() },
+            Transport::Tcp | Transport::Tls | Transport::NodeTls => {
+                Output::Connect { conn, address, tls: target.proof() }
+            }
             Transport::Udp => Output::OpenUdp { conn, path, bind: None, to: Some(address) },
             Transport::UdpListener => Output::OpenUdp { conn, path, bind: Some(address), to: None },
             Transport::File => return,

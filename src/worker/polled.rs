@@ -189,7 +189,7 @@ impl Worker {
         let may_come = if is_of_ladder {
             grows || self.live.is_ladder(&wanted.key)
         } else {
-            grows || stream.is_some() || self.live.auto_start.contains(&wanted.key)
+            grows || stream.is_some() || self.may_be_started(&wanted.key)
         };
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return self.answer_waiting(id);
@@ -237,6 +237,24 @@ impl Worker {
     fn answer_waiting(&mut self, id: ConnId) {
         self.reply(id, Reply::Request(RequestNews::Blob));
         self.touch(id);
+    }
+
+    /// A stream does not come: who waits for its playlists is answered.
+    pub(super) fn end_blob_waits(&mut self, key: &StreamKey) {
+        let from = (Arc::clone(&key.app), Arc::clone(&key.id));
+        let of_app = self.polled.waiting.range(from..).take_while(|((app, name), _)| {
+            *app == key.app && name.starts_with(&*key.id)
+        });
+        let is_of_stream = |name: &str| {
+            let rest = name.get(key.id.len()..).unwrap_or_default();
+            rest.starts_with(['.', '/']) || rest.starts_with("_adaptive.")
+        };
+        let waiting = of_app.filter(|((_, name), _)| is_of_stream(name)).flat_map(|(_, waiting)| waiting);
+        for conn in waiting.map(|(_, conn)| *conn).collect::<Vec<_>>() {
+            self.polled.end_wait(conn);
+            self.answer_waiting(conn);
+        }
+        self.polled.sinks_to_come.remove(key);
     }
 
     /// The key of a stream that is live, or was and can still be fetched.

@@ -69,6 +69,7 @@ impl Worker {
             user_agent: ask.user_agent,
             params: ask.params,
             via: ask.via,
+            zero_ms: ask.zero_ms,
             pull,
         };
         self.tell(ToControl::Publish(request));

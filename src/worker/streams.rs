@@ -200,6 +200,7 @@ impl Worker {
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::GoOn(next) => self.go_on(*next),
             ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),
+            ToWorker::NotComing(key) => self.end_waits_for(&key),
             ToWorker::AutoStart(streams) => self.live.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Connections(stream) => self.tell_connections(stream),

@@ -120,13 +120,17 @@ impl Worker {
         if self.live.is_in_room_of(id, &ask.key) {
             return Ok(false);
         }
+        if ask.format.kind().is_for_nodes {
+            return Ok(false);
+        }
         let is_limited = ask.format.kind().counted_as.is_some();
         Ok(is_limited || app.security.play.any() || Credentials::of(&ask.params).subscriber.is_some())
     }
 
     fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
         let own = self.live.directory.get(&ask.key).copied();
-        let first = || self.live.rooms.members(&ask.key).next();
+        // A node has the streams of a room each by its own name.
+        let first = || self.live.rooms.members(&ask.key).next().filter(|_| !ask.format.kind().is_for_nodes);
         let stream = own.or_else(first).ok_or(NoSubscription::NotFound)?;
         let settings = self.live.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
@@ -146,17 +150,28 @@ impl Worker {
     }
 
     fn answer(&mut self, id: ConnId, subscription: Handle, verdict: Result<StreamId, NoSubscription>) {
+        let zero_ms = verdict.as_ref().ok().and_then(|stream| self.zero_for_node(id, subscription, *stream));
         let is_seasoned = verdict.as_ref().is_ok_and(|stream| self.live.is_seasoned(*stream, self.now.mono));
         let tracks = verdict.map(|stream| {
             self.live.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
         let verdict = tracks.as_ref().map(Arc::as_ref).map_err(Clone::clone);
+        if let Some(zero_ms) = zero_ms {
+            self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Zero(zero_ms)));
+        }
         if is_seasoned {
             self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Seasoned));
         }
         self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Verdict(verdict)));
         self.note_authenticated(id);
         self.enqueue_write(id);
+    }
+
+    /// When the clock of a stream was zero, if a node has subscribed to it.
+    fn zero_for_node(&self, id: ConnId, subscription: Handle, stream: StreamId) -> Option<i64> {
+        let playing = self.conns.get(id)?.subscription(subscription)?.playing()?;
+        let details = self.live.details.get(&stream).filter(|_| playing.format.kind().is_for_nodes)?;
+        Some(details.zero_ms)
     }
 
     /// Control has decided.
@@ -485,7 +500,7 @@ impl Worker {
 
     /// Has a viewer wait when the stream is one that viewers start.
     fn hold(&mut self, id: ConnId, handle: Handle, ask: Box<PlayAsk>) -> bool {
-        if !self.live.auto_start.contains(&ask.key) {
+        if !self.may_be_started(&ask.key) || ask.format.kind().is_for_nodes {
             return false;
         }
         let Some(until) = self.now.mono.checked_add(HOLD_MAX) else { return false };
@@ -496,6 +511,29 @@ impl Worker {
         self.reply(id, Reply::Subscription(handle, SubscriptionNews::Held));
         self.touch(id);
         true
+    }
+
+    /// Whether a stream that is not here may come when somebody wants it.
+    pub(super) fn may_be_started(&self, key: &StreamKey) -> bool {
+        self.live.auto_start.contains(key) || (self.server.fetches_any && self.apps.get(&key.app).is_some())
+    }
+
+    /// A stream that was wanted does not come.
+    pub(super) fn end_waits_for(&mut self, key: &StreamKey) {
+        for SubscriptionId { conn, handle } in self.live.waiting.get(key).cloned().unwrap_or_default() {
+            self.refuse_held(conn, handle);
+            self.touch(conn);
+        }
+        self.end_blob_waits(key);
+    }
+
+    /// Takes a viewer out of the wait, in vain.
+    fn refuse_held(&mut self, id: ConnId, subscription: Handle) {
+        if let Some(ask) = self.end_hold(id, subscription) {
+            self.play_refused(id, &ask.key, &NoSubscription::NotFound);
+        }
+        let verdict = Err(NoSubscription::NotFound);
+        self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Verdict(verdict)));
     }
 
     /// Takes a viewer out of the wait.
@@ -544,11 +582,7 @@ impl Worker {
         };
         for subscription in conn.subscriptions.iter().filter(is_due).map(|one| one.handle).collect::<Vec<_>>()
         {
-            if let Some(ask) = self.end_hold(id, subscription) {
-                self.play_refused(id, &ask.key, &NoSubscription::NotFound);
-            }
-            let verdict = Err(NoSubscription::NotFound);
-            self.reply(id, Reply::Subscription(subscription, SubscriptionNews::Verdict(verdict)));
+            self.refuse_held(id, subscription);
         }
     }
 }

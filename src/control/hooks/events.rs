@@ -163,7 +163,7 @@ impl Control {
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
     /// publishes it after an outage.
     pub(in crate::control) fn source_started(&mut self, now: Now, stream: StreamId) {
-        let Some(live) = self.registry.get_mut(&stream) else { return };
+        let Some(live) = self.registry.get_mut(&stream).filter(|live| !live.is_copy()) else { return };
         if std::mem::replace(&mut live.told.announced, true) {
             return;
         }

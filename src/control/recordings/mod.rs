@@ -235,7 +235,7 @@ impl Control {
     }
 
     fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
-        let Some(stream) = self.stream_of(key) else { return };
+        let Some(stream) = self.stream_of(key).filter(|_| !self.is_copy(key)) else { return };
         let (Some(record), Some(settings)) = (self.records.pending(key), self.apps.get(&key.app)) else {
             return;
         };

@@ -574,7 +574,7 @@ fn a_silent_resolver_and_a_denied_address_are_failures_that_are_tried_again() {
     answer(&mut rig, ask.id, "198.51.100.1:443");
     rig.run_for(secs(4));
     let (_, order) = rig.pull();
-    assert_eq!(order.target.tls_name().as_deref(), Some("source.example"));
+    assert_eq!(order.target.proof(), Some(crate::mail::Proof::Name("source.example".into())));
     assert_eq!(rig.state("s"), "preparing");
 }
 

@@ -1,6 +1,7 @@
 //! A worker as the driver drives it, with those to whom its outputs go.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,8 +11,8 @@ use crate::io::control_thread::{ControlMail, ControlSender};
 use crate::io::driver::{Machine, Output, TlsClient};
 use crate::io::jobs::{Asker, Jobs};
 use crate::io::mailbox::{Mail, MailSender};
-use crate::io::tls::Configs;
-use crate::mail::{ToControl, ToWorker};
+use crate::io::tls::{Configs, NodeConfigs};
+use crate::mail::{Proof, ToControl, ToWorker};
 use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now, SessionRef, WorkerId};
@@ -51,6 +52,8 @@ pub(super) struct WorkerMachine {
     pub(super) colleagues: Colleagues,
     /// The settings of TLS connections.
     pub(super) tls: Configs,
+    /// The same between nodes.
+    pub(super) nodes: NodeConfigs,
     /// Whether it has no sessions any more, and gets no new ones.
     pub(super) drained: bool,
 }
@@ -146,8 +149,8 @@ impl Machine for WorkerMachine {
                     self.worker.handle_mail(now, ToWorker::Job { conn, done });
                 }
             }
-            Of::Connect { conn, address, tls_name } => {
-                let tls = tls_name.map(|name| TlsClient { name, config: Arc::clone(&self.tls.client) });
+            Of::Connect { conn, address, tls } => {
+                let tls = tls.map(|proof| client_of(&self.tls, &self.nodes, address, proof));
                 return Some(Output::Connect { conn, address, tls });
             }
             Of::OpenUdp { conn, path, bind, to } => return Some(Output::OpenUdp { conn, path, bind, to }),
@@ -162,5 +165,15 @@ impl Machine for WorkerMachine {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.worker.poll_timeout()
+    }
+}
+
+/// The side of a connection to a server that has to prove who it is. What a node proves is no name.
+fn client_of(tls: &Configs, nodes: &NodeConfigs, address: SocketAddr, proof: Proof) -> TlsClient {
+    match proof {
+        Proof::Name(name) => TlsClient { name, config: Arc::clone(&tls.client) },
+        Proof::Node => {
+            TlsClient { name: address.ip().to_string().into(), config: Arc::clone(&nodes.client) }
+        }
     }
 }

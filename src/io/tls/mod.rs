@@ -7,10 +7,12 @@
 mod certificates;
 mod configs;
 mod load;
+mod nodes;
 mod transport;
 
 pub use certificates::{CertificateError, CertificateFiles};
 pub(super) use certificates::{Reload, start_watch};
 pub(super) use configs::{Configs, provider};
 pub(super) use load::load_client;
+pub(super) use nodes::NodeConfigs;
 pub(super) use transport::{Received, Transport};

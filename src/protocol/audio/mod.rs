@@ -57,6 +57,7 @@ static UNITS: FormatKind = FormatKind {
     is_enabled: |_| true,
     package: |_| None,
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 fn opus(settings: &AppSettings) -> Target {

@@ -55,6 +55,8 @@ pub enum SubscriptionNews<'a> {
     Held,
     /// The stream has been live for a while: video that it does not have now is not expected. The verdict follows.
     Seasoned,
+    /// The wall clock at which the clock of the stream was zero, in milliseconds since the Unix epoch. Nodes hear it before the verdict.
+    Zero(i64),
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
     /// News of the main track that was asked for; the first is the answer to [`PlayAsk::takes_subtracks`].

@@ -83,6 +83,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
     package: |_| Some(Box::new(AsTheyAre)),
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 /// Takes the rendition with this name out of the list.

@@ -50,6 +50,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_enabled,
     package: |_| Some(Box::new(Segmented)),
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 fn is_enabled(app: &AppSettings) -> bool {

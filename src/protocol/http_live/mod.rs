@@ -40,6 +40,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 80,
             pushes: false,
             pulls: true,
+            copies: false,
             takes_credentials: false,
             load: LoadUse::plays("flv"),
             read: |url, scheme| outbound(url, scheme, Transport::Tcp),
@@ -49,6 +50,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 443,
             pushes: false,
             pulls: true,
+            copies: false,
             takes_credentials: false,
             load: LoadUse::plays("flv"),
             read: |url, scheme| outbound(url, scheme, Transport::Tls),
@@ -58,6 +60,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 80,
             pushes: false,
             pulls: false,
+            copies: false,
             takes_credentials: false,
             load: LoadUse::plays("ws-flv"),
             read: |url, scheme| outbound_messages(url, scheme, Transport::Tcp),
@@ -67,6 +70,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 443,
             pushes: false,
             pulls: false,
+            copies: false,
             takes_credentials: false,
             load: LoadUse::plays("ws-flv"),
             read: |url, scheme| outbound_messages(url, scheme, Transport::Tls),
@@ -139,6 +143,7 @@ pub(super) static FLV: FormatKind = FormatKind {
     is_enabled: |app| app.http_flv_enabled,
     package: |_| Some(Box::new(FlvPackage::new(false))),
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 /// WS-FLV.
@@ -148,6 +153,7 @@ pub(super) static WS_FLV: FormatKind = FormatKind {
     is_enabled: |app| app.http_flv_enabled,
     package: |_| Some(Box::new(FlvPackage::new(true))),
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 /// FLV tags of one stream.

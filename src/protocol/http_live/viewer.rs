@@ -226,7 +226,7 @@ impl Responder for Viewer {
                 self.end(ctx.now, link, end);
                 None
             }
-            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Subtracks(_) => None,
+            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => None,
         };
         link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
         Next::Stay

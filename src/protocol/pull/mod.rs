@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flv::file::{Tag, TagKind};
-use media::{AccessUnit, ClockNews, TrackKind, Tracks};
+use media::{AccessUnit, ClockNews, TrackId, TrackKind, TrackSet, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use crate::config::AppSettings;
@@ -149,6 +149,8 @@ pub(super) enum ClientEvent {
     ClosePath(PathId),
     /// The end, with the reason.
     Ended(String),
+    /// The same, and the stream is over as far as the server knows.
+    Over(String),
 }
 
 /// The timeouts of a client.
@@ -201,6 +203,15 @@ pub(super) trait Client: Debug + Send {
     fn units(&mut self) -> Option<&mut dyn UnitClient> {
         None
     }
+    /// Itself, if it can ask for key frames and for fewer tracks.
+    fn demands(&mut self) -> Option<&mut dyn Demands> {
+        None
+    }
+    /// Of a copy of another node's stream: when the clock of that stream was zero ([`PublishAsk::zero_ms`]). The origin judges what its
+    /// publisher sends; here only silence of the node is a fault.
+    fn zero_ms(&self) -> Option<i64> {
+        None
+    }
     /// How far its media are kept ahead of real time, where they come faster than they are to be seen: of a file. `None`: it is
     /// live, as far as it is known.
     fn reserve(&self) -> Option<Duration> {
@@ -224,6 +235,14 @@ pub(super) trait UnitClient {
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
     /// The part of the stream that has come so far.
     fn supply(&self) -> Supply;
+}
+
+/// A client whose server can be asked for what viewers want.
+pub(super) trait Demands {
+    /// Somebody is sent these tracks, and no others.
+    fn handle_wanted(&mut self, tracks: TrackSet);
+    /// Somebody waits for a key frame of this track.
+    fn handle_key_frame_needed(&mut self, track: TrackId);
 }
 
 /// A client over a byte stream.
@@ -341,6 +360,7 @@ impl PullSession {
                     self.events.push_back(Event::Socket(SocketEvent::Close(path)))
                 }
                 Some(ClientEvent::Ended(reason)) => self.client_ended(now, reason),
+                Some(ClientEvent::Over(reason)) => self.end_as(now, &reason, true),
                 None => {
                     let job = self.client.jobs().and_then(|jobs| jobs.poll_job());
                     self.events.extend(job.map(Event::Job));
@@ -394,12 +414,14 @@ impl PullSession {
             return;
         }
         self.stage = Stage::Asked;
+        let zero_ms = self.client.zero_ms();
         let ask = PublishAsk {
             key: self.key.clone(),
-            ingest: Ingest::PULL,
+            ingest: if zero_ms.is_some() { Ingest::COPY } else { Ingest::PULL },
             user_agent: String::new(),
             params: Vec::new(),
             via: Vec::new(),
+            zero_ms,
             of_foreign_page: false,
         };
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
@@ -485,14 +507,17 @@ impl PullSession {
 
     /// Turns an output of the source into an event.
     fn give(&mut self, now: Instant, output: Output) {
+        let is_copy = self.client.zero_ms().is_some();
         let Stage::Live { stall, pace, began, .. } = &mut self.stage else { return };
         let publication = Handle::ONLY;
         match output {
             Output::Unit { unit, tracks, ms } => {
                 let mut stopped = None;
                 self.bad = 0;
-                if let Some(ms) = ms {
+                if ms.is_some() {
                     stall.renew(now);
+                }
+                if let Some(ms) = ms.filter(|_| !is_copy) {
                     if tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video) {
                         stall.picture(now);
                     }
@@ -608,13 +633,20 @@ impl PullSession {
         }
     }
 
-    /// The first reason counts.
     fn end(&mut self, now: Instant, reason: &str) {
+        self.end_as(now, reason, false);
+    }
+
+    /// The first reason counts. `is_over`: the stream is no more.
+    fn end_as(&mut self, now: Instant, reason: &str, is_over: bool) {
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         self.held = VecDeque::new();
         let state = match stage {
             Stage::Over => return,
+            Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Live { .. } if is_over => {
+                PullState::Over(reason.clone())
+            }
             Stage::Live { pace, .. } => {
                 let ahead = pace.map_or(Duration::ZERO, |pace| pace.ahead_at(now));
                 PullState::Lost { reason: reason.clone(), ahead }
@@ -683,8 +715,16 @@ impl Session for PullSession {
         match reply {
             Reply::Publication(_, PublicationNews::Verdict(verdict)) => self.publish_verdict(ctx, verdict),
             Reply::Publication(_, PublicationNews::Ended(_)) => self.close(ctx, "the stream was ended"),
-            // The protocols of pulls cannot ask for a key frame or for fewer tracks.
-            Reply::Publication(_, PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_)) => {}
+            Reply::Publication(_, PublicationNews::KeyFrameNeeded(track)) => {
+                if let Some(demands) = self.client.demands() {
+                    demands.handle_key_frame_needed(track);
+                }
+            }
+            Reply::Publication(_, PublicationNews::Wanted(tracks)) => {
+                if let Some(demands) = self.client.demands() {
+                    demands.handle_wanted(tracks);
+                }
+            }
             Reply::Job(done) => {
                 if let Some(jobs) = self.client.jobs() {
                     jobs.handle_job(ctx.now.mono, done);

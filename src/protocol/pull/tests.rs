@@ -91,7 +91,7 @@ impl Rig {
         let grant = Grant {
             stream: StreamId(1),
             position: media::Position::default(),
-            epoch: 0,
+            epoch: 0, zero_ms: 0,
             settings: Arc::new(AppSettings::defaults("live").unwrap()),
         };
         self.call(|session, ctx| session.publish_verdict(ctx, Ok(grant)));

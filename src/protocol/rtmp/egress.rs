@@ -30,6 +30,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_enabled: super::is_playback_enabled,
     package: |variant| Some(Box::new(RtmpPackage::of_variant(variant))),
     is_given_up_by_close: true,
+    is_for_nodes: false,
 };
 
 /// The format of players of a message stream that announced these codecs.

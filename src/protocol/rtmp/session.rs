@@ -150,6 +150,7 @@ impl RtmpSession {
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),
+            zero_ms: None,
             of_foreign_page: false,
         };
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
@@ -383,6 +384,7 @@ impl Session for RtmpSession {
                 // A player hears of tracks in their own messages.
                 SubscriptionNews::Held
                 | SubscriptionNews::Seasoned
+                | SubscriptionNews::Zero(_)
                 | SubscriptionNews::Subtracks(_)
                 | SubscriptionNews::TracksKnown(_) => {}
             },

@@ -48,6 +48,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_enabled: |_| true,
     package: |_| Some(Box::new(RtspPackage::default())),
     is_given_up_by_close: true,
+    is_for_nodes: false,
 };
 
 /// The channel of a track's RTP packets; its RTCP has the next one.

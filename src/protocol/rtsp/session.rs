@@ -130,6 +130,7 @@ impl RtspSession {
             user_agent: user_agent.clone(),
             params: params_of(target),
             via: Vec::new(),
+            zero_ms: None,
             of_foreign_page: false,
         };
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
@@ -426,7 +427,7 @@ impl Session for RtspSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::TracksKnown(tracks) => self.tracks_known(ctx, tracks),
                 SubscriptionNews::Ended(_) => self.machine.close(ctx.now.mono, CloseReason::Requested),
-                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Subtracks(_) => {}
+                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

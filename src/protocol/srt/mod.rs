@@ -71,6 +71,7 @@ static FORMAT: FormatKind = FormatKind {
     is_enabled: is_playback_enabled,
     package: |_| Some(Box::new(TsPackage::live())),
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 /// See [`super::registry`].
@@ -91,6 +92,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: 4200,
         pushes: true,
         pulls: true,
+        copies: false,
         takes_credentials: false,
         load: LoadUse { sockets: Sockets::Datagrams, ..LoadUse::both("srt") },
         read: |url, scheme| {

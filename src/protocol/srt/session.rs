@@ -116,7 +116,7 @@ impl SrtSession {
             Mode::Publish => {
                 self.role = Role::AskedPublish;
                 let ingest = super::INGEST;
-                let ask = PublishAsk { key, ingest, user_agent, params, via, of_foreign_page: false };
+                let ask = PublishAsk { key, ingest, user_agent, params, via, zero_ms: None, of_foreign_page: false };
                 self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
             }
             Mode::Request => {
@@ -344,6 +344,7 @@ impl Session for SrtSession {
                 // A viewer hears of tracks in the tables of its transport stream.
                 SubscriptionNews::Held
                 | SubscriptionNews::Seasoned
+                | SubscriptionNews::Zero(_)
                 | SubscriptionNews::Subtracks(_)
                 | SubscriptionNews::TracksKnown(_) => {}
             },

@@ -21,6 +21,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: 1234,
         pushes: false,
         pulls: true,
+        copies: false,
         takes_credentials: true,
         load: LoadUse::none("udp"),
         read: |url, scheme| {

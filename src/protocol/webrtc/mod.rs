@@ -59,6 +59,7 @@ static FORMAT: FormatKind = FormatKind {
     is_enabled: settings::is_enabled,
     package: |_| Some(Box::new(RtcPackage::default())),
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 /// The use of a URL with such a segment in its path by the load generator.
@@ -76,6 +77,7 @@ const fn scheme(name: &'static str, default_port: u16, tls: bool, load: LoadUse)
         default_port,
         pushes: false,
         pulls: false,
+        copies: false,
         takes_credentials: false,
         load,
         read: if tls { load::read_tls } else { load::read },

@@ -151,7 +151,7 @@ impl RtcSession {
         self.role = Role::AskedPublish(answer);
         let Ask { key, params, user_agent, of_foreign_page, .. } = ask;
         let (ingest, via) = (super::INGEST, Vec::new());
-        let ask = PublishAsk { key, ingest, user_agent, params, via, of_foreign_page };
+        let ask = PublishAsk { key, ingest, user_agent, params, via, zero_ms: None, of_foreign_page };
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
@@ -658,6 +658,7 @@ impl Session for RtcSession {
                 SubscriptionNews::TracksKnown(tracks) => self.describe_stream(ctx, tracks),
                 SubscriptionNews::Held => self.tell(FromSession::Soon),
                 SubscriptionNews::Seasoned => self.is_seasoned = true,
+                SubscriptionNews::Zero(_) => {}
                 SubscriptionNews::Ended(_) => {
                     self.role = Role::None;
                     self.end(ctx, Departure::Clean);

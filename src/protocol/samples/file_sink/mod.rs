@@ -49,6 +49,7 @@ static FORMAT: FormatKind = FormatKind {
     is_enabled: |_| true,
     package: |_| None,
     is_given_up_by_close: false,
+    is_for_nodes: false,
 };
 
 /// The state of the file.

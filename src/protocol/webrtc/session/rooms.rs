@@ -61,7 +61,7 @@ impl RtcSession {
             }
             SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
-            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Subtracks(_) => {}
+            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
         }
         self.offer_room(ctx);
     }

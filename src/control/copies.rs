@@ -1,0 +1,203 @@
+//! Copies: streams whose publisher is at another node, fetched while somebody here watches them.
+//!
+//! 1. A viewer asks for a stream that is not here. It is asked for where it may be: at the node that has it, by the directory, else at each
+//!    of the operator's `edge.origins` in turn.
+//! 2. What comes is a stream of this node like any other, but that no record, hook, recording or push is made for it: those are the
+//!    origin's. It has the origin's tracks, times and epochs.
+//! 3. A connection that breaks is made anew, at once where the directory names another node; viewers stay. A stream that is over at its origin
+//!    ends here, unless the directory names another node for it.
+//! 4. A copy that nobody watches ends after `edge.linger`. A publisher that is let in here takes the copy over, with its viewers and its
+//!    clock.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::mail::{StreamEnd, ToWorker};
+use crate::protocol::outbound;
+use crate::types::{Ingest, Now, PullId, StreamKey};
+
+use super::Control;
+use super::live::{Live, State};
+use super::sources::{Origin, Source, Sources};
+use super::supervisor::{Job, RemoteHost};
+
+/// How long a copy whose origins are all silent keeps its viewers.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A stream that no origin has is not asked for again before.
+const ABSENT_FOR: Duration = Duration::from_secs(1);
+/// Streams that are known to be absent.
+const ABSENT_MAX: usize = 4096;
+
+/// Where a copy comes from.
+#[derive(Debug)]
+pub(super) struct Copying {
+    /// The places to ask, in order.
+    origins: Vec<Origin>,
+    /// The one that is asked.
+    at: usize,
+    /// Attempts that have failed since units came.
+    failures: usize,
+    /// Of these, those at places that do not have the stream.
+    absent: usize,
+    /// Since when no units come.
+    lost: Option<Instant>,
+}
+
+/// The streams that no origin had when they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Absent {
+    until: BTreeMap<StreamKey, Instant>,
+}
+
+impl Absent {
+    fn contains(&self, now: Instant, key: &StreamKey) -> bool {
+        self.until.get(key).is_some_and(|until| *until > now)
+    }
+
+    fn note(&mut self, now: Instant, key: StreamKey) {
+        if self.until.len() >= ABSENT_MAX {
+            self.until.retain(|_, until| *until > now);
+        }
+        if self.until.len() < ABSENT_MAX
+            && let Some(until) = now.checked_add(ABSENT_FOR)
+        {
+            self.until.insert(key, until);
+        }
+    }
+}
+
+impl Live {
+    /// Whether its publisher is at another node.
+    pub(super) fn is_copy(&self) -> bool {
+        self.source().ingest == Ingest::COPY
+    }
+}
+
+impl Sources {
+    /// Whether a copy of this stream is fetched.
+    pub(super) fn is_copying(&self, key: &StreamKey) -> bool {
+        self.find(key).is_some_and(|source| source.copying.is_some())
+    }
+
+    /// Units of a source come; of a copy no place has failed now.
+    pub(super) fn copy_lives(&mut self, key: &StreamKey) {
+        let Some(id) = self.by_key.get(key) else { return };
+        if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
+            (copying.lost, copying.failures, copying.absent) = (None, 0, 0);
+        }
+    }
+}
+
+impl Copying {
+    /// Goes on to the next of these places, or asks the only one again.
+    fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
+        self.origins = origins;
+        self.at = self.at.saturating_add(1).checked_rem(self.origins.len())?;
+        self.origins.get(self.at).cloned()
+    }
+
+    /// Takes note of a failure. False: the copy cannot be had.
+    fn goes_on(&mut self, now: Instant, is_absent: bool) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        self.absent = self.absent.saturating_add(usize::from(is_absent));
+        let lost = *self.lost.get_or_insert(now);
+        self.absent < self.origins.len() && now.saturating_duration_since(lost) < PATIENCE
+    }
+
+    /// Whether each place was asked once since units came.
+    const fn asked_all(&self) -> bool {
+        self.failures > self.origins.len()
+    }
+}
+
+impl Control {
+    /// Whether the stream of this key is one of another node.
+    pub(super) fn is_copy(&self, key: &StreamKey) -> bool {
+        let live = self.stream_of(key).and_then(|stream| self.registry.get(&stream));
+        self.outbound.sources.is_copying(key) || live.is_some_and(Live::is_copy)
+    }
+
+    /// The places that may have a stream which is not here.
+    fn origins_of(&self, key: &StreamKey) -> Vec<Origin> {
+        let templates = self.config.server.edge_origins();
+        let targets = templates.filter_map(|template| {
+            let url = template.replace("{app}", &key.app).replace("{id}", &key.id);
+            let target = outbound::read_origin(&url).ok()?;
+            Some(Origin { url, target, skip: Duration::ZERO })
+        });
+        targets.collect()
+    }
+
+    /// A viewer waits for a stream that is not here. Says whether it may come.
+    pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey) -> bool {
+        let Some(settings) = self.apps.get(&key.app).cloned() else { return false };
+        let origins = self.origins_of(key);
+        let Some(origin) = origins.first().cloned() else { return false };
+        if self.outbound.sources.absent.contains(now.mono, key) || self.drain.is_some() {
+            return false;
+        }
+        if self.is_short_for_source(now, &settings) {
+            tracing::info!(%key, "copy not fetched: resources are short");
+            return false;
+        }
+        tracing::info!(%key, places = origins.len(), "copy wanted");
+        let copying = Copying { origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono) };
+        self.start_source(now, Source::copy(now, key, origin, copying));
+        true
+    }
+
+    /// An attempt to fetch a copy is over. `is_over`: the place that was asked says that there is no such stream.
+    pub(super) fn copy_failed(&mut self, now: Now, id: PullId, reason: &str, is_over: bool) {
+        let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
+        let origins = self.origins_of(&key);
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let Some(copying) = &mut source.copying else { return };
+        let goes_on = copying.goes_on(now.mono, is_over);
+        let asked_all = copying.asked_all();
+        let next = if goes_on { copying.turn(origins) } else { None };
+        let Some(next) = next else {
+            tracing::info!(%key, reason, "copy ended");
+            return self.end_copy(now, &key, is_over);
+        };
+        tracing::info!(%key, reason, "copy interrupted; it is fetched again");
+        source.origin = next;
+        let remote = RemoteHost::of_node(&source.origin.target);
+        if asked_all {
+            self.outbound.supervisor.aim(Job::Pull(id), remote);
+            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+        } else {
+            self.outbound.supervisor.interrupt(Job::Pull(id), remote);
+            self.attempt(now, Job::Pull(id));
+        }
+    }
+
+    /// Lets a copy go. Those who wait for it are told that it does not come.
+    fn end_copy(&mut self, now: Now, key: &StreamKey, is_over: bool) {
+        let is_here = self.is_live(key);
+        let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };
+        self.stop_source(now, key, end);
+        if !is_here {
+            self.outbound.sources.absent.note(now.mono, key.clone());
+            self.post_all(&ToWorker::NotComing(key.clone()));
+        }
+    }
+
+    /// A publisher was let in here: the copy is fetched no more. The stream stays, and waits for its units.
+    pub(super) fn release_copy(&mut self, now: Now, key: &StreamKey) {
+        if !self.outbound.sources.is_copying(key) {
+            return;
+        }
+        let Some(id) = self.outbound.sources.by_key.remove(key) else { return };
+        self.outbound.sources.by_id.remove(&id);
+        if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
+            self.post(worker, ToWorker::StopPull(id));
+        }
+        let Some(stream) = self.stream_of(key) else { return };
+        self.registry.change(stream, |source| source.state = State::Awaited);
+        // What the worker said last of the clock is up to a second old.
+        if let Some(live) = self.registry.get_mut(&stream) {
+            let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
+            live.position.dts_ms = live.position.dts_ms.max(wall_ms.saturating_sub(live.zero_ms));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Copies of other nodes' streams: when they are fetched, from where, and what becomes of their viewers.
+
+use super::*;
+use crate::mail::{Proof, PullOrder, PullState, StreamEnd};
+
+const NORTH: &str = "relay://10.0.0.1:5000/{app}/{id}";
+const BOTH: &str = "relay://10.0.0.1:5000/{app}/{id}, rtmp://10.0.0.2/{app}/{id}";
+const ZERO_MS: i64 = 1_600_000_000_000;
+
+fn key() -> StreamKey {
+    StreamKey::new("live", "s")
+}
+
+impl Rig {
+    fn edge(origins: &str, settings: &[(&str, &str)]) -> Self {
+        let settings = [&[("edge.origins", origins)], settings].concat();
+        Self::start(config(&settings, &[("listenerHookURL", "http://198.51.100.9/hook")]), Default::default())
+    }
+
+    fn attempts_of_copies(&mut self) -> Vec<(WorkerId, PullOrder)> {
+        let order = |(worker, mail): &(WorkerId, ToWorker)| match mail {
+            ToWorker::StartPull(order) => Some((*worker, PullOrder::clone(order))),
+            _ => None,
+        };
+        self.posted.iter().filter_map(order).collect()
+    }
+
+    /// A viewer waits for the stream; the order of the only attempt.
+    fn want(&mut self) -> (WorkerId, PullOrder) {
+        self.take();
+        self.mail(ToControl::Wanted(key()));
+        let mut orders = self.attempts_of_copies();
+        assert_eq!(orders.len(), 1);
+        orders.remove(0)
+    }
+
+    /// The first unit of an attempt.
+    fn copy_begins(&mut self, worker: WorkerId, order: &PullOrder) -> (SessionRef, Grant) {
+        let mut request = self.request(&order.key.id, worker.0);
+        (request.ingest, request.zero_ms) = (Ingest::COPY, Some(ZERO_MS));
+        request.pull = Some((order.pull, order.attempt));
+        let session = request.session;
+        (session, self.ask(request).unwrap())
+    }
+
+    fn copy_ends(&mut self, order: &PullOrder, state: PullState) {
+        self.take();
+        self.mail(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
+    }
+
+    fn downs(&self) -> Vec<StreamEnd> {
+        let end = |(worker, mail): &(WorkerId, ToWorker)| match mail {
+            ToWorker::StreamDown { end, .. } if worker.0 == 0 => Some(*end),
+            _ => None,
+        };
+        self.posted.iter().filter_map(end).collect()
+    }
+
+    fn not_coming(&self) -> usize {
+        self.posted.iter().filter(|(_, mail)| matches!(mail, ToWorker::NotComing(of) if *of == key())).count()
+    }
+}
+
+fn over() -> PullState {
+    PullState::Over("no such stream".to_owned())
+}
+
+fn lost() -> PullState {
+    PullState::Lost { reason: "reset".to_owned(), ahead: Duration::ZERO }
+}
+
+#[test]
+fn a_stream_of_another_node_is_here_while_it_is_watched_and_nobody_is_told_of_it() {
+    let mut rig = Rig::edge(NORTH, &[("outbound.preset", "public")]);
+    let (worker, order) = rig.want();
+    // The policy for what tenants name says nothing about nodes.
+    assert_eq!(order.address, "10.0.0.1:5000".parse().unwrap());
+    assert_eq!((order.target.proof(), order.key.clone()), (Some(Proof::Node), key()));
+    rig.mail(ToControl::Wanted(key()));
+    assert_eq!(rig.attempts_of_copies().len(), 1, "one copy for all viewers");
+    let (_, grant) = rig.copy_begins(worker, &order);
+    assert_eq!((grant.zero_ms, grant.position.started), (ZERO_MS, false));
+    rig.mail(ToControl::SourceStarted(grant.stream));
+    for _ in 0..20 {
+        rig.run_for(secs(1));
+        rig.report(worker.0, grant.stream, 1, 0, 1);
+    }
+    assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404, "the record is its origin's");
+    assert_eq!(rig.downs(), []);
+    for _ in 0..9 {
+        rig.run_for(secs(1));
+        rig.report(worker.0, grant.stream, 1, 0, 0);
+    }
+    assert_eq!(rig.downs(), []);
+    rig.run_for(secs(3));
+    assert_eq!((rig.downs(), rig.control.stats().pulls), (vec![StreamEnd::Stopped], 0));
+    assert!(rig.hooks.is_empty());
+}
+
+#[test]
+fn who_waits_for_a_stream_that_is_nowhere_is_told_at_once() {
+    let mut rig = Rig::edge(BOTH, &[]);
+    let (_, first) = rig.want();
+    rig.copy_ends(&first, over());
+    let [(_, second)] = &rig.attempts_of_copies()[..] else { panic!("the other place is asked at once") };
+    let second = second.clone();
+    assert_eq!((second.address, rig.not_coming()), ("10.0.0.2:1935".parse().unwrap(), 0));
+    // A place that does not speak our protocol only fails.
+    rig.copy_ends(&second, PullState::Failed("no stream".to_owned()));
+    let [(_, third)] = &rig.attempts_of_copies()[..] else { panic!("each is asked again") };
+    let third = third.clone();
+    rig.copy_ends(&third, over());
+    assert_eq!((rig.not_coming(), rig.control.stats().pulls), (usize::from(WORKERS), 0));
+    // For a moment nobody is asked again.
+    rig.take();
+    rig.mail(ToControl::Wanted(key()));
+    assert_eq!((rig.attempts_of_copies().len(), rig.not_coming()), (0, usize::from(WORKERS)));
+    rig.run_for(secs(2));
+    rig.want();
+}
+
+#[test]
+fn without_places_to_ask_nothing_comes() {
+    let mut rig = Rig::new();
+    rig.mail(ToControl::Wanted(key()));
+    assert_eq!((rig.attempts_of_copies().len(), rig.not_coming()), (0, usize::from(WORKERS)));
+    let mut rig = Rig::edge(NORTH, &[]);
+    rig.mail(ToControl::Wanted(StreamKey::new("nowhere", "s")));
+    assert_eq!(rig.attempts_of_copies().len(), 0, "no such application");
+}
+
+#[test]
+fn a_broken_connection_is_made_anew_at_once_and_viewers_stay() {
+    let mut rig = Rig::edge(NORTH, &[]);
+    let (worker, order) = rig.want();
+    let (session, grant) = rig.copy_begins(worker, &order);
+    rig.report(worker.0, grant.stream, 1, 0, 1);
+    rig.gone(session, grant.stream, Departure::Lost, 5000);
+    rig.copy_ends(&order, lost());
+    let (_, again) = rig.attempts_of_copies().remove(0);
+    let (_, continued) = rig.copy_begins(worker, &again);
+    assert_eq!((continued.stream, continued.position.dts_ms, continued.epoch), (grant.stream, 5000, 3));
+    assert_eq!(continued.zero_ms, ZERO_MS);
+    // An origin that stays away is tried for a while, with pauses; then its viewers are let go.
+    rig.copy_ends(&again, lost());
+    let mut attempts = 0;
+    for second in 0..60 {
+        while let Some((_, order)) = rig.attempts_of_copies().first().cloned() {
+            attempts += 1;
+            rig.copy_ends(&order, PullState::Failed("refused".to_owned()));
+        }
+        if !rig.downs().is_empty() {
+            assert!((8..40).contains(&second), "after {second} s");
+            break;
+        }
+        rig.take();
+        rig.run_for(secs(1));
+        rig.report(worker.0, grant.stream, 1, 0, 1);
+    }
+    assert_eq!(rig.downs(), [StreamEnd::GraceOver]);
+    assert!((4..20).contains(&attempts), "{attempts} attempts");
+}
+
+#[test]
+fn a_stream_that_is_over_at_its_origin_is_over_here() {
+    let mut rig = Rig::edge(NORTH, &[]);
+    let (worker, order) = rig.want();
+    let (session, grant) = rig.copy_begins(worker, &order);
+    rig.gone(session, grant.stream, Departure::Lost, 5000);
+    rig.copy_ends(&order, over());
+    assert_eq!((rig.downs(), rig.not_coming()), (vec![StreamEnd::Unpublished], 0));
+}
+
+#[test]
+fn a_publisher_takes_a_copy_over_with_its_viewers_and_its_clock() {
+    let mut rig = Rig::edge(NORTH, &[]);
+    let (worker, order) = rig.want();
+    let (session, copy) = rig.copy_begins(worker, &order);
+    rig.report(worker.0, copy.stream, 1, 0, 1);
+    rig.run_for(secs(7));
+    let request = rig.request("s", 1);
+    let publisher = request.session;
+    let grant = rig.ask(request).unwrap();
+    let stops = rig.posted.iter().filter(|(_, mail)| matches!(mail, ToWorker::StopPull(_))).count();
+    assert_eq!((grant.stream, grant.zero_ms, stops), (copy.stream, ZERO_MS, 1));
+    // The clock stands where the wall clock has it: nothing of the copy is behind it.
+    let wall_ms = i64::try_from(rig.now.wall_ms).unwrap();
+    assert_eq!(grant.position, Position { dts_ms: wall_ms - ZERO_MS, started: true });
+    // What the pull says late is of no interest.
+    rig.gone(session, copy.stream, Departure::Lost, 9);
+    rig.copy_ends(&order, lost());
+    assert_eq!((rig.downs(), rig.attempts_of_copies().len()), (vec![], 0));
+    assert_eq!(rig.record("s")["status"], "broadcasting");
+    assert_eq!(rig.hooks.len(), 1, "that it is live is told here now");
+    rig.gone(publisher, copy.stream, Departure::Clean, 99);
+    assert_eq!(rig.downs(), [StreamEnd::Unpublished]);
+}
+
+#[test]
+fn a_publisher_comes_first_while_a_copy_is_on_its_way() {
+    let mut rig = Rig::edge(NORTH, &[]);
+    let (worker, order) = rig.want();
+    let (_, stream) = rig.publish("s", 0);
+    let mut request = rig.request("s", worker.0);
+    (request.ingest, request.zero_ms) = (Ingest::COPY, Some(ZERO_MS));
+    request.pull = Some((order.pull, order.attempt));
+    assert!(matches!(rig.ask(request), Err(Refusal::InUse)));
+    assert_eq!(rig.control.stats().pulls, 0);
+    assert!(rig.downs().is_empty(), "{stream:?}");
+}

@@ -1,0 +1,273 @@
+//! The node that wants a copy of a stream.
+//!
+//! Units keep their tracks and times. The clock of the copy is that of the stream which it began with: a stream of the same id at another
+//! node, begun anew, has another one, and its units are moved by what lies between the two on the wall clock. So all copies move by the same,
+//! and their segments keep equal numbers. Units that the copy has had are passed over.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::relay::{Client as Machine, ClientEvent as Heard, Ended, Playing, Refused};
+use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks};
+use wire::SendQueue;
+
+use super::settings;
+use crate::mail::Grant;
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Demands, Start, UnitClient};
+use crate::protocol::usable::Supply;
+use crate::types::StreamKey;
+
+/// The client of one stream.
+#[derive(Debug)]
+pub(super) struct RelayPull {
+    key: StreamKey,
+    /// `None`: not connected yet.
+    machine: Option<Machine>,
+    playing: Option<Playing>,
+    /// The first unit was reported, and waits for the grant.
+    has_begun: bool,
+    waiting: VecDeque<(AccessUnit, Arc<Tracks>)>,
+    clock: Option<Clock>,
+    /// Reported once everything before it is.
+    ended: Option<ClientEvent>,
+}
+
+impl RelayPull {
+    pub(super) const fn new(key: StreamKey) -> Self {
+        Self {
+            key,
+            machine: None,
+            playing: None,
+            has_begun: false,
+            waiting: VecDeque::new(),
+            clock: None,
+            ended: None,
+        }
+    }
+
+    fn end(&mut self, event: ClientEvent) {
+        self.ended.get_or_insert(event);
+    }
+
+    fn next(&mut self) -> Option<ClientEvent> {
+        if let (Some(clock), Some((unit, tracks))) = (&mut self.clock, self.waiting.pop_front()) {
+            return Some(clock.convert(unit, &tracks));
+        }
+        loop {
+            let event = match self.machine.as_mut()?.poll_event()? {
+                Heard::Playing(playing) => {
+                    self.playing = Some(playing);
+                    ClientEvent::Accepted
+                }
+                Heard::Unit { unit, tracks } => match &mut self.clock {
+                    Some(clock) => clock.convert(unit, &tracks),
+                    None => {
+                        self.waiting.push_back((unit, tracks));
+                        if std::mem::replace(&mut self.has_begun, true) {
+                            continue;
+                        }
+                        ClientEvent::Begun
+                    }
+                },
+                // The publisher may pause as long as the origin lets it.
+                Heard::Alive => ClientEvent::Dropped(0),
+                Heard::Refused(Refused::NotFound, reason) | Heard::Ended(Ended::Over, reason) => {
+                    ClientEvent::Over(reason)
+                }
+                Heard::Refused(_, reason) | Heard::Ended(Ended::Left, reason) => ClientEvent::Ended(reason),
+                Heard::Closed => ClientEvent::Ended("the connection ended".to_owned()),
+            };
+            return Some(event);
+        }
+    }
+}
+
+impl Client for RelayPull {
+    fn begin(&mut self, start: &Start<'_>) {
+        let (cluster, node) = settings::names(start.server);
+        let (app, id) = (&*self.key.app, &*self.key.id);
+        self.machine = Some(Machine::new(cluster, (app, id), &[node.to_owned()], start.now));
+    }
+
+    fn handle_end(&mut self, _now: Instant) {
+        self.end(ClientEvent::Ended("the node closed the connection".to_owned()));
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_timeout(now)
+        {
+            self.end(ClientEvent::Ended(error.to_string()));
+        }
+    }
+
+    fn close(&mut self, _now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.leave();
+        }
+    }
+
+    fn poll(&mut self) -> Option<ClientEvent> {
+        self.next().or_else(|| self.ended.take())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.as_ref()?.poll_timeout()
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn units(&mut self) -> Option<&mut dyn UnitClient> {
+        Some(self)
+    }
+
+    fn demands(&mut self) -> Option<&mut dyn Demands> {
+        Some(self)
+    }
+
+    fn zero_ms(&self) -> Option<i64> {
+        self.playing.as_ref().map(|playing| playing.zero_ms)
+    }
+
+    fn name(&self) -> &'static str {
+        "relay"
+    }
+}
+
+impl ClientStream for RelayPull {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_bytes(now, bytes)
+        {
+            self.end(ClientEvent::Ended(error.to_string()));
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+}
+
+impl UnitClient for RelayPull {
+    fn handle_grant(&mut self, _now: Instant, grant: &Grant) {
+        let zero_ms = self.playing.as_ref().map_or(grant.zero_ms, |playing| playing.zero_ms);
+        self.clock = Some(Clock::new(grant, zero_ms));
+    }
+
+    /// The origin has judged the stream.
+    fn supply(&self) -> Supply {
+        Supply::Frames
+    }
+}
+
+impl Demands for RelayPull {
+    fn handle_wanted(&mut self, tracks: TrackSet) {
+        // While nobody watches all goes on: whoever comes finds the newest pictures here.
+        if let Some(machine) = self.machine.as_mut().filter(|_| !tracks.is_empty()) {
+            machine.want(Some(tracks));
+        }
+    }
+
+    fn handle_key_frame_needed(&mut self, track: TrackId) {
+        if let Some(machine) = &mut self.machine {
+            machine.need_key_frame(track);
+        }
+    }
+}
+
+/// The way from the origin's clock and epochs to the copy's.
+#[derive(Debug)]
+struct Clock {
+    /// Added to each time, in milliseconds. `None`: to be found with the first unit.
+    shift_ms: Option<i64>,
+    /// From the origin's zero to the copy's.
+    between_ms: i64,
+    /// Units up to this time are here already; `None`: there are none.
+    had_ms: Option<i64>,
+    /// Video tracks of which a key frame has come, since something was passed over.
+    begun: TrackSet,
+    epoch: u32,
+    /// The tracks as the origin described them last.
+    described: Arc<Tracks>,
+    /// The same as the copy has them.
+    tracks: Arc<Tracks>,
+}
+
+impl Clock {
+    fn new(grant: &Grant, zero_ms: i64) -> Self {
+        Self {
+            shift_ms: None,
+            between_ms: zero_ms.saturating_sub(grant.zero_ms),
+            had_ms: grant.position.started.then_some(grant.position.dts_ms),
+            begun: TrackSet::EMPTY,
+            epoch: grant.epoch,
+            described: Arc::default(),
+            tracks: Arc::default(),
+        }
+    }
+
+    fn convert(&mut self, mut unit: AccessUnit, described: &Arc<Tracks>) -> ClientEvent {
+        if !Arc::ptr_eq(&self.described, described) {
+            self.describe(described);
+        }
+        let track = described.get(unit.track);
+        let timescale = track.map_or(Timescale::MILLISECONDS, |track| track.timescale);
+        let shift_ms = self.shift(timescale.to_ms(unit.dts));
+        let shift = Timescale::MILLISECONDS.convert(shift_ms, timescale);
+        unit.dts = unit.dts.saturating_add(shift);
+        unit.pts = unit.pts.saturating_add(shift);
+        let is_video = track.is_some_and(|track| track.kind() == TrackKind::Video);
+        if self.was_had(timescale.to_ms(unit.dts)) || (is_video && !self.may_begin(&unit)) {
+            return ClientEvent::Dropped(0);
+        }
+        unit.config_epoch = self.tracks.get(unit.track).map_or(0, |track| track.epoch);
+        ClientEvent::Unit { unit, tracks: Arc::clone(&self.tracks) }
+    }
+
+    /// The shift of all units. Of another life of the stream no unit comes before what the copy has.
+    fn shift(&mut self, first_ms: i64) -> i64 {
+        let (between_ms, had_ms) = (self.between_ms, self.had_ms);
+        *self.shift_ms.get_or_insert_with(|| match had_ms {
+            Some(had_ms) if between_ms != 0 => {
+                between_ms.max(had_ms.saturating_add(1).saturating_sub(first_ms))
+            }
+            Some(_) | None => between_ms,
+        })
+    }
+
+    fn was_had(&self, dts_ms: i64) -> bool {
+        self.had_ms.is_some_and(|had_ms| dts_ms <= had_ms)
+    }
+
+    /// Whether a picture can be decoded: what follows on what the copy has, in the same life of the stream, or begins with a key frame.
+    fn may_begin(&mut self, unit: &AccessUnit) -> bool {
+        let follows = self.had_ms.is_some() && self.between_ms == 0;
+        if follows || unit.key_frame {
+            self.begun = self.begun.with(unit.track);
+        }
+        self.begun.contains(unit.track)
+    }
+
+    /// Takes another description of the tracks. What did not change keeps its epoch.
+    fn describe(&mut self, described: &Arc<Tracks>) {
+        self.epoch = self.epoch.saturating_add(1);
+        let epoch_of = |track: &Track| {
+            let same = self.described.get(track.id).is_some_and(|before| before == track);
+            let kept = self.tracks.get(track.id).filter(|_| same);
+            kept.map_or(self.epoch, |kept| kept.epoch)
+        };
+        let list: Vec<Track> =
+            described.iter().map(|track| Track { epoch: epoch_of(track), ..track.clone() }).collect();
+        let mut tracks = Tracks::new(self.epoch, list);
+        tracks.metadata.clone_from(&described.metadata);
+        (self.tracks, self.described) = (Arc::new(tracks), Arc::clone(described));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! The node that has a stream, and one that wants a copy of it.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use ::relay::{Ended, Refused, Server, ServerEvent};
+use media::{TrackId, TrackKind, TrackSet};
+use wire::SendQueue;
+
+use super::{FORMAT, settings};
+use crate::hub::{Pick, Selection};
+use crate::mail::{NoSubscription, StreamEnd};
+use crate::protocol::{
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, PlayAsk, Reply, Session,
+    SubscriptionEvent, SubscriptionNews, Timers,
+};
+use crate::types::{Handle, Now, StreamKey};
+
+/// The conversation with one node about one stream.
+#[derive(Debug)]
+pub(super) struct RelaySession {
+    /// `None`: until the first bytes, which come with the settings.
+    server: Option<Server>,
+    /// The first moment.
+    began: Instant,
+    zero_ms: i64,
+    events: VecDeque<Event>,
+    is_over: bool,
+}
+
+impl RelaySession {
+    pub(super) fn new(now: Now) -> Self {
+        Self { server: None, began: now.mono, zero_ms: 0, events: VecDeque::new(), is_over: false }
+    }
+
+    /// The machine, which knows the cluster's name from the settings of the moment in which the node came.
+    fn server(&mut self, ctx: &Context<'_>) -> &mut Server {
+        let began = self.began;
+        self.server.get_or_insert_with(|| Server::new(settings::names(ctx.server).0, began))
+    }
+
+    fn asked(&mut self, ctx: &Context<'_>, key: StreamKey, via: &[String]) {
+        let own = settings::names(ctx.server).1;
+        if ctx.draining {
+            return self.server(ctx).refuse(Refused::Unavailable, "the node is going down");
+        }
+        if via.iter().any(|node| node == own) {
+            return self.server(ctx).refuse(Refused::Loop, "the stream has passed this node already");
+        }
+        let ask = PlayAsk {
+            key,
+            format: Format::new(&FORMAT, 0).select(Selection::ALL),
+            params: Vec::new(),
+            origin: String::new(),
+            takes_subtracks: false,
+        };
+        self.subscription(SubscriptionEvent::Subscribe(ask));
+    }
+
+    fn subscription(&mut self, event: SubscriptionEvent) {
+        self.events.push_back(Event::Subscription(Handle::ONLY, event));
+    }
+
+    fn drain(&mut self, ctx: &Context<'_>) {
+        while !self.is_over
+            && let Some(event) = self.server(ctx).poll_event()
+        {
+            match event {
+                ServerEvent::Play { app, id, via } => self.asked(ctx, StreamKey::new(&app, &id), &via),
+                ServerEvent::Want(tracks) => self.subscription(SubscriptionEvent::Select(selection(tracks))),
+                ServerEvent::KeyFrame(track) => {
+                    self.subscription(SubscriptionEvent::KeyFrameNeeded(Some(track)))
+                }
+                ServerEvent::Closed => self.end("the node wants no more"),
+            }
+        }
+    }
+
+    fn end(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.subscription(SubscriptionEvent::Unsubscribe);
+            self.events.push_back(Event::Closed(reason.to_owned()));
+        }
+    }
+
+    fn refuse(&mut self, ctx: &Context<'_>, why: &NoSubscription) {
+        let (code, reason) = match why {
+            NoSubscription::NotFound => (Refused::NotFound, "no such stream"),
+            NoSubscription::Unavailable | NoSubscription::Disabled | NoSubscription::Denied(_) => {
+                (Refused::Unavailable, "the stream cannot be sent now")
+            }
+        };
+        self.server(ctx).refuse(code, reason);
+    }
+
+    fn handle_news(&mut self, ctx: &Context<'_>, news: &SubscriptionNews<'_>) {
+        match news {
+            SubscriptionNews::Zero(zero_ms) => self.zero_ms = *zero_ms,
+            SubscriptionNews::Verdict(Ok(_)) => {
+                let (zero_ms, node) = (self.zero_ms, settings::names(ctx.server).1);
+                self.server(ctx).accept(node, zero_ms);
+            }
+            SubscriptionNews::Verdict(Err(why)) => self.refuse(ctx, why),
+            SubscriptionNews::Ended(end) => {
+                let left = matches!(end, StreamEnd::Drain);
+                let why = if left { Ended::Left } else { Ended::Over };
+                self.server(ctx).end(why, end.reason());
+            }
+            SubscriptionNews::Held
+            | SubscriptionNews::Seasoned
+            | SubscriptionNews::TracksKnown(_)
+            | SubscriptionNews::Subtracks(_) => {}
+        }
+    }
+}
+
+/// The rule that chooses these tracks. Of a kind of which several are wanted all are sent.
+fn selection(tracks: Option<TrackSet>) -> Selection {
+    let Some(tracks) = tracks else { return Selection::ALL };
+    let pick = |kind| {
+        let mut of_kind = tracks.iter().filter(|id| TrackId::nth(kind, id.index()) == Some(*id));
+        match (of_kind.next(), of_kind.next()) {
+            (None, _) => Pick::None,
+            (Some(id), None) => Pick::Only(id),
+            (Some(_), Some(_)) => Pick::All,
+        }
+    };
+    Selection {
+        video: pick(TrackKind::Video),
+        audio: pick(TrackKind::Audio),
+        data: Pick::All,
+        silence: false,
+    }
+}
+
+impl Session for RelaySession {
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::Subscription(_, news) = reply {
+            self.handle_news(ctx, &news);
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.server(ctx).end(Ended::Left, reason);
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        self.drain(ctx);
+        self.events.pop_front()
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "relay", is_media: true, is_authenticated: self.server.is_some() }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+}
+
+impl Timers for RelaySession {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Err(error) = self.server(ctx).handle_timeout(ctx.now.mono) {
+            self.end(&error.to_string());
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_over { None } else { self.server.as_ref()?.poll_timeout() }
+    }
+}
+
+impl Paths for RelaySession {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::PeerClosed => self.end("the node closed the connection"),
+            PathEvent::Broken(reason) => self.end(reason),
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
+        }
+    }
+}
+
+impl ByteStream for RelaySession {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Err(error) = self.server(ctx).handle_bytes(ctx.now.mono, bytes) {
+            self.end(&error.to_string());
+        }
+    }
+
+    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {}
+
+    fn wants_bytes(&self) -> bool {
+        !self.is_over
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(server) = &mut self.server {
+            server.poll_transmit(out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_edge_wants_is_chosen_by_kind() {
+        assert_eq!(selection(None), Selection::ALL);
+        let second = TrackId::nth(TrackKind::Video, 1).unwrap();
+        let one = selection(Some(TrackSet::of(second).with(TrackId::AUDIO)));
+        assert_eq!((one.video, one.audio, one.data), (Pick::Only(second), Pick::Only(TrackId::AUDIO), Pick::All));
+        let two = selection(Some(TrackSet::of(second).with(TrackId::VIDEO)));
+        assert_eq!((two.video, two.audio), (Pick::All, Pick::None));
+    }
+}

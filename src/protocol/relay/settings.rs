@@ -1,0 +1,105 @@
+//! Settings: `relay.*` of the server.
+
+use std::net::IpAddr;
+
+use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key, secret};
+use crate::mail::SessionSettings;
+use crate::protocol::row::Bind;
+
+/// Characters that a secret has at least: whoever knows it may fetch every stream.
+const SECRET_CHARS_MIN: usize = 16;
+
+const SERVER: &[Key] = &[
+    secret(
+        "relay.secret",
+        "",
+        "Secret that all nodes share, at least 16 characters: they send each other streams; empty: no relay",
+    ),
+    key("relay.host", "", "Address of the relay listener; empty: server.host"),
+    key("relay.port", "5000", "Port at which other nodes fetch streams; 0: any free one"),
+];
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    server: SERVER,
+    read_server: |values| Ok(Extensions::of(RelaySettings::read(values)?)),
+    ..Section::NONE
+};
+
+/// The settings of the relay.
+#[derive(Clone, PartialEq, Eq)]
+struct RelaySettings {
+    /// `relay.secret`; `None`: there is no relay.
+    secret: Option<String>,
+    /// `relay.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    host: Option<IpAddr>,
+    /// `relay.port`.
+    port: u16,
+    /// `cluster.name`.
+    cluster: String,
+    /// `cluster.node`, else the host name.
+    node: String,
+}
+
+/// Without the secret.
+impl std::fmt::Debug for RelaySettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RelaySettings").field("port", &self.port).field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl RelaySettings {
+    fn read(values: &Values) -> Result<Self, Error> {
+        let secret = Some(values.text("relay.secret").trim().to_owned()).filter(|text| !text.is_empty());
+        if secret.as_ref().is_some_and(|text| text.chars().count() < SECRET_CHARS_MIN) {
+            return Err(values.bad("relay.secret", "must have at least 16 characters"));
+        }
+        let host = values.host("relay.host")?;
+        Ok(Self {
+            secret,
+            host,
+            port: values.port("relay.port")?,
+            cluster: values.text("cluster.name").trim().to_owned(),
+            node: values.text("cluster.node").trim().to_owned(),
+        })
+    }
+}
+
+/// The address of the relay.
+pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
+    let settings = server.protocols.get::<RelaySettings>()?;
+    settings.secret.as_ref()?;
+    Some(Bind { host: settings.host, port: settings.port, key: "relay.port" })
+}
+
+/// The secret of the nodes; `None`: there is no relay.
+#[must_use]
+pub fn secret_of(server: &ServerSettings) -> Option<&str> {
+    server.protocols.get::<RelaySettings>()?.secret.as_deref()
+}
+
+/// The names of the cluster and of this node.
+pub(super) fn names(server: &SessionSettings) -> (&str, &str) {
+    server.protocols.get::<RelaySettings>().map_or(("", ""), |settings| (&settings.cluster, &settings.node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    #[test]
+    fn there_is_a_relay_when_there_is_a_secret() {
+        let with = |pairs: &[(&str, &str)]| ServerSettings::of(schema(), pairs);
+        assert_eq!(listen(&with(&[]).unwrap()), None);
+        let secret = ("relay.secret", "sixteen letters!");
+        let bind = listen(&with(&[secret]).unwrap()).unwrap();
+        assert_eq!((bind.host, bind.port), (None, 5000));
+        let set = [secret, ("relay.host", "127.0.0.1"), ("relay.port", "5001")];
+        let bind = listen(&with(&set).unwrap()).unwrap();
+        assert_eq!((bind.host, bind.port), (Some([127, 0, 0, 1].into()), 5001));
+        let short = with(&[("relay.secret", "fifteen letters")]).unwrap_err().to_string();
+        assert!(short.contains("relay.secret") && !short.contains("fifteen letters"), "{short}");
+        assert!(!format!("{:?}", with(&[secret]).unwrap()).contains("sixteen letters"));
+    }
+}
