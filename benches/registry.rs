@@ -146,6 +146,7 @@ impl Bench {
             user_agent: String::new(),
             params: Vec::new(),
             via: Vec::new(),
+            zero_ms: None,
             pull: None,
         }));
         (session, verdict.unwrap())

@@ -86,6 +86,7 @@ impl Pull {
             address: SocketAddr::from(([192, 0, 2, 1], 80)),
             target,
             lead: Duration::ZERO,
+            via: Vec::new(),
             skip: Duration::ZERO,
         };
         let now = Now { mono: epoch(), wall_ms: 1_700_000_000_000 };

@@ -31,6 +31,8 @@ const ABSENT_MAX: usize = 4096;
 /// Where a copy comes from.
 #[derive(Debug)]
 pub(super) struct Copying {
+    /// The nodes that it is for, besides this one.
+    via: Vec<String>,
     /// The places to ask, in order.
     origins: Vec<Origin>,
     /// The one that is asked.
@@ -89,6 +91,10 @@ impl Sources {
 }
 
 impl Copying {
+    pub(super) fn via(&self) -> &[String] {
+        &self.via
+    }
+
     /// Goes on to the next of these places, or asks the only one again.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         self.origins = origins;
@@ -129,7 +135,7 @@ impl Control {
     }
 
     /// A viewer waits for a stream that is not here. Says whether it may come.
-    pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey) -> bool {
+    pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey, via: Vec<String>) -> bool {
         let Some(settings) = self.apps.get(&key.app).cloned() else { return false };
         let origins = self.origins_of(key);
         let Some(origin) = origins.first().cloned() else { return false };
@@ -141,7 +147,7 @@ impl Control {
             return false;
         }
         tracing::info!(%key, places = origins.len(), "copy wanted");
-        let copying = Copying { origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono) };
+        let copying = Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono) };
         self.start_source(now, Source::copy(now, key, origin, copying));
         true
     }

@@ -350,7 +350,7 @@ impl Control {
             ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
             ToControl::Upload { session, news } => self.upload_news(now, session, news),
             ToControl::NextServer { pull, attempt, server } => self.next_server(now, pull, attempt, server),
-            ToControl::Wanted(key) => self.wanted(now, &key),
+            ToControl::Wanted { key, via } => self.wanted(now, &key, via),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.drain {
                     drain.waiting.remove(&worker);

@@ -86,10 +86,13 @@ impl Control {
         }
         let live = self.stream_of(&request.key).and_then(|stream| self.registry.get(&stream));
         // Whose publisher is at another node: the directory has let this one in.
-        let free = live.is_none_or(|live| live.is_copy() || match live.source().state {
-            State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
-            State::Grace(_) => true,
-            State::Awaited => false,
+        let free = live.is_none_or(|live| {
+            live.is_copy()
+                || match live.source().state {
+                    State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
+                    State::Grace(_) => true,
+                    State::Awaited => false,
+                }
         });
         if free { Ok(()) } else { Err(Refusal::InUse) }
     }
@@ -154,8 +157,13 @@ impl Control {
         live.received.bytes_before += before;
         live.via.clone_from(&request.via);
         live.params.clone_from(&request.params);
-        let grant =
-            Grant { stream, position: live.position, epoch: live.epoch, zero_ms: live.zero_ms, settings: live.settings.clone() };
+        let grant = Grant {
+            stream,
+            position: live.position,
+            epoch: live.epoch,
+            zero_ms: live.zero_ms,
+            settings: live.settings.clone(),
+        };
         if request.ingest != Ingest::COPY {
             if let Some(record) = self.records.get_mut(&request.key) {
                 record.user_agent = agent(&request.user_agent);

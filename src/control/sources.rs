@@ -357,13 +357,14 @@ impl Control {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let (key, target) = (source.key.clone(), source.origin.target.clone());
+        let via = source.copying.as_ref().map(|copying| copying.via().to_vec()).unwrap_or_default();
         let skip = source.sought.take().unwrap_or(source.origin.skip);
         let lead = source.seen.saturating_duration_since(now.mono);
         let live = self.stream_of(&key).and_then(|stream| self.registry.get(&stream));
         let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
         self.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
-        let order = PullOrder { pull: id, attempt, key, address, target, lead, skip };
+        let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };
         self.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
@@ -536,7 +537,7 @@ impl Control {
     }
 
     /// A viewer waits for a stream that is not there.
-    pub(super) fn wanted(&mut self, now: Now, key: &StreamKey) {
+    pub(super) fn wanted(&mut self, now: Now, key: &StreamKey, via: Vec<String>) {
         if let Some(id) = self.outbound.sources.by_key.get(key) {
             if let Some(source) = self.outbound.sources.by_id.get_mut(id) {
                 source.watched = now.mono;
@@ -547,7 +548,7 @@ impl Control {
             return;
         }
         if !self.records.get(key).is_some_and(starts_by_viewer) {
-            if !self.fetch_copy(now, key) {
+            if !self.fetch_copy(now, key, via) {
                 self.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;
@@ -630,7 +631,8 @@ impl Control {
     /// The server is shutting down: the workers close the connections on their own.
     pub(super) fn forget_sources(&mut self, now: Now) {
         for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
-            let is_copy = self.outbound.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
+            let is_copy =
+                self.outbound.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
             if !self.is_live(&key) && !is_copy {
                 self.records.source_status(now, &key, status::FINISHED);
                 self.records.mark_dirty(now, key);

@@ -222,7 +222,12 @@ pub enum ToControl {
         server: NextServer,
     },
     /// A viewer waits for a stream that is not there and that viewers may start ([`ToWorker::AutoStart`]).
-    Wanted(StreamKey),
+    Wanted {
+        /// The stream.
+        key: StreamKey,
+        /// The nodes that a copy of it would be for, if one of them asks.
+        via: Vec<String>,
+    },
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
     Drained(WorkerId),
 }

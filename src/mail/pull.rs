@@ -65,4 +65,6 @@ pub struct PullOrder {
     pub lead: Duration,
     /// How much of a file is passed over.
     pub skip: Duration,
+    /// The nodes that a copy of another node's stream is for, besides this one.
+    pub via: Vec<String>,
 }

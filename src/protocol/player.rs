@@ -96,7 +96,7 @@ pub(super) struct PulledPlayer {
 impl PulledPlayer {
     /// On a connection that is being made.
     pub(super) fn new(now: Instant, mut client: Box<dyn Client>) -> Self {
-        client.begin(&Start { now, address: None, server: &SessionSettings::default(), app: None });
+        client.begin(&Start { via: &[], now, address: None, server: &SessionSettings::default(), app: None });
         if let Some(units) = client.units() {
             units.handle_grant(now, &grant());
         }
@@ -165,7 +165,9 @@ impl LoadPlayer for PulledPlayer {
                 }
                 ClientEvent::OpenPath(wanted) => self.events.push_back(LoadEvent::OpenPath(wanted)),
                 ClientEvent::ClosePath(path) => self.events.push_back(LoadEvent::ClosePath(path)),
-                ClientEvent::Ended(reason) | ClientEvent::Over(reason) => self.events.push_back(LoadEvent::Closed(reason)),
+                ClientEvent::Ended(reason) | ClientEvent::Over(reason) => {
+                    self.events.push_back(LoadEvent::Closed(reason))
+                }
             }
         }
         self.events.pop_front()

@@ -200,7 +200,7 @@ impl Worker {
             (Some(stream), Some(sink)) if is_first => self.order_sink(sink, stream),
             (None, Some(sink)) => {
                 self.polled.sinks_to_come.entry(wanted.key.clone()).or_default().insert(sink);
-                self.tell(ToControl::Wanted(wanted.key.clone()));
+                self.tell(ToControl::Wanted { key: wanted.key.clone(), via: Vec::new() });
             }
             (Some(_), _) | (None, None) => {}
         }
@@ -242,9 +242,11 @@ impl Worker {
     /// A stream does not come: who waits for its playlists is answered.
     pub(super) fn end_blob_waits(&mut self, key: &StreamKey) {
         let from = (Arc::clone(&key.app), Arc::clone(&key.id));
-        let of_app = self.polled.waiting.range(from..).take_while(|((app, name), _)| {
-            *app == key.app && name.starts_with(&*key.id)
-        });
+        let of_app = self
+            .polled
+            .waiting
+            .range(from..)
+            .take_while(|((app, name), _)| *app == key.app && name.starts_with(&*key.id));
         let is_of_stream = |name: &str| {
             let rest = name.get(key.id.len()..).unwrap_or_default();
             rest.starts_with(['.', '/']) || rest.starts_with("_adaptive.")

@@ -180,7 +180,7 @@ impl Pair {
                     self.jobs.insert(conn, job.id);
                 } else if let Output::Control(ToControl::Sink { kind, news: SinkNews::Wanted, .. }) = output {
                     self.sinks.push(kind);
-                } else if let Output::Control(ToControl::Wanted(key)) = output {
+                } else if let Output::Control(ToControl::Wanted { key, .. }) = output {
                     self.wanted.push(key);
                 } else if let Output::Control(ToControl::Play(request)) = output {
                     self.plays.push(*request);

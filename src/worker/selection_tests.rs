@@ -127,7 +127,7 @@ impl Scene {
         self.viewers.push(Viewer { worker, conn, actor, file, seen: Vec::new() });
         let format = Format::find("flv", 0).unwrap().select(selection);
         let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
-        let ask = PlayAsk { key, format, params, origin, takes_subtracks: false };
+        let ask = PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: false };
         self.say(
             self.viewers.len() - 1,
             Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)),

@@ -152,7 +152,7 @@ impl Rig {
     fn play(&mut self, viewer: &(ConnId, Actor), subscription: Handle, selection: Selection) {
         let format = Format::find("flv", 0).unwrap().select(selection);
         let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
-        let ask = PlayAsk { key, format, params, origin, takes_subtracks: false };
+        let ask = PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: false };
         self.say(viewer, Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
     }
 

@@ -500,14 +500,14 @@ impl Worker {
 
     /// Has a viewer wait when the stream is one that viewers start.
     fn hold(&mut self, id: ConnId, handle: Handle, ask: Box<PlayAsk>) -> bool {
-        if !self.may_be_started(&ask.key) || ask.format.kind().is_for_nodes {
+        if !self.may_be_started(&ask.key) {
             return false;
         }
         let Some(until) = self.now.mono.checked_add(HOLD_MAX) else { return false };
-        let key = ask.key.clone();
+        let (key, via) = (ask.key.clone(), ask.via.clone());
         self.set_state(id, handle, SubscriptionState::Held { ask, until });
         self.live.waiting.entry(key.clone()).or_default().insert(SubscriptionId { conn: id, handle });
-        self.tell(ToControl::Wanted(key));
+        self.tell(ToControl::Wanted { key, via });
         self.reply(id, Reply::Subscription(handle, SubscriptionNews::Held));
         self.touch(id);
         true

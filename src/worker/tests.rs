@@ -260,7 +260,14 @@ fn subscribe_as(subscription: Handle, format: Format) -> Event {
     let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
     Event::Subscription(
         subscription,
-        SubscriptionEvent::Subscribe(PlayAsk { key, format, params, origin, takes_subtracks: false }),
+        SubscriptionEvent::Subscribe(PlayAsk {
+            key,
+            format,
+            params,
+            origin,
+            via: Vec::new(),
+            takes_subtracks: false,
+        }),
     )
 }
 

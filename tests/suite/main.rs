@@ -27,6 +27,7 @@ mod crash;
 mod data_channels;
 mod differential;
 mod documented;
+mod edges;
 mod encryption;
 mod files;
 mod floods;

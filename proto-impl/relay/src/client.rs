@@ -145,7 +145,8 @@ impl Client {
             kind::PING => self.out.push(frame::frame(kind::PONG, &reader.array::<8>()?)),
             kind::PONG => {
                 let sent = Duration::from_micros(u64::from_be_bytes(reader.array()?));
-                self.round_trip = now.saturating_duration_since(self.began).checked_sub(sent).or(self.round_trip);
+                self.round_trip =
+                    now.saturating_duration_since(self.began).checked_sub(sent).or(self.round_trip);
                 self.events.push_back(ClientEvent::Alive);
             }
             _ => {}

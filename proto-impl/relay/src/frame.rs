@@ -148,7 +148,8 @@ impl FrameReader {
         }
         let hello = self.buffer.split_to(whole);
         self.next = Next::Head;
-        read_name(&mut Reader::new(hello.get(HELLO_HEAD_BYTES.saturating_sub(1)..).unwrap_or_default())).map(Some)
+        read_name(&mut Reader::new(hello.get(HELLO_HEAD_BYTES.saturating_sub(1)..).unwrap_or_default()))
+            .map(Some)
     }
 
     /// The next whole frame behind the hello. After an error there is nothing more to read.

@@ -86,7 +86,9 @@ impl Server {
             }
         }
         while let Some(frame) = self.reader.poll()? {
-            if self.events.len() >= EVENTS_MAX || self.out.len() > usize::try_from(BODY_BYTES_MAX).unwrap_or(0) {
+            if self.events.len() >= EVENTS_MAX
+                || self.out.len() > usize::try_from(BODY_BYTES_MAX).unwrap_or(0)
+            {
                 return Err(Error::Invalid("number of frames"));
             }
             self.take(frame)?;

@@ -134,7 +134,8 @@ fn a_stream_comes_as_it_is_with_every_kind_of_track_and_any_cut() {
         pair.server.accept("north", -5);
         assert_eq!(pair.run(), (Ok(()), Ok(())));
         let first = Arc::new(tracks(0));
-        let units = [unit(TrackId::VIDEO, -2, vec![1; 5000]), unit(V1, 7, vec![]), unit(TrackId::DATA, 0, vec![3])];
+        let units =
+            [unit(TrackId::VIDEO, -2, vec![1; 5000]), unit(V1, 7, vec![]), unit(TrackId::DATA, 0, vec![3])];
         pair.to_client.extend_from_slice(&tracks_frame(&first));
         units.iter().for_each(|unit| pair.to_client.extend(feed(unit)));
         assert_eq!(pair.run(), (Ok(()), Ok(())));
@@ -209,7 +210,10 @@ fn another_version_is_told_by_a_word_and_the_own_hello() {
     let mut client = Client::new("c", ("live", "s"), &[], Instant::now());
     client.handle_bytes(Instant::now(), &out.take_all()).unwrap();
     let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
-    assert!(matches!(&events[..], [ClientEvent::Refused(Refused::Stranger, _), ClientEvent::Closed]), "{events:?}");
+    assert!(
+        matches!(&events[..], [ClientEvent::Refused(Refused::Stranger, _), ClientEvent::Closed]),
+        "{events:?}"
+    );
     let mut http = Server::new("c", Instant::now());
     assert_eq!(http.handle_bytes(Instant::now(), b"GET"), Err(Error::Magic));
     http.poll_transmit(&mut out);
@@ -256,7 +260,11 @@ fn units_that_no_description_covers_end_the_client() {
     let cases: [(&str, Vec<u8>, Option<Error>); 6] = [
         ("in order", [&described[..], &feed(&good)].concat(), None),
         ("no tracks", feed(&good), Some(Error::Invalid("track"))),
-        ("epoch", [&described[..], &feed(&unit(TrackId::VIDEO, 5, vec![1]))].concat(), Some(Error::Invalid("epoch"))),
+        (
+            "epoch",
+            [&described[..], &feed(&unit(TrackId::VIDEO, 5, vec![1]))].concat(),
+            Some(Error::Invalid("epoch")),
+        ),
         (
             "unknown track",
             [&described[..], &feed(&AccessUnit { track: unknown, ..good.clone() })].concat(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use media::codec::{self, g711, mp3};
-use media::{Codec, CodecConfig, Rendition, Timescale, Track, TrackId, Tracks, TRACKS_MAX};
+use media::{Codec, CodecConfig, Rendition, TRACKS_MAX, Timescale, Track, TrackId, Tracks};
 use wire::{Reader, Writer};
 
 use crate::Error;
@@ -118,7 +118,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Tracks, Error> {
 }
 
 fn read_track(reader: &mut Reader<'_>) -> Result<Track, Error> {
-    let id = TrackId::from_number(reader.u8()?).filter(|id| !id.is_derived()).ok_or(Error::Invalid("track"))?;
+    let id =
+        TrackId::from_number(reader.u8()?).filter(|id| !id.is_derived()).ok_or(Error::Invalid("track"))?;
     let epoch = reader.u32()?;
     let timescale = Timescale::new(reader.u32()?);
     let parts = reader.u8()?;

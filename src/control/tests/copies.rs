@@ -28,7 +28,7 @@ impl Rig {
     /// A viewer waits for the stream; the order of the only attempt.
     fn want(&mut self) -> (WorkerId, PullOrder) {
         self.take();
-        self.mail(ToControl::Wanted(key()));
+        self.mail(ToControl::Wanted { key: key(), via: Vec::new() });
         let mut orders = self.attempts_of_copies();
         assert_eq!(orders.len(), 1);
         orders.remove(0)
@@ -76,7 +76,7 @@ fn a_stream_of_another_node_is_here_while_it_is_watched_and_nobody_is_told_of_it
     // The policy for what tenants name says nothing about nodes.
     assert_eq!(order.address, "10.0.0.1:5000".parse().unwrap());
     assert_eq!((order.target.proof(), order.key.clone()), (Some(Proof::Node), key()));
-    rig.mail(ToControl::Wanted(key()));
+    rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
     assert_eq!(rig.attempts_of_copies().len(), 1, "one copy for all viewers");
     let (_, grant) = rig.copy_begins(worker, &order);
     assert_eq!((grant.zero_ms, grant.position.started), (ZERO_MS, false));
@@ -113,7 +113,7 @@ fn who_waits_for_a_stream_that_is_nowhere_is_told_at_once() {
     assert_eq!((rig.not_coming(), rig.control.stats().pulls), (usize::from(WORKERS), 0));
     // For a moment nobody is asked again.
     rig.take();
-    rig.mail(ToControl::Wanted(key()));
+    rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
     assert_eq!((rig.attempts_of_copies().len(), rig.not_coming()), (0, usize::from(WORKERS)));
     rig.run_for(secs(2));
     rig.want();
@@ -122,10 +122,10 @@ fn who_waits_for_a_stream_that_is_nowhere_is_told_at_once() {
 #[test]
 fn without_places_to_ask_nothing_comes() {
     let mut rig = Rig::new();
-    rig.mail(ToControl::Wanted(key()));
+    rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
     assert_eq!((rig.attempts_of_copies().len(), rig.not_coming()), (0, usize::from(WORKERS)));
     let mut rig = Rig::edge(NORTH, &[]);
-    rig.mail(ToControl::Wanted(StreamKey::new("nowhere", "s")));
+    rig.mail(ToControl::Wanted { key: StreamKey::new("nowhere", "s"), via: Vec::new() });
     assert_eq!(rig.attempts_of_copies().len(), 0, "no such application");
 }
 

@@ -590,15 +590,15 @@ fn a_viewer_starts_a_source_and_its_absence_stops_it() {
     };
     rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
     assert!(auto(&rig.take()).is_empty());
-    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "s"), via: Vec::new() });
     assert!(rig.pulls().is_empty(), "not one that viewers start");
     rig.put("s", r#"{"autoStartStopEnabled":true}"#);
     assert_eq!(auto(&rig.take()), [true, true], "every worker hears of it, once");
     rig.put("s", r#"{"name":"n"}"#);
     assert!(auto(&rig.take()).is_empty());
 
-    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
-    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "s"), via: Vec::new() });
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "s"), via: Vec::new() });
     let (worker, order) = rig.pull();
     let (_, grant) = rig.delivers(worker, &order).unwrap();
     for _ in 0..30 {
@@ -615,7 +615,7 @@ fn a_viewer_starts_a_source_and_its_absence_stops_it() {
     rig.run_for(secs(3));
     assert_eq!((rig.state("s").as_str(), rig.control.stats().pulls), ("finished", 0));
     // One that never delivers stops as well.
-    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "s"), via: Vec::new() });
     assert_eq!(rig.control.stats().pulls, 1);
     rig.run_for(secs(12));
     assert_eq!(rig.control.stats().pulls, 0);

@@ -172,8 +172,6 @@ impl Machine for WorkerMachine {
 fn client_of(tls: &Configs, nodes: &NodeConfigs, address: SocketAddr, proof: Proof) -> TlsClient {
     match proof {
         Proof::Name(name) => TlsClient { name, config: Arc::clone(&tls.client) },
-        Proof::Node => {
-            TlsClient { name: address.ip().to_string().into(), config: Arc::clone(&nodes.client) }
-        }
+        Proof::Node => TlsClient { name: address.ip().to_string().into(), config: Arc::clone(&nodes.client) },
     }
 }

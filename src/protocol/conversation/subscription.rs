@@ -19,6 +19,8 @@ pub struct PlayAsk {
     pub params: Params,
     /// The page that asks, when a browser says so.
     pub origin: String,
+    /// Of a node: itself, and the nodes that its copy is for.
+    pub via: Vec<String>,
     /// Whether a main track with live subtracks is answered by [`SubscriptionNews::Subtracks`], and each of its streams then asked for
     /// under another handle. Else a main track without media stands for its first subtrack.
     pub takes_subtracks: bool,

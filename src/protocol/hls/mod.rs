@@ -61,8 +61,16 @@ const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"),
 
 /// Sources are read by the first two; the others are for the load generator alone.
 const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUse) -> Scheme {
-    Scheme { name, default_port, pushes: false, pulls, copies: false,
- takes_credentials: false, load, read: outbound }
+    Scheme {
+        name,
+        default_port,
+        pushes: false,
+        pulls,
+        copies: false,
+        takes_credentials: false,
+        load,
+        read: outbound,
+    }
 }
 
 /// See [`super::registry`].

@@ -103,6 +103,7 @@ impl Viewer {
             format: self.format(&params),
             params,
             origin,
+            via: Vec::new(),
             takes_subtracks: false,
         }
     }
@@ -226,7 +227,10 @@ impl Responder for Viewer {
                 self.end(ctx.now, link, end);
                 None
             }
-            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => None,
+            SubscriptionNews::Held
+            | SubscriptionNews::Seasoned
+            | SubscriptionNews::Zero(_)
+            | SubscriptionNews::Subtracks(_) => None,
         };
         link.events.extend(event.map(|event| Event::Subscription(self.subscription, event)));
         Next::Stay

@@ -107,6 +107,8 @@ impl Media {
 /// The parts that a client begins with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start<'a> {
+    /// The nodes that a copy is for, besides this one.
+    pub(super) via: &'a [String],
     /// The time.
     pub(super) now: Instant,
     /// The address that is connected to, or waited at; the load generator does not say.
@@ -306,6 +308,7 @@ pub(crate) struct PullSession {
     client: Box<dyn Client>,
     lead: Duration,
     skip: Duration,
+    via: Vec<String>,
     stage: Stage,
     /// On the way to another server.
     moves: bool,
@@ -322,6 +325,7 @@ impl PullSession {
             client,
             lead: order.lead,
             skip: order.skip,
+            via: order.via.clone(),
             stage: Stage::Connecting { until: now.mono + CONNECT_TIMEOUT },
             moves: false,
             held: VecDeque::new(),
@@ -581,7 +585,8 @@ impl PullSession {
         self.moves = false;
         if !matches!(self.stage, Stage::Over) {
             let (server, app) = (ctx.server, ctx.apps.get(&self.key.app).map(|app| &**app));
-            self.client.begin(&Start { now: ctx.now.mono, address: Some(self.address), server, app });
+            let via = &self.via;
+            self.client.begin(&Start { via, now: ctx.now.mono, address: Some(self.address), server, app });
         }
     }
 
@@ -644,7 +649,9 @@ impl PullSession {
         self.held = VecDeque::new();
         let state = match stage {
             Stage::Over => return,
-            Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Live { .. } if is_over => {
+            Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Live { .. }
+                if is_over =>
+            {
                 PullState::Over(reason.clone())
             }
             Stage::Live { pace, .. } => {

@@ -47,6 +47,7 @@ impl Rig {
             address: SocketAddr::from(([192, 0, 2, 1], 9)),
             target,
             lead: Duration::ZERO,
+            via: Vec::new(),
             skip: Duration::ZERO,
         };
         let session = PullSession::new(now, &order, client);
@@ -91,7 +92,8 @@ impl Rig {
         let grant = Grant {
             stream: StreamId(1),
             position: media::Position::default(),
-            epoch: 0, zero_ms: 0,
+            epoch: 0,
+            zero_ms: 0,
             settings: Arc::new(AppSettings::defaults("live").unwrap()),
         };
         self.call(|session, ctx| session.publish_verdict(ctx, Ok(grant)));

@@ -212,7 +212,8 @@ impl ClipSink {
         let grant = Grant {
             stream: order.stream,
             position: Position::default(),
-            epoch: 0, zero_ms: 0,
+            epoch: 0,
+            zero_ms: 0,
             settings: Arc::clone(&order.settings),
         };
         Self {

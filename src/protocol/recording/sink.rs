@@ -84,7 +84,14 @@ static WEBM_FORMAT: FormatKind =
     format(Container::WebM.name(), |_| Some(Box::new(AsTheyAre(Container::WebM))));
 
 const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>) -> FormatKind {
-    FormatKind { name, counted_as: None, is_enabled: |_| true, package, is_given_up_by_close: false, is_for_nodes: false }
+    FormatKind {
+        name,
+        counted_as: None,
+        is_enabled: |_| true,
+        package,
+        is_given_up_by_close: false,
+        is_for_nodes: false,
+    }
 }
 
 /// Units as they are, of the tracks that fit.

@@ -87,7 +87,8 @@ impl Client for RelayPull {
     fn begin(&mut self, start: &Start<'_>) {
         let (cluster, node) = settings::names(start.server);
         let (app, id) = (&*self.key.app, &*self.key.id);
-        self.machine = Some(Machine::new(cluster, (app, id), &[node.to_owned()], start.now));
+        let via = [&[node.to_owned()], start.via].concat();
+        self.machine = Some(Machine::new(cluster, (app, id), &via, start.now));
     }
 
     fn handle_end(&mut self, _now: Instant) {

@@ -39,7 +39,7 @@ impl RelaySession {
         self.server.get_or_insert_with(|| Server::new(settings::names(ctx.server).0, began))
     }
 
-    fn asked(&mut self, ctx: &Context<'_>, key: StreamKey, via: &[String]) {
+    fn asked(&mut self, ctx: &Context<'_>, key: StreamKey, via: Vec<String>) {
         let own = settings::names(ctx.server).1;
         if ctx.draining {
             return self.server(ctx).refuse(Refused::Unavailable, "the node is going down");
@@ -52,6 +52,7 @@ impl RelaySession {
             format: Format::new(&FORMAT, 0).select(Selection::ALL),
             params: Vec::new(),
             origin: String::new(),
+            via,
             takes_subtracks: false,
         };
         self.subscription(SubscriptionEvent::Subscribe(ask));
@@ -66,7 +67,7 @@ impl RelaySession {
             && let Some(event) = self.server(ctx).poll_event()
         {
             match event {
-                ServerEvent::Play { app, id, via } => self.asked(ctx, StreamKey::new(&app, &id), &via),
+                ServerEvent::Play { app, id, via } => self.asked(ctx, StreamKey::new(&app, &id), via),
                 ServerEvent::Want(tracks) => self.subscription(SubscriptionEvent::Select(selection(tracks))),
                 ServerEvent::KeyFrame(track) => {
                     self.subscription(SubscriptionEvent::KeyFrameNeeded(Some(track)))
@@ -150,7 +151,7 @@ impl Session for RelaySession {
     }
 
     fn about(&self) -> About {
-        About { protocol: "relay", is_media: true, is_authenticated: self.server.is_some() }
+        About { protocol: "relay", is_media: self.server.is_some(), is_authenticated: self.server.is_some() }
     }
 
     fn timers(&mut self) -> Option<&mut dyn Timers> {
@@ -217,7 +218,10 @@ mod tests {
         assert_eq!(selection(None), Selection::ALL);
         let second = TrackId::nth(TrackKind::Video, 1).unwrap();
         let one = selection(Some(TrackSet::of(second).with(TrackId::AUDIO)));
-        assert_eq!((one.video, one.audio, one.data), (Pick::Only(second), Pick::Only(TrackId::AUDIO), Pick::All));
+        assert_eq!(
+            (one.video, one.audio, one.data),
+            (Pick::Only(second), Pick::Only(TrackId::AUDIO), Pick::All)
+        );
         let two = selection(Some(TrackSet::of(second).with(TrackId::VIDEO)));
         assert_eq!((two.video, two.audio), (Pick::All, Pick::None));
     }

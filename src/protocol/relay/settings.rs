@@ -44,7 +44,10 @@ struct RelaySettings {
 /// Without the secret.
 impl std::fmt::Debug for RelaySettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RelaySettings").field("port", &self.port).field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("RelaySettings")
+            .field("port", &self.port)
+            .field("node", &self.node)
+            .finish_non_exhaustive()
     }
 }
 

@@ -176,7 +176,8 @@ impl RtmpSession {
         let selection = asked_selection(&params).unwrap_or(announced);
         let format = super::egress::format(message_stream, self.four_ccs).select(selection);
         self.format = Some(format);
-        let ask = PlayAsk { key, format, params, origin: String::new(), takes_subtracks: false };
+        let ask =
+            PlayAsk { key, format, params, origin: String::new(), via: Vec::new(), takes_subtracks: false };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 

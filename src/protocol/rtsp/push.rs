@@ -180,7 +180,10 @@ impl Session for RtspPush {
                 }
                 SubscriptionNews::Verdict(Err(_)) => self.close(ctx, "the stream is not there"),
                 SubscriptionNews::Ended(_) => self.close(ctx, "the stream ended"),
-                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
+                SubscriptionNews::Held
+                | SubscriptionNews::Seasoned
+                | SubscriptionNews::Zero(_)
+                | SubscriptionNews::Subtracks(_) => {}
             }
         }
     }

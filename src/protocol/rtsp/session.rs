@@ -156,7 +156,14 @@ impl RtspSession {
         let params = params_of(&request.target);
         let selection = asked_selection(&params).unwrap_or(Selection::DEFAULT);
         self.format = Format::new(&package::FORMAT, 0).select(selection);
-        let ask = PlayAsk { key, format: self.format, params, origin: String::new(), takes_subtracks: false };
+        let ask = PlayAsk {
+            key,
+            format: self.format,
+            params,
+            origin: String::new(),
+            via: Vec::new(),
+            takes_subtracks: false,
+        };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
@@ -427,7 +434,10 @@ impl Session for RtspSession {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::TracksKnown(tracks) => self.tracks_known(ctx, tracks),
                 SubscriptionNews::Ended(_) => self.machine.close(ctx.now.mono, CloseReason::Requested),
-                SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
+                SubscriptionNews::Held
+                | SubscriptionNews::Seasoned
+                | SubscriptionNews::Zero(_)
+                | SubscriptionNews::Subtracks(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }

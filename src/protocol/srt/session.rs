@@ -116,14 +116,29 @@ impl SrtSession {
             Mode::Publish => {
                 self.role = Role::AskedPublish;
                 let ingest = super::INGEST;
-                let ask = PublishAsk { key, ingest, user_agent, params, via, zero_ms: None, of_foreign_page: false };
+                let ask = PublishAsk {
+                    key,
+                    ingest,
+                    user_agent,
+                    params,
+                    via,
+                    zero_ms: None,
+                    of_foreign_page: false,
+                };
                 self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
                 let selection = asked_selection(&params).unwrap_or_default();
                 let format = Format::new(&super::FORMAT, 0).select(selection);
-                let ask = PlayAsk { key, format, params, origin: String::new(), takes_subtracks: false };
+                let ask = PlayAsk {
+                    key,
+                    format,
+                    params,
+                    origin: String::new(),
+                    via: Vec::new(),
+                    takes_subtracks: false,
+                };
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
             }
         }

@@ -159,7 +159,8 @@ impl RtcSession {
         self.role = Role::AskedPlay(ask.offer.map(Box::new));
         let Ask { key, params, origin, .. } = ask;
         let format = Format::new(&super::FORMAT, 0);
-        let ask = PlayAsk { key, format, params, origin, takes_subtracks: self.choice.is_some() };
+        let ask =
+            PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: self.choice.is_some() };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 

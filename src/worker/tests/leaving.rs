@@ -82,6 +82,7 @@ fn held(rig: &mut Rig, count: usize) -> Leaves {
             format: Format::find("flv", 0).unwrap(),
             params: Vec::new(),
             origin: String::new(),
+            via: Vec::new(),
             takes_subtracks: false,
         };
         rig.worker.subscribe(*id, Handle::ONLY, ask);

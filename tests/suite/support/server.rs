@@ -52,6 +52,8 @@ pub struct Server {
     pub rtsp: Option<SocketAddr>,
     pub rtsps: Option<SocketAddr>,
     pub srt: Option<SocketAddr>,
+    /// Where other nodes fetch streams; with a secret alone.
+    pub relay: Option<SocketAddr>,
     /// The media port of each worker.
     pub webrtc: Vec<SocketAddr>,
 }
@@ -91,6 +93,7 @@ impl Server {
             "rtsps.port=0",
             "server.srt_port=0",
             "webrtc.port=0",
+            "relay.port=0",
         ]
         .iter()
         .chain(settings)
@@ -139,6 +142,7 @@ impl Server {
             rtsp: address("rtsp"),
             rtsps: address("rtsps"),
             srt: address("srt"),
+            relay: address("relay"),
             webrtc: of_workers.filter_map(|address| address.as_str()?.parse().ok()).collect(),
             child,
             errors,

@@ -227,7 +227,7 @@ fn a_viewer_starts_a_playlist_and_the_last_one_s_leaving_stops_it() {
     let mut rig = Rig::new();
     rig.playlist("p", &ITEMS, r#","autoStartStopEnabled":true"#);
     rig.take();
-    rig.mail(ToControl::Wanted(StreamKey::new("live", "p")));
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "p"), via: Vec::new() });
     rig.item("/a.mp4");
     rig.run_for(secs(12));
     assert_eq!((rig.state("p"), rig.index("p")), ("finished".into(), (Some(0), "finished".into())));

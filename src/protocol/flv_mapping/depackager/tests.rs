@@ -9,7 +9,8 @@ fn ingest() -> Depackager {
     Depackager::new(&Grant {
         stream: StreamId(1),
         position: media::Position::default(),
-        epoch: 0, zero_ms: 0,
+        epoch: 0,
+        zero_ms: 0,
         settings: Arc::new(AppSettings::defaults("live").unwrap()),
     })
 }

@@ -22,7 +22,7 @@ impl Rig {
 
     fn connected(&mut self) {
         let server = SessionSettings::default();
-        self.pull.begin(&Start { now: self.now, address: None, server: &server, app: None });
+        self.pull.begin(&Start { via: &[], now: self.now, address: None, server: &server, app: None });
     }
 
     fn sent(&mut self) -> String {

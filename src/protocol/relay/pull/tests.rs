@@ -54,7 +54,10 @@ fn the_first_copy_has_the_times_of_its_origin() {
     let mut clock = Clock::new(&grant(ZERO_MS, None, 0), ZERO_MS);
     let tracks = tracks(1);
     assert_eq!(converted(&mut clock, picture(5000, true), &tracks), Some((450_000, 450_009, 1)));
-    assert_eq!(converted(&mut clock, unit(TrackId::AUDIO, 44_100, false), &tracks), Some((44_100, 44_109, 1)));
+    assert_eq!(
+        converted(&mut clock, unit(TrackId::AUDIO, 44_100, false), &tracks),
+        Some((44_100, 44_109, 1))
+    );
     assert_eq!(converted(&mut clock, unit(TrackId::DATA, 40, false), &tracks), Some((40, 49, 0)));
 }
 

@@ -50,7 +50,13 @@ impl Rig {
             rig.events
         );
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        let grant = Grant { stream: StreamId(1), position: media::Position::default(), epoch: 0, zero_ms: 0, settings };
+        let grant = Grant {
+            stream: StreamId(1),
+            position: media::Position::default(),
+            epoch: 0,
+            zero_ms: 0,
+            settings,
+        };
         let web = SessionSettings::default();
         rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Ok(grant));
         rig.exchange();

@@ -45,7 +45,7 @@ impl Rig {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
         let server = crate::mail::SessionSettings::default();
         let address = Some(SocketAddr::new(CAMERA, 554));
-        self.pull.begin(&Start { now: self.now, address, server: &server, app: Some(&app) });
+        self.pull.begin(&Start { via: &[], now: self.now, address, server: &server, app: Some(&app) });
         self.run();
     }
 

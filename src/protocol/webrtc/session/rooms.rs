@@ -45,7 +45,8 @@ impl RtcSession {
         let Some(handle) = room.came(&key.id) else { return };
         let format = Format::new(&super::super::FORMAT, 0);
         let (params, origin) = (Vec::new(), String::new());
-        let ask = PlayAsk { key: key.clone(), format, params, origin, takes_subtracks: false };
+        let ask =
+            PlayAsk { key: key.clone(), format, params, origin, via: Vec::new(), takes_subtracks: false };
         self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)));
     }
 
@@ -61,7 +62,10 @@ impl RtcSession {
             }
             SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
-            SubscriptionNews::Held | SubscriptionNews::Seasoned | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
+            SubscriptionNews::Held
+            | SubscriptionNews::Seasoned
+            | SubscriptionNews::Zero(_)
+            | SubscriptionNews::Subtracks(_) => {}
         }
         self.offer_room(ctx);
     }
