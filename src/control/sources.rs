@@ -164,7 +164,7 @@ impl ControlConfig {
 
 impl Records {
     /// Keeps in the record whether its source is to run, for the next life of the server.
-    fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
+    pub(super) fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
         if let Some(record) = self.get_mut(key) {
             record.source_wanted = wanted;
         }
@@ -229,6 +229,12 @@ impl Control {
         if self.outbound.sources.is_running(key) || self.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
+        if let Some(node) = self.access.cluster.elsewhere(key) {
+            return Err(format!("Stream is already active at the node {}", node.id));
+        }
+        if self.access.cluster.refuses() {
+            return Err("The directory of the cluster is away".to_owned());
+        }
         if self.drain.is_some() || self.is_short_for_source(now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
@@ -244,7 +250,9 @@ impl Control {
         self.outbound.sources.by_key.insert(key.clone(), id);
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
-        self.attempt(now, Job::Pull(id));
+        if self.access.claim_source(key, id) {
+            self.attempt(now, Job::Pull(id));
+        }
         self.records.source_wanted(now, key, true);
         Ok(())
     }
@@ -267,6 +275,13 @@ impl Control {
             self.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
+        self.access.release_source(id);
+        if end == StreamEnd::Superseded {
+            if let Some(stream) = self.stream_of(key) {
+                self.end_stream(now, stream, end);
+            }
+            return true;
+        }
         self.records.source_wanted(now, key, false);
         match self.stream_of(key) {
             Some(stream) => self.end_stream(now, stream, end),
