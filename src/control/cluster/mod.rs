@@ -118,11 +118,6 @@ impl Cluster {
         self.own.is_some()
     }
 
-    /// The name of this node; `None`: a server alone.
-    pub(in crate::control) fn own_node(&self) -> Option<&NodeId> {
-        self.own.as_ref().map(|own| &own.node)
-    }
-
     /// Whether a file is on this node. One whose node nobody has noted is on each that has its record.
     pub(in crate::control) fn has_file(&self, vod: &Vod) -> bool {
         match (&self.own, &vod.node) {
