@@ -413,6 +413,8 @@ impl Control {
         self.figures.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
         self.sample_server(now);
+        let cpu = u8::try_from(self.figures.load.busy_permille(now) / 10).unwrap_or(100);
+        self.access.cluster.note_load(cpu, self.figures.load.memory_percent);
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and

@@ -217,12 +217,14 @@ impl Link {
         Ok(())
     }
 
-    /// Claims an id, by a token above `floor`. `Err` inside: the live node that has it.
+    /// Claims an id, by a token above `floor`. A patient claim respects those of nodes whose leases have run out. `Err` inside: the
+    /// node that has it.
     pub(super) fn claim(
         &mut self,
         own: &Process,
         key: &StreamKey,
         floor: u64,
+        is_patient: bool,
     ) -> Result<Result<u64, NodeId>, RedisError> {
         let (token, node): (u64, String) = self.run(
             Script::Claim,
@@ -232,6 +234,7 @@ impl Link {
                 own.node.as_str().as_bytes(),
                 own.incarnation.to_string().as_bytes(),
                 floor.to_string().as_bytes(),
+                if is_patient { b"1" } else { b"0" },
             ],
         )?;
         match NodeId::new(&node).filter(|_| token == 0) {

@@ -20,6 +20,10 @@ local function alive(node, incarnation)
   local i, till = string.match(lease, '(%d+) (%d+)')
   return i == incarnation and tonumber(till) > now()
 end
+local function newest(node, incarnation)
+  local lease = redis.call('HGET', LEASES, node)
+  return lease and string.match(lease, '%d+') == incarnation
+end
 local function new_token(floor)
   if tonumber(redis.call('GET', TOKEN) or '0') < tonumber(floor) then redis.call('SET', TOKEN, floor) end
   return redis.call('INCR', TOKEN)
@@ -62,13 +66,13 @@ if #made == 0 then return 0 end
 return append('r', table.concat(made), '')
 ";
 
-/// A claim. Arguments: writer, id, node, incarnation, smallest token. Gives a token, or the name of the live node that has the id.
+/// A claim. Arguments: writer, id, node, incarnation, smallest token, 1 to respect leases that have run out. Gives a token, or the name of the live node that has the id.
 const CLAIM: &str = r"
 local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call('HGET', CLAIMS, field)
 if held then
   local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
-  if not (n == node) and alive(n, i) then return {0, n} end
+  if not (n == node) and (alive(n, i) or (ARGV[6] == '1' and newest(n, i))) then return {0, n} end
 end
 local token = new_token(ARGV[5])
 local claim = token .. ' ' .. incarnation .. ' ' .. node

@@ -12,6 +12,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::mem;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redis::RedisError;
@@ -43,6 +44,9 @@ pub struct Shared {
     /// The directory has lost something, and was not given it again.
     is_lost: bool,
     is_away: bool,
+    lease: Duration,
+    /// When the directory came back. For as long as a lease, those of others that ran out meanwhile may still be renewed.
+    returned: Option<Instant>,
 }
 
 impl Shared {
@@ -50,7 +54,7 @@ impl Shared {
     ///
     /// # Errors
     /// The directory cannot be reached.
-    pub fn open(address: Address, node: NodeId) -> Result<Self, Error> {
+    pub fn open(address: Address, node: NodeId, lease: Duration) -> Result<Self, Error> {
         let mut link = Link::connect(&address).map_err(|error| failed(&error))?;
         let begin = |link: &mut Link| {
             let incarnation = link.new_incarnation()?;
@@ -71,6 +75,8 @@ impl Shared {
             news: VecDeque::new(),
             is_lost: false,
             is_away: false,
+            lease,
+            returned: None,
         })
     }
 
@@ -144,6 +150,7 @@ impl Shared {
             }
         };
         if mem::replace(&mut self.is_away, is_away) != is_away {
+            self.returned = (!is_away).then(Instant::now);
             self.news.push_back(News::Contact(!is_away));
         }
         if !is_away && self.is_lost {
@@ -175,7 +182,8 @@ impl Shared {
     fn ask(&mut self, link: &mut Link, request: Request) -> Result<(), RedisError> {
         match request {
             Request::Claim { ticket, key } => {
-                let answer = match link.claim(&self.own, &key, self.token_max)? {
+                let is_patient = self.returned.is_some_and(|returned| returned.elapsed() < self.lease);
+                let answer = match link.claim(&self.own, &key, self.token_max, is_patient)? {
                     Ok(token) => ClaimAnswer::Granted(token),
                     Err(node) => ClaimAnswer::Taken(node),
                 };

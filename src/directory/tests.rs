@@ -72,7 +72,7 @@ impl Redis {
     }
 
     fn node(&self, name: &str) -> Peer {
-        let mut shared = Shared::open(self.address(), NodeId::new(name).unwrap()).unwrap();
+        let mut shared = Shared::open(self.address(), NodeId::new(name).unwrap(), LEASE).unwrap();
         let records = shared.load().unwrap().into_iter().collect();
         Peer { shared, records, claims: BTreeMap::new(), others: Vec::new() }
     }

@@ -94,6 +94,14 @@ impl Records {
         }
     }
 
+    /// Opens the store, or connects to the directory, for a tool that is no node.
+    pub(super) fn visit(config: &Config) -> Result<Self, Error> {
+        match config.server.cluster() {
+            Some(cluster) => Ok(Self::Shared(Box::new(Joined::visit(&cluster)?))),
+            None => Ok(Self::Alone(Box::new(local::open_store(config)?))),
+        }
+    }
+
     pub(super) fn store(&mut self) -> &mut dyn Store {
         match self {
             Self::Alone(store) => &mut **store,
@@ -131,19 +139,26 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Connects, and gives the first sign of life.
-    fn join(settings: &ClusterSettings) -> Result<(Self, Membership), Error> {
-        let failed = |reason: String| Error::Io { path: "cluster.url".to_owned(), reason };
+    /// Connects. Nobody else hears of it.
+    fn visit(settings: &ClusterSettings) -> Result<Self, Error> {
         let address =
             Address::new(&settings.url, &settings.name).map_err(|error| failed(error.to_string()))?;
         let node = settings.node.clone().or_else(host_name);
         let node = node.ok_or_else(|| failed("the host has no name: set cluster.node".to_owned()))?;
-        let mut shared = Shared::open(address, node)?;
+        let shared = Shared::open(address, node, settings.lease)?;
         let profile = Profile {
             relay: settings.relay_address.as_str().into(),
             region: settings.region.as_str().into(),
             ..Profile::default()
         };
+        Ok(Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) })
+    }
+
+    /// Connects, and gives the first sign of life.
+    fn join(settings: &ClusterSettings) -> Result<(Self, Membership), Error> {
+        let mut joined = Self::visit(settings)?;
+        let shared = &mut joined.shared;
+        let profile = joined.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let renewed = Link::connect(shared.address())
             .and_then(|mut link| link.renew(shared.own(), settings.lease, &profile));
         let census = renewed.map_err(|error| failed(error.to_string()))?;
@@ -152,11 +167,12 @@ impl Joined {
         let membership = Membership {
             node,
             incarnation,
+            lease: settings.lease,
             without_directory: settings.without_directory,
             nodes: census.nodes,
             claims: shared.take_claims().into_iter().collect(),
         };
-        Ok((Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) }, membership))
+        Ok((joined, membership))
     }
 
     /// Starts the threads beside the store's.
@@ -193,6 +209,10 @@ struct Directory {
 
 fn locked(profile: &Mutex<Profile>, change: impl FnOnce(&mut Profile)) {
     change(&mut profile.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+fn failed(reason: String) -> Error {
+    Error::Io { path: "cluster.url".to_owned(), reason }
 }
 
 /// The host's name, as far as it may be one of a node.

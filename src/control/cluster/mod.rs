@@ -8,6 +8,7 @@ mod foreign;
 mod news;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use super::admission::Ticket;
 use super::records::auxiliary::{Auxiliary, Vod};
@@ -23,6 +24,8 @@ pub struct Membership {
     pub node: NodeId,
     /// The number of this process.
     pub incarnation: u64,
+    /// The time without a sign of life after which a node counts as gone.
+    pub lease: Duration,
     /// How publishers are treated while the directory is away.
     pub without_directory: WithoutDirectory,
     /// The nodes at the start.
@@ -74,6 +77,7 @@ struct Held {
 struct Own {
     node: NodeId,
     incarnation: u64,
+    lease: Duration,
     without_directory: WithoutDirectory,
 }
 
@@ -87,6 +91,8 @@ pub(in crate::control) struct Cluster {
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
     is_away: bool,
+    /// Until then the leases of others that ran out while the directory was away may still be renewed.
+    settles_until: Option<Instant>,
     requests: VecDeque<Request>,
 }
 
@@ -102,11 +108,12 @@ pub(in crate::control) struct Changes {
 impl Cluster {
     /// The state at the start.
     pub(in crate::control) fn new(membership: Option<Membership>) -> Self {
-        let Some(Membership { node, incarnation, without_directory, nodes, claims }) = membership else {
+        let Some(Membership { node, incarnation, lease, without_directory, nodes, claims }) = membership
+        else {
             return Self::default();
         };
         Self {
-            own: Some(Own { node, incarnation, without_directory }),
+            own: Some(Own { node, incarnation, lease, without_directory }),
             nodes: nodes.into_iter().map(|node| (node.id.clone(), node)).collect(),
             claims,
             ..Self::default()
@@ -235,8 +242,9 @@ impl Cluster {
     }
 
     /// The directory went away, or is back: then it hears of every claim.
-    pub(in crate::control) fn contact(&mut self, is_there: bool) {
+    pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
         if self.is_away && is_there {
+            self.settles_until = self.own.as_ref().and_then(|own| now.checked_add(own.lease));
             let keep = |held: &Held| Request::Keep { key: held.key.clone(), token: held.token };
             let mut held: Vec<&Held> = self.held.values().collect();
             held.sort_by(|a, b| (&a.key, b.token).cmp(&(&b.key, a.token)));
@@ -293,7 +301,15 @@ impl Cluster {
     }
 
     /// All nodes that the directory knows.
-    pub(in crate::control) fn nodes_told(&mut self, all: Vec<Node>, changes: &mut Changes) {
+    pub(in crate::control) fn nodes_told(&mut self, now: Instant, mut all: Vec<Node>, changes: &mut Changes) {
+        self.settles_until.take_if(|until| *until <= now);
+        if self.is_away || self.settles_until.is_some() {
+            for node in &mut all {
+                let before = self.nodes.get(&node.id);
+                let is_same = |before: &Node| before.is_alive && before.incarnation == node.incarnation;
+                node.is_alive |= before.is_some_and(is_same);
+            }
+        }
         let life = |node: &Node| (node.is_alive, node.incarnation);
         let before: BTreeMap<NodeId, _> =
             self.nodes.values().map(|node| (node.id.clone(), life(node))).collect();
@@ -314,7 +330,8 @@ impl Cluster {
 
     /// The claims of nodes that are gone, if it is this node that clears up behind them: of those alive the first by name.
     pub(in crate::control) fn abandoned(&self) -> Vec<(StreamKey, u64)> {
-        let Some(own) = self.own.as_ref().filter(|_| !self.is_away) else { return Vec::new() };
+        let is_sure = !self.is_away && self.settles_until.is_none();
+        let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };
         let first = self.nodes.values().find(|node| node.is_alive);
         if first.is_none_or(|first| first.id != own.node) {
             return Vec::new();
@@ -329,6 +346,11 @@ impl Cluster {
         if self.own.is_some() {
             self.requests.push_back(request);
         }
+    }
+
+    /// The load of this node, in percent, which the others are told.
+    pub(in crate::control) fn note_load(&mut self, cpu: u8, memory: u8) {
+        self.ask(Request::Load { cpu, memory });
     }
 
     /// The next request to the directory.

@@ -1,6 +1,8 @@
 //! News of the directory, and their effects on this node.
 
-use super::{Changes, Cluster};
+use std::time::Instant;
+
+use super::{Changes, Cluster, Location};
 use crate::control::Control;
 use crate::control::admission::Ticket;
 use crate::control::supervisor::Job;
@@ -18,11 +20,11 @@ impl Control {
             News::Foreign(ops) => self.foreign(now, ops),
             News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
             News::Claims(all) => cluster.claims_told(all, &mut changes),
-            News::Nodes(all) => cluster.nodes_told(all, &mut changes),
+            News::Nodes(all) => cluster.nodes_told(now.mono, all, &mut changes),
             News::Answer { ticket, key, answer } => {
                 self.handle_claim(now, Ticket::of(ticket), &key, &answer);
             }
-            News::Contact(is_there) => cluster.note_contact(is_there),
+            News::Contact(is_there) => cluster.note_contact(now.mono, is_there),
             News::Lost => cluster.ask(Request::Refill(self.records.encoded())),
         }
         for key in &changes.lost {
@@ -36,6 +38,9 @@ impl Control {
 
     /// The live other node that has an id is another than before, or there is none any more.
     pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
+        if let Some(Location { node, host, port }) = self.access.cluster.location(key) {
+            tracing::debug!(%key, %node, host, port, "stream is live at another node");
+        }
         let is_elsewhere = self.access.cluster.elsewhere(key).is_some();
         if !self.is_live(key) {
             self.records.note_elsewhere(now, key, is_elsewhere);
@@ -93,7 +98,7 @@ impl Control {
 
 impl Cluster {
     /// Notes and logs whether the directory can be reached.
-    fn note_contact(&mut self, is_there: bool) {
+    fn note_contact(&mut self, now: Instant, is_there: bool) {
         match (self.is_away, is_there) {
             (false, false) => {
                 tracing::error!("the directory cannot be reached: live streams go on without it")
@@ -101,6 +106,6 @@ impl Cluster {
             (true, true) => tracing::info!("the directory can be reached again"),
             (false, true) | (true, false) => {}
         }
-        self.contact(is_there);
+        self.contact(now, is_there);
     }
 }

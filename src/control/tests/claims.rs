@@ -20,6 +20,7 @@ pub(super) fn membership(without_directory: WithoutDirectory) -> Membership {
     Membership {
         node: NodeId::new("b").unwrap(),
         incarnation: 1,
+        lease: Duration::from_secs(5),
         without_directory,
         nodes: vec![node("b", 1, true), node("c", 1, true)],
         claims: Default::default(),
@@ -294,6 +295,24 @@ fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
 }
 
 #[test]
+fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
+    let mut rig = Rig::with_directory(&[]);
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    rig.tell_news(News::Contact(false));
+    rig.run_for(Duration::from_secs(60));
+    rig.tell_news(News::Contact(true));
+    let dead = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
+    rig.tell_news(dead());
+    rig.run_for(Duration::from_secs(4));
+    rig.tell_news(dead());
+    assert!(rig.control.access.cluster.location(&key).is_some() && rig.releases().is_empty());
+    rig.run_for(Duration::from_secs(1));
+    rig.tell_news(dead());
+    assert_eq!((rig.control.access.cluster.location(&key), rig.releases()), (None, vec![7]));
+}
+
+#[test]
 fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
     let mut rig = Rig::with_directory(&[]);
     let (session, _, token) = rig.publish_claimed("s");
@@ -305,4 +324,35 @@ fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
     assert_eq!(rig.releases(), [token]);
     rig.tell_news(News::Claims(vec![(key, holder("b", 1, token))]));
     assert_eq!(rig.releases(), [token, token]);
+}
+
+#[test]
+fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none_has() {
+    let record = |zombi| Broadcast { status: "broadcasting".into(), zombi, ..Broadcast::default() };
+    let ids = [("theirs", false), ("their-stray", true), ("nobody-s", false), ("nobody-s-stray", true)];
+    let mut store = Memory::new();
+    let put =
+        |(id, zombi): (&str, bool)| store::Op::Put(StreamKey::new("live", id).into(), record(zombi).encode());
+    store.commit(&ids.map(put)).unwrap();
+    let mut membership = membership(WithoutDirectory::Accept);
+    for (id, ..) in &ids[..2] {
+        membership.claims.insert(StreamKey::new("live", id), holder("c", 1, 5));
+    }
+    // Of an earlier process of this node, and of an earlier one of the other.
+    membership.claims.insert(StreamKey::new("live", "nobody-s"), holder("b", 0, 2));
+    membership.claims.insert(StreamKey::new("live", "nobody-s-stray"), holder("c", 0, 3));
+    let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, store);
+    rig.run_for(Duration::from_secs(30));
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+    rig.run_for(Duration::from_secs(30));
+    let status = |id| {
+        let record = rig.control.records.get(&StreamKey::new("live", id));
+        record.map(|record| record.effective_status(rig.now).to_owned())
+    };
+    assert_eq!(status("theirs").as_deref(), Some("broadcasting"));
+    assert_eq!(status("their-stray").as_deref(), Some("broadcasting"));
+    assert_eq!((status("nobody-s").as_deref(), status("nobody-s-stray")), (Some("finished"), None));
+    let stored: Vec<String> = rig.store.load().unwrap().iter().map(|(key, _)| key.id.to_string()).collect();
+    assert_eq!(stored, ["nobody-s", "their-stray", "theirs"]);
+    assert_eq!(rig.releases().len(), 2);
 }
