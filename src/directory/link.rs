@@ -280,6 +280,13 @@ impl Link {
         Ok(())
     }
 
+    /// Ends the claim of a node that is gone.
+    pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<(), RedisError> {
+        let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
+        let _: u64 = self.run(Script::Bury, &[writer.as_bytes(), name.as_bytes(), token.as_bytes()])?;
+        Ok(())
+    }
+
     /// A sign of life. Gives all nodes.
     ///
     /// # Errors

@@ -97,6 +97,13 @@ pub enum Request {
         /// The token under which it was held.
         token: u64,
     },
+    /// End the claim of a node that is gone, unless the directory knows better. [`News::Claim`] tells.
+    Bury {
+        /// The id.
+        key: StreamKey,
+        /// The token of the claim.
+        token: u64,
+    },
     /// Put the records back that a directory has lost; those that it has stay as they are.
     Refill(Vec<(crate::store::Key, bytes::Bytes)>),
     /// The load of this node, in percent.

@@ -110,6 +110,17 @@ end
 return 0
 ";
 
+/// The end of a claim whose node is gone. Arguments: writer, id, token.
+const BURY: &str = r"
+local field = ARGV[2]
+local held = redis.call('HGET', CLAIMS, field)
+if not held then return 0 end
+local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
+if not (t == ARGV[3]) or alive(n, i) then return 0 end
+redis.call('HDEL', CLAIMS, field)
+return append('c', field, '')
+";
+
 /// A sign of life. Arguments: writer, node, incarnation, length of the lease in milliseconds, profile. Gives whether the node is the
 /// newest of its name, the directory's time, all leases and all profiles.
 const RENEW: &str = r"
@@ -155,6 +166,8 @@ pub(super) enum Script {
     Keep,
     /// See [`RELEASE`].
     Release,
+    /// See [`BURY`].
+    Bury,
     /// See [`RENEW`].
     Renew,
     /// See [`GOODBYE`].
@@ -172,6 +185,7 @@ impl Script {
             Self::Claim => CLAIM,
             Self::Keep => KEEP,
             Self::Release => RELEASE,
+            Self::Bury => BURY,
             Self::Renew => RENEW,
             Self::Goodbye => GOODBYE,
             Self::Forget => FORGET,

@@ -173,6 +173,7 @@ impl Shared {
             // Claims are told again when the directory is back, and so are records that it has lost.
             Request::Keep { .. }
             | Request::Release { .. }
+            | Request::Bury { .. }
             | Request::Refill(_)
             | Request::Load { .. }
             | Request::Forget(_) => {}
@@ -196,6 +197,10 @@ impl Shared {
                 self.advance(link, u64::MAX)
             }
             Request::Release { key, token } => link.release(&self.own, &key, token),
+            Request::Bury { key, token } => {
+                link.bury(&self.own, &key, token)?;
+                self.advance(link, u64::MAX)
+            }
             Request::Refill(all) => self.refill(link, all),
             Request::Forget(node) => link.forget(&node),
             Request::Load { .. } => Ok(()),

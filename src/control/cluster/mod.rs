@@ -90,6 +90,8 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
+    /// Ids of nodes that are gone, whose claims the directory was asked to end.
+    buried: BTreeSet<StreamKey>,
     is_away: bool,
     /// Until then the leases of others that ran out while the directory was away may still be renewed.
     settles_until: Option<Instant>,
@@ -103,6 +105,8 @@ pub(in crate::control) struct Changes {
     pub(in crate::control) moved: BTreeSet<StreamKey>,
     /// Ids of this node that another node has by a larger token.
     pub(in crate::control) lost: Vec<StreamKey>,
+    /// Ids of nodes that are gone, whose claims have ended because this node asked for it.
+    pub(in crate::control) buried: Vec<StreamKey>,
 }
 
 impl Cluster {
@@ -281,7 +285,12 @@ impl Cluster {
                 }
                 self.claims.insert(key.clone(), holder);
             }
-            None => drop(self.claims.remove(&key)),
+            None => {
+                self.claims.remove(&key);
+                if self.buried.remove(&key) {
+                    changes.buried.push(key.clone());
+                }
+            }
         }
         if before != self.elsewhere(&key).map(|node| node.id.clone()) {
             changes.moved.insert(key);
@@ -328,8 +337,15 @@ impl Cluster {
         }
     }
 
-    /// The claims of nodes that are gone, if it is this node that clears up behind them: of those alive the first by name.
-    pub(in crate::control) fn abandoned(&self) -> Vec<(StreamKey, u64)> {
+    /// Asks for the end of the claims of nodes that are gone, if it is this node that clears up behind them: of those alive the first
+    /// by name. A claim may be of a node that is newer than the list of nodes, so the directory has the last word.
+    pub(in crate::control) fn bury(&mut self) {
+        let gone = self.abandoned();
+        self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
+        self.requests.extend(gone.into_iter().map(|(key, token)| Request::Bury { key, token }));
+    }
+
+    fn abandoned(&self) -> Vec<(StreamKey, u64)> {
         let is_sure = !self.is_away && self.settles_until.is_none();
         let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };
         let first = self.nodes.values().find(|node| node.is_alive);

@@ -20,7 +20,10 @@ impl Control {
             News::Foreign(ops) => self.foreign(now, ops),
             News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
             News::Claims(all) => cluster.claims_told(all, &mut changes),
-            News::Nodes(all) => cluster.nodes_told(now.mono, all, &mut changes),
+            News::Nodes(all) => {
+                cluster.nodes_told(now.mono, all, &mut changes);
+                cluster.bury();
+            }
             News::Answer { ticket, key, answer } => {
                 self.handle_claim(now, Ticket::of(ticket), &key, &answer);
             }
@@ -33,7 +36,9 @@ impl Control {
         for key in &changes.moved {
             self.claim_changed(now, key);
         }
-        self.clear_up(now);
+        for key in &changes.buried {
+            self.clear_up(now, key);
+        }
     }
 
     /// The live other node that has an id is another than before, or there is none any more.
@@ -56,15 +61,11 @@ impl Control {
         }
     }
 
-    /// Puts right what nodes have left that are gone, when it is this node's turn: their streams are over, and their sources are
-    /// started here.
-    fn clear_up(&mut self, now: Now) {
-        for (key, token) in self.access.cluster.abandoned() {
-            if !self.is_live(&key) {
-                self.records.terminated(now, key.clone());
-                self.resume_source(now, &key);
-            }
-            self.access.cluster.ask(Request::Release { key, token });
+    /// Puts right what a node has left that is gone: its stream is over, and its source is started here.
+    fn clear_up(&mut self, now: Now, key: &StreamKey) {
+        if !self.is_live(key) {
+            self.records.terminated(now, key.clone());
+            self.resume_source(now, key);
         }
     }
 }
