@@ -8,6 +8,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod directory;
 pub mod disk;
 pub mod http;
 pub mod hub;

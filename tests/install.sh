@@ -25,6 +25,9 @@ need stdbuf coreutils
 need ffmpeg ffmpeg
 need nginx nginx
 need haproxy haproxy
+need redis-server redis-server
+need redis-sentinel redis-sentinel
+need redis-cli redis-tools
 need strace strace
 need ip iproute2
 need prlimit util-linux

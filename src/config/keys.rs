@@ -168,8 +168,21 @@ const SERVER_LAST: &[Key] = &[
         "Hours between two backups of the store in data/backups; 0: none are made",
     ),
     key("store.backups_kept", "7", "Backups that are kept; the oldest go; 0: all"),
+    secret(
+        "cluster.url",
+        "",
+        "Directory that the nodes of a cluster share: redis:// or rediss:// with user and password; empty: a server alone",
+    ),
     key("cluster.name", "millstream", "Prefix of all keys in the directory: one for each cluster"),
     key("cluster.node", "", "Name of this node, unlike that of any other; empty: the host name"),
+    key("cluster.lease", "5", "Seconds without a sign of life after which a node counts as gone"),
+    key(
+        "cluster.without_directory",
+        "accept",
+        "New publishers while the directory is away: accept, the newest wins afterwards, or refuse",
+    ),
+    key("cluster.relay_address", "", "host:port at which the other nodes reach this node's relay"),
+    key("cluster.region", "", "Region of this node"),
     key(
         "edge.origins",
         "",

@@ -4,6 +4,7 @@
 //! that an existing file stays valid. Bad values are errors before anything is started (docs/robustness.md, C-01, C-03).
 
 mod app;
+mod cluster;
 mod home;
 mod keys;
 mod known;
@@ -24,6 +25,7 @@ mod values;
 mod vod;
 
 pub use app::{AcceptLimits, AppLimits, AppSettings};
+pub use cluster::{ClusterSettings, WithoutDirectory};
 pub use home::{
     APPS_MAX, Adopted, Adoption, Config, Edit, LostApp, Options, create_app, delete_app, edit_app,
     edit_server, is_app_name, read_foreign,

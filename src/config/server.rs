@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Error;
+use super::cluster::ClusterSettings;
 use super::values::{Origin, Values};
 use super::{Extensions, Level, Schema};
 use crate::auth::access::Trust;
@@ -184,7 +185,9 @@ impl ServerSettings {
             },
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
-            values: backups(&values).and(linger(&values)).map(|_| values)?,
+            values: backups(&values)
+                .and(linger(&values).and(ClusterSettings::of(&values)))
+                .map(|_| values)?,
         })
     }
 
@@ -198,6 +201,12 @@ impl ServerSettings {
     #[must_use]
     pub fn backups(&self) -> BackupSettings {
         backups(&self.values).unwrap_or_default()
+    }
+
+    /// `cluster.*`; `None`: a server alone.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterSettings> {
+        ClusterSettings::of(&self.values).ok().flatten()
     }
 
     /// `http.acme_folder`: the webroot of an ACME client; relative to the home unless it is absolute.

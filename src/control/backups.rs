@@ -38,7 +38,8 @@ impl Backups {
 impl Control {
     /// Looks for the age of the newest backup from now on, if any are made: at the start, and with new settings.
     pub(super) fn boot_backups(&mut self, now: Now) {
-        let is_on = !self.config.server.backups().every.is_zero();
+        // A directory is backed up by its own means.
+        let is_on = !self.config.server.backups().every.is_zero() && !self.access.cluster.is_shared();
         self.walks.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }
 

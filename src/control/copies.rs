@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::mail::{StreamEnd, ToWorker};
-use crate::protocol::outbound;
+use crate::protocol::{outbound, relay};
 use crate::types::{Ingest, Now, PullId, StreamKey};
 
+use super::cluster::Location;
 use super::Control;
 use super::live::{Live, State};
 use super::sources::{Origin, Source, Sources};
@@ -125,13 +126,18 @@ impl Control {
 
     /// The places that may have a stream which is not here.
     fn origins_of(&self, key: &StreamKey) -> Vec<Origin> {
+        let node = self.access.cluster.location(key).map(|Location { host, port, .. }| Origin {
+            url: format!("relay://{host}:{port}/{key}"),
+            target: relay::target_at(&host, port, key),
+            skip: Duration::ZERO,
+        });
         let templates = self.config.server.edge_origins();
         let targets = templates.filter_map(|template| {
             let url = template.replace("{app}", &key.app).replace("{id}", &key.id);
             let target = outbound::read_origin(&url).ok()?;
             Some(Origin { url, target, skip: Duration::ZERO })
         });
-        targets.collect()
+        node.into_iter().chain(targets).collect()
     }
 
     /// A viewer waits for a stream that is not here. Says whether it may come.
@@ -205,5 +211,64 @@ impl Control {
             let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
             live.position.dts_ms = live.position.dts_ms.max(wall_ms.saturating_sub(live.zero_ms));
         }
+    }
+
+    /// The directory names another node for a stream than before, or none. A copy goes there at once; a stream whose publisher is lost here
+    /// becomes one; and who waits for the stream may ask for it now.
+    pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
+        if self.access.cluster.location(key).is_none() {
+            return;
+        }
+        let state = self.stream_of(key).and_then(|stream| Some(self.registry.get(&stream)?.source().state));
+        match state {
+            Some(State::Grace(_)) => drop(self.become_copy(now, key)),
+            Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.ask_anew(now, key),
+            Some(State::Live(_) | State::Awaited) => {}
+            None => self.post_all(&ToWorker::LiveElsewhere(key.clone())),
+        }
+    }
+
+    /// Asks for a copy where it is now.
+    fn ask_anew(&mut self, now: Now, key: &StreamKey) {
+        let origins = self.origins_of(key);
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
+        (copying.at, copying.failures, copying.absent, copying.origins) = (0, 0, 0, origins);
+        copying.lost = Some(now.mono);
+        source.origin = origin;
+        let remote = RemoteHost::of_node(&source.origin.target);
+        if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
+            self.post(worker, ToWorker::StopPull(id));
+        }
+        self.attempt(now, Job::Pull(id));
+    }
+
+    /// Makes a stream of this node a copy of the one that another node has now. Its publisher is closed, its viewers stay. False: there is
+    /// no such node, or it has no relay.
+    pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
+        let origins = self.origins_of(key);
+        let (Some(stream), Some(origin)) = (self.stream_of(key), origins.first().cloned()) else {
+            return false;
+        };
+        tracing::info!(%key, "stream is published at another node; it is copied from there");
+        let before = self.registry.change(stream, |source| {
+            source.ingest = Ingest::COPY;
+            source.state = State::Awaited;
+        });
+        if let Some(State::Live(session)) = before.map(|source| source.state) {
+            self.leave(now, session);
+            self.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
+        }
+        self.access.release_claim(stream);
+        if let Some(live) = self.registry.get_mut(&stream) {
+            live.told.announced = false;
+        }
+        self.reconcile_pushes(now, key);
+        self.reconcile_recording(now, key);
+        let copying =
+            Copying { via: Vec::new(), origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono) };
+        self.start_source(now, Source::copy(now, key, origin, copying));
+        true
     }
 }

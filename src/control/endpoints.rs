@@ -163,8 +163,10 @@ impl ControlConfig {
 impl Control {
     /// Starts and stops pushes until they are what the record of a live stream lists.
     pub(super) fn reconcile_pushes(&mut self, now: Now, key: &StreamKey) {
-        let Some(stream) = self.stream_of(key).filter(|_| !self.is_copy(key)) else { return };
-        let list = self.records.get(key).and_then(|record| record.end_point_list.clone()).unwrap_or_default();
+        let Some(stream) = self.stream_of(key) else { return };
+        // Those of a copy are its origin's.
+        let record = self.records.get(key).filter(|_| !self.is_copy(key));
+        let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
         let Some(live) = self.registry.get(&stream) else { return };
         let mut kept = Vec::new();
         for id in live.pushes.clone() {

@@ -15,6 +15,7 @@ mod answer;
 mod audit;
 mod backups;
 pub mod broadcast;
+mod cluster;
 mod connections;
 mod copies;
 mod doors;
@@ -66,13 +67,14 @@ use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
 use crate::stats::{HostFigures, JobCounts};
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
-use crate::{http, store};
+use crate::{directory, http, store};
 
 use access::{Access, Sweep};
 use answer::Origin;
 use audit::Audit;
 use backups::Backups;
 use broadcast::{Broadcast, status};
+use cluster::Cluster;
 use endpoints::Pushes;
 use hooks::Hooks;
 use jobs::Outbox;
@@ -92,8 +94,9 @@ use stats::Figures;
 use supervisor::Supervisor;
 use uploads::Uploads;
 
-pub use admission::{Claim, Claims, Ticket};
+pub use admission::Ticket;
 pub use audit::AUDIT;
+pub use cluster::{Location, Membership};
 pub use management::is_email;
 pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
 pub use records::imported::{ImportedRecord, NotImported, imported_key, imported_record};
@@ -119,6 +122,8 @@ pub struct ControlConfig {
     pub outbound: OutboundPolicy,
     /// The bound addresses of the server.
     pub addresses: Addresses,
+    /// This node's part in a cluster; `None`: a server alone.
+    pub cluster: Option<Membership>,
 }
 
 /// An output of control.
@@ -128,6 +133,8 @@ pub enum Output {
     Worker(WorkerId, ToWorker),
     /// Hand to the store's thread.
     Store(store::Request),
+    /// Hand to the thread of the directory.
+    Directory(directory::Request),
     /// Submit to the job service; answered by [`Control::handle_job`].
     Job(Job),
     /// The new policy on what the threads that post hooks may connect to.
@@ -214,6 +221,10 @@ impl Records {
         key: StreamKey,
         mut record: Broadcast,
     ) {
+        if config.cluster.as_ref().is_some_and(|cluster| cluster.has_elsewhere(&key)) {
+            self.insert(key.clone(), record);
+            return self.note_elsewhere(now, &key, true);
+        }
         if record.zombi {
             self.mark_dirty(now, key);
             return;
@@ -270,7 +281,7 @@ impl Control {
             registry: Registry::default(),
             outbound: Outbound::default(),
             files: Files::default(),
-            access: Access::default(),
+            access: Access { cluster: Cluster::new(config.cluster.clone()), ..Access::default() },
             hooks: Hooks::default(),
             management: Management::default(),
             audit: Audit::default(),
@@ -280,10 +291,13 @@ impl Control {
             outbox: Outbox::default(),
             config,
         };
+        if control.access.cluster.is_shared() {
+            control.records.share();
+        }
         for part in stored {
             control.take_over(now, part?);
         }
-        let settings = SessionSettings::of(&control.config.server);
+        let settings = SessionSettings::of(&control.config.server, &control.config.node);
         control.post_all(&ToWorker::Server(Arc::new(settings)));
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
@@ -400,6 +414,8 @@ impl Control {
         self.figures.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
         self.sample_server(now);
+        let cpu = u8::try_from(self.figures.load.busy_permille(now) / 10).unwrap_or(100);
+        self.access.cluster.note_load(cpu, self.figures.load.memory_percent);
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
@@ -423,6 +439,9 @@ impl Control {
 
     /// The next output.
     pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(request) = self.access.cluster.poll_request() {
+            return Some(Output::Directory(request));
+        }
         self.outbox.outputs.pop_front()
     }
 

@@ -156,8 +156,8 @@ impl Control {
     /// Queues the uploads that the store says are still to be done.
     pub(super) fn boot_objects(&mut self, now: Now) {
         let wanted = self.records.auxiliary.all().filter_map(|(key, record)| match record {
-            Auxiliary::Vod(Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {
-                Some(key.clone())
+            Auxiliary::Vod(vod @ Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {
+                self.access.cluster.has_file(vod).then(|| key.clone())
             }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });

@@ -32,7 +32,11 @@ impl Records {
     fn record_ended(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.get_mut(&key) else { return };
         if record.zombi {
+            let is_stored = self.keeps_all();
             self.remove(&key);
+            if is_stored {
+                self.mark_dirty(now, key);
+            }
             return;
         }
         status::FINISHED.clone_into(&mut record.status);
@@ -246,7 +250,7 @@ impl Control {
         record.user_agent = agent(&request.user_agent);
         record.remote_ip = remote_ip(request);
         record.forget_viewers();
-        if !record.zombi {
+        if !record.zombi || self.access.cluster.is_shared() {
             self.records.mark_dirty(now, key.clone());
         }
         if let Some(main) = self.records.main_track_of(key) {
@@ -318,6 +322,10 @@ impl Control {
         self.post_all(&ToWorker::StreamDown { stream, end });
         if let State::Live(session) = live.source().state {
             self.leave(now, session);
+        }
+        if end == StreamEnd::Superseded {
+            // The record is the other node's, which has told its hooks.
+            return self.claim_changed(now, &live.key);
         }
         if live.is_copy() {
             return;

@@ -86,7 +86,7 @@ impl Control {
         self.config.outbound.deny = server.outbound.deny.clone();
         self.config.outbound.public_only = server.outbound.public_only;
         self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
-        self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server))));
+        self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server, &self.config.node))));
         self.config.server = server;
     }
 }

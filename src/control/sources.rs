@@ -181,7 +181,7 @@ impl ControlConfig {
 
 impl Records {
     /// Keeps in the record whether its source is to run, for the next life of the server.
-    fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
+    pub(super) fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
         if let Some(record) = self.get_mut(key) {
             record.source_wanted = wanted;
         }
@@ -253,6 +253,12 @@ impl Control {
         if self.outbound.sources.is_running(key) || self.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
+        if let Some(node) = self.access.cluster.elsewhere(key) {
+            return Err(format!("Stream is already active at the node {}", node.id));
+        }
+        if self.access.cluster.refuses() {
+            return Err("The directory of the cluster is away".to_owned());
+        }
         if self.drain.is_some() || self.is_short_for_source(now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
@@ -271,11 +277,14 @@ impl Control {
             Some(_) => RemoteHost::of_node(&source.origin.target),
             None => RemoteHost::of(&source.origin.target, self.config.server.host),
         };
-        self.outbound.sources.by_key.insert(source.key.clone(), id);
+        let (key, is_copy) = (source.key.clone(), source.copying.is_some());
+        self.outbound.sources.by_key.insert(key.clone(), id);
         self.outbound.sources.by_id.insert(id, source);
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
-        self.attempt(now, Job::Pull(id));
+        if is_copy || self.access.claim_source(&key, id) {
+            self.attempt(now, Job::Pull(id));
+        }
     }
 
     /// The target that the URL of a record names.
@@ -298,6 +307,13 @@ impl Control {
         }
         tracing::info!(%key, reason = ?end, "source stopped");
         let is_copy = source.is_some_and(|source| source.copying.is_some());
+        self.access.release_source(id);
+        if end == StreamEnd::Superseded {
+            if let Some(stream) = self.stream_of(key) {
+                self.end_stream(now, stream, end);
+            }
+            return true;
+        }
         if !is_copy {
             self.records.source_wanted(now, key, false);
         }

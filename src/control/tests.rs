@@ -70,6 +70,8 @@ struct Rig {
     files: Vec<(JobId, Work)>,
     /// The unfinished recordings of an earlier life; `None`: nobody looks for them.
     leftovers: Option<Vec<Vec<String>>>,
+    /// Requests to the directory that nobody has answered.
+    asked: Vec<directory::Request>,
     exited: bool,
     conns: u32,
 }
@@ -118,6 +120,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
         },
         addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("rtsp", 5554), ("srt", 4200)]),
         server: settings,
+        cluster: None,
     }
 }
 
@@ -153,6 +156,7 @@ impl Rig {
             admin: Vec::new(),
             files: Vec::new(),
             leftovers,
+            asked: Vec::new(),
             exited: false,
             conns: 0,
         };
@@ -170,6 +174,7 @@ impl Rig {
                     self.control.handle_store(self.now, reply);
                 }
                 Output::Job(Job { id, work, .. }) => self.keep_job(id, work),
+                Output::Directory(request) => self.asked.push(request),
                 Output::Outbound(_) => {}
                 Output::Exit => {
                     assert!(!self.exited);

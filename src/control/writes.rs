@@ -32,7 +32,8 @@ impl Control {
     }
 
     /// Gathers changes of auxiliary records.
-    pub(super) fn write_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
+    pub(super) fn write_auxiliary(&mut self, now: Now, mut write: AuxiliaryWrite) {
+        self.access.cluster.note_files(&mut write.changes);
         self.records.write_auxiliary(now, write);
         self.follow_records(now);
         self.reconcile_recordings(now);
@@ -68,6 +69,7 @@ impl Control {
             match event {
                 Event::Record(write) => self.apply(now, write),
                 Event::Auxiliary(write) => self.apply_auxiliary(now, write),
+                Event::Foreign(ops) => self.foreign(now, ops),
                 Event::Undone(key) => self.files.recording_may_change(key),
                 Event::Failed(requester) => {
                     self.files.upload_not_recorded(requester.session());

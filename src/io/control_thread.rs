@@ -6,10 +6,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::time::Duration;
 
 use super::clock;
+use super::directory::StoreSender;
 use super::jobs::{Asker, Jobs};
 use super::mailbox::{Mail, MailSender};
 use super::notify::Answer;
 use crate::control::{Control, Output};
+use crate::directory::News;
 use crate::jobs::JobDone;
 use crate::mail::{ToControl, ToWorker};
 use crate::stats::HostFigures;
@@ -28,6 +30,8 @@ pub(super) enum ControlMail {
     Worker(ToControl),
     /// A reply of the store.
     Store(store::Reply),
+    /// News of the directory.
+    Directory(News),
     /// A finished job.
     Job(JobDone),
     /// SIGHUP.
@@ -102,7 +106,7 @@ pub(super) struct ControlThread {
     pub(super) control: Control,
     pub(super) mail: Receiver<ControlMail>,
     pub(super) workers: Vec<MailSender>,
-    pub(super) store: Sender<store::Request>,
+    pub(super) store: StoreSender,
     pub(super) jobs: Jobs,
     pub(super) local: Local,
 }
@@ -145,6 +149,7 @@ impl ControlThread {
             match mail {
                 ControlMail::Worker(mail) => self.control.handle_mail(now, mail),
                 ControlMail::Store(reply) => self.control.handle_store(now, reply),
+                ControlMail::Directory(news) => self.control.handle_directory(now, news),
                 ControlMail::Job(done) => self.control.handle_job(now, done),
                 ControlMail::Reload => self.control.reload(),
                 ControlMail::AddUser { email, hash, reply } => {
@@ -179,8 +184,9 @@ impl ControlThread {
                     }
                 }
                 Output::Store(request) => {
-                    let _ = self.store.send(request);
+                    self.store.store(request);
                 }
+                Output::Directory(request) => self.store.directory(request),
                 Output::Job(job) => {
                     if let Some(busy) = self.jobs.submit(Asker::Control, job) {
                         self.control.handle_job(clock::now(), busy);

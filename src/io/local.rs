@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::control_thread::{ControlMail, ControlSender};
+use super::directory::Records;
 use super::jobs;
 use crate::config::{Config, Options};
 use crate::control::{administrator_record, is_email};
 use crate::jobs::PASSWORD_CHARS_MIN;
-use crate::store::{self, Op, RedbStore, Store, backup};
+use crate::store::{self, Op, RedbStore, backup};
 
 /// Bytes of a line.
 const LINE_BYTES_MAX: u64 = 8 << 10;
@@ -168,7 +169,9 @@ pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
 }
 
 fn store_user(config: &Config, email: &str, hash: String) -> Result<(), String> {
-    let mut store = open_store(config).map_err(|error| backup::with_advice(&error, &config.store_file()))?;
+    let mut records =
+        Records::visit(config).map_err(|error| backup::with_advice(&error, &config.store_file()))?;
+    let store = records.store();
     let (key, record) = administrator_record(email, hash);
     let all = store.load().map_err(|error| error.to_string())?;
     if all.iter().any(|(known, _)| *known == key) {

@@ -5,6 +5,7 @@ mod blob_files;
 mod budget;
 mod clock;
 mod control_thread;
+mod directory;
 mod driver;
 mod host;
 pub mod import_tool;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
@@ -15,6 +15,7 @@ use mio::{Poll, Waker};
 use super::blob_files::BlobFiles;
 use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
+use super::directory::{Listeners, Records};
 use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::notify::{Pulse, ServiceManager};
@@ -137,7 +138,7 @@ impl Server {
     /// A port in use, a store that is locked or damaged, or a system without resources.
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         let open_files = raise_open_files();
-        let mut store: Box<dyn Store> = Box::new(local::open_store(config)?);
+        let (mut records, membership) = Records::open(config)?;
         jobs::remember(options, config);
         let (files, tls) = certificate(config)?;
         let (addresses, sockets) = bind(&config.server)?;
@@ -145,7 +146,9 @@ impl Server {
         let seed = seed_of_the_system()?;
         let nodes = nodes(config, &seed)?;
         let control_seed = seed.derive("control", 0);
-        let control = restore(&mut *store, control_config(config, &addresses, &seed), &control_seed)?;
+        let started = ControlConfig { cluster: membership, ..control_config(config, &addresses, &seed) };
+        let host = started.host_address.clone();
+        let control = restore(records.store(), started, &control_seed)?;
         let (control_sender, mail) = control_thread::control_channel();
         let mut ends = Vec::with_capacity(sockets.len());
         for _ in 0..sockets.len() {
@@ -154,7 +157,8 @@ impl Server {
             ends.push((poll, mailbox::mailbox(waker)));
         }
         let senders: Vec<MailSender> = ends.iter().map(|(_, (sender, _))| sender.clone()).collect();
-        let (requests, store_queue) = channel();
+        let (http, relay) = (addresses.get("http"), addresses.get("relay"));
+        let (requests, store) = records.start(Listeners { host: &host, http, relay }, control_sender.clone())?;
         let paths = FilePaths {
             options: options.clone(),
             certificate: files.clone(),
@@ -204,9 +208,7 @@ impl Server {
         for (index, ((poll, (_, mailbox)), sockets)) in (0u16..).zip(ends.into_iter().zip(sockets)) {
             workers.push(shells.start(WorkerId(index), poll, mailbox, sockets)?);
         }
-        let store = start_thread("store", notices, move || {
-            store::run(store, &store_queue, move |reply| control_sender.send(ControlMail::Store(reply)));
-        })?;
+        let store = start_thread("store", notices, store)?;
         let pulse = Pulse { workers: shells.senders, control: shells.control_sender };
         let control_thread = start_thread("control", notices, move || control_thread.run())?;
         Ok(Self { addresses, pulse, control_thread, workers, store, reload })
@@ -539,6 +541,7 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
                 .collect(),
         },
         addresses: addresses.clone(),
+        cluster: None,
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::{Random, Seed};
 
+use super::directory::Records;
 use super::jobs;
 use super::{clock, local};
 use crate::config::{Config, Options};
@@ -45,9 +46,12 @@ pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String
     }
     let store = config.store_file();
     let told = |error: store::Error| backup::with_advice(&error, &store);
+    if config.server.cluster().is_some() && !is_for_clusters(task) {
+        return Err(IN_DIRECTORY.to_owned());
+    }
     match task {
         Task::Check(copy) => {
-            let all = read(&store, copy.as_deref()).map_err(told)?;
+            let all = read(&config, copy.as_deref()).map_err(told)?;
             Ok(format!("whole: {}", counts(all.iter().map(|(key, _)| key))))
         }
         Task::Backup(to) => back_up(&config, to.as_deref()),
@@ -64,7 +68,7 @@ pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String
             Ok(format!("restored: {records} records of {}{kept}", from.display()))
         }
         Task::Export(copy) => {
-            let all = read(&store, copy.as_deref()).map_err(told)?;
+            let all = read(&config, copy.as_deref()).map_err(told)?;
             export(&all, out).map_err(|error| format!("the export: {error}"))?;
             Ok(format!("exported: {}", counts(all.iter().map(|(key, _)| key))))
         }
@@ -73,13 +77,26 @@ pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String
     }
 }
 
-/// All records of the store, or of a copy.
-fn read(store: &Path, copy: Option<&Path>) -> Result<Vec<(Key, Bytes)>, store::Error> {
-    let all = match copy {
-        Some(copy) => store::check_copy(copy)?,
-        None => RedbStore::open_existing(store)?.load()?,
+/// Whether a task can be done with records that are in the directory of a cluster.
+const fn is_for_clusters(task: &Task) -> bool {
+    match task {
+        Task::Check(_) | Task::Export(_) => true,
+        Task::Backup(_) | Task::Restore(_) | Task::Salvage(_) | Task::Reindex => false,
+    }
+}
+
+const IN_DIRECTORY: &str = "the records are in the directory of the cluster (cluster.url), which has means of its own \
+                            for this: docs/cluster.md";
+
+/// All records of the store, of the directory, or of a copy.
+fn read(config: &Config, copy: Option<&Path>) -> Result<Vec<(Key, Bytes)>, store::Error> {
+    let store = config.store_file();
+    let all = match (copy, config.server.cluster()) {
+        (Some(copy), _) => store::check_copy(copy)?,
+        (None, Some(_)) => Records::visit(config)?.store().load()?,
+        (None, None) => RedbStore::open_existing(&store)?.load()?,
     };
-    let path = copy.unwrap_or(store).display().to_string();
+    let path = copy.unwrap_or(&store).display().to_string();
     check_records(&all).map_err(|reason| store::Error::Damaged { path, reason })?;
     Ok(all)
 }

@@ -63,7 +63,9 @@ pub struct SessionSettings {
     pub cors_origins: Vec<String>,
     /// `server.trusted_proxies`: who may say whose request it passes on.
     pub trusted_proxies: CidrList,
-    /// Any stream may be somewhere else (`edge.origins`).
+    /// A name that no other node, and no other life of this one, has.
+    pub node: String,
+    /// Any stream may be at another node (`cluster.url`, `edge.origins`).
     pub fetches_any: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
@@ -72,12 +74,13 @@ pub struct SessionSettings {
 impl SessionSettings {
     /// Out of the server's.
     #[must_use]
-    pub fn of(server: &ServerSettings) -> Self {
+    pub fn of(server: &ServerSettings, node: &str) -> Self {
         Self {
+            node: node.to_owned(),
             names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
-            fetches_any: server.edge_origins().next().is_some(),
+            fetches_any: server.cluster().is_some() || server.edge_origins().next().is_some(),
             protocols: server.protocols.clone(),
         }
     }
@@ -392,6 +395,8 @@ pub enum ToWorker {
     GoOn(Box<NextAddress>),
     /// A stream that was wanted does not come: whoever waits for it is told.
     NotComing(StreamKey),
+    /// A stream that is not here is live at another node: who waits for it may ask again.
+    LiveElsewhere(StreamKey),
     /// Streams that a viewer starts (`autoStartStopEnabled`), or no longer.
     AutoStart(Vec<(StreamKey, bool)>),
     /// Tell what was counted; answer [`ToControl::Measured`].

@@ -104,6 +104,8 @@ pub enum StreamEnd {
     Unaccepted(&'static str),
     /// The record was deleted.
     Deleted,
+    /// Another node has the id by a newer claim: the stream goes on there.
+    Superseded,
     /// The server is shutting down.
     Drain,
 }
@@ -118,6 +120,7 @@ impl StreamEnd {
             Self::Stopped => "stopped on request",
             Self::Unaccepted(reason) => reason,
             Self::Deleted => "its record was deleted",
+            Self::Superseded => "another node publishes this id by a newer claim",
             Self::Drain => "the server is shutting down",
         }
     }

@@ -145,6 +145,16 @@ pub enum Op {
     Delete(Key),
 }
 
+impl Op {
+    /// The key of the record that it changes.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        match self {
+            Self::Put(key, _) | Self::Delete(key) => key,
+        }
+    }
+}
+
 /// A task of the command line for a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {

@@ -4,9 +4,11 @@ pub mod build;
 mod ids;
 mod ingest;
 mod key;
+mod node;
 mod time;
 
 pub use ids::{ConnId, Handle, PullId, PushId, RecordingId, SessionRef, StreamId, SubscriptionId, WorkerId};
 pub use ingest::Ingest;
 pub use key::StreamKey;
+pub use node::NodeId;
 pub use time::{Calendar, Civil, Now};

@@ -200,6 +200,7 @@ impl Worker {
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::GoOn(next) => self.go_on(*next),
             ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),
+            ToWorker::LiveElsewhere(key) => self.tell_awaiting(&key),
             ToWorker::NotComing(key) => self.end_waits_for(&key),
             ToWorker::AutoStart(streams) => self.live.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
@@ -283,11 +284,16 @@ impl Worker {
         if is_new {
             self.begin_sinks(id, begun_with(self, id));
         }
-        for conn in self.live.awaited.take(&key) {
-            self.reply(conn, Reply::Request(RequestNews::StreamBegun(&key)));
+        self.tell_awaiting(&key);
+        self.place_in_room(id, is_new);
+    }
+
+    /// A stream can be had now: who waits for it is told.
+    fn tell_awaiting(&mut self, key: &StreamKey) {
+        for conn in self.live.awaited.take(key) {
+            self.reply(conn, Reply::Request(RequestNews::StreamBegun(key)));
             self.touch(conn);
         }
-        self.place_in_room(id, is_new);
     }
 
     /// A session wants to hear of a stream.

@@ -21,6 +21,7 @@ mod access;
 mod audio;
 mod bench_tool;
 mod clips;
+mod cluster;
 mod codecs;
 mod compression;
 mod crash;

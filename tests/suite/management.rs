@@ -19,16 +19,21 @@ const SECRET: &str = "a-secret-of-thirty-two-characters";
 
 /// A client that keeps its cookie.
 #[derive(Debug, Clone)]
-struct Panel {
+pub(super) struct Panel {
     api: Api,
     cookie: String,
 }
 
 impl Panel {
     /// Makes the first user and logs in.
-    fn first(server: &Server) -> Self {
+    pub(super) fn first(server: &Server) -> Self {
         let made = server.api().post("/rest/v2/users/initial", ADMIN).json();
         assert_eq!(made["success"], true);
+        Self::login(server, ADMIN)
+    }
+
+    /// Logs in the user that [`Self::first`] makes.
+    pub(super) fn again(server: &Server) -> Self {
         Self::login(server, ADMIN)
     }
 
@@ -43,7 +48,7 @@ impl Panel {
         self.api.call_with(method, &format!("/rest/v2{path}"), &[("Cookie", &self.cookie)], body)
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(super) fn get(&self, path: &str) -> Value {
         let reply = self.call("GET", path, None);
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.json()

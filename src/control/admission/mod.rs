@@ -28,17 +28,21 @@ use super::Control;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
 use crate::control::access::Access;
+use crate::control::cluster::Claim;
+use crate::directory::ClaimAnswer;
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
-use crate::types::{Now, SessionRef, StreamId, StreamKey};
+use crate::types::{Now, PullId, SessionRef, StreamId, StreamKey};
 
-use claims::LocalClaims;
-pub use claims::{Claim, Claims, Ticket};
+pub use claims::Ticket;
 use queue::HookQueue;
 
 /// Admissions that wait for an answer.
 const WAITING_MAX: usize = 1000;
 /// The longest time a peer is kept waiting; RTMP encoders and browsers have more patience.
 const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Why a publisher is refused while the directory of the cluster is away.
+const NO_DIRECTORY: &str = "the directory is away, and cluster.without_directory is refuse";
 
 /// The request that is to be admitted.
 #[derive(Debug)]
@@ -195,30 +199,17 @@ struct Waiter {
 }
 
 /// The admissions that wait, and the claims that are held.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Admissions {
     waiting: BTreeMap<Ticket, Waiter>,
     by_session: BTreeMap<SessionRef, Ticket>,
     due: BTreeSet<(Instant, Ticket)>,
     hooks: HookQueue,
-    claims: Box<dyn Claims>,
     /// The tickets of live streams, by which their claims are released.
     held: BTreeMap<StreamId, Ticket>,
+    /// The tickets of sources, in a cluster.
+    sources: BTreeMap<PullId, Ticket>,
     count: u64,
-}
-
-impl Default for Admissions {
-    fn default() -> Self {
-        Self {
-            waiting: BTreeMap::new(),
-            by_session: BTreeMap::new(),
-            due: BTreeSet::new(),
-            hooks: HookQueue::default(),
-            claims: Box::new(LocalClaims),
-            held: BTreeMap::new(),
-            count: 0,
-        }
-    }
 }
 
 impl Admissions {
@@ -233,7 +224,7 @@ impl Admissions {
 
     /// Entries of all tables.
     pub(super) fn held(&self) -> usize {
-        self.waiting.len() + self.by_session.len() + self.due.len() + self.held.len()
+        self.waiting.len() + self.by_session.len() + self.due.len() + self.held.len() + self.sources.len()
     }
 
     fn new_ticket(&mut self) -> Ticket {
@@ -271,7 +262,24 @@ impl Admissions {
 
 impl Access {
     fn give_back(&mut self, ticket: Ticket) {
-        self.admissions.claims.release(ticket);
+        self.cluster.release(ticket);
+    }
+
+    /// Claims the id of a source. True: it may begin at once; otherwise when the directory has answered.
+    pub(in crate::control) fn claim_source(&mut self, key: &StreamKey, pull: PullId) -> bool {
+        if !self.cluster.is_shared() {
+            return true;
+        }
+        let ticket = self.admissions.new_ticket();
+        self.admissions.sources.insert(pull, ticket);
+        self.cluster.claim(ticket, key) == Claim::Granted
+    }
+
+    /// A source has ended: it may be run elsewhere.
+    pub(in crate::control) fn release_source(&mut self, pull: PullId) {
+        if let Some(ticket) = self.admissions.sources.remove(&pull) {
+            self.give_back(ticket);
+        }
     }
 
     /// A stream has ended: its id may be published elsewhere.
@@ -283,11 +291,6 @@ impl Access {
 }
 
 impl Control {
-    /// Has this directory decide about ids from now on; without one, this server decides alone.
-    pub fn set_claims(&mut self, claims: Box<dyn Claims>) {
-        self.access.admissions.claims = claims;
-    }
-
     /// A peer wants to publish.
     pub(super) fn admit_publisher(&mut self, now: Now, request: PublishRequest) {
         self.begin_admission(now, Request::Publish(request));
@@ -323,12 +326,13 @@ impl Control {
                 None => return self.complete_admission(now, admission),
                 Some(Question::Hook(url)) => return self.ask_receiver(now, admission, url),
                 Some(Question::Claim) => {
-                    match self.access.admissions.claims.claim(admission.ticket, admission.request.key()) {
+                    match self.access.cluster.claim(admission.ticket, admission.request.key()) {
                         Claim::Granted => admission.claimed = true,
-                        Claim::Taken => {
-                            return self.refuse_admission(now, admission, Why::Publish(Refusal::InUse));
-                        }
                         Claim::Asked => return self.park_admission(now, admission, Pending::Claim),
+                        Claim::Refused => {
+                            let why = Why::Publish(Refusal::NotAllowed(NO_DIRECTORY));
+                            return self.refuse_admission(now, admission, why);
+                        }
                     }
                 }
             }
@@ -389,14 +393,24 @@ impl Control {
     }
 
     /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
-    pub fn handle_claim(&mut self, now: Now, ticket: Ticket, granted: bool) {
-        let Some(mut admission) = self.access.admissions.take_claimer(ticket) else { return };
-        admission.claimed = granted;
-        if granted {
-            self.run_admission(now, admission);
-        } else {
-            self.refuse_admission(now, admission, Why::Publish(Refusal::InUse));
+    pub(super) fn handle_claim(&mut self, now: Now, ticket: Ticket, key: &StreamKey, answer: &ClaimAnswer) {
+        let Some(result) = self.access.cluster.answered(ticket, key, answer) else { return };
+        let of_source = self.access.admissions.sources.iter().find(|(_, asked)| **asked == ticket);
+        if let Some((pull, _)) = of_source {
+            return self.source_claimed(now, *pull, key, result.is_ok());
         }
+        let Some(mut admission) = self.access.admissions.take_claimer(ticket) else {
+            return self.access.give_back(ticket);
+        };
+        let refusal = match result {
+            Ok(()) => {
+                admission.claimed = true;
+                return self.run_admission(now, admission);
+            }
+            Err(Claim::Refused) => Refusal::NotAllowed(NO_DIRECTORY),
+            Err(Claim::Granted | Claim::Asked) => Refusal::InUse,
+        };
+        self.refuse_admission(now, admission, Why::Publish(refusal));
     }
 
     /// All steps have passed, within this turn: uses up the token and reserves the id.

@@ -14,7 +14,9 @@ impl Control {
     /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
     pub(in crate::control) fn boot_recordings(&mut self, now: Now) {
         let unfinished = self.records.auxiliary.all().filter_map(|(key, record)| match record {
-            Auxiliary::Vod(vod) if vod.unfinished => Some((key.clone(), vod.clone())),
+            Auxiliary::Vod(vod) if vod.unfinished && self.access.cluster.has_file(vod) => {
+                Some((key.clone(), vod.clone()))
+            }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });
         let is_upload = |(_, vod): &(_, Vod)| vod.kind.as_deref() == Some(Vod::UPLOADED);

@@ -235,11 +235,12 @@ impl Control {
     }
 
     fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
-        let Some(stream) = self.stream_of(key).filter(|_| !self.is_copy(key)) else { return };
+        let Some(stream) = self.stream_of(key) else { return };
         let (Some(record), Some(settings)) = (self.records.pending(key), self.apps.get(&key.app)) else {
             return;
         };
-        let is_wanted = is_wanted(container, record, settings);
+        // A copy is recorded where its publisher is.
+        let is_wanted = is_wanted(container, record, settings) && !self.is_copy(key);
         // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {

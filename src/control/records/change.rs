@@ -72,19 +72,20 @@ impl Change {
 impl Change {
     /// Whether a source that runs begins anew: an update has changed where it is fetched from, or how.
     pub(in crate::control) fn restarts_source(&self, before: &Broadcast, after: &Broadcast) -> bool {
-        let of = |record: &Broadcast| {
-            let Broadcast {
-                stream_url,
-                ip_addr,
-                username,
-                password,
-                play_list_item_list,
-                seek_time_in_ms,
-                ..
+        matches!(self, Self::Update { .. }) && after.is_fetched_otherwise(before)
+    }
+}
+
+impl Broadcast {
+    /// Whether its source is another than before, or fetched in another way.
+    pub(in crate::control) fn is_fetched_otherwise(&self, before: &Self) -> bool {
+        let of = |record: &Self| {
+            let Self {
+                stream_url, ip_addr, username, password, play_list_item_list, seek_time_in_ms, ..
             } = record.clone();
             (stream_url, ip_addr, username, password, play_list_item_list, seek_time_in_ms)
         };
-        matches!(self, Self::Update { .. }) && of(before) != of(after)
+        of(before) != of(self)
     }
 }
 

@@ -10,9 +10,10 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::broadcast::Broadcast;
-use crate::types::StreamKey;
+use super::broadcast::{Broadcast, status};
+use crate::types::{Now, StreamKey};
 use auxiliary::AuxiliaryRecords;
 use writes::Writes;
 
@@ -29,6 +30,8 @@ struct App {
     places: indexset::BTreeSet<Arc<str>>,
 }
 
+/// Longer than any server runs.
+const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Subtracks that a main track's record names; lists of subtracks have them all.
 const SUBTRACKS_SHOWN_MAX: usize = 500;
 
@@ -87,6 +90,32 @@ impl Records {
         self.total = self.total.saturating_sub(1);
         self.move_subtrack(key, main_track(key, &record), None);
         Some(*record)
+    }
+
+    /// Another node has the stream of a record, or none has it any more: only in the second case it gets old.
+    pub(super) fn note_elsewhere(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
+        if let Some(record) = self.get_mut(key) {
+            let horizon = now.mono.checked_add(HORIZON).filter(|_| is_elsewhere);
+            record.updated = Some(horizon.unwrap_or(now.mono));
+        }
+    }
+
+    /// The node of a live stream is gone, and with it the stream: one that has no record of its own is forgotten.
+    pub(super) fn terminated(&mut self, now: Now, key: StreamKey) {
+        let Some(record) = self.get_mut(&key) else { return };
+        if record.zombi {
+            self.remove(&key);
+        } else if record.status == status::BROADCASTING || record.status == status::PREPARING {
+            status::TERMINATED.clone_into(&mut record.status);
+            record.touch(now);
+            record.forget_viewers();
+            for endpoint in record.end_point_list.iter_mut().flatten() {
+                status::FINISHED.clone_into(&mut endpoint.status);
+            }
+        } else {
+            return;
+        }
+        self.mark_dirty(now, key);
     }
 
     fn move_subtrack(&mut self, key: &StreamKey, from: Option<StreamKey>, to: Option<StreamKey>) {

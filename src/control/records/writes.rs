@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::Records;
 use super::auxiliary::AuxiliaryWrite;
 use super::change::{Change, Write};
@@ -37,6 +39,8 @@ pub(in crate::control) enum Event {
     Undone(StreamKey),
     /// A change was not made, and somebody waits for it.
     Failed(Requester),
+    /// Changes of other nodes that waited for a commit which has failed.
+    Foreign(Vec<Op>),
 }
 
 /// A change that waits for the disk.
@@ -81,9 +85,66 @@ pub(super) struct Writes {
     failures: u64,
     requests: VecDeque<store::Request>,
     events: VecDeque<Event>,
+    shared: Shared,
+}
+
+/// The state of records that other nodes write, too.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Whether they do.
+    is_shared: bool,
+    /// The keys of the commit under way.
+    under_way: BTreeSet<store::Key>,
+    /// Changes of other nodes of those keys: they are earlier in the directory's order.
+    deferred: Vec<Op>,
 }
 
 impl Records {
+    /// Other nodes write these records, too: streams without a record of their own are stored for them, and nothing is written afresh
+    /// from memory.
+    pub(in crate::control) const fn share(&mut self) {
+        self.writes.shared.is_shared = true;
+    }
+
+    /// Whether a record is stored.
+    pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
+        !record.zombi || self.writes.shared.is_shared
+    }
+
+    /// Whether records that publishing has made are stored, too.
+    pub(in crate::control) const fn keeps_all(&self) -> bool {
+        self.writes.shared.is_shared
+    }
+
+    /// Changes of other nodes, without those of keys with an own commit under way.
+    pub(in crate::control) fn without_under_way(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let shared = &mut self.writes.shared;
+        let (deferred, now) = ops.into_iter().partition(|op| shared.under_way.contains(op.key()));
+        let deferred: Vec<Op> = deferred;
+        shared.deferred.extend(deferred);
+        now
+    }
+
+    /// The records have changed under what is pending: it is made of the present ones.
+    pub(in crate::control) fn stage_again(&mut self) {
+        self.unstage();
+        let committing = self.writes.committing.take();
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        for pending in committing.iter().flat_map(|(_, writes)| writes).chain(&gathered) {
+            self.stage(pending);
+        }
+        self.writes.committing = committing;
+        self.writes.gathered = gathered;
+    }
+
+    /// All records as the store keeps them.
+    pub(in crate::control) fn encoded(&self) -> Vec<(store::Key, Bytes)> {
+        let broadcasts = self.all().filter(|(_, record)| self.keeps(record));
+        let broadcasts = broadcasts.map(|(key, record)| (key.into(), record.encode()));
+        let auxiliary = self.auxiliary.all().map(|(key, record)| (key.clone(), record.encode()));
+        broadcasts.chain(auxiliary).collect()
+    }
+
     pub(in crate::control) fn deadline(&self) -> Option<Instant> {
         if let Some(broken) = &self.writes.broken {
             return broken.due;
@@ -199,6 +260,8 @@ impl Records {
             return false;
         }
         self.unstage();
+        self.writes.shared.under_way.clear();
+        self.writes.shared.deferred.clear();
         self.happen(writes);
         true
     }
@@ -253,7 +316,7 @@ impl Records {
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
             // A record made by publishing alone lives in memory only; it ends with its stream.
-            Some(record) if !record.zombi => Op::Put(key.clone().into(), record.encode()),
+            Some(record) if self.keeps(record) => Op::Put(key.clone().into(), record.encode()),
             Some(_) | None => Op::Delete(key.into()),
         });
         let auxiliary = auxiliary.into_iter().map(|key| match self.auxiliary.pending(&key) {
@@ -261,6 +324,9 @@ impl Records {
             None => Op::Delete(key),
         });
         let ops: Vec<Op> = ops.chain(auxiliary).collect();
+        if self.writes.shared.is_shared {
+            self.writes.shared.under_way = ops.iter().map(|op| op.key().clone()).collect();
+        }
         let batch = self.next_batch();
         self.writes.committing = Some((batch, gathered));
         self.writes.requests.push_back(store::Request::Commit { batch, ops });
@@ -316,19 +382,31 @@ impl Records {
             self.fail(pending);
         }
         self.writes.broken = Some(Broken { gone, ..Broken::default() });
+        // Whether the directory has them is not known: what memory has is written when it is back.
+        for key in std::mem::take(&mut self.writes.shared.under_way) {
+            if key.kind == store::Kind::Broadcast {
+                self.writes.dirty.insert(StreamKey { app: key.app, id: key.id });
+            }
+        }
+        let deferred = std::mem::take(&mut self.writes.shared.deferred);
+        if !deferred.is_empty() {
+            self.writes.events.push_back(Event::Foreign(deferred));
+        }
         self.rebuild();
     }
 
     /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
     fn rebuild(&mut self) {
         let batch = self.next_batch();
-        self.writes.dirty.clear();
         let gone = self.is_gone();
         self.writes.broken = Some(Broken { gone, batch: Some(batch), due: None });
-        let all = self.all().filter(|(_, record)| !record.zombi);
-        let all = all.map(|(key, record)| (key.into(), record.encode()));
-        let auxiliary = self.auxiliary.all().map(|(key, record)| (key.clone(), record.encode()));
-        let all = all.chain(auxiliary).collect();
+        let all = if self.writes.shared.is_shared {
+            // Other nodes' records are not this one's to write. What has changed here is written when the directory is back.
+            Vec::new()
+        } else {
+            self.writes.dirty.clear();
+            self.encoded()
+        };
         self.writes.requests.push_back(store::Request::Rebuild { batch, all });
     }
 

@@ -19,6 +19,7 @@ mod host;
 mod import;
 mod keys;
 mod lists;
+mod nodes;
 mod openapi;
 mod paths;
 mod playback;

@@ -203,11 +203,6 @@ pub(super) fn yes(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     done(Outcome::success())
 }
 
-/// `GET /cluster-mode-status`.
-pub(super) fn no(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    done(Outcome::failure(""))
-}
-
 /// `GET /licence-status` and `GET /last-licence-status`.
 pub(super) fn no_licence(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     Reply::Now(Response::empty(204))
@@ -229,11 +224,6 @@ pub(super) fn no_garbage(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
 /// `POST /support/request`: nothing leaves this server for its makers.
 pub(super) fn no_support(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     done(Outcome::failure("Support requests are not sent by this server"))
-}
-
-/// `GET /cluster/...`: the reference's answer without a cluster.
-pub(super) fn no_cluster(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    Reply::Now(Response::error(500, "Not in cluster mode"))
 }
 
 /// The applications that `appNames` names, or the refusal.

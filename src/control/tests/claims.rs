@@ -1,57 +1,81 @@
-//! Claims of ids that a directory answers late: an admission waits, goes on, or ends.
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+//! Claims of ids in a cluster: an admission waits for the directory, goes on, or ends; newer claims win.
 
 use super::*;
 use crate::auth::access::Denial;
+use crate::config::WithoutDirectory;
+use crate::directory::{ClaimAnswer, Holder, News, Node, Profile, Request as Asked};
+use crate::types::NodeId;
 
-/// The calls that a directory got.
-#[derive(Debug, Default)]
-struct Told {
-    asked: Vec<(Ticket, StreamKey)>,
-    /// Claims that are neither answered with a no nor given back.
-    open: BTreeMap<Ticket, StreamKey>,
+pub(super) fn node(name: &str, incarnation: u64, is_alive: bool) -> Node {
+    let profile = Profile { relay: format!("{name}.example:7000").into(), ..Profile::default() };
+    Node { id: NodeId::new(name).unwrap(), incarnation, is_alive, profile, silent_ms: 0 }
 }
 
-/// A directory that answers when the test says so.
-#[derive(Debug, Clone, Default)]
-struct Directory(Arc<Mutex<Told>>);
-
-impl Claims for Directory {
-    fn claim(&mut self, ticket: Ticket, key: &StreamKey) -> Claim {
-        if &*key.id == "elsewhere" {
-            return Claim::Taken;
-        }
-        let mut told = self.0.lock().unwrap();
-        told.asked.push((ticket, key.clone()));
-        told.open.insert(ticket, key.clone());
-        Claim::Asked
-    }
-
-    fn release(&mut self, ticket: Ticket) {
-        self.0.lock().unwrap().open.remove(&ticket);
-    }
+pub(super) fn holder(name: &str, incarnation: u64, token: u64) -> Holder {
+    Holder { node: NodeId::new(name).unwrap(), incarnation, token }
 }
 
-impl Directory {
-    /// The claim that was asked last, and how many were.
-    fn last(&self) -> (Ticket, usize) {
-        let told = self.0.lock().unwrap();
-        (told.asked.last().unwrap().0, told.asked.len())
-    }
-
-    fn open(&self) -> usize {
-        self.0.lock().unwrap().open.len()
+/// The node `b` among `b` and `c`.
+pub(super) fn membership(without_directory: WithoutDirectory) -> Membership {
+    Membership {
+        node: NodeId::new("b").unwrap(),
+        incarnation: 1,
+        lease: Duration::from_secs(5),
+        without_directory,
+        nodes: vec![node("b", 1, true), node("c", 1, true)],
+        claims: Default::default(),
     }
 }
 
 impl Rig {
-    fn with_directory(app: &[(&str, &str)]) -> (Self, Directory) {
-        let mut rig = Self::with(&[], app);
-        let directory = Directory::default();
-        rig.control.set_claims(Box::new(directory.clone()));
-        (rig, directory)
+    pub(super) fn in_cluster(app: &[(&str, &str)], without: WithoutDirectory) -> Self {
+        Self::start(ControlConfig { cluster: Some(membership(without)), ..config(&[], app) }, Memory::new())
+    }
+
+    fn with_directory(app: &[(&str, &str)]) -> Self {
+        Self::in_cluster(app, WithoutDirectory::Accept)
+    }
+
+    pub(super) fn tell_news(&mut self, news: News) {
+        self.control.handle_directory(self.now, news);
+        self.drain();
+    }
+
+    /// The claims that were asked, in order.
+    fn asked_claims(&self) -> Vec<(u64, StreamKey)> {
+        let of = |asked: &Asked| match asked {
+            Asked::Claim { ticket, key } => Some((*ticket, key.clone())),
+            _ => None,
+        };
+        self.asked.iter().filter_map(of).collect()
+    }
+
+    /// The claim that was asked last, and how many were.
+    fn last_claim(&self) -> (u64, usize) {
+        let all = self.asked_claims();
+        (all.last().unwrap().0, all.len())
+    }
+
+    /// Claims that are neither answered with a no nor given back.
+    fn open_claims(&self) -> usize {
+        self.control.access.cluster.held()
+    }
+
+    /// The claims that the directory was asked to end, by their tokens.
+    fn burials(&mut self) -> Vec<u64> {
+        let of = |asked: Asked| match asked {
+            Asked::Bury { token, .. } => Some(token),
+            _ => None,
+        };
+        std::mem::take(&mut self.asked).into_iter().filter_map(of).collect()
+    }
+
+    fn releases(&self) -> Vec<u64> {
+        let of = |asked: &Asked| match asked {
+            Asked::Release { token, .. } => Some(*token),
+            _ => None,
+        };
+        self.asked.iter().filter_map(of).collect()
     }
 
     /// Sends a publish request whose verdict comes later.
@@ -62,9 +86,24 @@ impl Rig {
         session
     }
 
-    fn claim_answer(&mut self, ticket: Ticket, granted: bool) {
-        self.control.handle_claim(self.now, ticket, granted);
-        self.drain();
+    /// The directory answers: a yes has ten times the ticket as its token.
+    fn claim_answer(&mut self, ticket: u64, granted: bool) {
+        let key = self.asked_claims().into_iter().find(|(asked, _)| *asked == ticket).unwrap().1;
+        let answer = if granted {
+            ClaimAnswer::Granted(ticket * 10)
+        } else {
+            ClaimAnswer::Taken(node("c", 1, true).id)
+        };
+        self.tell_news(News::Answer { ticket, key, answer });
+    }
+
+    /// Publishes with the directory's yes.
+    fn publish_claimed(&mut self, id: &str) -> (SessionRef, StreamId, u64) {
+        let session = self.begin(id);
+        let ticket = self.last_claim().0;
+        self.claim_answer(ticket, true);
+        let stream = self.late_verdict(session).unwrap().unwrap();
+        (session, stream, ticket * 10)
     }
 
     fn late_verdict(&mut self, session: SessionRef) -> Option<Result<StreamId, Refusal>> {
@@ -77,106 +116,257 @@ impl Rig {
 
 #[test]
 fn a_late_yes_begins_the_stream_and_its_end_gives_the_id_back() {
-    let (mut rig, directory) = Rig::with_directory(&[]);
+    let mut rig = Rig::with_directory(&[]);
     let session = rig.begin("s");
     assert_eq!(rig.late_verdict(session), None);
     assert!(rig.control.stream_of(&StreamKey::new("live", "s")).is_none(), "nothing is reserved");
     rig.run_for(Duration::from_secs(7));
-    rig.claim_answer(directory.last().0, true);
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, true);
     let stream = rig.late_verdict(session).unwrap().unwrap();
-    assert_eq!(directory.open(), 1);
+    assert_eq!(rig.open_claims(), 1);
     // Within the grace the claim holds, and the publisher that returns need not ask.
     rig.gone(session, stream, Departure::Lost, 5);
     let again = rig.begin("s");
     assert_eq!(rig.late_verdict(again), Some(Ok(stream)));
-    assert_eq!((directory.last().1, directory.open()), (1, 1));
+    assert_eq!((rig.last_claim().1, rig.open_claims()), (1, 1));
     rig.gone(again, stream, Departure::Clean, 6);
-    assert_eq!(directory.open(), 0);
+    assert_eq!(rig.open_claims(), 0);
 }
 
 #[test]
-fn a_no_is_a_refusal_whether_it_comes_at_once_or_late() {
-    let (mut rig, directory) = Rig::with_directory(&[]);
-    let session = rig.begin("elsewhere");
-    assert_eq!(rig.late_verdict(session), Some(Err(Refusal::InUse)));
+fn a_no_is_a_refusal() {
+    let mut rig = Rig::with_directory(&[]);
     let session = rig.begin("s");
-    rig.claim_answer(directory.last().0, false);
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, false);
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::InUse)));
-    assert_eq!(directory.open(), 0);
+    assert_eq!(rig.open_claims(), 0);
 }
 
 #[test]
 fn a_directory_that_never_answers_is_not_waited_for_and_its_late_answer_is_nothing() {
-    let (mut rig, directory) = Rig::with_directory(&[]);
+    let mut rig = Rig::with_directory(&[]);
     let session = rig.begin("s");
     rig.run_for(Duration::from_millis(7999));
     assert_eq!(rig.late_verdict(session), None);
     rig.run_for(Duration::from_millis(1));
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Resources)));
-    assert_eq!(directory.open(), 0, "withdrawn");
-    rig.claim_answer(directory.last().0, true);
+    assert_eq!(rig.open_claims(), 0, "withdrawn");
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, true);
     assert!(rig.late_verdict(session).is_none() && rig.control.registry.streams().is_empty());
+    assert_eq!(rig.releases(), [ticket * 10], "and is given back");
 }
 
 #[test]
 fn a_publisher_that_goes_while_its_claim_is_asked_leaves_nothing() {
-    let (mut rig, directory) = Rig::with_directory(&[]);
+    let mut rig = Rig::with_directory(&[]);
     let session = rig.begin("s");
     rig.mail(ToControl::PublishAbandoned(session));
-    assert_eq!(directory.open(), 0);
-    rig.claim_answer(directory.last().0, true);
+    assert_eq!(rig.open_claims(), 0);
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, true);
     assert!(rig.late_verdict(session).is_none() && rig.control.registry.streams().is_empty());
     assert_eq!(rig.control.access.admissions.len(), 0);
 }
 
 #[test]
 fn what_changed_while_a_claim_was_asked_counts() {
-    let (mut rig, directory) = Rig::with_directory(&[]);
+    let mut rig = Rig::with_directory(&[]);
     rig.create("s");
     // Of two that ask for one id, the first yes gets it; the other's claim goes back.
     let (one, two) = (rig.begin("s"), rig.begin("s"));
-    let second = directory.last().0;
+    let second = rig.last_claim().0;
     rig.claim_answer(second, true);
     assert!(matches!(rig.late_verdict(two), Some(Ok(_))));
-    let first = directory.0.lock().unwrap().asked[0].0;
+    let first = rig.asked_claims()[0].0;
     rig.claim_answer(first, true);
     assert_eq!(rig.late_verdict(one), Some(Err(Refusal::InUse)));
-    assert_eq!(directory.open(), 1);
+    assert_eq!(rig.open_claims(), 1);
     // A drain ends what waits.
     let third = rig.begin("t");
     rig.control.drain(rig.now);
     rig.drain();
     assert_eq!(rig.late_verdict(third), Some(Err(Refusal::Draining)));
-    assert_eq!(directory.open(), 0);
+    assert_eq!(rig.open_claims(), 0);
 }
 
 #[test]
 fn nobody_is_asked_about_who_has_no_token_and_the_hook_is_asked_behind_the_claim() {
     let hook = ("webhookAuthenticateURL", "http://auth.example/may");
-    let (mut rig, directory) = Rig::with_directory(&[hook, ("publishTokenControlEnabled", "true")]);
+    let mut rig = Rig::with_directory(&[hook, ("publishTokenControlEnabled", "true")]);
     let session = rig.begin("s");
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
-    assert!(directory.0.lock().unwrap().asked.is_empty() && rig.hooks.is_empty());
+    assert!(rig.asked_claims().is_empty() && rig.hooks.is_empty());
     // With a claim, the receiver is asked; with its no, the claim goes back.
-    let (mut rig, directory) = Rig::with_directory(&[hook]);
+    let mut rig = Rig::with_directory(&[hook]);
     let session = rig.begin("s");
     assert!(rig.hooks.is_empty());
     rig.run_for(Duration::from_secs(3));
-    rig.claim_answer(directory.last().0, true);
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, true);
     let asked = rig.hooks.pop().unwrap();
     assert_eq!(asked.timeout, Duration::from_secs(5), "what is left of the peer's patience");
     rig.done(asked.id, Outcome::Posted(Ok(403)));
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Hook))));
-    assert_eq!(directory.open(), 0);
+    assert_eq!(rig.open_claims(), 0);
 }
 
 #[test]
 fn a_thousand_admissions_wait_and_no_more() {
-    let (mut rig, directory) = Rig::with_directory(&[("ingestingStreamLimit", "-1")]);
+    let mut rig = Rig::with_directory(&[("ingestingStreamLimit", "-1")]);
     let sessions: Vec<_> = (0..1001).map(|n| rig.begin(&format!("s{n}"))).collect();
     assert_eq!(rig.late_verdict(sessions[1000]), Some(Err(Refusal::Resources)));
-    assert_eq!((rig.control.access.admissions.len(), directory.open()), (1000, 1000));
+    assert_eq!((rig.control.access.admissions.len(), rig.open_claims()), (1000, 1000));
     rig.mail(ToControl::PublishAbandoned(sessions[0]));
     let next = rig.begin("next");
-    assert_eq!((rig.late_verdict(next), directory.open()), (None, 1000));
+    assert_eq!((rig.late_verdict(next), rig.open_claims()), (None, 1000));
+}
+
+#[test]
+fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record_to_it() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.create("s");
+    let (_, stream, token) = rig.publish_claimed("s");
+    let key = StreamKey::new("live", "s");
+    // An older one is nothing.
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
+    assert_eq!(rig.control.stream_of(&key), Some(stream));
+    rig.take();
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
+    let ended = |mail: &ToWorker| matches!(mail, ToWorker::StreamDown { end: StreamEnd::Superseded, .. });
+    assert_eq!(rig.take().iter().filter(|(_, mail)| ended(mail)).count(), usize::from(WORKERS));
+    assert_eq!((rig.control.stream_of(&key), rig.open_claims()), (None, 0));
+    let record = rig.control.records.get(&key).unwrap();
+    assert_eq!(record.effective_status(rig.now), "broadcasting", "it is, at the other node");
+    let location = rig.control.access.cluster.location(&key).unwrap();
+    assert_eq!((location.node.as_str(), &*location.host, location.port), ("c", "c.example", 7000));
+    rig.run_for(Duration::from_secs(60));
+    assert_eq!(rig.control.records.get(&key).unwrap().effective_status(rig.now), "broadcasting");
+}
+
+#[test]
+fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_refused() {
+    let mut rig = Rig::in_cluster(&[], WithoutDirectory::Refuse);
+    rig.tell_news(News::Contact(false));
+    let session = rig.begin("s");
+    let refused =
+        |verdict| matches!(verdict, Some(Err(Refusal::NotAllowed(why))) if str::contains(why, "directory"));
+    assert!(refused(rig.late_verdict(session)) && rig.asked_claims().is_empty());
+    // One that is asked when it goes away.
+    rig.tell_news(News::Contact(true));
+    let session = rig.begin("s");
+    let (ticket, key) = rig.asked_claims().pop().unwrap();
+    rig.tell_news(News::Answer { ticket, key, answer: ClaimAnswer::Away });
+    assert!(refused(rig.late_verdict(session)));
+
+    let mut rig = Rig::in_cluster(&[], WithoutDirectory::Accept);
+    let (.., token) = rig.publish_claimed("before");
+    rig.tell_news(News::Contact(false));
+    let session = rig.begin("s");
+    assert!(matches!(rig.late_verdict(session), Some(Ok(_))));
+    rig.asked.clear();
+    rig.tell_news(News::Contact(true));
+    let keep = |id, token| Asked::Keep { key: StreamKey::new("live", id), token };
+    assert_eq!(rig.asked, [keep("before", token), keep("s", 0)]);
+    // Its claim is the newest: the one that is told before it is not.
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
+    assert!(rig.control.is_live(&key));
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 52)) });
+    assert!(!rig.control.is_live(&key));
+}
+
+#[test]
+fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
+    let mut rig = Rig::with_directory(&[]);
+    for id in ["s", "t"] {
+        rig.create(id);
+        let key = StreamKey::new("live", id);
+        rig.tell_news(News::Claim { key, holder: Some(holder("c", 1, 7)) });
+    }
+    let key = StreamKey::new("live", "s");
+    let live = Broadcast { status: "broadcasting".into(), ..rig.control.records.get(&key).unwrap().clone() };
+    rig.tell_news(News::Foreign(vec![store::Op::Put(key.clone().into(), live.encode())]));
+    assert!(rig.control.access.cluster.location(&key).is_some());
+    let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
+    // Another one is before this one by name.
+    rig.tell_news(News::Nodes(vec![node("a", 1, true), node("b", 1, true), node("c", 1, false)]));
+    assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", Vec::new()));
+    assert_eq!(rig.control.access.cluster.location(&key), None);
+    // A node that was started again has given up what it had.
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
+    // It may be that the list is older than the node: the directory knows.
+    assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", vec![7, 7]));
+    for id in ["s", "t"] {
+        rig.tell_news(News::Claim { key: StreamKey::new("live", id), holder: None });
+    }
+    assert_eq!(status(&rig), "terminated_unexpectedly");
+    let other = rig.control.records.get(&StreamKey::new("live", "t")).unwrap();
+    assert_eq!(other.status, "created");
+}
+
+#[test]
+fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
+    let mut rig = Rig::with_directory(&[]);
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    rig.tell_news(News::Contact(false));
+    rig.run_for(Duration::from_secs(60));
+    rig.tell_news(News::Contact(true));
+    let dead = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
+    rig.tell_news(dead());
+    rig.run_for(Duration::from_secs(4));
+    rig.tell_news(dead());
+    assert!(rig.control.access.cluster.location(&key).is_some() && rig.burials().is_empty());
+    rig.run_for(Duration::from_secs(1));
+    rig.tell_news(dead());
+    assert_eq!((rig.control.access.cluster.location(&key), rig.burials()), (None, vec![7]));
+}
+
+#[test]
+fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
+    let mut rig = Rig::with_directory(&[]);
+    let (session, _, token) = rig.publish_claimed("s");
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, token)) });
+    assert!(rig.releases().is_empty());
+    let stream = rig.control.stream_of(&key).unwrap();
+    rig.gone(session, stream, Departure::Clean, 5);
+    assert_eq!(rig.releases(), [token]);
+    rig.tell_news(News::Claims(vec![(key, holder("b", 1, token))]));
+    assert_eq!(rig.releases(), [token, token]);
+}
+
+#[test]
+fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none_has() {
+    let record = |zombi| Broadcast { status: "broadcasting".into(), zombi, ..Broadcast::default() };
+    let ids = [("theirs", false), ("their-stray", true), ("nobody-s", false), ("nobody-s-stray", true)];
+    let mut store = Memory::new();
+    let put =
+        |(id, zombi): (&str, bool)| store::Op::Put(StreamKey::new("live", id).into(), record(zombi).encode());
+    store.commit(&ids.map(put)).unwrap();
+    let mut membership = membership(WithoutDirectory::Accept);
+    for (id, ..) in &ids[..2] {
+        membership.claims.insert(StreamKey::new("live", id), holder("c", 1, 5));
+    }
+    // Of an earlier process of this node, and of an earlier one of the other.
+    membership.claims.insert(StreamKey::new("live", "nobody-s"), holder("b", 0, 2));
+    membership.claims.insert(StreamKey::new("live", "nobody-s-stray"), holder("c", 0, 3));
+    let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, store);
+    rig.run_for(Duration::from_secs(30));
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+    rig.run_for(Duration::from_secs(30));
+    let status = |id| {
+        let record = rig.control.records.get(&StreamKey::new("live", id));
+        record.map(|record| record.effective_status(rig.now).to_owned())
+    };
+    assert_eq!(status("theirs").as_deref(), Some("broadcasting"));
+    assert_eq!(status("their-stray").as_deref(), Some("broadcasting"));
+    assert_eq!((status("nobody-s").as_deref(), status("nobody-s-stray")), (Some("finished"), None));
+    let stored: Vec<String> = rig.store.load().unwrap().iter().map(|(key, _)| key.id.to_string()).collect();
+    assert_eq!(stored, ["nobody-s", "their-stray", "theirs"]);
+    assert_eq!(rig.burials().len(), 2);
 }

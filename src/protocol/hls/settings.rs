@@ -113,7 +113,10 @@ impl Ends {
     /// Whether playlists end with a stream that has ended so.
     pub(super) const fn with(self, end: StreamEnd) -> bool {
         match (self, end) {
-            (Self::Never, _) | (Self::Clean, StreamEnd::GraceOver | StreamEnd::Drain) => false,
+            // It goes on at another node.
+            (_, StreamEnd::Superseded)
+            | (Self::Never, _)
+            | (Self::Clean, StreamEnd::GraceOver | StreamEnd::Drain) => false,
             (
                 Self::Clean,
                 StreamEnd::Unpublished | StreamEnd::Stopped | StreamEnd::Unaccepted(_) | StreamEnd::Deleted,
@@ -418,11 +421,13 @@ mod tests {
 
     #[test]
     fn playlists_end_as_the_setting_has_it() {
-        use StreamEnd::{Deleted, Drain, GraceOver, Stopped, Unaccepted, Unpublished};
-        let ends = [Unpublished, GraceOver, Stopped, Unaccepted("x"), Deleted, Drain];
-        for (value, are_over) in
-            [("grace", [true; 6]), ("clean", [true, false, true, true, true, false]), ("never", [false; 6])]
-        {
+        use StreamEnd::{Deleted, Drain, GraceOver, Stopped, Superseded, Unaccepted, Unpublished};
+        let ends = [Unpublished, GraceOver, Stopped, Unaccepted("x"), Deleted, Drain, Superseded];
+        for (value, are_over) in [
+            ("grace", [true, true, true, true, true, true, false]),
+            ("clean", [true, false, true, true, true, false, false]),
+            ("never", [false; 7]),
+        ] {
             let app = AppSettings::of(schema(), "a", &[("hls.endlist", value)]).unwrap();
             assert_eq!(ends.map(|end| HlsSettings::of(&app).ends.with(end)), are_over, "{value}");
         }

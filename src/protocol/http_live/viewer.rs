@@ -151,7 +151,8 @@ impl Viewer {
             | StreamEnd::GraceOver
             | StreamEnd::Stopped
             | StreamEnd::Unaccepted(_)
-            | StreamEnd::Deleted => (NoSubscription::NotFound, code::NORMAL),
+            | StreamEnd::Deleted
+            | StreamEnd::Superseded => (NoSubscription::NotFound, code::NORMAL),
         };
         match self.stage {
             Stage::Asked | Stage::Waiting { .. } => self.refuse(now, link, &why),

@@ -85,9 +85,9 @@ impl RelayPull {
 
 impl Client for RelayPull {
     fn begin(&mut self, start: &Start<'_>) {
-        let (cluster, node) = settings::names(start.server);
+        let (cluster, node) = (settings::cluster(start.server), &start.server.node);
         let (app, id) = (&*self.key.app, &*self.key.id);
-        let via = [&[node.to_owned()], start.via].concat();
+        let via = [&[node.clone()], start.via].concat();
         self.machine = Some(Machine::new(cluster, (app, id), &via, start.now));
     }
 

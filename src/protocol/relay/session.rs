@@ -36,11 +36,11 @@ impl RelaySession {
     /// The machine, which knows the cluster's name from the settings of the moment in which the node came.
     fn server(&mut self, ctx: &Context<'_>) -> &mut Server {
         let began = self.began;
-        self.server.get_or_insert_with(|| Server::new(settings::names(ctx.server).0, began))
+        self.server.get_or_insert_with(|| Server::new(settings::cluster(ctx.server), began))
     }
 
     fn asked(&mut self, ctx: &Context<'_>, key: StreamKey, via: Vec<String>) {
-        let own = settings::names(ctx.server).1;
+        let own = &ctx.server.node;
         if ctx.draining {
             return self.server(ctx).refuse(Refused::Unavailable, "the node is going down");
         }
@@ -98,7 +98,7 @@ impl RelaySession {
         match news {
             SubscriptionNews::Zero(zero_ms) => self.zero_ms = *zero_ms,
             SubscriptionNews::Verdict(Ok(_)) => {
-                let (zero_ms, node) = (self.zero_ms, settings::names(ctx.server).1);
+                let (zero_ms, node) = (self.zero_ms, &ctx.server.node);
                 self.server(ctx).accept(node, zero_ms);
             }
             SubscriptionNews::Verdict(Err(why)) => self.refuse(ctx, why),

@@ -37,8 +37,6 @@ struct RelaySettings {
     port: u16,
     /// `cluster.name`.
     cluster: String,
-    /// `cluster.node`, else the host name.
-    node: String,
 }
 
 /// Without the secret.
@@ -46,7 +44,6 @@ impl std::fmt::Debug for RelaySettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RelaySettings")
             .field("port", &self.port)
-            .field("node", &self.node)
             .finish_non_exhaustive()
     }
 }
@@ -63,7 +60,6 @@ impl RelaySettings {
             host,
             port: values.port("relay.port")?,
             cluster: values.text("cluster.name").trim().to_owned(),
-            node: values.text("cluster.node").trim().to_owned(),
         })
     }
 }
@@ -81,9 +77,9 @@ pub fn secret_of(server: &ServerSettings) -> Option<&str> {
     server.protocols.get::<RelaySettings>()?.secret.as_deref()
 }
 
-/// The names of the cluster and of this node.
-pub(super) fn names(server: &SessionSettings) -> (&str, &str) {
-    server.protocols.get::<RelaySettings>().map_or(("", ""), |settings| (&settings.cluster, &settings.node))
+/// The name of the cluster.
+pub(super) fn cluster(server: &SessionSettings) -> &str {
+    server.protocols.get::<RelaySettings>().map_or("", |settings| &settings.cluster)
 }
 
 #[cfg(test)]

@@ -332,6 +332,7 @@ impl RtmpSession {
                 StreamEnd::Stopped => "The stream was stopped.",
                 StreamEnd::Unaccepted(_) => "The stream is above the limits of the application.",
                 StreamEnd::Deleted => "The stream was deleted.",
+                StreamEnd::Superseded => "The stream is published at another server.",
                 StreamEnd::Unpublished | StreamEnd::GraceOver => "The stream has ended.",
             };
             self.machine.end_publish(ctx.now.mono, message_stream, ended(description));

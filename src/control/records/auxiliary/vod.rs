@@ -47,6 +47,9 @@ pub(in crate::control) struct Vod {
     /// Whether it is still being written, or was when the server ended. Nobody sees such a record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
+    /// The node of a cluster that has the file; nobody sees it ([`Stored`]).
+    #[serde(skip_serializing)]
+    pub(in crate::control) node: Option<String>,
     /// The object that it is in a storage; nobody sees it ([`Stored`]).
     #[serde(skip_serializing)]
     pub(in crate::control) kept: Option<Kept>,
@@ -67,6 +70,8 @@ pub(in crate::control) enum Kept {
 struct Stored<'a> {
     #[serde(flatten)]
     vod: &'a Vod,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: &'a Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: &'a Option<Kept>,
 }
@@ -89,7 +94,7 @@ impl Vod {
 
     /// The stored form.
     pub(super) fn encode(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Stored { vod: self, kept: &self.kept })
+        serde_json::to_vec(&Stored { vod: self, node: &self.node, kept: &self.kept })
     }
 
     /// The key in the store. Ids begin with the time, so those of an application are in the order in which they were made.

@@ -2,7 +2,7 @@
 
 use crate::control::rest::call::RootHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
-use crate::control::rest::{apps, feed, host, keys, proxy, root, server as upkeep, users};
+use crate::control::rest::{apps, feed, host, keys, nodes, proxy, root, server as upkeep, users};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
@@ -128,7 +128,7 @@ pub(super) const ROUTES: &[Route] = &[
         SERVER,
         "Whether this is an enterprise edition",
     ),
-    root(Get, "/cluster-mode-status", System, upkeep::no, "Result", CLUSTER, "Whether this is a cluster"),
+    root(Get, "/cluster-mode-status", System, nodes::status, "Result", CLUSTER, "Whether this is a cluster"),
     root(Get, "/licence-status", System, upkeep::no_licence, "", SERVER, "There is no licence")
         .query(&["key"]),
     root(Get, "/last-licence-status", System, upkeep::no_licence, "", SERVER, "There is no licence"),
@@ -209,9 +209,17 @@ pub(super) const ROUTES: &[Route] = &[
     root(Get, "/thread-dump", System, upkeep::no_machine, "text/plain", HOST, "Refused"),
     root(Get, "/thread-dump-json", System, upkeep::no_machine, "any", HOST, "Refused"),
     root(Get, "/heap-dump", System, upkeep::no_machine, "application/octet-stream", HOST, "Refused"),
-    root(Get, "/cluster/node-count", System, upkeep::no_cluster, "SimpleStat", CLUSTER, "Refused"),
-    root(Get, "/cluster/nodes/{offset}/{size}", System, upkeep::no_cluster, "[any]", CLUSTER, "Refused"),
-    root(Delete, "/cluster/node/{id}", System, upkeep::no_cluster, "Result", CLUSTER, "Refused"),
+    root(Get, "/cluster/node-count", System, nodes::count, "SimpleStat", CLUSTER, "The number of nodes"),
+    root(Get, "/cluster/nodes/{offset}/{size}", System, nodes::list, "[ClusterNode]", CLUSTER, "The nodes"),
+    root(
+        Delete,
+        "/cluster/node/{id}",
+        System,
+        nodes::delete,
+        "Result",
+        CLUSTER,
+        "Forget a node that is gone",
+    ),
     // ---- the machine
     root(
         Get,

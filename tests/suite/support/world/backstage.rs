@@ -162,6 +162,7 @@ impl World {
                     self.backstage.commits.push_back((at, request));
                 }
                 control::Output::Job(job) => self.begin_job(now, job),
+                control::Output::Directory(_) => panic!("a server alone asks no directory"),
                 control::Output::Outbound(_) => {}
                 control::Output::Exit => self.backstage.exited = true,
             }

@@ -121,6 +121,7 @@ impl World {
                 own_ports: vec![5080],
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
+            cluster: None,
         };
         let backstage = Backstage::new(now, config, &seed);
         Self {

@@ -1,0 +1,155 @@
+//! `cluster.*`: the directory that the nodes of a cluster share.
+
+use std::fmt;
+use std::time::Duration;
+
+use url::{Host, Url};
+
+use super::{Error, Values};
+use crate::auth::redact;
+use crate::types::NodeId;
+
+/// Bytes of `cluster.name` and `cluster.region`.
+const WORD_BYTES_MAX: usize = 64;
+
+/// How publishers are treated while the directory is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithoutDirectory {
+    /// They are let in; their ids are claimed when the directory is back.
+    Accept,
+    /// They are refused.
+    Refuse,
+}
+
+/// The settings of a node.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// `cluster.url`, with the password.
+    pub url: String,
+    /// `cluster.name`: the prefix of all keys.
+    pub name: String,
+    /// `cluster.node`; `None`: the host name.
+    pub node: Option<NodeId>,
+    /// `cluster.lease`.
+    pub lease: Duration,
+    /// `cluster.without_directory`.
+    pub without_directory: WithoutDirectory,
+    /// `cluster.relay_address`: `host:port`, or empty.
+    pub relay_address: String,
+    /// `cluster.region`.
+    pub region: String,
+}
+
+/// Prints no password.
+impl fmt::Debug for ClusterSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (url, name, node) = (redact(&self.url), &self.name, &self.node);
+        f.debug_struct("ClusterSettings").field("url", &url).field("name", name).field("node", node).finish()
+    }
+}
+
+impl ClusterSettings {
+    /// Reads the keys; `None` without `cluster.url`. All of them are checked either way.
+    pub(super) fn of(values: &Values) -> Result<Option<Self>, Error> {
+        let node = match values.text("cluster.node") {
+            "" => None,
+            text => Some(NodeId::new(text).ok_or_else(|| {
+                values
+                    .bad("cluster.node", "must be at most 64 letters, digits, dots, hyphens and underscores")
+            })?),
+        };
+        let without_directory = match values.text("cluster.without_directory") {
+            "accept" => WithoutDirectory::Accept,
+            "refuse" => WithoutDirectory::Refuse,
+            _ => return Err(values.bad("cluster.without_directory", "must be accept or refuse")),
+        };
+        let settings = Self {
+            url: values.text("cluster.url").trim().to_owned(),
+            name: word(values, "cluster.name")?,
+            node,
+            lease: Duration::from_secs(values.number("cluster.lease", 1, 3600)?),
+            without_directory,
+            relay_address: relay_address(values)?,
+            region: word(values, "cluster.region")?,
+        };
+        if settings.url.is_empty() {
+            return Ok(None);
+        }
+        let known = |url: &Url| matches!(url.scheme(), "redis" | "rediss") && url.host_str().is_some();
+        if !Url::parse(&settings.url).is_ok_and(|url| known(&url)) {
+            return Err(values.bad("cluster.url", "must be redis://HOST or rediss://HOST"));
+        }
+        if settings.name.is_empty() {
+            return Err(values.bad("cluster.name", "must not be empty"));
+        }
+        Ok(Some(settings))
+    }
+}
+
+/// A short plain text.
+fn word(values: &Values, key: &str) -> Result<String, Error> {
+    let text = values.text(key).trim();
+    let is_part = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if text.len() > WORD_BYTES_MAX || !text.bytes().all(is_part) {
+        return Err(values.bad(key, "must be at most 64 letters, digits, dots, hyphens and underscores"));
+    }
+    Ok(text.to_owned())
+}
+
+fn relay_address(values: &Values) -> Result<String, Error> {
+    let text = values.text("cluster.relay_address").trim();
+    let is_address = text.rsplit_once(':').is_some_and(|(host, port)| {
+        Host::parse(host).is_ok() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if text.is_empty() || is_address {
+        return Ok(text.to_owned());
+    }
+    Err(values.bad("cluster.relay_address", "must be HOST:PORT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::ServerSettings;
+
+    use super::*;
+
+    #[test]
+    fn without_a_url_there_is_no_cluster_and_with_one_all_else_has_defaults() {
+        assert_eq!(ServerSettings::with(&[]).unwrap().cluster(), None);
+        let url = ("cluster.url", "redis://u:secret@h:6379");
+        let cluster = ServerSettings::with(&[url]).unwrap().cluster().unwrap();
+        assert_eq!((&*cluster.name, cluster.node.clone(), cluster.lease.as_secs()), ("millstream", None, 5));
+        assert_eq!(cluster.without_directory, WithoutDirectory::Accept);
+        assert!(!format!("{cluster:?}").contains("secret"));
+        let set = [
+            url,
+            ("cluster.name", "c"),
+            ("cluster.node", "n-1"),
+            ("cluster.lease", "2"),
+            ("cluster.without_directory", "refuse"),
+            ("cluster.relay_address", "[::1]:7000"),
+            ("cluster.region", "eu"),
+        ];
+        let cluster = ServerSettings::with(&set).unwrap().cluster().unwrap();
+        assert_eq!((&*cluster.name, cluster.node, cluster.lease.as_secs()), ("c", NodeId::new("n-1"), 2));
+        assert_eq!(cluster.without_directory, WithoutDirectory::Refuse);
+        assert_eq!((&*cluster.relay_address, &*cluster.region), ("[::1]:7000", "eu"));
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_refused_with_or_without_a_url() {
+        for (key, value) in [
+            ("cluster.url", "http://h"),
+            ("cluster.url", "redis"),
+            ("cluster.node", "a b"),
+            ("cluster.name", "a{b}"),
+            ("cluster.lease", "0"),
+            ("cluster.without_directory", "perhaps"),
+            ("cluster.relay_address", "h"),
+            ("cluster.relay_address", "h:0"),
+            ("cluster.region", "a/b"),
+        ] {
+            assert!(ServerSettings::with(&[(key, value)]).is_err(), "{key}={value}");
+        }
+    }
+}

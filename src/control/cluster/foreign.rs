@@ -1,0 +1,151 @@
+//! Records that other nodes have changed: taken over at once, as if they had been committed here. Their hooks are told by the node
+//! that has made the change.
+
+use crate::control::Control;
+use crate::control::broadcast::{Broadcast, status};
+use crate::control::records::auxiliary::Auxiliary;
+use crate::control::records::restored::{Restored, StoredRecord};
+use crate::mail::StreamEnd;
+use crate::store::{Key, Kind, Op};
+use crate::types::{Now, StreamKey};
+
+impl Control {
+    /// Takes over changes of other nodes. A key with an own commit under way waits for that: it comes later in the directory's order
+    /// and wins.
+    pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
+        for op in self.records.without_under_way(ops) {
+            let (key, bytes) = match op {
+                Op::Put(key, bytes) => (key, Some(bytes)),
+                Op::Delete(key) => (key, None),
+            };
+            let record = match bytes.map(|bytes| Restored::decode(&[(key.clone(), bytes)])).transpose() {
+                Ok(restored) => restored.and_then(|restored| restored.0.into_iter().next()),
+                Err(error) => {
+                    tracing::error!(%error, "a record of another node cannot be read and is left out");
+                    continue;
+                }
+            };
+            match (key.kind, record.map(|(_, record)| record)) {
+                (Kind::Broadcast, Some(StoredRecord::Broadcast(record))) => {
+                    self.foreign_put(now, StreamKey { app: key.app, id: key.id }, *record);
+                }
+                (Kind::Broadcast, _) => self.foreign_delete(now, &StreamKey { app: key.app, id: key.id }),
+                (_, Some(StoredRecord::Auxiliary(record))) => self.foreign_auxiliary(now, key, Some(*record)),
+                (_, _) => self.foreign_auxiliary(now, key, None),
+            }
+        }
+        self.records.stage_again();
+        self.reconcile_recordings(now);
+    }
+
+    fn foreign_put(&mut self, now: Now, key: StreamKey, record: Broadcast) {
+        let before = self.records.get(&key).cloned();
+        let runs = self.outbound.sources.is_running(&key);
+        let mut merged = record.clone();
+        merged.updated = Some(now.mono);
+        match &before {
+            Some(live) if runs || self.is_live(&key) => merged.keep_live(live),
+            Some(_) | None => {}
+        }
+        let is_own = merged.encode() != record.encode();
+        let main_before = self.records.main_track_of(&key);
+        let restarts = runs && before.is_some_and(|before| merged.is_fetched_otherwise(&before));
+        self.records.insert(key.clone(), merged);
+        self.claim_changed(now, &key);
+        self.reconcile_pushes(now, &key);
+        self.files.recording_may_change(key.clone());
+        self.review_viewers(&key);
+        if runs && !record.source_wanted && record.status != status::CREATED {
+            self.stop_source(now, &key, StreamEnd::Stopped);
+        } else if restarts {
+            self.restart_source(now, &key);
+        }
+        if is_own {
+            self.records.mark_dirty(now, key.clone());
+        }
+        self.foreign_applied(now, &key, main_before);
+    }
+
+    fn foreign_delete(&mut self, now: Now, key: &StreamKey) {
+        let main_before = self.records.main_track_of(key);
+        if !self.stop_source(now, key, StreamEnd::Deleted)
+            && let Some(stream) = self.stream_of(key)
+        {
+            self.end_stream(now, stream, StreamEnd::Deleted);
+        }
+        self.hooks.forget_idle(key);
+        self.records.remove(key);
+        self.foreign_applied(now, key, main_before);
+    }
+
+    fn foreign_applied(&mut self, now: Now, key: &StreamKey, main_before: Option<StreamKey>) {
+        for main in [main_before, self.records.main_track_of(key)].into_iter().flatten() {
+            self.follow_subtracks(now, &main);
+        }
+        self.note_auto_start(key);
+        self.note_planned(now, key);
+    }
+
+    fn foreign_auxiliary(&mut self, now: Now, key: Key, record: Option<Auxiliary>) {
+        let before = self.records.auxiliary.get(&key).cloned();
+        match (key.kind, &before, &record) {
+            (Kind::User, ..) => self.management.first_code = None,
+            (Kind::Token, _, Some(_)) => self.walks.arm_sweep(now),
+            (Kind::Vod, Some(Auxiliary::Vod(vod)), None) if self.access.cluster.has_file(vod) => {
+                let vod = vod.clone();
+                self.remove_file(now, &key.app, &vod);
+            }
+            (Kind::Broadcast | Kind::Token | Kind::Subscriber | Kind::Vod, ..) => {}
+        }
+        self.end_sessions_of(before.as_ref(), record.as_ref());
+        self.records.auxiliary.apply(key, record);
+    }
+}
+
+impl Broadcast {
+    /// Keeps what a live stream of this node has made of its record.
+    fn keep_live(&mut self, live: &Self) {
+        let other = std::mem::take(self);
+        let mut endpoints = other.end_point_list.clone();
+        for endpoint in endpoints.iter_mut().flatten() {
+            let of_live = live.end_point_list.iter().flatten();
+            if let Some(own) =
+                of_live.into_iter().find(|own| own.endpoint_service_id == endpoint.endpoint_service_id)
+            {
+                endpoint.status.clone_from(&own.status);
+            }
+        }
+        *self = Self {
+            status: live.status.clone(),
+            publish_type: live.publish_type.clone(),
+            duration: live.duration,
+            end_point_list: endpoints,
+            speed: live.speed,
+            origin_adress: live.origin_adress.clone(),
+            origin_address: live.origin_address.clone(),
+            rtmp_url: live.rtmp_url.clone(),
+            pending_packet_size: live.pending_packet_size,
+            hls_viewer_count: live.hls_viewer_count,
+            dash_viewer_count: live.dash_viewer_count,
+            webrtc_viewer_count: live.webrtc_viewer_count,
+            rtmp_viewer_count: live.rtmp_viewer_count,
+            anyone_watching: live.anyone_watching,
+            start_time: live.start_time,
+            received_bytes: live.received_bytes,
+            bitrate: live.bitrate,
+            width: live.width,
+            height: live.height,
+            encoder_queue_size: live.encoder_queue_size,
+            packet_lost_ratio: live.packet_lost_ratio,
+            packets_lost: live.packets_lost,
+            jitter_ms: live.jitter_ms,
+            rtt_ms: live.rtt_ms,
+            user_agent: live.user_agent.clone(),
+            remote_ip: live.remote_ip.clone(),
+            absolute_start_time_ms: live.absolute_start_time_ms,
+            update_time: live.update_time,
+            updated: live.updated,
+            ..other
+        };
+    }
+}

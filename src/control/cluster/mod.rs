@@ -1,0 +1,381 @@
+//! The cluster as this node knows it: the other nodes, and which node publishes which id (docs/cluster.md). A machine: news of the
+//! directory go in, requests to it come out. A server alone grants every claim itself.
+//!
+//! Claims of this node: `asked -> held -> released`, by the ticket of the admission or source that made them. One that was granted
+//! while the directory was away has no token yet (0) and gets one when it is back.
+
+mod foreign;
+mod news;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::admission::Ticket;
+use super::records::auxiliary::{Auxiliary, Vod};
+use crate::config::WithoutDirectory;
+use crate::directory::{ClaimAnswer, Holder, Node, Request};
+use crate::store::Key;
+use crate::types::{NodeId, StreamKey};
+
+/// This node's part in a cluster, and the state of the cluster at the start.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    /// The name of this node.
+    pub node: NodeId,
+    /// The number of this process.
+    pub incarnation: u64,
+    /// The time without a sign of life after which a node counts as gone.
+    pub lease: Duration,
+    /// How publishers are treated while the directory is away.
+    pub without_directory: WithoutDirectory,
+    /// The nodes at the start.
+    pub nodes: Vec<Node>,
+    /// The claims at the start.
+    pub claims: BTreeMap<StreamKey, Holder>,
+}
+
+impl Membership {
+    /// Whether a live other node has the id.
+    pub(in crate::control) fn has_elsewhere(&self, key: &StreamKey) -> bool {
+        let Some(holder) = self.claims.get(key) else { return false };
+        let is_it = |node: &Node| node.id == holder.node && node.incarnation == holder.incarnation;
+        holder.node != self.node && self.nodes.iter().any(|node| node.is_alive && is_it(node))
+    }
+}
+
+/// The immediate result of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::control) enum Claim {
+    /// The id may be published here.
+    Granted,
+    /// The directory was asked; the answer comes later.
+    Asked,
+    /// The directory is away, and publishers are refused without it.
+    Refused,
+}
+
+/// Where another node has a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// The node.
+    pub node: NodeId,
+    /// The host of its relay.
+    pub host: String,
+    /// The port of its relay.
+    pub port: u16,
+}
+
+/// A claim of this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held {
+    key: StreamKey,
+    /// 0: the directory does not know of it yet.
+    token: u64,
+}
+
+#[derive(Debug)]
+struct Own {
+    node: NodeId,
+    incarnation: u64,
+    lease: Duration,
+    without_directory: WithoutDirectory,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Cluster {
+    own: Option<Own>,
+    nodes: BTreeMap<NodeId, Node>,
+    /// The claims of all nodes, as the directory has them.
+    claims: BTreeMap<StreamKey, Holder>,
+    asked: BTreeMap<Ticket, StreamKey>,
+    held: BTreeMap<Ticket, Held>,
+    /// Ids of nodes that are gone, whose claims the directory was asked to end.
+    buried: BTreeSet<StreamKey>,
+    is_away: bool,
+    /// Until then the leases of others that ran out while the directory was away may still be renewed.
+    settles_until: Option<Instant>,
+    requests: VecDeque<Request>,
+}
+
+/// Effects of news on this node.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::control) struct Changes {
+    /// Ids whose location has changed.
+    pub(in crate::control) moved: BTreeSet<StreamKey>,
+    /// Ids of this node that another node has by a larger token.
+    pub(in crate::control) lost: Vec<StreamKey>,
+    /// Ids of nodes that are gone, whose claims have ended because this node asked for it.
+    pub(in crate::control) buried: Vec<StreamKey>,
+}
+
+impl Cluster {
+    /// The state at the start.
+    pub(in crate::control) fn new(membership: Option<Membership>) -> Self {
+        let Some(Membership { node, incarnation, lease, without_directory, nodes, claims }) = membership
+        else {
+            return Self::default();
+        };
+        Self {
+            own: Some(Own { node, incarnation, lease, without_directory }),
+            nodes: nodes.into_iter().map(|node| (node.id.clone(), node)).collect(),
+            claims,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the records are shared with other nodes.
+    pub(in crate::control) const fn is_shared(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Whether a file is on this node. One whose node nobody has noted is on each that has its record.
+    pub(in crate::control) fn has_file(&self, vod: &Vod) -> bool {
+        match (&self.own, &vod.node) {
+            (Some(own), Some(node)) => own.node.as_str() == node,
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Notes in new records of files that they are on this node.
+    pub(in crate::control) fn note_files(&self, changes: &mut [(Key, Option<Auxiliary>)]) {
+        let Some(own) = &self.own else { return };
+        for (_, record) in changes {
+            if let Some(Auxiliary::Vod(vod)) = record {
+                vod.node.get_or_insert_with(|| own.node.to_string());
+            }
+        }
+    }
+
+    /// The nodes that the directory knows, this one included, by name.
+    pub(in crate::control) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// The live other node that has an id.
+    pub(in crate::control) fn elsewhere(&self, key: &StreamKey) -> Option<&Node> {
+        self.node_of(self.claims.get(key)?)
+    }
+
+    /// The relay of the live other node that has an id. `None` as well for a node without a relay.
+    pub(in crate::control) fn location(&self, key: &StreamKey) -> Option<Location> {
+        let node = self.elsewhere(key)?;
+        let (host, port) = node.profile.relay.rsplit_once(':')?;
+        Some(Location { node: node.id.clone(), host: host.to_owned(), port: port.parse().ok()? })
+    }
+
+    /// The node of a claim, when it is alive and another than this.
+    fn node_of(&self, holder: &Holder) -> Option<&Node> {
+        let is_own = |node: &&Node| self.own.as_ref().is_some_and(|own| own.node == node.id);
+        let node = self.nodes.get(&holder.node).filter(|node| !is_own(node))?;
+        (node.is_alive && node.incarnation == holder.incarnation).then_some(node)
+    }
+
+    fn is_own(&self, holder: &Holder) -> bool {
+        self.own.as_ref().is_some_and(|own| own.node == holder.node && own.incarnation == holder.incarnation)
+    }
+
+    /// Claims an id. A claim is tentative while its admission goes on, and holds while its stream lives.
+    pub(in crate::control) fn claim(&mut self, ticket: Ticket, key: &StreamKey) -> Claim {
+        let Some(own) = &self.own else { return Claim::Granted };
+        if !self.is_away {
+            self.asked.insert(ticket, key.clone());
+            self.requests.push_back(Request::Claim { ticket: ticket.number(), key: key.clone() });
+            return Claim::Asked;
+        }
+        match own.without_directory {
+            WithoutDirectory::Accept => {
+                self.held.insert(ticket, Held { key: key.clone(), token: 0 });
+                Claim::Granted
+            }
+            WithoutDirectory::Refuse => Claim::Refused,
+        }
+    }
+
+    /// Whether nobody new may publish: the directory is away.
+    pub(in crate::control) fn refuses(&self) -> bool {
+        let refuse = |own: &Own| own.without_directory == WithoutDirectory::Refuse;
+        self.is_away && self.own.as_ref().is_some_and(refuse)
+    }
+
+    /// Gives a claim back, or withdraws one that is not answered. Nothing happens when there was none.
+    pub(in crate::control) fn release(&mut self, ticket: Ticket) {
+        // The grant of one that is withdrawn is given back when it comes.
+        self.asked.remove(&ticket);
+        if let Some(Held { key, token }) = self.held.remove(&ticket)
+            && !self.is_claimed_here(&key)
+        {
+            self.requests.push_back(Request::Release { key, token });
+        }
+    }
+
+    /// Whether somebody here has the id, or has asked for it.
+    fn is_claimed_here(&self, key: &StreamKey) -> bool {
+        self.held.values().any(|held| held.key == *key) || self.asked.values().any(|asked| asked == key)
+    }
+
+    /// The directory has answered. `None`: nobody waits for it any more; otherwise the immediate result of the claim.
+    pub(in crate::control) fn answered(
+        &mut self,
+        ticket: Ticket,
+        key: &StreamKey,
+        answer: &ClaimAnswer,
+    ) -> Option<Result<(), Claim>> {
+        let Some(key) = self.asked.remove(&ticket) else {
+            if let ClaimAnswer::Granted(token) = *answer
+                && !self.is_claimed_here(key)
+            {
+                self.requests.push_back(Request::Release { key: key.clone(), token });
+            }
+            return None;
+        };
+        match *answer {
+            ClaimAnswer::Granted(token) => {
+                self.held.insert(ticket, Held { key, token });
+                Some(Ok(()))
+            }
+            ClaimAnswer::Taken(_) => Some(Err(Claim::Asked)),
+            ClaimAnswer::Away => {
+                self.is_away = true;
+                match self.claim(ticket, &key) {
+                    Claim::Granted => Some(Ok(())),
+                    refused => Some(Err(refused)),
+                }
+            }
+        }
+    }
+
+    /// The directory went away, or is back: then it hears of every claim.
+    pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
+        if self.is_away && is_there {
+            self.settles_until = self.own.as_ref().and_then(|own| now.checked_add(own.lease));
+            let keep = |held: &Held| Request::Keep { key: held.key.clone(), token: held.token };
+            let mut held: Vec<&Held> = self.held.values().collect();
+            held.sort_by(|a, b| (&a.key, b.token).cmp(&(&b.key, a.token)));
+            held.dedup_by(|later, first| later.key == first.key);
+            self.requests.extend(held.into_iter().map(keep));
+        }
+        self.is_away = !is_there;
+    }
+
+    /// The claim that is in force for an id.
+    pub(in crate::control) fn claim_told(
+        &mut self,
+        key: StreamKey,
+        holder: Option<Holder>,
+        changes: &mut Changes,
+    ) {
+        let before = self.elsewhere(&key).map(|node| node.id.clone());
+        match holder {
+            Some(holder) if self.is_own(&holder) => {
+                for held in self.held.values_mut().filter(|held| held.key == key) {
+                    held.token = held.token.max(holder.token);
+                }
+                if !self.is_claimed_here(&key) {
+                    let token = holder.token;
+                    self.requests.push_back(Request::Release { key: key.clone(), token });
+                }
+                self.claims.insert(key.clone(), holder);
+            }
+            Some(holder) => {
+                // One without a token is newer than any that is told: its own is on the way.
+                let is_older = |held: &&Held| held.key == key && (1..holder.token).contains(&held.token);
+                if self.held.values().any(|held| is_older(&held)) {
+                    changes.lost.push(key.clone());
+                }
+                self.claims.insert(key.clone(), holder);
+            }
+            None => {
+                self.claims.remove(&key);
+                if self.buried.remove(&key) {
+                    changes.buried.push(key.clone());
+                }
+            }
+        }
+        if before != self.elsewhere(&key).map(|node| node.id.clone()) {
+            changes.moved.insert(key);
+        }
+    }
+
+    /// All claims: those that are not among them are over.
+    pub(in crate::control) fn claims_told(&mut self, all: Vec<(StreamKey, Holder)>, changes: &mut Changes) {
+        let told: BTreeSet<StreamKey> = all.iter().map(|(key, _)| key.clone()).collect();
+        let over = self.claims.keys().filter(|key| !told.contains(*key)).cloned();
+        for key in over.collect::<Vec<_>>() {
+            self.claim_told(key, None, changes);
+        }
+        for (key, holder) in all {
+            self.claim_told(key, Some(holder), changes);
+        }
+    }
+
+    /// All nodes that the directory knows.
+    pub(in crate::control) fn nodes_told(&mut self, now: Instant, mut all: Vec<Node>, changes: &mut Changes) {
+        self.settles_until.take_if(|until| *until <= now);
+        if self.is_away || self.settles_until.is_some() {
+            for node in &mut all {
+                let before = self.nodes.get(&node.id);
+                let is_same = |before: &Node| before.is_alive && before.incarnation == node.incarnation;
+                node.is_alive |= before.is_some_and(is_same);
+            }
+        }
+        let life = |node: &Node| (node.is_alive, node.incarnation);
+        let before: BTreeMap<NodeId, _> =
+            self.nodes.values().map(|node| (node.id.clone(), life(node))).collect();
+        let relays: BTreeMap<NodeId, _> =
+            self.nodes.values().map(|node| (node.id.clone(), node.profile.relay.clone())).collect();
+        self.nodes = all.into_iter().map(|node| (node.id.clone(), node)).collect();
+        let is_same = |id: &NodeId| {
+            before.get(id).copied() == self.nodes.get(id).map(life)
+                && relays.get(id) == self.nodes.get(id).map(|node| &node.profile.relay)
+        };
+        let changed: BTreeSet<&NodeId> =
+            before.keys().chain(self.nodes.keys()).filter(|id| !is_same(id)).collect();
+        if !changed.is_empty() {
+            let of_changed = self.claims.iter().filter(|(_, holder)| changed.contains(&holder.node));
+            changes.moved.extend(of_changed.map(|(key, _)| key.clone()));
+        }
+    }
+
+    /// Asks for the end of the claims of nodes that are gone, if it is this node that clears up behind them: of those alive the first
+    /// by name. A claim may be of a node that is newer than the list of nodes, so the directory has the last word.
+    pub(in crate::control) fn bury(&mut self) {
+        let gone = self.abandoned();
+        self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
+        self.requests.extend(gone.into_iter().map(|(key, token)| Request::Bury { key, token }));
+    }
+
+    fn abandoned(&self) -> Vec<(StreamKey, u64)> {
+        let is_sure = !self.is_away && self.settles_until.is_none();
+        let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };
+        let first = self.nodes.values().find(|node| node.is_alive);
+        if first.is_none_or(|first| first.id != own.node) {
+            return Vec::new();
+        }
+        let is_gone = |holder: &Holder| !self.is_own(holder) && self.node_of(holder).is_none();
+        let gone = self.claims.iter().filter(|(_, holder)| is_gone(holder));
+        gone.map(|(key, holder)| (key.clone(), holder.token)).collect()
+    }
+
+    /// Asks something of the directory that is answered by news.
+    pub(in crate::control) fn ask(&mut self, request: Request) {
+        if self.own.is_some() {
+            self.requests.push_back(request);
+        }
+    }
+
+    /// The load of this node, in percent, which the others are told.
+    pub(in crate::control) fn note_load(&mut self, cpu: u8, memory: u8) {
+        self.ask(Request::Load { cpu, memory });
+    }
+
+    /// The next request to the directory.
+    pub(in crate::control) fn poll_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
+    }
+
+    /// Entries of all tables that go with streams of this node.
+    pub(in crate::control) fn held(&self) -> usize {
+        self.asked.len() + self.held.len() + self.requests.len()
+    }
+}

@@ -1,0 +1,117 @@
+//! News of the directory, and their effects on this node.
+
+use std::time::Instant;
+
+use super::{Changes, Cluster, Location};
+use crate::control::Control;
+use crate::control::admission::Ticket;
+use crate::control::supervisor::Job;
+use crate::directory::{News, Request};
+use crate::mail::StreamEnd;
+use crate::types::{Now, PullId, StreamKey};
+
+impl Control {
+    /// News of the directory.
+    pub fn handle_directory(&mut self, now: Now, news: News) {
+        self.audit.note_time(now.mono);
+        let mut changes = Changes::default();
+        let cluster = &mut self.access.cluster;
+        match news {
+            News::Foreign(ops) => self.foreign(now, ops),
+            News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
+            News::Claims(all) => cluster.claims_told(all, &mut changes),
+            News::Nodes(all) => {
+                cluster.nodes_told(now.mono, all, &mut changes);
+                cluster.bury();
+            }
+            News::Answer { ticket, key, answer } => {
+                self.handle_claim(now, Ticket::of(ticket), &key, &answer);
+            }
+            News::Contact(is_there) => cluster.note_contact(now.mono, is_there),
+            News::Lost => cluster.ask(Request::Refill(self.records.encoded())),
+        }
+        for key in &changes.lost {
+            self.supersede(now, key);
+        }
+        for key in &changes.moved {
+            self.claim_changed(now, key);
+        }
+        for key in &changes.buried {
+            self.clear_up(now, key);
+        }
+    }
+
+    /// The live other node that has an id is another than before, or there is none any more.
+    pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
+        if let Some(Location { node, host, port }) = self.access.cluster.location(key) {
+            tracing::debug!(%key, %node, host, port, "stream is live at another node");
+        }
+        let is_elsewhere = self.access.cluster.elsewhere(key).is_some();
+        if !self.is_live(key) || self.is_copy(key) {
+            self.records.note_elsewhere(now, key, is_elsewhere);
+        }
+        self.follow_claim(now, key);
+    }
+
+    /// Another node has the id by a newer claim: the publisher here is closed, and the record is the other node's.
+    fn supersede(&mut self, now: Now, key: &StreamKey) {
+        let is_source = self.outbound.sources.is_running(key);
+        if !is_source && self.become_copy(now, key) {
+            return;
+        }
+        if !self.stop_source(now, key, StreamEnd::Superseded)
+            && let Some(stream) = self.stream_of(key)
+        {
+            self.end_stream(now, stream, StreamEnd::Superseded);
+        }
+    }
+
+    /// Puts right what a node has left that is gone: its stream is over, and its source is started here.
+    fn clear_up(&mut self, now: Now, key: &StreamKey) {
+        if !self.is_live(key) {
+            self.records.terminated(now, key.clone());
+            self.resume_source(now, key);
+        }
+    }
+}
+
+impl Control {
+    /// The directory has answered the claim of a source.
+    pub(in crate::control) fn source_claimed(
+        &mut self,
+        now: Now,
+        id: PullId,
+        key: &StreamKey,
+        is_ours: bool,
+    ) {
+        if is_ours {
+            self.attempt(now, Job::Pull(id));
+        } else {
+            self.stop_source(now, key, StreamEnd::Superseded);
+        }
+    }
+
+    /// Starts a source that a node has run which is gone.
+    fn resume_source(&mut self, now: Now, key: &StreamKey) {
+        if !self.records.get(key).is_some_and(|record| record.source_wanted) || self.drain.is_some() {
+            return;
+        }
+        if let Err(reason) = self.begin_source(now, key) {
+            tracing::info!(%key, reason, "source of a node that is gone not started");
+        }
+    }
+}
+
+impl Cluster {
+    /// Notes and logs whether the directory can be reached.
+    fn note_contact(&mut self, now: Instant, is_there: bool) {
+        match (self.is_away, is_there) {
+            (false, false) => {
+                tracing::error!("the directory cannot be reached: live streams go on without it")
+            }
+            (true, true) => tracing::info!("the directory can be reached again"),
+            (false, true) | (true, false) => {}
+        }
+        self.contact(now, is_there);
+    }
+}

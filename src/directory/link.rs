@@ -1,0 +1,502 @@
+//! A connection to the directory, and what is said over it.
+//!
+//! All keys of a cluster have one hash tag, `{NAME}`, and so lie in one slot: a commit changes records of several applications, or of
+//! none, whole or not at all, and there is one order of all changes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Client, Connection, ConnectionLike, FromRedisValue, RedisError, Value};
+
+use super::scripts::Script;
+use super::{Holder, Node, Profile};
+use crate::store::{Key, Kind, Op};
+use crate::types::{NodeId, StreamKey};
+
+/// The longest time in which an answer has to come.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// The longest time that a change is waited for.
+pub(super) const WAIT: Duration = Duration::from_secs(1);
+/// Changes that are read at a time.
+const CHANGES_AT_ONCE: usize = 500;
+/// Bytes in front of a key and a value.
+const HEAD_BYTES: usize = 10;
+
+/// The address of a directory, and the names of its keys.
+#[derive(Clone)]
+pub struct Address {
+    client: Client,
+    keys: Arc<[String]>,
+}
+
+/// Prints no address: it has a password.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address").field("keys", &self.keys.first()).finish_non_exhaustive()
+    }
+}
+
+/// Places of names in the list of keys; tables of records follow.
+const SEQ: usize = 0;
+const CHANGES: usize = 1;
+const CLAIMS: usize = 2;
+const TOKEN: usize = 5;
+const TABLES: usize = 6;
+
+impl Address {
+    /// A directory at a URL, with the prefix of its keys.
+    ///
+    /// # Errors
+    /// The URL is none of a directory.
+    pub fn new(url: &str, name: &str) -> Result<Self, RedisError> {
+        let words = ["seq", "changes", "claims", "leases", "nodes", "token"];
+        let words = words.into_iter().chain(Kind::ALL.iter().map(|kind| kind.name()));
+        let keys = words.chain(["epoch"]).map(|word| format!("{{{name}}}:{word}")).collect();
+        Ok(Self { client: Client::open(url)?, keys })
+    }
+
+    fn key(&self, place: usize) -> &str {
+        self.keys.get(place).map_or("", String::as_str)
+    }
+
+    fn table(&self, kind: Kind) -> &str {
+        self.key(TABLES + usize::from(number_of(kind)))
+    }
+
+    fn epoch(&self) -> &str {
+        self.keys.last().map_or("", String::as_str)
+    }
+}
+
+/// The place of a kind among the tables.
+fn number_of(kind: Kind) -> u8 {
+    let place = Kind::ALL.iter().position(|one| *one == kind).unwrap_or(0);
+    u8::try_from(place).unwrap_or(0)
+}
+
+/// A change, as the directory has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Its number.
+    pub(super) seq: u64,
+    /// The process that made it.
+    pub(super) writer: String,
+    pub(super) change: Change,
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    Records(Vec<Op>),
+    Claim(StreamKey, Option<Holder>),
+    /// Of a newer server.
+    Unknown,
+}
+
+/// All nodes, and whether this one is the newest of its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census {
+    /// False: another process has taken the name of this node.
+    pub is_newest: bool,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+}
+
+/// A connection.
+pub struct Link {
+    address: Address,
+    connection: Connection,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody answers in time, or not as a directory does.
+    pub fn connect(address: &Address) -> Result<Self, RedisError> {
+        let connection = address.client.get_connection_with_timeout(PATIENCE)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { address: address.clone(), connection })
+    }
+
+    fn run<T: FromRedisValue>(&mut self, script: Script, arguments: &[&[u8]]) -> Result<T, RedisError> {
+        let keys = &self.address.keys;
+        let mut command = redis::cmd("EVAL");
+        command.arg(script.text()).arg(keys.len()).arg(&keys[..]);
+        for argument in arguments {
+            command.arg(*argument);
+        }
+        command.query(&mut self.connection)
+    }
+
+    /// The name of the directory's present contents, which is made when there is none, and the number of its last change.
+    pub(super) fn state(&mut self, made: &str) -> Result<(String, u64), RedisError> {
+        let epoch = self.address.epoch().to_owned();
+        redis::cmd("SET").arg(&epoch).arg(made).arg("NX").exec(&mut self.connection)?;
+        let found: String = redis::cmd("GET").arg(&epoch).query(&mut self.connection)?;
+        let seq: Option<u64> = redis::cmd("GET").arg(self.address.key(SEQ)).query(&mut self.connection)?;
+        Ok((found, seq.unwrap_or(0)))
+    }
+
+    /// A number that no process has had.
+    pub(super) fn new_incarnation(&mut self) -> Result<u64, RedisError> {
+        redis::cmd("INCR").arg(self.address.key(TOKEN)).query(&mut self.connection)
+    }
+
+    /// Gives all records of a kind, in order of their keys.
+    pub(super) fn read(&mut self, kind: Kind, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), RedisError> {
+        let table = self.address.table(kind).to_owned();
+        let mut names: Vec<String> = redis::cmd("HKEYS").arg(&table).query(&mut self.connection)?;
+        names.sort_unstable();
+        for some in names.chunks(CHANGES_AT_ONCE) {
+            let values: Vec<Option<Vec<u8>>> =
+                redis::cmd("HMGET").arg(&table).arg(some).query(&mut self.connection)?;
+            for (name, value) in some.iter().zip(values) {
+                if let (Some(key), Some(value)) = (key_of(kind, name), value) {
+                    give(key, value.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All claims.
+    pub(super) fn claims(&mut self) -> Result<Vec<(StreamKey, Holder)>, RedisError> {
+        let table = self.address.key(CLAIMS);
+        let all: Vec<(String, String)> = redis::cmd("HGETALL").arg(table).query(&mut self.connection)?;
+        let claim = |(name, claim): (String, String)| Some((stream_of(&name)?, holder_of(&claim)?));
+        Ok(all.into_iter().filter_map(claim).collect())
+    }
+
+    /// The changes behind a number, as many as are read at a time.
+    pub(super) fn changes_behind(&mut self, seq: u64) -> Result<Vec<Entry>, RedisError> {
+        let entries: Vec<(String, Vec<Vec<u8>>)> = redis::cmd("XRANGE")
+            .arg(self.address.key(CHANGES))
+            .arg(format!("({seq}-0"))
+            .arg("+")
+            .arg("COUNT")
+            .arg(CHANGES_AT_ONCE)
+            .query(&mut self.connection)?;
+        Ok(entries.into_iter().filter_map(|(id, fields)| entry_of(&id, &fields)).collect())
+    }
+
+    /// Waits a while for a change behind a number.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn wait(&mut self, seq: u64) -> Result<(), RedisError> {
+        let _: Value = redis::cmd("XREAD")
+            .arg("BLOCK")
+            .arg(u64::try_from(WAIT.as_millis()).unwrap_or(1000))
+            .arg("COUNT")
+            .arg(1)
+            .arg("STREAMS")
+            .arg(self.address.key(CHANGES))
+            .arg(format!("{seq}-0"))
+            .query(&mut self.connection)?;
+        Ok(())
+    }
+
+    /// Changes records. Gives the number of the change.
+    pub(super) fn commit(&mut self, writer: &str, ops: &[Op]) -> Result<u64, RedisError> {
+        self.run(Script::Commit, &[writer.as_bytes(), &encode(ops)])
+    }
+
+    /// Makes records that are missing.
+    pub(super) fn refill(&mut self, writer: &str, ops: &[Op]) -> Result<(), RedisError> {
+        let _: u64 = self.run(Script::Refill, &[writer.as_bytes(), &encode(ops)])?;
+        Ok(())
+    }
+
+    /// Claims an id, by a token above `floor`. A patient claim respects those of nodes whose leases have run out. `Err` inside: the
+    /// node that has it.
+    pub(super) fn claim(
+        &mut self,
+        own: &Process,
+        key: &StreamKey,
+        floor: u64,
+        is_patient: bool,
+    ) -> Result<Result<u64, NodeId>, RedisError> {
+        let (token, node): (u64, String) = self.run(
+            Script::Claim,
+            &[
+                own.writer().as_bytes(),
+                key.to_string().as_bytes(),
+                own.node.as_str().as_bytes(),
+                own.incarnation.to_string().as_bytes(),
+                floor.to_string().as_bytes(),
+                if is_patient { b"1" } else { b"0" },
+            ],
+        )?;
+        match NodeId::new(&node).filter(|_| token == 0) {
+            Some(node) => Ok(Err(node)),
+            None => Ok(Ok(token)),
+        }
+    }
+
+    /// Asserts a claim that was made before the directory went away.
+    pub(super) fn keep(
+        &mut self,
+        own: &Process,
+        key: &StreamKey,
+        floor: u64,
+        token: u64,
+    ) -> Result<(), RedisError> {
+        let _: u64 = self.run(
+            Script::Keep,
+            &[
+                own.writer().as_bytes(),
+                key.to_string().as_bytes(),
+                own.node.as_str().as_bytes(),
+                own.incarnation.to_string().as_bytes(),
+                floor.to_string().as_bytes(),
+                token.to_string().as_bytes(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Gives an id back.
+    pub(super) fn release(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<(), RedisError> {
+        let _: u64 = self.run(
+            Script::Release,
+            &[
+                own.writer().as_bytes(),
+                key.to_string().as_bytes(),
+                own.node.as_str().as_bytes(),
+                own.incarnation.to_string().as_bytes(),
+                token.to_string().as_bytes(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Ends the claim of a node that is gone.
+    pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<(), RedisError> {
+        let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
+        let _: u64 = self.run(Script::Bury, &[writer.as_bytes(), name.as_bytes(), token.as_bytes()])?;
+        Ok(())
+    }
+
+    /// A sign of life. Gives all nodes.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn renew(&mut self, own: &Process, lease: Duration, profile: &Profile) -> Result<Census, RedisError> {
+        let (is_newest, now, leases, profiles): (u8, u64, Vec<(String, String)>, Vec<(String, String)>) =
+            self.run(
+                Script::Renew,
+                &[
+                    own.writer().as_bytes(),
+                    own.node.as_str().as_bytes(),
+                    own.incarnation.to_string().as_bytes(),
+                    lease.as_millis().to_string().as_bytes(),
+                    profile.to_json().as_bytes(),
+                ],
+            )?;
+        let node = |(name, profile): &(String, String)| {
+            let lease = leases.iter().find(|(of, _)| of == name).map_or("", |(_, lease)| lease);
+            let mut numbers = lease.split(' ').map(|number| number.parse::<u64>().unwrap_or(0));
+            let mut next = || numbers.next().unwrap_or(0);
+            let (incarnation, until, length) = (next(), next(), next());
+            Some(Node {
+                id: NodeId::new(name)?,
+                incarnation,
+                is_alive: until > now,
+                profile: Profile::of_json(profile),
+                silent_ms: now.saturating_sub(until.saturating_sub(length)),
+            })
+        };
+        Ok(Census { is_newest: is_newest == 1, nodes: profiles.iter().filter_map(node).collect() })
+    }
+
+    /// This node goes: its claims are over.
+    pub(super) fn goodbye(&mut self, own: &Process) -> Result<(), RedisError> {
+        let incarnation = own.incarnation.to_string();
+        let arguments = [own.node.as_str().as_bytes(), own.node.as_str().as_bytes(), incarnation.as_bytes()];
+        let _: u64 = self.run(Script::Goodbye, &arguments)?;
+        Ok(())
+    }
+
+    /// Forgets a node that is not alive.
+    pub(super) fn forget(&mut self, node: &NodeId) -> Result<(), RedisError> {
+        let _: u64 = self.run(Script::Forget, &[node.as_str().as_bytes(), node.as_str().as_bytes()])?;
+        Ok(())
+    }
+
+    /// Whether the connection is of use.
+    pub(super) fn is_open(&self) -> bool {
+        self.connection.is_open()
+    }
+}
+
+/// The process that talks to the directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// The node.
+    pub node: NodeId,
+    /// The number of the process.
+    pub incarnation: u64,
+}
+
+impl Process {
+    /// The name under which it writes.
+    pub(super) fn writer(&self) -> String {
+        format!("{} {}", self.incarnation, self.node)
+    }
+}
+
+impl Profile {
+    fn to_json(&self) -> String {
+        serde_json::json!({
+            "relay": &*self.relay,
+            "http": &*self.http,
+            "region": &*self.region,
+            "cpu": self.cpu_percent,
+            "memory": self.memory_percent,
+        })
+        .to_string()
+    }
+
+    /// Members that are missing, or of another type, have their defaults.
+    fn of_json(text: &str) -> Self {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        let text =
+            |name: &str| value.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().into();
+        let number = |name: &str| {
+            let number = value.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+            u8::try_from(number).unwrap_or(u8::MAX)
+        };
+        Self {
+            relay: text("relay"),
+            http: text("http"),
+            region: text("region"),
+            cpu_percent: number("cpu"),
+            memory_percent: number("memory"),
+        }
+    }
+}
+
+fn key_of(kind: Kind, name: &str) -> Option<Key> {
+    let (app, id) = name.split_once('/')?;
+    Some(Key::new(kind, app, id))
+}
+
+fn stream_of(name: &str) -> Option<StreamKey> {
+    let (app, id) = name.split_once('/')?;
+    Some(StreamKey::new(app, id))
+}
+
+fn holder_of(text: &str) -> Option<Holder> {
+    let mut parts = text.splitn(3, ' ');
+    let (token, incarnation) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(Holder { token, incarnation, node: NodeId::new(parts.next()?)? })
+}
+
+fn entry_of(id: &str, fields: &[Vec<u8>]) -> Option<Entry> {
+    let seq = id.split_once('-')?.0.parse().ok()?;
+    let text = |name: &str| {
+        let at = fields.iter().step_by(2).position(|field| field == name.as_bytes())?;
+        fields.get(at * 2 + 1)
+    };
+    let plain = |name: &str| String::from_utf8_lossy(text(name).map_or(&[][..], Vec::as_slice)).into_owned();
+    let change = match text("t").map(Vec::as_slice) {
+        Some(b"r") => Change::Records(decode(text("a")?).unwrap_or_default()),
+        Some(b"c") => match stream_of(&plain("a")) {
+            Some(key) => Change::Claim(key, holder_of(&plain("b"))),
+            None => Change::Unknown,
+        },
+        Some(_) | None => Change::Unknown,
+    };
+    Some(Entry { seq, writer: plain("w"), change })
+}
+
+/// Operations as the scripts read them, one after the other: table, 1 for put, length of the key, length of the value, key, value.
+fn encode(ops: &[Op]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for op in ops {
+        let (key, value, put) = match op {
+            Op::Put(key, value) => (key, &value[..], 1),
+            Op::Delete(key) => (key, &[][..], 0),
+        };
+        let name = key.to_string();
+        out.extend([number_of(key.kind), put]);
+        out.extend(u32::try_from(name.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend(u32::try_from(value.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend(name.as_bytes());
+        out.extend(value);
+    }
+    out
+}
+
+/// The inverse of [`encode`]; `None`: it is not of that form.
+fn decode(mut bytes: &[u8]) -> Option<Vec<Op>> {
+    let mut ops = Vec::new();
+    while !bytes.is_empty() {
+        let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
+        let length = |at: usize| {
+            let four: [u8; 4] = head.get(at..at + 4)?.try_into().ok()?;
+            usize::try_from(u32::from_be_bytes(four)).ok()
+        };
+        let (name, rest) = rest.split_at_checked(length(2)?)?;
+        let (value, rest) = rest.split_at_checked(length(6)?)?;
+        let kind = *Kind::ALL.get(usize::from(*head.first()?))?;
+        let key = key_of(kind, std::str::from_utf8(name).ok()?)?;
+        ops.push(match head.get(1)? {
+            1 => Op::Put(key, Bytes::copy_from_slice(value)),
+            _ => Op::Delete(key),
+        });
+        bytes = rest;
+    }
+    Some(ops)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let key = (0..5usize, "[a-z]{0,4}", "[a-z/ä]{0,6}");
+        let op = (key, proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9)));
+        let make = |((kind, app, id), value): ((usize, String, String), Option<Vec<u8>>)| {
+            let key = Key::new(Kind::ALL[kind], &app, &id);
+            value.map_or_else(|| Op::Delete(key.clone()), |value| Op::Put(key.clone(), value.into()))
+        };
+        proptest::collection::vec(op.prop_map(make), 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn operations_go_and_come_back(ops in ops()) {
+            prop_assert_eq!(decode(&encode(&ops)), Some(ops));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = decode(&bytes);
+            let _ = entry_of(&String::from_utf8_lossy(&bytes), &[bytes.clone(), bytes.clone()]);
+            let _ = holder_of(&String::from_utf8_lossy(&bytes));
+            let _ = Profile::of_json(&String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[test]
+    fn a_profile_goes_and_comes_back_and_a_claim_has_three_parts() {
+        let profile = Profile { relay: "h:1".into(), cpu_percent: 7, ..Profile::default() };
+        assert_eq!(Profile::of_json(&profile.to_json()), profile);
+        let node = NodeId::new("n").unwrap();
+        assert_eq!(holder_of("3 2 n"), Some(Holder { token: 3, incarnation: 2, node }));
+        assert_eq!((holder_of(""), holder_of("3 2"), holder_of("x 2 n")), (None, None, None));
+    }
+}

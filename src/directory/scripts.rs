@@ -1,0 +1,195 @@
+//! The scripts by which the directory is changed. Each runs whole or not at all, by the directory's clock.
+
+/// Words that all scripts begin with. A change takes the next number, and its entry in the stream of changes has that as its id: a
+/// reader that misses a number knows it.
+const PRELUDE: &str = r"
+local SEQ, CHANGES, CLAIMS, LEASES, NODES, TOKEN = unpack(KEYS, 1, 6)
+local WRITER = ARGV[1]
+local function append(kind, a, b)
+  local seq = redis.call('INCR', SEQ)
+  redis.call('XADD', CHANGES, 'MAXLEN', '~', 20000, seq .. '-0', 'w', WRITER, 't', kind, 'a', a, 'b', b)
+  return seq
+end
+local function now()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local function alive(node, incarnation)
+  local lease = redis.call('HGET', LEASES, node)
+  if not lease then return false end
+  local i, till = string.match(lease, '(%d+) (%d+)')
+  return i == incarnation and tonumber(till) > now()
+end
+local function newest(node, incarnation)
+  local lease = redis.call('HGET', LEASES, node)
+  return lease and string.match(lease, '%d+') == incarnation
+end
+local function new_token(floor)
+  if tonumber(redis.call('GET', TOKEN) or '0') < tonumber(floor) then redis.call('SET', TOKEN, floor) end
+  return redis.call('INCR', TOKEN)
+end
+";
+
+/// Changes of records. Arguments: writer, operations. Gives the number of the change.
+const COMMIT: &str = r"
+local at, blob = 1, ARGV[2]
+while at <= #blob do
+  local table, put, k, v
+  table, put, k, v, at = struct.unpack('>BBI4I4', blob, at)
+  local key = string.sub(blob, at, at + k - 1)
+  at = at + k
+  if put == 1 then
+    redis.call('HSET', KEYS[7 + table], key, string.sub(blob, at, at + v - 1))
+  else
+    redis.call('HDEL', KEYS[7 + table], key)
+  end
+  at = at + v
+end
+return append('r', blob, '')
+";
+
+/// Records that the directory has lost. Arguments as of [`COMMIT`], without removals. What is there stays.
+const REFILL: &str = r"
+local at, blob, made = 1, ARGV[2], {}
+while at <= #blob do
+  local from = at
+  local table, put, k, v
+  table, put, k, v, at = struct.unpack('>BBI4I4', blob, at)
+  local key = string.sub(blob, at, at + k - 1)
+  at = at + k
+  if redis.call('HSETNX', KEYS[7 + table], key, string.sub(blob, at, at + v - 1)) == 1 then
+    made[#made + 1] = string.sub(blob, from, at + v - 1)
+  end
+  at = at + v
+end
+if #made == 0 then return 0 end
+return append('r', table.concat(made), '')
+";
+
+/// A claim. Arguments: writer, id, node, incarnation, smallest token, 1 to respect leases that have run out. Gives a token, or the name of the live node that has the id.
+const CLAIM: &str = r"
+local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
+local held = redis.call('HGET', CLAIMS, field)
+if held then
+  local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
+  if not (n == node) and (alive(n, i) or (ARGV[6] == '1' and newest(n, i))) then return {0, n} end
+end
+local token = new_token(ARGV[5])
+local claim = token .. ' ' .. incarnation .. ' ' .. node
+redis.call('HSET', CLAIMS, field, claim)
+append('c', field, claim)
+return {token, node}
+";
+
+/// A claim that was made before the directory went away. Arguments as of [`CLAIM`], then its token; 0: a new one is made.
+const KEEP: &str = r"
+local field, node, incarnation, token = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
+local held = redis.call('HGET', CLAIMS, field)
+if token == 0 then
+  token = new_token(ARGV[5])
+elseif held then
+  local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
+  if n == node and i == incarnation then return 0 end
+  if tonumber(t) > token and alive(n, i) then return 0 end
+end
+local claim = token .. ' ' .. incarnation .. ' ' .. node
+redis.call('HSET', CLAIMS, field, claim)
+return append('c', field, claim)
+";
+
+/// The end of a claim. Arguments: writer, id, node, incarnation, token; 0: whatever token the node has it by.
+const RELEASE: &str = r"
+local field = ARGV[2]
+local held = redis.call('HGET', CLAIMS, field)
+if not held then return 0 end
+local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
+if t == ARGV[5] or (ARGV[5] == '0' and n == ARGV[3] and i == ARGV[4]) then
+  redis.call('HDEL', CLAIMS, field)
+  return append('c', field, '')
+end
+return 0
+";
+
+/// The end of a claim whose node is gone. Arguments: writer, id, token.
+const BURY: &str = r"
+local field = ARGV[2]
+local held = redis.call('HGET', CLAIMS, field)
+if not held then return 0 end
+local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
+if not (t == ARGV[3]) or alive(n, i) then return 0 end
+redis.call('HDEL', CLAIMS, field)
+return append('c', field, '')
+";
+
+/// A sign of life. Arguments: writer, node, incarnation, length of the lease in milliseconds, profile. Gives whether the node is the
+/// newest of its name, the directory's time, all leases and all profiles.
+const RENEW: &str = r"
+local node, incarnation = ARGV[2], ARGV[3]
+local lease = redis.call('HGET', LEASES, node)
+local newer = lease and tonumber(string.match(lease, '%d+')) > tonumber(incarnation)
+local time = now()
+if not newer then
+  redis.call('HSET', LEASES, node, incarnation .. ' ' .. string.format('%.0f', time + tonumber(ARGV[4])) .. ' ' .. ARGV[4])
+  redis.call('HSET', NODES, node, ARGV[5])
+end
+return {newer and 0 or 1, string.format('%.0f', time), redis.call('HGETALL', LEASES), redis.call('HGETALL', NODES)}
+";
+
+/// A node goes. Arguments: writer, node, incarnation.
+const GOODBYE: &str = r"
+local lease = redis.call('HGET', LEASES, ARGV[2])
+if lease and string.match(lease, '%d+') == ARGV[3] then redis.call('HDEL', LEASES, ARGV[2]) end
+return 0
+";
+
+/// A node that is not alive is forgotten. Arguments: writer, node.
+const FORGET: &str = r"
+local lease = redis.call('HGET', LEASES, ARGV[2])
+if lease then
+  local i, till = string.match(lease, '(%d+) (%d+)')
+  if tonumber(till) > now() then return 0 end
+end
+redis.call('HDEL', LEASES, ARGV[2])
+return redis.call('HDEL', NODES, ARGV[2])
+";
+
+/// A script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Script {
+    /// See [`COMMIT`].
+    Commit,
+    /// See [`REFILL`].
+    Refill,
+    /// See [`CLAIM`].
+    Claim,
+    /// See [`KEEP`].
+    Keep,
+    /// See [`RELEASE`].
+    Release,
+    /// See [`BURY`].
+    Bury,
+    /// See [`RENEW`].
+    Renew,
+    /// See [`GOODBYE`].
+    Goodbye,
+    /// See [`FORGET`].
+    Forget,
+}
+
+impl Script {
+    /// The text.
+    pub(super) fn text(self) -> String {
+        let body = match self {
+            Self::Commit => COMMIT,
+            Self::Refill => REFILL,
+            Self::Claim => CLAIM,
+            Self::Keep => KEEP,
+            Self::Release => RELEASE,
+            Self::Bury => BURY,
+            Self::Renew => RENEW,
+            Self::Goodbye => GOODBYE,
+            Self::Forget => FORGET,
+        };
+        format!("{PRELUDE}{body}")
+    }
+}

@@ -1,0 +1,381 @@
+//! The directory as a store, and what it tells of other nodes. A thread has it to itself: order is made by that thread alone.
+//!
+//! 1. Each change has a number. This node knows the number up to which it has told everything ([`Shared::last`]).
+//! 2. An own commit gets a number, too. What lies between is read and told before the commit is answered: everybody sees the changes in
+//!    one order.
+//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only what differs is told. What was
+//!    told is known by digests.
+//! 4. A directory that is empty, or older than what was seen, has lost something. It is told everything that the nodes still have, and
+//!    nothing that is missing counts as removed.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::mem;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use redis::RedisError;
+
+use super::link::{Address, Change, Entry, Link, Process};
+use super::{ClaimAnswer, Holder, News, Request};
+use crate::store::backup::Backup;
+use crate::store::{Copying, Error, Key, Kind, Op, Store};
+use crate::types::{NodeId, StreamKey};
+
+/// Bytes of records that are put back at a time.
+const REFILLED_AT_ONCE: usize = 4 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shared {
+    address: Address,
+    own: Process,
+    link: Option<Link>,
+    /// The name of the directory's contents.
+    epoch: String,
+    /// The number of the newest change that was told.
+    last: u64,
+    /// The largest token that was seen.
+    token_max: u64,
+    digests: HashMap<Key, u64>,
+    claims: Vec<(StreamKey, Holder)>,
+    news: VecDeque<News>,
+    /// The directory has lost something, and was not given it again.
+    is_lost: bool,
+    is_away: bool,
+    lease: Duration,
+    /// When the directory came back. For as long as a lease, those of others that ran out meanwhile may still be renewed.
+    returned: Option<Instant>,
+}
+
+impl Shared {
+    /// Connects, and takes a number for this process.
+    ///
+    /// # Errors
+    /// The directory cannot be reached.
+    pub fn open(address: Address, node: NodeId, lease: Duration) -> Result<Self, Error> {
+        let mut link = Link::connect(&address).map_err(|error| failed(&error))?;
+        let begin = |link: &mut Link| {
+            let incarnation = link.new_incarnation()?;
+            let (epoch, last) = link.state(&format!("{incarnation} {node}"))?;
+            Ok((incarnation, epoch, last, link.claims()?))
+        };
+        let (incarnation, epoch, last, claims) =
+            begin(&mut link).map_err(|error: RedisError| failed(&error))?;
+        Ok(Self {
+            address,
+            own: Process { node, incarnation },
+            link: Some(link),
+            epoch,
+            last,
+            token_max: incarnation,
+            digests: HashMap::new(),
+            claims,
+            news: VecDeque::new(),
+            is_lost: false,
+            is_away: false,
+            lease,
+            returned: None,
+        })
+    }
+
+    /// The process that talks to the directory.
+    #[must_use]
+    pub const fn own(&self) -> &Process {
+        &self.own
+    }
+
+    /// The address of the directory.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The claims at the start.
+    pub fn take_claims(&mut self) -> Vec<(StreamKey, Holder)> {
+        mem::take(&mut self.claims)
+    }
+
+    /// The number of the newest change that was told.
+    #[must_use]
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The next news.
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// Reads on; connects again when the connection was lost.
+    pub fn read_on(&mut self) {
+        let done = match self.link.take().filter(Link::is_open) {
+            Some(mut link) => self.advance(&mut link, u64::MAX).map(|()| link),
+            None => self.connect(),
+        };
+        self.keep_link(done);
+    }
+
+    /// Does what control asks.
+    pub fn handle_request(&mut self, request: Request) {
+        let Some(mut link) = self.link.take() else { return self.answer_without(request) };
+        let done = self.ask(&mut link, request.clone());
+        let is_done = done.is_ok();
+        self.keep_link(done.map(|()| link));
+        if !is_done {
+            self.answer_without(request);
+        }
+    }
+
+    /// This node goes: its claims are over.
+    pub fn close(&mut self) {
+        if let Some(mut link) = self.link.take()
+            && let Err(error) = link.goodbye(&self.own)
+        {
+            tracing::warn!(%error, "the directory was not told that this node goes: others find out by its lease");
+        }
+    }
+
+    fn keep_link(&mut self, done: Result<Link, RedisError>) -> Option<RedisError> {
+        let is_away = done.is_err();
+        let error = match done {
+            Ok(link) => {
+                self.link = Some(link);
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the directory does not answer");
+                Some(error)
+            }
+        };
+        if mem::replace(&mut self.is_away, is_away) != is_away {
+            self.returned = (!is_away).then(Instant::now);
+            self.news.push_back(News::Contact(!is_away));
+        }
+        if !is_away && self.is_lost {
+            self.news.push_back(News::Lost);
+        }
+        error
+    }
+
+    fn connect(&mut self) -> Result<Link, RedisError> {
+        let mut link = Link::connect(&self.address)?;
+        self.read_anew(&mut link)?;
+        Ok(link)
+    }
+
+    fn answer_without(&mut self, request: Request) {
+        match request {
+            Request::Claim { ticket, key } => {
+                self.news.push_back(News::Answer { ticket, key, answer: ClaimAnswer::Away });
+            }
+            // Claims are told again when the directory is back, and so are records that it has lost.
+            Request::Keep { .. }
+            | Request::Release { .. }
+            | Request::Bury { .. }
+            | Request::Refill(_)
+            | Request::Load { .. }
+            | Request::Forget(_) => {}
+        }
+    }
+
+    fn ask(&mut self, link: &mut Link, request: Request) -> Result<(), RedisError> {
+        match request {
+            Request::Claim { ticket, key } => {
+                let is_patient = self.returned.is_some_and(|returned| returned.elapsed() < self.lease);
+                let answer = match link.claim(&self.own, &key, self.token_max, is_patient)? {
+                    Ok(token) => ClaimAnswer::Granted(token),
+                    Err(node) => ClaimAnswer::Taken(node),
+                };
+                self.advance(link, u64::MAX)?;
+                self.news.push_back(News::Answer { ticket, key, answer });
+                Ok(())
+            }
+            Request::Keep { key, token } => {
+                link.keep(&self.own, &key, self.token_max, token)?;
+                self.advance(link, u64::MAX)
+            }
+            Request::Release { key, token } => link.release(&self.own, &key, token),
+            Request::Bury { key, token } => {
+                link.bury(&self.own, &key, token)?;
+                self.advance(link, u64::MAX)
+            }
+            Request::Refill(all) => self.refill(link, all),
+            Request::Forget(node) => link.forget(&node),
+            Request::Load { .. } => Ok(()),
+        }
+    }
+
+    /// Puts back what the directory has lost.
+    fn refill(&mut self, link: &mut Link, all: Vec<(Key, Bytes)>) -> Result<(), RedisError> {
+        let (mut ops, mut bytes) = (Vec::new(), 0);
+        tracing::warn!(
+            records = all.len(),
+            "the directory has lost records: those that it lacks are put back"
+        );
+        for (key, value) in all {
+            bytes += value.len();
+            ops.push(Op::Put(key, value));
+            if bytes >= REFILLED_AT_ONCE {
+                link.refill(&self.own.writer(), &mem::take(&mut ops))?;
+                bytes = 0;
+            }
+        }
+        if !ops.is_empty() {
+            link.refill(&self.own.writer(), &ops)?;
+        }
+        self.is_lost = false;
+        // What others have put back before, and what is this node's by now, is read as it is there.
+        self.read_anew(link)
+    }
+
+    /// Tells the changes up to a number, in order.
+    fn advance(&mut self, link: &mut Link, until: u64) -> Result<(), RedisError> {
+        while self.last < until {
+            let entries = link.changes_behind(self.last)?;
+            if entries.is_empty() {
+                // A directory that was emptied under the connection has none either.
+                let (epoch, seq) = link.state(&self.new_epoch())?;
+                return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
+            }
+            for entry in entries {
+                if entry.seq != self.last.saturating_add(1) {
+                    return self.read_anew(link);
+                }
+                self.last = entry.seq;
+                self.tell(entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn new_epoch(&self) -> String {
+        format!("{} {} {}", self.own.incarnation, self.own.node, self.last)
+    }
+
+    fn tell(&mut self, entry: Entry) {
+        match entry.change {
+            Change::Records(ops) if entry.writer == self.own.writer() => self.note(&ops),
+            Change::Records(ops) => {
+                self.note(&ops);
+                self.news.push_back(News::Foreign(ops));
+            }
+            Change::Claim(key, holder) => {
+                let token = holder.as_ref().map_or(0, |holder| holder.token);
+                self.token_max = self.token_max.max(token);
+                self.news.push_back(News::Claim { key, holder });
+            }
+            Change::Unknown => {}
+        }
+    }
+
+    fn note(&mut self, ops: &[Op]) {
+        for op in ops {
+            match op {
+                Op::Put(key, value) => drop(self.digests.insert(key.clone(), digest(value))),
+                Op::Delete(key) => drop(self.digests.remove(key)),
+            }
+        }
+    }
+
+    /// Reads everything, and tells what differs from what was told.
+    fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
+        let (epoch, seq) = link.state(&self.new_epoch())?;
+        if epoch != self.epoch || seq < self.last {
+            tracing::warn!(epoch, seq, last = self.last, "the directory is older than what was seen in it");
+            self.is_lost = true;
+        }
+        let mut found = BTreeSet::new();
+        let mut changed = Vec::new();
+        for kind in Kind::ALL {
+            link.read(kind, &mut |key, value| {
+                if self.digests.get(&key) != Some(&digest(&value)) {
+                    changed.push(Op::Put(key.clone(), value));
+                }
+                found.insert(key);
+            })?;
+        }
+        if !self.is_lost {
+            let gone = self.digests.keys().filter(|key| !found.contains(*key));
+            changed.extend(gone.cloned().map(Op::Delete));
+        }
+        let claims = link.claims()?;
+        (self.epoch, self.last) = (epoch, seq);
+        self.note(&changed);
+        if !changed.is_empty() {
+            self.news.push_back(News::Foreign(changed));
+        }
+        let tokens = claims.iter().map(|(_, holder)| holder.token);
+        self.token_max = tokens.fold(self.token_max, u64::max);
+        self.news.push_back(News::Claims(claims));
+        self.advance(link, u64::MAX)
+    }
+
+    fn commit_by(&mut self, link: &mut Link, ops: &[Op]) -> Result<(), RedisError> {
+        let seq = link.commit(&self.own.writer(), ops)?;
+        if seq != self.last.saturating_add(1) {
+            return self.advance(link, seq);
+        }
+        self.last = seq;
+        self.note(ops);
+        Ok(())
+    }
+}
+
+impl Store for Shared {
+    fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
+        let Some(mut link) = self.link.take() else { return Err(away()) };
+        self.digests.clear();
+        for kind in Kind::ALL {
+            let read = link.read(kind, &mut |key, value| {
+                self.digests.insert(key.clone(), digest(&value));
+                give(key, value);
+            });
+            read.map_err(|error| failed(&error))?;
+        }
+        self.link = Some(link);
+        Ok(())
+    }
+
+    fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
+        let Some(mut link) = self.link.take() else { return Err(away()) };
+        let done = self.commit_by(&mut link, ops);
+        match self.keep_link(done.map(|()| link)) {
+            Some(error) => Err(failed(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is written: other nodes have their records there, too. Says whether the directory can be reached again.
+    fn rebuild(&mut self, _: &[(Key, Bytes)]) -> Result<(), Error> {
+        if self.link.is_none() {
+            self.read_on();
+        }
+        if self.link.is_some() { Ok(()) } else { Err(away()) }
+    }
+
+    fn backup(&mut self, _: &Backup) -> Copying {
+        Box::new(|| {
+            Err(Error::Io {
+                path: "the directory".to_owned(),
+                reason: "is backed up by its own means (docs/cluster.md)".to_owned(),
+            })
+        })
+    }
+}
+
+fn digest(value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The error as the store tells it; none has a password in it.
+fn failed(error: &RedisError) -> Error {
+    Error::Io { path: "the directory".to_owned(), reason: error.to_string() }
+}
+
+fn away() -> Error {
+    Error::Io { path: "the directory".to_owned(), reason: "cannot be reached".to_owned() }
+}

@@ -1,0 +1,309 @@
+//! The directory against a real server of it, which each test starts for itself and ends.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::Seed;
+
+use super::*;
+use crate::store::{Key, Kind, Op, Store};
+use crate::tests::TempFolder;
+
+/// A server of the directory on a free port, in a folder of its own.
+struct Redis {
+    folder: TempFolder,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut redis = Self { folder: TempFolder::new(), port, child: None };
+        redis.begin();
+        redis
+    }
+
+    fn begin(&mut self) {
+        let folder: PathBuf = self.folder.join("");
+        let port = self.port.to_string();
+        let options = [
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ];
+        let mut server = Command::new("redis-server");
+        server.args(options).arg("--dir").arg(&folder).stdout(Stdio::null());
+        self.child = Some(server.spawn().unwrap());
+        let end = Instant::now() + Duration::from_secs(20);
+        while Link::connect(&self.address()).and_then(|mut link| link.wait(0)).is_err() {
+            assert!(Instant::now() < end, "redis-server does not answer");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Kills it, as a power cut would.
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn empty(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.folder.join("appendonlydir")).unwrap();
+        self.begin();
+    }
+
+    fn address(&self) -> Address {
+        Address::new(&format!("redis://127.0.0.1:{}", self.port), "test").unwrap()
+    }
+
+    fn node(&self, name: &str) -> Peer {
+        let mut shared = Shared::open(self.address(), NodeId::new(name).unwrap(), LEASE).unwrap();
+        let records = shared.load().unwrap().into_iter().collect();
+        Peer { shared, records, claims: BTreeMap::new(), others: Vec::new() }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A node: its connection, and memory as control has it.
+struct Peer {
+    shared: Shared,
+    records: BTreeMap<Key, Bytes>,
+    claims: BTreeMap<StreamKey, Holder>,
+    others: Vec<News>,
+}
+
+impl Peer {
+    fn apply(&mut self, ops: Vec<Op>) {
+        for op in ops {
+            match op {
+                Op::Put(key, value) => drop(self.records.insert(key, value)),
+                Op::Delete(key) => drop(self.records.remove(&key)),
+            }
+        }
+    }
+
+    fn hear(&mut self) {
+        while let Some(news) = self.shared.poll_news() {
+            match news {
+                News::Foreign(ops) => self.apply(ops),
+                News::Claim { key, holder: Some(holder) } => drop(self.claims.insert(key, holder)),
+                News::Claim { key, holder: None } => drop(self.claims.remove(&key)),
+                News::Claims(all) => self.claims = all.into_iter().collect(),
+                other => self.others.push(other),
+            }
+        }
+    }
+
+    fn commit(&mut self, ops: Vec<Op>) -> bool {
+        let is_done = self.shared.commit(&ops).is_ok();
+        self.hear();
+        if is_done {
+            self.apply(ops);
+        }
+        is_done
+    }
+
+    fn read_on(&mut self) {
+        self.shared.read_on();
+        self.hear();
+    }
+
+    fn sign(&self, lease: Duration) -> Census {
+        let mut link = Link::connect(self.shared.address()).unwrap();
+        link.renew(self.shared.own(), lease, &Profile::default()).unwrap()
+    }
+
+    fn ask(&mut self, request: Request) {
+        self.shared.handle_request(request);
+        self.hear();
+    }
+
+    /// The answer to a claim.
+    fn claim(&mut self, id: &str) -> ClaimAnswer {
+        self.ask(Request::Claim { ticket: 1, key: StreamKey::new("live", id) });
+        match self.others.pop() {
+            Some(News::Answer { answer, .. }) => answer,
+            other => panic!("no answer but {other:?}"),
+        }
+    }
+}
+
+fn put(app: &str, id: &str, value: &str) -> Op {
+    Op::Put(Key::new(Kind::Broadcast, app, id), Bytes::copy_from_slice(value.as_bytes()))
+}
+
+const LEASE: Duration = Duration::from_secs(600);
+
+#[test]
+fn nodes_that_commit_in_any_order_end_with_what_the_directory_has() {
+    let redis = Redis::start();
+    let mut nodes = ["a", "b", "c"].map(|name| redis.node(name));
+    let mut random = Seed::from_number(7).random();
+    for round in 0..600u64 {
+        let node = &mut nodes[usize::try_from(random.below(3)).unwrap()];
+        match random.below(4) {
+            0 => node.read_on(),
+            1 => assert!(node.commit(vec![Op::Delete(Key::new(
+                Kind::ALL[usize::try_from(random.below(5)).unwrap()],
+                "live",
+                &random.below(9).to_string(),
+            ))])),
+            _ => {
+                let ops = (0..=random.below(4)).map(|_| {
+                    let kind = Kind::ALL[usize::try_from(random.below(5)).unwrap()];
+                    let key = Key::new(kind, "live", &random.below(9).to_string());
+                    Op::Put(key, format!("{round} {}\n\0", random.below(1000)).into())
+                });
+                assert!(node.commit(ops.collect()));
+            }
+        }
+    }
+    nodes.iter_mut().for_each(Peer::read_on);
+    let there = redis.node("d").records;
+    for node in &nodes {
+        assert_eq!(node.records, there);
+        assert!(node.others.is_empty(), "{:?}", node.others);
+    }
+    assert!(!there.is_empty());
+}
+
+#[test]
+fn a_reader_that_has_missed_trimmed_changes_reads_everything_anew() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    assert!(b.commit(vec![put("live", "gone", "1"), put("live", "same", "1")]));
+    a.read_on();
+    assert!(b.commit(vec![Op::Delete(Key::new(Kind::Broadcast, "live", "gone")), put("live", "new", "2")]));
+    let mut trim = Command::new("redis-cli");
+    trim.args(["-p", &redis.port.to_string(), "XTRIM", "{test}:changes", "MAXLEN", "0"]);
+    assert!(trim.stdout(Stdio::null()).status().unwrap().success());
+    a.read_on();
+    assert_eq!(a.records, b.records);
+    assert!(b.commit(vec![put("live", "later", "3")]));
+    a.read_on();
+    assert_eq!((a.records.len(), &a.records), (3, &b.records));
+}
+
+#[test]
+fn acknowledged_records_survive_the_death_of_the_directory_and_nothing_else_is_told() {
+    let mut redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    let mut acknowledged = 0u32;
+    for life in 0..3 {
+        for n in 0..20 {
+            let ops =
+                vec![put("live", &format!("{life}-{n}"), "x"), put("other", &format!("{life}-{n}"), "y")];
+            acknowledged += u32::from(a.commit(ops));
+        }
+        redis.kill();
+        assert!(!a.commit(vec![put("live", "never", "x")]));
+        assert!(a.claim("s") == ClaimAnswer::Away && a.others.pop() == Some(News::Contact(false)));
+        redis.begin();
+        assert!(a.shared.rebuild(&[]).is_ok());
+        a.hear();
+        assert_eq!(a.others.pop(), Some(News::Contact(true)));
+        b.read_on();
+        b.read_on();
+        assert_eq!(b.records, a.records);
+    }
+    assert_eq!((acknowledged, a.records.len()), (60, 120));
+    assert!(!b.others.contains(&News::Lost));
+}
+
+#[test]
+fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
+    let mut redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    a.sign(LEASE);
+    assert!(a.commit(vec![put("live", "s", "1"), put("live", "t", "2")]));
+    b.read_on();
+    let token = match a.claim("s") {
+        ClaimAnswer::Granted(token) => token,
+        other => panic!("{other:?}"),
+    };
+    let before = a.records.clone();
+    redis.empty();
+    for node in [&mut a, &mut b] {
+        node.read_on();
+        node.read_on();
+        assert!(node.others.contains(&News::Lost), "{:?}", node.others);
+        assert_eq!(node.records, before, "nothing that is missing counts as removed");
+    }
+    // One that has only heard that it is empty, and writes before anything is put back.
+    assert!(b.commit(vec![put("live", "t", "newer")]));
+    let all: Vec<_> = a.records.clone().into_iter().collect();
+    a.ask(Request::Refill(all));
+    let all: Vec<_> = before.into_iter().collect();
+    b.ask(Request::Refill(all));
+    a.read_on();
+    assert_eq!((&a.records, &redis.node("c").records), (&b.records, &b.records));
+    assert_eq!(a.records[&Key::new(Kind::Broadcast, "live", "t")], "newer");
+    // Claims are made again under their tokens, and new ones are larger.
+    a.sign(LEASE);
+    let key = StreamKey::new("live", "s");
+    a.ask(Request::Keep { key: key.clone(), token });
+    b.read_on();
+    assert_eq!((b.claims[&key].token, &b.claims), (token, &a.claims));
+    assert!(matches!(b.claim("other"), ClaimAnswer::Granted(newer) if newer > token));
+    a.others.clear();
+    a.read_on();
+    assert!(!a.others.contains(&News::Lost));
+}
+
+#[test]
+fn an_id_is_one_node_s_while_its_lease_holds() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    a.sign(LEASE);
+    b.sign(LEASE);
+    let ClaimAnswer::Granted(first) = a.claim("s") else { panic!("not granted") };
+    assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
+    // Claimed again by the same process: the former token is no longer the id's.
+    let ClaimAnswer::Granted(second) = a.claim("s") else { panic!("not granted") };
+    let key = StreamKey::new("live", "s");
+    a.ask(Request::Release { key: key.clone(), token: first });
+    assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
+    a.ask(Request::Release { key: key.clone(), token: second });
+    let ClaimAnswer::Granted(third) = b.claim("s") else { panic!("not granted") };
+    assert!(first < second && second < third);
+    // Another process of that name: what the former one had is free, and its signs count no longer.
+    let again = redis.node("b");
+    assert!(again.sign(LEASE).is_newest && !b.sign(LEASE).is_newest);
+    assert!(matches!(a.claim("s"), ClaimAnswer::Granted(_)));
+    a.read_on();
+    assert_eq!(a.claims[&key].node.as_str(), "a");
+    // A node that goes, and one whose lease runs out.
+    a.shared.close();
+    let mut c = redis.node("c");
+    c.sign(Duration::from_millis(1));
+    let ClaimAnswer::Granted(token) = c.claim("s") else { panic!("not granted") };
+    while again.sign(LEASE).nodes.iter().any(|node| node.id.as_str() == "c" && node.is_alive) {}
+    let mut again = again;
+    assert!(matches!(again.claim("s"), ClaimAnswer::Granted(newer) if newer > token));
+    c.sign(LEASE);
+    c.ask(Request::Keep { key: key.clone(), token });
+    assert_eq!(c.claims[&key].node.as_str(), "b", "the larger token stays");
+    // One that was let in without the directory has the newest claim.
+    c.ask(Request::Keep { key: key.clone(), token: 0 });
+    assert_eq!(c.claims[&key].node.as_str(), "c");
+}

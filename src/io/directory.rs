@@ -1,0 +1,354 @@
+//! The threads of a node that talk to the directory of the cluster, each over a connection of its own:
+//! 1. `store` makes commits and claims, and reads the changes of others, in one order.
+//! 2. `directory` waits for changes and wakes it.
+//! 3. `lease` gives signs of life. It does nothing else, so that no load holds it up.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use std::{fs, io};
+
+use super::control_thread::{ControlMail, ControlSender};
+use super::local;
+use crate::config::{ClusterSettings, Config};
+use crate::control::Membership;
+use crate::directory::{Address, Link, News, Process, Profile, Request, Shared};
+use crate::store::{self, Error, RedbStore, Store};
+use crate::types::NodeId;
+
+/// The pause before a connection is tried again.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Signs of life within one lease.
+const SIGNS_PER_LEASE: u32 = 4;
+
+/// Mail of the store's thread.
+#[derive(Debug)]
+pub(super) enum DirectoryMail {
+    /// A request to the store.
+    Store(store::Request),
+    /// A request to the directory.
+    Directory(Request),
+    /// There may be changes; the number of the newest that was told is the answer.
+    Bell(SyncSender<u64>),
+    /// The server has ended.
+    End,
+}
+
+/// The way to the store's thread.
+#[derive(Debug)]
+pub(super) enum StoreSender {
+    /// Of a server alone.
+    Alone(Sender<store::Request>),
+    /// Of a node.
+    Shared(Sender<DirectoryMail>),
+}
+
+impl StoreSender {
+    pub(super) fn store(&self, request: store::Request) {
+        match self {
+            Self::Alone(sender) => drop(sender.send(request)),
+            Self::Shared(sender) => drop(sender.send(DirectoryMail::Store(request))),
+        }
+    }
+
+    pub(super) fn directory(&self, request: Request) {
+        match self {
+            Self::Alone(_) => {}
+            Self::Shared(sender) => drop(sender.send(DirectoryMail::Directory(request))),
+        }
+    }
+}
+
+/// The threads of the directory hold senders of their own, so they are told the end.
+impl Drop for StoreSender {
+    fn drop(&mut self) {
+        if let Self::Shared(sender) = self {
+            let _ = sender.send(DirectoryMail::End);
+        }
+    }
+}
+
+/// The records of a server, before its threads run.
+#[derive(Debug)]
+pub(super) enum Records {
+    /// In the store of a server alone.
+    Alone(Box<RedbStore>),
+    /// In the directory of a cluster.
+    Shared(Box<Joined>),
+}
+
+/// The work of the store's thread.
+type Work = Box<dyn FnOnce() + Send>;
+
+impl Records {
+    /// Opens the store, or joins the cluster.
+    pub(super) fn open(config: &Config) -> Result<(Self, Option<Membership>), Error> {
+        match config.server.cluster() {
+            Some(cluster) => {
+                let (joined, membership) = Joined::join(&cluster)?;
+                Ok((Self::Shared(Box::new(joined)), Some(membership)))
+            }
+            None => Ok((Self::Alone(Box::new(local::open_store(config)?)), None)),
+        }
+    }
+
+    /// Opens the store, or connects to the directory, for a tool that is no node.
+    pub(super) fn visit(config: &Config) -> Result<Self, Error> {
+        match config.server.cluster() {
+            Some(cluster) => Ok(Self::Shared(Box::new(Joined::visit(&cluster)?))),
+            None => Ok(Self::Alone(Box::new(local::open_store(config)?))),
+        }
+    }
+
+    pub(super) fn store(&mut self) -> &mut dyn Store {
+        match self {
+            Self::Alone(store) => &mut **store,
+            Self::Shared(joined) => &mut joined.shared,
+        }
+    }
+
+    /// The way to the store's thread, and the work of that. The others are told of a node's listeners, of HTTP and of the relay.
+    pub(super) fn start(
+        self,
+        listeners: Listeners<'_>,
+        control: ControlSender,
+    ) -> io::Result<(StoreSender, Work)> {
+        match self {
+            Self::Alone(store) => {
+                let (sender, queue) = channel();
+                let reply = move |reply| control.send(ControlMail::Store(reply));
+                Ok((StoreSender::Alone(sender), Box::new(move || store::run(store, &queue, reply))))
+            }
+            Self::Shared(joined) => {
+                let (sender, queue) = channel();
+                let directory = joined.start(listeners, sender.clone(), &control)?;
+                Ok((StoreSender::Shared(sender), Box::new(move || directory.run(&queue, &control))))
+            }
+        }
+    }
+}
+
+/// The node's connection at the start.
+#[derive(Debug)]
+pub(super) struct Joined {
+    shared: Shared,
+    lease: Duration,
+    profile: Arc<Mutex<Profile>>,
+}
+
+impl Joined {
+    /// Connects. Nobody else hears of it.
+    fn visit(settings: &ClusterSettings) -> Result<Self, Error> {
+        let address =
+            Address::new(&settings.url, &settings.name).map_err(|error| failed(error.to_string()))?;
+        let node = settings.node.clone().or_else(host_name);
+        let node = node.ok_or_else(|| failed("the host has no name: set cluster.node".to_owned()))?;
+        let shared = Shared::open(address, node, settings.lease)?;
+        let profile = Profile {
+            relay: settings.relay_address.as_str().into(),
+            region: settings.region.as_str().into(),
+            ..Profile::default()
+        };
+        Ok(Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) })
+    }
+
+    /// Connects, and gives the first sign of life.
+    fn join(settings: &ClusterSettings) -> Result<(Self, Membership), Error> {
+        let mut joined = Self::visit(settings)?;
+        let shared = &mut joined.shared;
+        let profile = joined.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let renewed = Link::connect(shared.address())
+            .and_then(|mut link| link.renew(shared.own(), settings.lease, &profile));
+        let census = renewed.map_err(|error| failed(error.to_string()))?;
+        let Process { node, incarnation } = shared.own().clone();
+        tracing::info!(%node, incarnation, nodes = census.nodes.len(), "the cluster was joined");
+        let membership = Membership {
+            node,
+            incarnation,
+            lease: settings.lease,
+            without_directory: settings.without_directory,
+            nodes: census.nodes,
+            claims: shared.take_claims().into_iter().collect(),
+        };
+        Ok((joined, membership))
+    }
+
+    /// Starts the threads beside the store's.
+    fn start(
+        self,
+        listeners: Listeners<'_>,
+        mail: Sender<DirectoryMail>,
+        control: &ControlSender,
+    ) -> io::Result<Directory> {
+        let Self { shared, lease, profile } = self;
+        locked(&profile, |profile| {
+            profile.http = listeners.public(listeners.http);
+            // One that the operator names may be the other side of a translation of addresses.
+            if profile.relay.is_empty() {
+                profile.relay = listeners.public(listeners.relay);
+            }
+        });
+        let (address, own) = (shared.address().clone(), shared.own().clone());
+        let bell_address = address.clone();
+        thread::Builder::new().name("directory".to_owned()).spawn(move || ring(&bell_address, &mail))?;
+        let (alive, ended) = channel();
+        let signs = Signs { address, own, lease, profile: Arc::clone(&profile), ended };
+        let control = control.clone();
+        thread::Builder::new().name("lease".to_owned()).spawn(move || signs.give(&control))?;
+        Ok(Directory { shared, profile, _alive: alive })
+    }
+}
+
+/// The listeners of a node that others reach.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Listeners<'a> {
+    /// The host of those that have no address of their own.
+    pub(super) host: &'a str,
+    /// That of HTTP.
+    pub(super) http: Option<SocketAddr>,
+    /// That of the relay.
+    pub(super) relay: Option<SocketAddr>,
+}
+
+impl Listeners<'_> {
+    /// `host:port` of a listener, as others reach it; empty: there is none.
+    fn public(&self, listener: Option<SocketAddr>) -> Arc<str> {
+        let Some(address) = listener else { return Arc::default() };
+        if !address.ip().is_unspecified() {
+            return address.to_string().into();
+        }
+        let host = self.host;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        format!("{host}:{}", address.port()).into()
+    }
+}
+
+/// The state of the store's thread.
+#[derive(Debug)]
+struct Directory {
+    shared: Shared,
+    profile: Arc<Mutex<Profile>>,
+    /// The lease ends with it.
+    _alive: Sender<()>,
+}
+
+fn locked(profile: &Mutex<Profile>, change: impl FnOnce(&mut Profile)) {
+    change(&mut profile.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+fn failed(reason: String) -> Error {
+    Error::Io { path: "cluster.url".to_owned(), reason }
+}
+
+/// The host's name, as far as it may be one of a node.
+fn host_name() -> Option<NodeId> {
+    NodeId::new(fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim())
+}
+
+impl Directory {
+    /// The store's thread: does requests in order until the server ends.
+    fn run(mut self, queue: &Receiver<DirectoryMail>, control: &ControlSender) {
+        while let Ok(mail) = queue.recv() {
+            match mail {
+                DirectoryMail::Store(request) => {
+                    let reply = store::handle(&mut self.shared, request);
+                    self.tell(control);
+                    control.send(ControlMail::Store(reply));
+                }
+                DirectoryMail::Directory(Request::Load { cpu, memory }) => {
+                    locked(&self.profile, |profile| {
+                        (profile.cpu_percent, profile.memory_percent) = (cpu, memory);
+                    });
+                }
+                DirectoryMail::Directory(request) => {
+                    self.shared.handle_request(request);
+                    self.tell(control);
+                }
+                DirectoryMail::Bell(answer) => {
+                    self.shared.read_on();
+                    self.tell(control);
+                    let _ = answer.send(self.shared.last());
+                }
+                DirectoryMail::End => break,
+            }
+        }
+        self.shared.close();
+    }
+
+    fn tell(&mut self, control: &ControlSender) {
+        while let Some(news) = self.shared.poll_news() {
+            control.send(ControlMail::Directory(news));
+        }
+    }
+}
+
+/// Wakes the store's thread when there are changes, and every second or so.
+fn ring(address: &Address, mail: &Sender<DirectoryMail>) {
+    let (mut link, mut last) = (None, 0);
+    loop {
+        let waited = match link.take() {
+            Some(link) => Ok(link),
+            None => Link::connect(address),
+        };
+        match waited.and_then(|mut link: Link| link.wait(last).map(|()| link)) {
+            Ok(waited) => link = Some(waited),
+            Err(_) => thread::sleep(PAUSE),
+        }
+        let (answer, answered) = sync_channel(1);
+        if mail.send(DirectoryMail::Bell(answer)).is_err() {
+            return;
+        }
+        match answered.recv() {
+            Ok(told) => last = told,
+            Err(_) => return,
+        }
+    }
+}
+
+/// The thread that gives signs of life.
+struct Signs {
+    address: Address,
+    own: Process,
+    lease: Duration,
+    profile: Arc<Mutex<Profile>>,
+    ended: Receiver<()>,
+}
+
+impl Signs {
+    fn give(self, control: &ControlSender) {
+        let mut link: Option<Link> = None;
+        let mut is_newest = true;
+        loop {
+            let profile = self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let connected = match link.take() {
+                Some(link) => Ok(link),
+                None => Link::connect(&self.address),
+            };
+            let renewed = connected.and_then(|mut link| {
+                let census = link.renew(&self.own, self.lease, &profile)?;
+                Ok((link, census))
+            });
+            let mut pause = self.lease / SIGNS_PER_LEASE;
+            match renewed {
+                Ok((renewed, census)) => {
+                    link = Some(renewed);
+                    if std::mem::replace(&mut is_newest, census.is_newest) && !census.is_newest {
+                        let node = &self.own.node;
+                        tracing::error!(%node, "another process has the name of this node: set cluster.node");
+                    }
+                    control.send(ControlMail::Directory(News::Nodes(census.nodes)));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the lease was not renewed");
+                    pause = pause.min(PAUSE);
+                }
+            }
+            match self.ended.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}

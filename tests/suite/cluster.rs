@@ -1,0 +1,279 @@
+//! Nodes that share a directory: several servers and one Redis over loopback.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::management::Panel;
+use crate::support::{Home, Player, Publisher, RtmpPeer, Server, ms, secs, wait_for};
+
+const BROADCASTS: &str = "/live/rest/v2/broadcasts";
+const LEASE: Duration = secs(2);
+
+/// A server of the directory, on a port and in a folder of its own.
+struct Redis {
+    home: Home,
+    port: u16,
+    options: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Redis {
+    fn start() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(options: &[&str]) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut redis = Self { home: Home::new(), port, options, child: None };
+        redis.begin();
+        redis
+    }
+
+    fn begin(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        if !self.options.iter().any(|option| option == "--tls-port") {
+            command.args(["--port", &self.port.to_string()]);
+        }
+        command.args(&self.options).arg("--dir").arg(self.home.path());
+        self.child = Some(command.stdout(Stdio::null()).spawn().unwrap());
+        let port = self.port;
+        wait_for("the directory", secs(20), || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("cluster.url=redis://127.0.0.1:{}", self.port)
+    }
+
+    fn node(&self, name: &str) -> Server {
+        Server::start(&self.settings(name).iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn node_in(&self, folder: &Path, name: &str) -> Server {
+        Server::start_in(folder, &self.settings(name).iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn settings(&self, name: &str) -> Vec<String> {
+        vec![self.url(), format!("cluster.node={name}"), format!("cluster.lease={}", LEASE.as_secs())]
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn create(server: &Server, id: &str) {
+    let reply = server.api().post(&format!("{BROADCASTS}/create"), &format!(r#"{{"streamId":"{id}"}}"#));
+    assert_eq!(reply.status, 200, "{reply:?}");
+}
+
+fn has(server: &Server, id: &str, status: &str) -> bool {
+    server.api().broadcast("live", id).is_some_and(|record| record["status"] == status)
+}
+
+fn is_gone(server: &Server, id: &str) -> bool {
+    server.api().broadcast("live", id).is_none()
+}
+
+fn publishes(server: &Server, id: &str) -> bool {
+    RtmpPeer::publish(server.rtmp, "live", id).is_ok_and(|peer| {
+        peer.close();
+        true
+    })
+}
+
+#[test]
+fn b_20_a_record_of_one_node_is_read_changed_and_deleted_at_another() {
+    let redis = Redis::start();
+    let (a, b) = (redis.node("a"), redis.node("b"));
+    create(&a, "s");
+    wait_for("the record at b", secs(5), || has(&b, "s", "created"));
+    let renamed = b.api().put(&format!("{BROADCASTS}/s"), r#"{"name":"by b"}"#);
+    assert_eq!(renamed.json()["success"], true);
+    wait_for("the name at a", secs(5), || a.api().broadcast("live", "s").unwrap()["name"] == "by b");
+    // What is there when a node starts.
+    let c = redis.node("c");
+    assert_eq!(c.api().broadcast("live", "s").unwrap()["name"], "by b");
+    let status = |server: &Server| server.api().get("/rest/v2/cluster-mode-status");
+    assert_ne!(status(&c).status, 500);
+    assert_eq!(c.api().delete(&format!("{BROADCASTS}/s")).json()["success"], true);
+    wait_for("its end at a and b", secs(5), || is_gone(&a, "s") && is_gone(&b, "s"));
+}
+
+#[test]
+fn b_21_an_id_is_published_at_one_node_and_free_when_that_is_gone() {
+    let redis = Redis::start();
+    let (mut a, b) = (redis.node("b-first"), redis.node("a-other"));
+    create(&b, "s");
+    create(&b, "kept");
+    wait_for("the records", secs(5), || has(&a, "kept", "created"));
+    let publisher = Publisher::start(a.rtmp, "live", "s");
+    let other = Publisher::start(a.rtmp, "live", "kept");
+    let stray = Publisher::start(a.rtmp, "live", "stray");
+    wait_for("the streams at b", secs(10), || {
+        ["s", "kept", "stray"].iter().all(|id| has(&b, id, "broadcasting"))
+    });
+    assert!(!publishes(&b, "s"), "the id is the other node's");
+    // A publisher that goes leaves the id free.
+    publisher.stop();
+    wait_for("the end at b", secs(10), || has(&b, "s", "finished"));
+    wait_for("the id", secs(5), || publishes(&b, "s"));
+    // A node that is killed: within its lease and a second.
+    a.kill();
+    let began = Instant::now();
+    drop((other, stray));
+    wait_for("the id of a dead node", secs(20), || publishes(&b, "kept"));
+    println!("taken over {} ms after the death, lease {} ms", began.elapsed().as_millis(), LEASE.as_millis());
+    wait_for("the stray stream's end", secs(20), || is_gone(&b, "stray"));
+    assert_eq!(b.api().delete(&format!("{BROADCASTS}/kept")).json()["success"], true);
+}
+
+#[test]
+fn b_22_a_dead_node_s_streams_are_terminated_and_can_be_deleted() {
+    let redis = Redis::start();
+    let (mut a, b) = (redis.node("a"), redis.node("b"));
+    create(&a, "s");
+    let publisher = Publisher::start(a.rtmp, "live", "s");
+    wait_for("the stream at b", secs(10), || has(&b, "s", "broadcasting"));
+    a.kill();
+    drop(publisher);
+    wait_for("its end at b", secs(20), || has(&b, "s", "terminated_unexpectedly"));
+    assert_eq!(b.api().delete(&format!("{BROADCASTS}/s")).json()["success"], true);
+    assert!(is_gone(&b, "s"));
+}
+
+#[test]
+fn b_23_live_streams_go_on_while_the_directory_is_away_and_one_publisher_remains_afterwards() {
+    let mut redis = Redis::start();
+    let (a, b) = (redis.node("a"), redis.node("b"));
+    create(&a, "s");
+    let publisher = Publisher::start(a.rtmp, "live", "s");
+    wait_for("the stream at b", secs(10), || has(&b, "s", "broadcasting"));
+    let player = Player::start(a.rtmp, "live", "s");
+    wait_for("media", secs(10), || player.units() > 30);
+    redis.kill();
+    for server in [&a, &b] {
+        server.wait_for_line("the directory cannot be reached");
+    }
+    // Longer than the lease.
+    let (began, units) = (Instant::now(), player.units());
+    wait_for("media without the directory", secs(20), || began.elapsed() > LEASE * 2);
+    assert!(player.units() > units + 60);
+    // Both sides serve: nobody can say that the id is taken.
+    let second = Publisher::start(b.rtmp, "live", "s");
+    let only_b = Publisher::start(b.rtmp, "live", "new");
+    redis.begin();
+    for server in [&a, &b] {
+        server.wait_for_line("the directory can be reached again");
+    }
+    let here = |server: &Server| server.log().contains("another node publishes this id by a newer claim");
+    wait_for("one publisher", LEASE + secs(2), || here(&a));
+    assert!(!here(&b), "the newest stays");
+    wait_for("the new stream at a", secs(5), || {
+        has(&a, "new", "broadcasting") && has(&a, "s", "broadcasting")
+    });
+    assert!(!publishes(&a, "s"));
+    drop((publisher, second, only_b));
+}
+
+#[test]
+fn b_24_a_directory_that_comes_back_empty_has_everything_again() {
+    let mut redis = Redis::start();
+    let (a, b) = (redis.node("a"), redis.node("b"));
+    for id in ["one", "two", "live"] {
+        create(&a, id);
+    }
+    wait_for("the records", secs(5), || has(&b, "live", "created"));
+    let publisher = Publisher::start(b.rtmp, "live", "live");
+    wait_for("the stream", secs(10), || has(&a, "live", "broadcasting"));
+    redis.kill();
+    std::fs::remove_dir_all(redis.home.path().join("appendonlydir")).unwrap();
+    redis.begin();
+    for server in [&a, &b] {
+        server.wait_for_line("those that it lacks are put back");
+    }
+    wait_for("the claim", secs(10), || !publishes(&a, "live"));
+    let c = redis.node("c");
+    assert!(has(&c, "one", "created") && has(&c, "two", "created") && has(&c, "live", "broadcasting"));
+    create(&c, "three");
+    wait_for("what is new", secs(5), || has(&a, "three", "created") && has(&b, "three", "created"));
+    drop(publisher);
+}
+
+#[test]
+fn b_25_a_node_that_starts_again_leaves_alone_what_the_others_have() {
+    let redis = Redis::start();
+    let home = Home::new();
+    let (mut a, b) = (redis.node_in(&home.path().join("a"), "a"), redis.node("b"));
+    create(&a, "s");
+    wait_for("the record", secs(5), || has(&b, "s", "created"));
+    let publisher = Publisher::start(b.rtmp, "live", "s");
+    let stray = Publisher::start(b.rtmp, "live", "stray");
+    wait_for("the streams at a", secs(10), || {
+        has(&a, "s", "broadcasting") && has(&a, "stray", "broadcasting")
+    });
+    a.kill();
+    let a = redis.node_in(&home.path().join("a"), "a");
+    let began = Instant::now();
+    wait_for("time in which it could do harm", secs(20), || began.elapsed() > ms(2500));
+    for server in [&a, &b] {
+        assert!(has(server, "s", "broadcasting") && has(server, "stray", "broadcasting"));
+    }
+    publisher.stop();
+    stray.stop();
+    wait_for("their ends", secs(10), || has(&a, "s", "finished") && is_gone(&a, "stray"));
+}
+
+#[test]
+fn b_26_without_a_directory_publishers_are_refused_where_the_setting_says_so() {
+    let mut redis = Redis::start();
+    let mut settings = redis.settings("a");
+    settings.push("cluster.without_directory=refuse".to_owned());
+    let a = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(publishes(&a, "s"));
+    redis.kill();
+    a.wait_for_line("the directory cannot be reached");
+    assert!(!publishes(&a, "s"));
+    let reply = a.api().post(&format!("{BROADCASTS}/create"), r#"{"streamId":"t"}"#);
+    assert_eq!(reply.status, 500, "no record is acknowledged");
+    redis.begin();
+    a.wait_for_line("the directory can be reached again");
+    wait_for("a publisher", secs(10), || publishes(&a, "s"));
+    wait_for("a record", secs(10), || {
+        a.api().post(&format!("{BROADCASTS}/create"), r#"{"streamId":"t"}"#).status == 200
+    });
+}
+
+#[test]
+fn b_27_the_nodes_are_listed_with_their_names_and_lives() {
+    let redis = Redis::start();
+    let (a, mut b) = (redis.node("a"), redis.node("b"));
+    let panel = Panel::first(&a);
+    assert_eq!(panel.get("/cluster-mode-status")["success"], true);
+    wait_for("two nodes", secs(10), || panel.get("/cluster/node-count")["number"] == 2);
+    let status = |panel: &Panel, name: &str| -> Value {
+        let nodes = panel.get("/cluster/nodes/0/10");
+        let node = nodes.as_array().unwrap().iter().find(|node| node["id"] == name).cloned();
+        node.map_or(Value::Null, |node| node["status"].clone())
+    };
+    assert_eq!((status(&panel, "a"), status(&panel, "b")), ("alive".into(), "alive".into()));
+    b.kill();
+    wait_for("its death", secs(20), || status(&panel, "b") == "dead");
+    // A user that one node has made may log in at every other one.
+    let c = redis.node("c");
+    assert_eq!(Panel::again(&c).get("/cluster/node-count")["number"], 3);
+}
