@@ -16,8 +16,8 @@ use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::{outbound, relay};
 use crate::types::{Ingest, Now, PullId, StreamKey};
 
-use super::cluster::Location;
 use super::Control;
+use super::cluster::Location;
 use super::live::{Live, State};
 use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
@@ -171,7 +171,9 @@ impl Control {
             tracing::info!(%key, reason, "copy ended");
             return self.end_copy(now, &key, is_over);
         };
-        tracing::info!(%key, reason, "copy interrupted; it is fetched again");
+        if self.outbound.supervisor.is_news(Job::Pull(id), reason) {
+            tracing::info!(%key, reason, "copy interrupted; it is fetched again");
+        }
         source.origin = next;
         let remote = RemoteHost::of_node(&source.origin.target);
         if asked_all {

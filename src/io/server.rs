@@ -158,7 +158,8 @@ impl Server {
         }
         let senders: Vec<MailSender> = ends.iter().map(|(_, (sender, _))| sender.clone()).collect();
         let (http, relay) = (addresses.get("http"), addresses.get("relay"));
-        let (requests, store) = records.start(Listeners { host: &host, http, relay }, control_sender.clone())?;
+        let (requests, store) =
+            records.start(Listeners { host: &host, http, relay }, control_sender.clone())?;
         let paths = FilePaths {
             options: options.clone(),
             certificate: files.clone(),

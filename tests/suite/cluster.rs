@@ -14,7 +14,7 @@ const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 const LEASE: Duration = secs(2);
 
 /// A server of the directory, on a port and in a folder of its own.
-struct Redis {
+pub(super) struct Redis {
     home: Home,
     port: u16,
     options: Vec<String>,
@@ -22,7 +22,7 @@ struct Redis {
 }
 
 impl Redis {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self::with(&[])
     }
 
@@ -34,7 +34,7 @@ impl Redis {
         redis
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
         if !self.options.iter().any(|option| option == "--tls-port") {
@@ -46,7 +46,7 @@ impl Redis {
         wait_for("the directory", secs(20), || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     }
 
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -65,7 +65,7 @@ impl Redis {
         Server::start_in(folder, &self.settings(name).iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    fn settings(&self, name: &str) -> Vec<String> {
+    pub(super) fn settings(&self, name: &str) -> Vec<String> {
         vec![self.url(), format!("cluster.node={name}"), format!("cluster.lease={}", LEASE.as_secs())]
     }
 }

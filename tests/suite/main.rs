@@ -22,6 +22,7 @@ mod audio;
 mod bench_tool;
 mod clips;
 mod cluster;
+mod cluster_media;
 mod codecs;
 mod compression;
 mod crash;

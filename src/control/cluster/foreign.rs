@@ -40,11 +40,13 @@ impl Control {
 
     fn foreign_put(&mut self, now: Now, key: StreamKey, record: Broadcast) {
         let before = self.records.get(&key).cloned();
-        let runs = self.outbound.sources.is_running(&key);
+        // A copy is none of the record's: it follows its origin.
+        let is_copy = self.is_copy(&key);
+        let runs = self.outbound.sources.is_running(&key) && !is_copy;
         let mut merged = record.clone();
         merged.updated = Some(now.mono);
         match &before {
-            Some(live) if runs || self.is_live(&key) => merged.keep_live(live),
+            Some(live) if runs || (self.is_live(&key) && !is_copy) => merged.keep_live(live),
             Some(_) | None => {}
         }
         let is_own = merged.encode() != record.encode();
@@ -68,7 +70,9 @@ impl Control {
 
     fn foreign_delete(&mut self, now: Now, key: &StreamKey) {
         let main_before = self.records.main_track_of(key);
-        if !self.stop_source(now, key, StreamEnd::Deleted)
+        // A copy ends with the stream that it is one of.
+        if !self.is_copy(key)
+            && !self.stop_source(now, key, StreamEnd::Deleted)
             && let Some(stream) = self.stream_of(key)
         {
             self.end_stream(now, stream, StreamEnd::Deleted);

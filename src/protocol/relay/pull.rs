@@ -72,9 +72,9 @@ impl RelayPull {
                 },
                 // The publisher may pause as long as the origin lets it.
                 Heard::Alive => ClientEvent::Dropped(0),
-                Heard::Refused(Refused::NotFound, reason) | Heard::Ended(Ended::Over, reason) => {
-                    ClientEvent::Over(reason)
-                }
+                // A node that would have to ask this one does not have it either.
+                Heard::Refused(Refused::NotFound | Refused::Loop, reason)
+                | Heard::Ended(Ended::Over, reason) => ClientEvent::Over(reason),
                 Heard::Refused(_, reason) | Heard::Ended(Ended::Left, reason) => ClientEvent::Ended(reason),
                 Heard::Closed => ClientEvent::Ended("the connection ended".to_owned()),
             };

@@ -42,9 +42,7 @@ struct RelaySettings {
 /// Without the secret.
 impl std::fmt::Debug for RelaySettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RelaySettings")
-            .field("port", &self.port)
-            .finish_non_exhaustive()
+        f.debug_struct("RelaySettings").field("port", &self.port).finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,95 @@
+//! Streams of nodes that share a directory: played at each, copied once for each, and carried on when a node dies.
+
+use crate::cluster::Redis;
+use crate::publish_play::{assert_equal_from_first_key_frame, is_broadcasting};
+use crate::support::{
+    Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, ms, secs, source_packets, wait_for,
+};
+
+fn node(redis: &Redis, name: &str) -> Server {
+    let mut settings = redis.settings(name);
+    settings.push("relay.secret=a secret of all nodes".to_owned());
+    Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn flv(server: &Server) -> String {
+    format!("http://{}/live/s.flv", server.http)
+}
+
+/// A publisher that tries as encoders do, until it is let in.
+fn publish(server: &Server) -> Publisher {
+    // It breaks off, and its stream waits for the next.
+    wait_for("to be let in", secs(20), || RtmpPeer::publish(server.rtmp, "live", "s").is_ok());
+    server.wait_for_line("publisher lost");
+    Publisher::start(server.rtmp, "live", "s")
+}
+
+#[test]
+fn what_is_published_at_one_node_is_played_at_the_others() {
+    let redis = Redis::start();
+    let nodes = ["a", "b", "c"].map(|name| node(&redis, name));
+    let file = media_file(true, 30);
+    let _publisher = Program::ffmpeg_publish(&file, &nodes[0].rtmp_url("live/s"));
+    for server in &nodes {
+        wait_for("the stream", secs(20), || is_broadcasting(server, "s"));
+    }
+    let source = source_packets(&file);
+    for server in &nodes {
+        assert_equal_from_first_key_frame(&source, &frame_md5(&flv(server), Some(3)));
+        assert_equal_from_first_key_frame(&source, &frame_md5(&server.rtmp_url("live/s"), Some(3)));
+    }
+    let copies =
+        |server: &Server| server.log().matches(r#"viewer started key=live/s protocol="relay""#).count();
+    assert_eq!(nodes.each_ref().map(copies), [2, 0, 0], "{}", nodes[0].log());
+    // A record says what its origin knows, wherever it is read.
+    let record = nodes[2].api().broadcast("live", "s").unwrap();
+    assert_eq!((&record["status"], &record["publishType"]), (&"broadcasting".into(), &"RTMP".into()));
+}
+
+#[test]
+fn b_28_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsewhere() {
+    let redis = Redis::start();
+    let [mut a, b, c] = ["a", "b", "c"].map(|name| node(&redis, name));
+    let publisher = Publisher::start(a.rtmp, "live", "s");
+    wait_for("the stream", secs(20), || is_broadcasting(&b, "s"));
+    let player = Player::start(b.rtmp, "live", "s");
+    wait_for("media", secs(20), || player.media() > 60);
+    a.kill();
+    publisher.stop();
+    let _publisher = publish(&c);
+    let before = player.media();
+    wait_for("media from the other node", secs(20), || player.media() > before + 60);
+    assert!(player.is_playing());
+    // The last copy goes with its viewers.
+    drop(player);
+    wait_for("the end of the copy", secs(30), || b.log().contains("stream ended key=live/s"));
+}
+
+/// Two publishers of an id while the directory is away: one remains, and the viewers of both are sent it.
+#[test]
+fn b_29_viewers_of_a_publisher_that_loses_are_sent_the_other_one() {
+    let mut redis = Redis::start();
+    let (a, b) = (node(&redis, "a"), node(&redis, "b"));
+    redis.kill();
+    for server in [&a, &b] {
+        wait_for("the absence", secs(20), || server.log().contains("the directory cannot be reached"));
+    }
+    let _publishers = [&a, &b].map(|server| Publisher::start(server.rtmp, "live", "s"));
+    let players = [&a, &b].map(|server| {
+        wait_for("the stream", secs(20), || is_broadcasting(server, "s"));
+        Player::start(server.rtmp, "live", "s")
+    });
+    for player in &players {
+        wait_for("media", secs(20), || player.media() > 60);
+    }
+    redis.begin();
+    let gave_up = |server: &Server| server.log().contains("it is copied from there");
+    wait_for("one publisher", secs(30), || gave_up(&a) || gave_up(&b));
+    std::thread::sleep(ms(500));
+    let before = players.each_ref().map(Player::media);
+    for (player, before) in players.iter().zip(before) {
+        wait_for("media of the one that remains", secs(20), || player.media() > before + 60);
+        assert!(player.is_playing());
+    }
+    assert!(!(gave_up(&a) && gave_up(&b)));
+}
