@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::mail::{StreamEnd, ToWorker};
-use crate::protocol::{outbound, relay};
+use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};
 
 use super::Control;
@@ -29,7 +29,7 @@ const ABSENT_FOR: Duration = Duration::from_secs(1);
 /// Streams that are known to be absent.
 const ABSENT_MAX: usize = 4096;
 
-/// Where a copy comes from.
+/// The places that a copy may come from.
 #[derive(Debug)]
 pub(super) struct Copying {
     /// The nodes that it is for, besides this one.
@@ -126,10 +126,9 @@ impl Control {
 
     /// The places that may have a stream which is not here.
     fn origins_of(&self, key: &StreamKey) -> Vec<Origin> {
-        let node = self.access.cluster.location(key).map(|Location { host, port, .. }| Origin {
-            url: format!("relay://{host}:{port}/{key}"),
-            target: relay::target_at(&host, port, key),
-            skip: Duration::ZERO,
+        let node = self.access.cluster.location(key).and_then(|Location { host, port, .. }| {
+            let target = outbound::at_node(&host, port, key)?;
+            Some(Origin { url: format!("{host}:{port}"), target, skip: Duration::ZERO })
         });
         let templates = self.config.server.edge_origins();
         let targets = templates.filter_map(|template| {
@@ -211,7 +210,8 @@ impl Control {
         // What the worker said last of the clock is up to a second old.
         if let Some(live) = self.registry.get_mut(&stream) {
             let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
-            live.position.dts_ms = live.position.dts_ms.max(wall_ms.saturating_sub(live.zero_ms));
+            live.clock.position.dts_ms =
+                live.clock.position.dts_ms.max(wall_ms.saturating_sub(live.clock.zero_ms));
         }
     }
 

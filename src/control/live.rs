@@ -84,19 +84,25 @@ pub(super) struct Granted {
     pub(super) from: Position,
 }
 
+/// The clock of a stream, as its worker told last: at most a second old.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StreamClock {
+    pub(super) position: Position,
+    /// The epoch of its tracks.
+    pub(super) epoch: u32,
+    /// The wall clock at which it was zero: milliseconds since the Unix epoch.
+    pub(super) zero_ms: i64,
+}
+
 /// A life of a stream, from its first publisher to its end.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) key: StreamKey,
     pub(super) settings: Arc<AppSettings>,
     source: Source,
-    /// The clock and its epoch; at most a second old.
-    pub(super) position: Position,
-    pub(super) epoch: u32,
+    pub(super) clock: StreamClock,
     /// The silence of the publisher at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// The wall clock at which its clock was zero: milliseconds since the Unix epoch.
-    pub(super) zero_ms: i64,
     /// Servers before this one, for pushes.
     pub(super) via: Vec<String>,
     /// The parameters of the present publisher, for hooks.
@@ -121,10 +127,12 @@ impl Live {
             key: request.key.clone(),
             settings,
             source: Source::of(request),
-            position: Position::default(),
-            epoch: 0,
+            clock: StreamClock {
+                position: Position::default(),
+                epoch: 0,
+                zero_ms: request.zero_ms.unwrap_or_else(|| i64::try_from(now.wall_ms).unwrap_or(0)),
+            },
             silent_ms: 0,
-            zero_ms: request.zero_ms.unwrap_or_else(|| i64::try_from(now.wall_ms).unwrap_or(0)),
             via: request.via.clone(),
             params: request.params.clone(),
             told: Told { announced: false, details: StreamDetails::default() },

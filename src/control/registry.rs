@@ -110,7 +110,7 @@ impl Control {
         let key = request.key.clone();
         tracing::info!(%key, protocol = request.ingest.name, peer = %request.peer, "stream started");
         let live = Live::new(now, &request, settings.clone());
-        let (zero_ms, is_copy) = (live.zero_ms, live.is_copy());
+        let (zero_ms, is_copy) = (live.clock.zero_ms, live.is_copy());
         let stream = self.registry.insert(live);
         if !is_copy {
             self.hooks.forget_idle(&key);
@@ -156,16 +156,16 @@ impl Control {
         let moved = (before.worker, before.ingest) != (source.worker, source.ingest);
         let live = self.registry.get_mut(&stream)?;
         live.silent_ms = 0;
-        live.granted = Granted { at: now.mono, from: live.position };
+        live.granted = Granted { at: now.mono, from: live.clock.position };
         let before = live.received.figures.take().map_or(0, |figures| figures.received_bytes);
         live.received.bytes_before += before;
         live.via.clone_from(&request.via);
         live.params.clone_from(&request.params);
         let grant = Grant {
             stream,
-            position: live.position,
-            epoch: live.epoch,
-            zero_ms: live.zero_ms,
+            position: live.clock.position,
+            epoch: live.clock.epoch,
+            zero_ms: live.clock.zero_ms,
             settings: live.settings.clone(),
         };
         if request.ingest != Ingest::COPY {
@@ -265,8 +265,8 @@ impl Control {
         }
         let Some(stream) = self.registry.of_publisher(session) else { return };
         let Some(live) = self.registry.get(&stream) else { return };
-        let fresh = !live.position.started;
-        let (position, epoch) = (live.position, live.epoch);
+        let fresh = !live.clock.position.started;
+        let (position, epoch) = (live.clock.position, live.clock.epoch);
         let departure = if fresh { Departure::Clean } else { Departure::Lost };
         self.publisher_gone(now, session, stream, departure, position, epoch);
     }
@@ -286,8 +286,8 @@ impl Control {
         }
         self.leave(now, session);
         let Some(live) = self.registry.get_mut(&stream) else { return };
-        live.position = position;
-        live.epoch = epoch;
+        live.clock.position = position;
+        live.clock.epoch = epoch;
         if [Ingest::PULL, Ingest::COPY].contains(&live.source().ingest) {
             self.registry.change(stream, |source| source.state = State::Awaited);
             return;
@@ -297,6 +297,8 @@ impl Control {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(key = %live.key, grace_ms = grace.as_millis(), "publisher lost, its stream waits for it");
                 self.registry.change(stream, |source| source.state = State::Grace(until));
+                // It may come back at another node: this one is a copy of that then.
+                self.access.release_claim(stream);
             }
             (Departure::Lost, _) => self.end_stream(now, stream, StreamEnd::GraceOver),
             (Departure::Clean, _) => self.end_stream(now, stream, StreamEnd::Unpublished),
@@ -380,7 +382,7 @@ impl Control {
         StreamDetails {
             main: main.map(|key| MainTrack { folder: self.polled_folder(&key), key }),
             videos: if videos > 1 { videos } else { 0 },
-            zero_ms: live.map_or(0, |live| live.zero_ms),
+            zero_ms: live.map_or(0, |live| live.clock.zero_ms),
             tell_viewers: self.hook_url(key).is_some(),
             limits_polled: record.limits_polled(),
             main_track: self.records.main_track_of(key).map(|main| main.id),
@@ -412,8 +414,8 @@ impl Control {
         if figures.publisher.is_some_and(is_former) {
             return;
         }
-        live.position = figures.position;
-        live.epoch = figures.epoch;
+        live.clock.position = figures.position;
+        live.clock.epoch = figures.epoch;
         live.silent_ms = figures.silent_ms;
         let before = live.received.figures.replace(figures.clone());
         if before.is_none_or(|before| before.codecs != figures.codecs) {

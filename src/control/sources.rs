@@ -68,7 +68,7 @@ pub(super) struct Source {
     pub(super) seen: Instant,
     /// The items that take turns, if it is a playlist.
     pub(super) playlist: Option<Playlist>,
-    /// Where it may come from, if it is a copy of another node's stream.
+    /// The places that it may come from, if it is a copy of another node's stream.
     pub(super) copying: Option<Copying>,
 }
 

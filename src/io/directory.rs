@@ -206,9 +206,9 @@ impl Joined {
 pub(super) struct Listeners<'a> {
     /// The host of those that have no address of their own.
     pub(super) host: &'a str,
-    /// That of HTTP.
+    /// The listener of HTTP.
     pub(super) http: Option<SocketAddr>,
-    /// That of the relay.
+    /// The listener of the relay.
     pub(super) relay: Option<SocketAddr>,
 }
 

@@ -28,7 +28,7 @@ use crate::config::{Config, Limits, Options, ServerSettings};
 use crate::control::{Control, ControlConfig, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
-use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived, relay};
+use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived, node_secret};
 use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
@@ -400,7 +400,7 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
 
 /// TLS between nodes. Without a secret nobody knows the key, and there is no listener.
 fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> {
-    match relay::secret_of(&config.server) {
+    match node_secret(&config.server) {
         Some(secret) => NodeConfigs::of_secret(secret.as_bytes()),
         None => {
             let mut random = [0; 32];

@@ -24,9 +24,9 @@ pub enum Transport {
 /// The identity that the server of a TLS connection must prove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// It has this name, by a certificate that is trusted.
+    /// The server has this name, by a certificate that is trusted.
     Name(Box<str>),
-    /// It is a node of the same cluster.
+    /// The server is a node of the same cluster.
     Node,
 }
 
@@ -62,7 +62,7 @@ impl Target {
         self.request.downcast_ref()
     }
 
-    /// Who the server must prove to be; `None`: it is not asked, or there is none.
+    /// The identity that the server must prove; `None`: none is asked for.
     #[must_use]
     pub fn proof(&self) -> Option<Proof> {
         match self.transport {

@@ -24,7 +24,7 @@ mod pull;
 mod push;
 mod recording;
 mod registry;
-pub mod relay;
+mod relay;
 mod row;
 mod rtmp;
 mod rtp_mapping;
@@ -64,7 +64,9 @@ pub use proxied::Proxied;
 pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;
 pub use recording::Container;
-pub use registry::{catalogues, listener_names, publish_address, publish_port, publish_url, schema};
+pub use registry::{
+    catalogues, listener_names, node_secret, publish_address, publish_port, publish_url, schema,
+};
 pub use row::{Addresses, Bind, Listener, Port, PortContext, Security};
 pub use session::{
     About, ByteStream, Carrier, Context, DatagramPeer, Paced, Paths, Session, Shared, TailSink, Timers, To,

@@ -40,9 +40,15 @@ pub fn is_own_path(text: &str) -> bool {
 /// Reads the URL of a place that copies of streams are fetched from: one that the operator has set.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the URL.
 pub fn read_origin(text: &str) -> Result<Target, UrlError> {
-    read(text, |scheme| scheme.pulls || scheme.copies)
+    read(text, |scheme| scheme.pulls || scheme.copies.is_some())
+}
+
+/// The stream at another node of the cluster, whose relay has this address.
+#[must_use]
+pub fn at_node(host: &str, port: u16, key: &StreamKey) -> Option<Target> {
+    schemes().find_map(|scheme| scheme.copies).map(|target| target(host, port, key))
 }
 
 /// Reads the path of a file of our own: what a stream of `app` is played from.

@@ -8,7 +8,7 @@ use super::http::Handler;
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
 use super::sinks::SinkKind;
 use super::{Format, audio, hls, http, http_live, proxied, recording, relay, rtmp, rtsp, srt, udp, webrtc};
-use crate::config::Schema;
+use crate::config::{Schema, ServerSettings};
 use crate::http::Mount;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
@@ -133,4 +133,10 @@ pub fn publish_port(addresses: &Addresses) -> Option<u16> {
 
 fn publish() -> Option<&'static Publish> {
     PROTOCOLS.iter().find_map(|protocol| protocol.publish.as_ref())
+}
+
+/// The secret that the nodes of a cluster share; `None`: this server is sent no streams of others.
+#[must_use]
+pub fn node_secret(server: &ServerSettings) -> Option<&str> {
+    relay::secret_of(server)
 }

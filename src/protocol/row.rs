@@ -235,8 +235,9 @@ pub(super) struct Scheme {
     pub(super) pushes: bool,
     /// Whether streams are fetched from there; else only the load generator plays them.
     pub(super) pulls: bool,
-    /// Whether copies of streams are fetched from there: only the operator's settings name such URLs, which ask for no credentials.
-    pub(super) copies: bool,
+    /// The target of a stream at a node with this host and port, where copies are fetched from there. Only the operator's settings name such
+    /// URLs, which ask for no credentials.
+    pub(super) copies: Option<fn(&str, u16, &StreamKey) -> Target>,
     /// Whether a user and a password may stand before the host.
     pub(super) takes_credentials: bool,
     /// The use of such a URL by the load generator.

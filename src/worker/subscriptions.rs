@@ -167,7 +167,7 @@ impl Worker {
         self.enqueue_write(id);
     }
 
-    /// When the clock of a stream was zero, if a node has subscribed to it.
+    /// The time at which the clock of a stream was zero, if a node has subscribed to it.
     fn zero_for_node(&self, id: ConnId, subscription: Handle, stream: StreamId) -> Option<i64> {
         let playing = self.conns.get(id)?.subscription(subscription)?.playing()?;
         let details = self.live.details.get(&stream).filter(|_| playing.format.kind().is_for_nodes)?;

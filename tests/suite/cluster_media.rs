@@ -1,9 +1,13 @@
 //! Streams of nodes that share a directory: played at each, copied once for each, and carried on when a node dies.
 
+use crypto::Seed;
+use netsim::MediaSource;
+
 use crate::cluster::Redis;
 use crate::publish_play::{assert_equal_from_first_key_frame, is_broadcasting};
 use crate::support::{
-    Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, ms, secs, source_packets, wait_for,
+    Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, ms, publish_synthetic, secs,
+    source_packets, wait_for,
 };
 
 fn node(redis: &Redis, name: &str) -> Server {
@@ -63,6 +67,32 @@ fn b_28_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsew
     // The last copy goes with its viewers.
     drop(player);
     wait_for("the end of the copy", secs(30), || b.log().contains("stream ended key=live/s"));
+}
+
+/// The encoder's connection breaks, and its next one comes to another node.
+#[test]
+fn b_30_a_publisher_that_was_lost_may_come_back_at_another_node() {
+    let redis = Redis::start();
+    let [a, b, c] = ["a", "b", "c"].map(|name| node(&redis, name));
+    let mut first = RtmpPeer::publish(a.rtmp, "live", "lost").unwrap();
+    first.send_configs().unwrap();
+    publish_synthetic(&mut first, &mut MediaSource::new(&Seed::from_number(1)), 100).unwrap();
+    wait_for("the stream", secs(20), || a.log().contains("stream started key=live/lost"));
+    let players = [&a, &c].map(|server| {
+        wait_for("the record", secs(20), || server.api().broadcast("live", "lost").is_some());
+        let player = Player::start(server.rtmp, "live", "lost");
+        wait_for("media", secs(20), || player.media() > 2);
+        (player.media(), player)
+    });
+    drop(first);
+    a.wait_for_line("publisher lost");
+    wait_for("to be let in", secs(20), || RtmpPeer::publish(b.rtmp, "live", "lost").is_ok());
+    b.wait_for_line("publisher lost");
+    let _publisher = Publisher::start(b.rtmp, "live", "lost");
+    for (before, player) in &players {
+        wait_for("media from the other node", secs(20), || player.media() > before + 120);
+        assert!(player.is_playing());
+    }
 }
 
 /// Two publishers of an id while the directory is away: one remains, and the viewers of both are sent it.

@@ -96,7 +96,7 @@ impl Client {
     /// Takes bytes of the server.
     ///
     /// # Errors
-    /// It does not keep to the protocol.
+    /// The server does not keep to the protocol.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());

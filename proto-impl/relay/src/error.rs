@@ -1,6 +1,6 @@
 //! Errors, and the reasons that the peers give each other.
 
-/// Why a connection cannot go on. Each is fatal.
+/// The error that ends a connection. Each is fatal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,7 +36,7 @@ impl From<media::codec::Error> for Error {
     }
 }
 
-/// Why a node does not send a stream.
+/// The reason for which a node does not send a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// There is no such stream here.
@@ -70,7 +70,7 @@ impl Refused {
     }
 }
 
-/// Why a stream is sent no more.
+/// The reason for which a stream is sent no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The stream is over.

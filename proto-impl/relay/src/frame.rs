@@ -72,7 +72,7 @@ pub(crate) fn frame(kind: u8, body: &[u8]) -> Bytes {
     out.take()
 }
 
-/// What stands in front of a unit's payload: the frame is both together. `None`: it is too large to be sent.
+/// The bytes in front of a unit's payload: the frame is both together. `None`: it is too large to be sent.
 #[must_use]
 pub fn unit_head(unit: &AccessUnit) -> Option<[u8; UNIT_HEAD_BYTES]> {
     let size = u32::try_from(unit.payload.len()).ok()?.checked_add(UNIT_FIELDS_SIZE)?;

@@ -68,7 +68,7 @@ impl Server {
     /// Takes bytes of the client.
     ///
     /// # Errors
-    /// It does not keep to the protocol. What is queued is sent, then the connection closes.
+    /// The client does not keep to the protocol. What is queued is sent, then the connection closes.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());

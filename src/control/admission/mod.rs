@@ -422,7 +422,8 @@ impl Control {
                 Ok(grant) => {
                     self.audit_publish(&request);
                     if claimed {
-                        self.access.admissions.held.insert(grant.stream, ticket);
+                        let before = self.access.admissions.held.insert(grant.stream, ticket);
+                        before.into_iter().for_each(|before| self.access.give_back(before));
                     }
                     let verdict = Ok(Box::new(grant));
                     self.post(

@@ -66,7 +66,7 @@ const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUs
         default_port,
         pushes: false,
         pulls,
-        copies: false,
+        copies: None,
         takes_credentials: false,
         load,
         read: outbound,

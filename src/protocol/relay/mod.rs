@@ -29,7 +29,7 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 use pull::RelayPull;
 use session::RelaySession;
-pub use settings::secret_of;
+pub(super) use settings::secret_of;
 
 /// The port of URLs without one.
 const DEFAULT_PORT: u16 = 5000;
@@ -52,7 +52,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: DEFAULT_PORT,
         pushes: false,
         pulls: false,
-        copies: true,
+        copies: Some(target_at),
         takes_credentials: false,
         load: LoadUse::none("relay"),
         read: outbound,
@@ -88,8 +88,7 @@ fn outbound(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
 }
 
 /// The stream at a node whose relay has this address.
-#[must_use]
-pub fn target_at(host: &str, port: u16, key: &StreamKey) -> Target {
+fn target_at(host: &str, port: u16, key: &StreamKey) -> Target {
     let request: Box<dyn Request> = Box::new(RelayUrl { key: key.clone() });
     Target::new("relay", (host.to_owned(), port), Transport::NodeTls, Arc::new(request))
 }

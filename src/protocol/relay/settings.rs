@@ -70,8 +70,7 @@ pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
 }
 
 /// The secret of the nodes; `None`: there is no relay.
-#[must_use]
-pub fn secret_of(server: &ServerSettings) -> Option<&str> {
+pub(in crate::protocol) fn secret_of(server: &ServerSettings) -> Option<&str> {
     server.protocols.get::<RelaySettings>()?.secret.as_deref()
 }
 

@@ -92,7 +92,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: 4200,
         pushes: true,
         pulls: true,
-        copies: false,
+        copies: None,
         takes_credentials: false,
         load: LoadUse { sockets: Sockets::Datagrams, ..LoadUse::both("srt") },
         read: |url, scheme| {

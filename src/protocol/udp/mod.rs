@@ -21,7 +21,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: 1234,
         pushes: false,
         pulls: true,
-        copies: false,
+        copies: None,
         takes_credentials: true,
         load: LoadUse::none("udp"),
         read: |url, scheme| {

@@ -77,7 +77,7 @@ const fn scheme(name: &'static str, default_port: u16, tls: bool, load: LoadUse)
         default_port,
         pushes: false,
         pulls: false,
-        copies: false,
+        copies: None,
         takes_credentials: false,
         load,
         read: if tls { load::read_tls } else { load::read },

@@ -52,7 +52,7 @@ pub struct Server {
     pub rtsp: Option<SocketAddr>,
     pub rtsps: Option<SocketAddr>,
     pub srt: Option<SocketAddr>,
-    /// Where other nodes fetch streams; with a secret alone.
+    /// The listener for other nodes; with a secret alone.
     pub relay: Option<SocketAddr>,
     /// The media port of each worker.
     pub webrtc: Vec<SocketAddr>,
