@@ -50,6 +50,7 @@ sources() {
         hls_client) echo hls/src/client ;;
         http_request | http_chunked) echo ^src/http ;;
         http2) echo http2/src ;;
+        relay) echo relay/src ;;
         http_client) echo ^src/http/client ^src/protocol/http_live/pull ^src/protocol/http_live/url ;;
         ingest_flv) echo ^src/protocol/flv_mapping ^src/protocol/pull ;;
         ingest_ts) echo ^src/protocol/ts/ingest ^src/protocol/pull ;;

@@ -20,6 +20,7 @@ mod mp4_targets;
 mod offer_target;
 mod payload_targets;
 mod pull;
+mod relay_target;
 mod rest;
 mod rtmp_targets;
 mod rtp_targets;
@@ -71,6 +72,7 @@ pub use management::{form, jwt};
 pub use mp4_targets::{mp4_index, mp4_read, mp4_write};
 pub use offer_target::webrtc_offer;
 pub use payload_targets::depack;
+pub use relay_target::relay;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_client, rtmp_handshake};
 pub use rtp_targets::srtp_rtp_rtcp;
@@ -121,6 +123,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mp4_write", mp4_write),
     ("properties", properties),
     ("range_header", range_header),
+    ("relay", relay),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_client", rtmp_client),
     ("rtmp_handshake", rtmp_handshake),

@@ -1,0 +1,78 @@
+//! The relay between nodes: what bytes mean does not depend on how they are cut, and what is accepted is a stream that decodes.
+
+use std::collections::BTreeMap;
+
+use relay::{Client, ClientEvent, Error, Server, ServerEvent, tracks_frame, unit_head};
+use wire::SendQueue;
+
+use crate::http_targets::epoch;
+use crate::splits::{head, pieces};
+
+/// Bytes that a server queues at most for a client that sends and does not read.
+const QUEUED_MAX: usize = 32 * 1024;
+
+/// A client or a server (the highest bit of the first byte), whole and in pieces.
+pub fn relay(data: &[u8]) {
+    let Some((seed, stream)) = head(data) else { return };
+    let hello = b"MSRL\x01\x01c";
+    // Behind the hello, unless the input brings its own.
+    let begun = if stream.starts_with(b"MSRL") { stream.to_vec() } else { [&hello[..], stream].concat() };
+    let cut = pieces(seed & 0x7f, &begun);
+    if seed & 0x80 == 0 {
+        assert_eq!(client(&[&begun]), client(&cut), "the cuts changed the meaning");
+    } else {
+        assert_eq!(server(&[&begun]), server(&cut), "the cuts changed the meaning");
+    }
+}
+
+fn client(pieces: &[&[u8]]) -> (Vec<ClientEvent>, Option<Error>) {
+    let now = epoch();
+    let mut client = Client::new("c", ("live", "s"), &[], now);
+    let mut error = None;
+    for piece in pieces {
+        error = error.or(client.handle_bytes(now, piece).err());
+    }
+    let events: Vec<ClientEvent> = std::iter::from_fn(|| client.poll_event()).collect();
+    let mut last = BTreeMap::new();
+    for event in &events {
+        let ClientEvent::Unit { unit, tracks } = event else { continue };
+        let epoch = tracks.get(unit.track).map_or(0, |track| track.epoch);
+        assert_eq!(unit.config_epoch, epoch, "a unit that its tracks do not decode");
+        let before = last.insert(unit.track, unit.dts);
+        assert!(before.is_none_or(|before| before <= unit.dts) && unit.dts <= unit.pts, "time went back");
+        // What was accepted can be sent on as it is.
+        let again = tracks_frame(tracks);
+        assert!(unit_head(unit).is_some() && again.len() <= stream_max(), "it cannot be sent on");
+    }
+    ends_with(&events, &ClientEvent::Closed, error.is_some());
+    assert!(client.poll_timeout().is_none() == events.contains(&ClientEvent::Closed));
+    (events, error)
+}
+
+fn server(pieces: &[&[u8]]) -> (Vec<ServerEvent>, Option<Error>) {
+    let now = epoch();
+    let mut server = Server::new("c", now);
+    let (mut error, mut events) = (None, Vec::new());
+    for piece in pieces {
+        error = error.or(server.handle_bytes(now, piece).err());
+    }
+    events.extend(std::iter::from_fn(|| server.poll_event()));
+    let mut out = SendQueue::new();
+    server.poll_transmit(&mut out);
+    assert!(out.len() <= QUEUED_MAX, "{} bytes are queued", out.len());
+    let asks = events.iter().filter(|event| matches!(event, ServerEvent::Play { .. })).count();
+    assert!(asks <= 1, "a stream is asked for once");
+    ends_with(&events, &ServerEvent::Closed, error.is_some());
+    (events, error)
+}
+
+/// Bytes of a description of tracks: each has records of 64 KiB at most, and there are 16.
+const fn stream_max() -> usize {
+    16 * 3 * 64 * 1024
+}
+
+fn ends_with<T: PartialEq>(events: &[T], closed: &T, failed: bool) {
+    let ends = events.iter().filter(|event| *event == closed).count();
+    assert!(ends <= 1 && (ends == 0 || events.last() == Some(closed)), "the end is last and once");
+    assert!(!failed || ends == 1, "an error without an end");
+}
