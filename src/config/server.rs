@@ -185,7 +185,7 @@ impl ServerSettings {
             },
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
-            values: backups(&values).and(ClusterSettings::of(&values)).map(|_| values)?,
+            values: backups(&values).and_then(|_| ClusterSettings::of(&values)).map(|_| values)?,
         })
     }
 

@@ -86,7 +86,7 @@ pub(super) struct Entry {
     pub(super) change: Change,
 }
 
-/// What changed.
+/// The part of the directory that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     Records(Vec<Op>),
@@ -103,6 +103,9 @@ pub struct Census {
     /// All nodes.
     pub nodes: Vec<Node>,
 }
+
+/// The fields of a hash.
+type Fields = Vec<(String, String)>;
 
 /// A connection.
 pub struct Link {
@@ -211,6 +214,12 @@ impl Link {
         self.run(Script::Commit, &[writer.as_bytes(), &encode(ops)])
     }
 
+    /// Removes a record. True: it was there.
+    pub(super) fn burn(&mut self, writer: &str, key: Key) -> Result<bool, RedisError> {
+        let burnt: u8 = self.run(Script::Burn, &[writer.as_bytes(), &encode(&[Op::Delete(key)])])?;
+        Ok(burnt == 1)
+    }
+
     /// Makes records that are missing.
     pub(super) fn refill(&mut self, writer: &str, ops: &[Op]) -> Result<(), RedisError> {
         let _: u64 = self.run(Script::Refill, &[writer.as_bytes(), &encode(ops)])?;
@@ -292,17 +301,16 @@ impl Link {
     /// # Errors
     /// The connection is lost.
     pub fn renew(&mut self, own: &Process, lease: Duration, profile: &Profile) -> Result<Census, RedisError> {
-        let (is_newest, now, leases, profiles): (u8, u64, Vec<(String, String)>, Vec<(String, String)>) =
-            self.run(
-                Script::Renew,
-                &[
-                    own.writer().as_bytes(),
-                    own.node.as_str().as_bytes(),
-                    own.incarnation.to_string().as_bytes(),
-                    lease.as_millis().to_string().as_bytes(),
-                    profile.to_json().as_bytes(),
-                ],
-            )?;
+        let (is_newest, now, leases, profiles): (u8, u64, Fields, Fields) = self.run(
+            Script::Renew,
+            &[
+                own.writer().as_bytes(),
+                own.node.as_str().as_bytes(),
+                own.incarnation.to_string().as_bytes(),
+                lease.as_millis().to_string().as_bytes(),
+                profile.to_json().as_bytes(),
+            ],
+        )?;
         let node = |(name, profile): &(String, String)| {
             let lease = leases.iter().find(|(of, _)| of == name).map_or("", |(_, lease)| lease);
             let mut numbers = lease.split(' ').map(|number| number.parse::<u64>().unwrap_or(0));

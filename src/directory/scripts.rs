@@ -48,6 +48,14 @@ end
 return append('r', blob, '')
 ";
 
+/// The removal of a record that must be there. Arguments as of [`COMMIT`], with one operation. Gives 1 when it was there.
+const BURN: &str = r"
+local table, put, k, v, at = struct.unpack('>BBI4I4', ARGV[2], 1)
+if redis.call('HDEL', KEYS[7 + table], string.sub(ARGV[2], at, at + k - 1)) == 0 then return 0 end
+append('r', ARGV[2], '')
+return 1
+";
+
 /// Records that the directory has lost. Arguments as of [`COMMIT`], without removals. What is there stays.
 const REFILL: &str = r"
 local at, blob, made = 1, ARGV[2], {}
@@ -158,6 +166,8 @@ return redis.call('HDEL', NODES, ARGV[2])
 pub(super) enum Script {
     /// See [`COMMIT`].
     Commit,
+    /// See [`BURN`].
+    Burn,
     /// See [`REFILL`].
     Refill,
     /// See [`CLAIM`].
@@ -181,6 +191,7 @@ impl Script {
     pub(super) fn text(self) -> String {
         let body = match self {
             Self::Commit => COMMIT,
+            Self::Burn => BURN,
             Self::Refill => REFILL,
             Self::Claim => CLAIM,
             Self::Keep => KEEP,

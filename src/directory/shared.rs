@@ -1,12 +1,12 @@
 //! The directory as a store, and what it tells of other nodes. A thread has it to itself: order is made by that thread alone.
 //!
-//! 1. Each change has a number. This node knows the number up to which it has told everything ([`Shared::last`]).
-//! 2. An own commit gets a number, too. What lies between is read and told before the commit is answered: everybody sees the changes in
-//!    one order.
-//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only what differs is told. What was
-//!    told is known by digests.
-//! 4. A directory that is empty, or older than what was seen, has lost something. It is told everything that the nodes still have, and
-//!    nothing that is missing counts as removed.
+//! 1. Each change has a number. This node knows the number up to which it has reported everything ([`Shared::last`]).
+//! 2. An own commit gets a number, too. The changes between are read and reported before the commit is answered: everybody sees the
+//!    changes in one order.
+//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only differences are reported.
+//!    Digests of the records tell them.
+//! 4. A directory that is empty, or older than its earlier contents, has lost something. The nodes put back everything that they still
+//!    have, and nothing that is missing counts as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -170,6 +170,9 @@ impl Shared {
             Request::Claim { ticket, key } => {
                 self.news.push_back(News::Answer { ticket, key, answer: ClaimAnswer::Away });
             }
+            Request::Burn { ticket, .. } => {
+                self.news.push_back(News::Burnt { ticket, is_burnt: false });
+            }
             // Claims are told again when the directory is back, and so are records that it has lost.
             Request::Keep { .. }
             | Request::Release { .. }
@@ -200,6 +203,12 @@ impl Shared {
             Request::Bury { key, token } => {
                 link.bury(&self.own, &key, token)?;
                 self.advance(link, u64::MAX)
+            }
+            Request::Burn { ticket, key } => {
+                let is_burnt = link.burn(&self.own.writer(), key)?;
+                self.advance(link, u64::MAX)?;
+                self.news.push_back(News::Burnt { ticket, is_burnt });
+                Ok(())
             }
             Request::Refill(all) => self.refill(link, all),
             Request::Forget(node) => link.forget(&node),

@@ -1,5 +1,7 @@
 //! The directory against a real server of it, which each test starts for itself and ends.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of news")]
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -268,6 +270,21 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
     a.others.clear();
     a.read_on();
     assert!(!a.others.contains(&News::Lost));
+}
+
+#[test]
+fn a_token_is_used_up_by_one_node() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    let key = Key::new(Kind::Token, "live", "s/secret");
+    assert!(a.commit(vec![Op::Put(key.clone(), Bytes::from_static(b"{}"))]));
+    b.read_on();
+    assert!(b.records.contains_key(&key));
+    for (node, is_burnt) in [(&mut b, true), (&mut a, false)] {
+        node.ask(Request::Burn { ticket: 7, key: key.clone() });
+        assert_eq!(node.others, [News::Burnt { ticket: 7, is_burnt }]);
+    }
+    assert!(!a.records.contains_key(&key) && redis.node("c").records.is_empty());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl StoreSender {
     }
 }
 
-/// The threads of the directory hold senders of their own, so they are told the end.
+/// Says that the server ends: the threads of the directory hold senders of their own.
 impl Drop for StoreSender {
     fn drop(&mut self) {
         if let Self::Shared(sender) = self {
@@ -109,7 +109,7 @@ impl Records {
         }
     }
 
-    /// The way to the store's thread, and the work of that. A node's HTTP listener is told to the others.
+    /// The way to the store's thread, and the work of that. The others learn the address of a node's HTTP listener.
     pub(super) fn start(
         self,
         http: (&str, Option<SocketAddr>),

@@ -1,5 +1,5 @@
-//! Records that other nodes have changed: taken over at once, as if they had been committed here. Their hooks are told by the node
-//! that has made the change.
+//! Records that other nodes have changed: taken over at once, as if they had been committed here. The node that has
+//! made the change tells its hooks.
 
 use crate::control::Control;
 use crate::control::broadcast::{Broadcast, status};

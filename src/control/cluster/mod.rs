@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::admission::Ticket;
-use super::records::auxiliary::{Auxiliary, Vod};
+use super::records::auxiliary::{Auxiliary, Place, Vod};
 use crate::config::WithoutDirectory;
 use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
@@ -132,7 +132,7 @@ impl Cluster {
     /// Whether a file is on this node. One whose node nobody has noted is on each that has its record.
     pub(in crate::control) fn has_file(&self, vod: &Vod) -> bool {
         match (&self.own, &vod.node) {
-            (Some(own), Some(node)) => own.node.as_str() == node,
+            (Some(own), Some(place)) => own.node.as_str() == place.0,
             (None, _) | (_, None) => true,
         }
     }
@@ -142,7 +142,7 @@ impl Cluster {
         let Some(own) = &self.own else { return };
         for (_, record) in changes {
             if let Some(Auxiliary::Vod(vod)) = record {
-                vod.node.get_or_insert_with(|| own.node.to_string());
+                vod.node.get_or_insert_with(|| Box::new(Place(own.node.to_string())));
             }
         }
     }
@@ -239,7 +239,7 @@ impl Cluster {
                 self.is_away = true;
                 match self.claim(ticket, &key) {
                     Claim::Granted => Some(Ok(())),
-                    refused => Some(Err(refused)),
+                    refused @ (Claim::Asked | Claim::Refused) => Some(Err(refused)),
                 }
             }
         }
@@ -357,6 +357,14 @@ impl Cluster {
         gone.map(|(key, holder)| (key.clone(), holder.token)).collect()
     }
 
+    /// Has the directory use up a one-time token, for whichever node asks first. False: it is away, and nothing can be used up.
+    pub(in crate::control) fn burn(&mut self, ticket: Ticket, key: &Key) -> bool {
+        if !self.is_away {
+            self.requests.push_back(Request::Burn { ticket: ticket.number(), key: key.clone() });
+        }
+        !self.is_away
+    }
+
     /// Asks something of the directory that is answered by news.
     pub(in crate::control) fn ask(&mut self, request: Request) {
         if self.own.is_some() {
@@ -364,7 +372,7 @@ impl Cluster {
         }
     }
 
-    /// The load of this node, in percent, which the others are told.
+    /// The load of this node, in percent, for the list of nodes.
     pub(in crate::control) fn note_load(&mut self, cpu: u8, memory: u8) {
         self.ask(Request::Load { cpu, memory });
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::auth::access::Denial;
 use crate::config::WithoutDirectory;
 use crate::directory::{ClaimAnswer, Holder, News, Node, Profile, Request as Asked};
+use crate::store::Kind;
 use crate::types::NodeId;
 
 pub(super) fn node(name: &str, incarnation: u64, is_alive: bool) -> Node {
@@ -324,6 +325,56 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
     rig.run_for(Duration::from_secs(1));
     rig.tell_news(dead());
     assert_eq!((rig.control.access.cluster.location(&key), rig.burials()), (None, vec![7]));
+}
+
+#[test]
+fn a_token_is_used_up_in_the_directory_before_its_peer_is_let_in() {
+    let mut rig = Rig::with_directory(&[("publishTokenControlEnabled", "true")]);
+    let key = StreamKey::new("live", "s");
+    let token = |id: &str| {
+        let json = format!(r#"{{"tokenId":"{id}","streamId":"s","type":"publish","expireDate":9999999999}}"#);
+        store::Op::Put(store::Key::new(Kind::Token, "live", &format!("s/{id}")), json.into())
+    };
+    rig.tell_news(News::Foreign(vec![token("one"), token("two")]));
+    let burns = |rig: &mut Rig| -> Vec<u64> {
+        let of = |asked: Asked| match asked {
+            Asked::Burn { ticket, .. } => Some(ticket),
+            _ => None,
+        };
+        std::mem::take(&mut rig.asked).into_iter().filter_map(of).collect()
+    };
+    let ask = |rig: &mut Rig, token: &str| {
+        let mut request = rig.request("s", 0);
+        request.params = vec![("token".to_owned(), token.to_owned())];
+        let session = request.session;
+        rig.mail(ToControl::Publish(request));
+        let ticket = rig.last_claim().0;
+        rig.claim_answer(ticket, true);
+        session
+    };
+    // Another node has been faster.
+    let session = ask(&mut rig, "one");
+    assert_eq!(rig.late_verdict(session), None);
+    let [ticket] = burns(&mut rig)[..] else { panic!("not asked") };
+    rig.tell_news(News::Burnt { ticket, is_burnt: false });
+    assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
+    assert_eq!(rig.open_claims(), 0);
+    let session = ask(&mut rig, "two");
+    let [ticket] = burns(&mut rig)[..] else { panic!("not asked") };
+    rig.tell_news(News::Burnt { ticket, is_burnt: true });
+    assert!(matches!(rig.late_verdict(session), Some(Ok(_))) && rig.control.is_live(&key));
+    let left = rig.control.records.auxiliary.count(Kind::Token, &"live".into());
+    assert_eq!(left, 1, "the used one is gone");
+    // Without a directory nothing can be used up.
+    rig.tell_news(News::Contact(false));
+    let mut request = rig.request("t", 0);
+    let other = r#"{"tokenId":"x","streamId":"t","type":"publish","expireDate":9999999999}"#;
+    let other = store::Op::Put(store::Key::new(Kind::Token, "live", "t/x"), other.into());
+    rig.tell_news(News::Foreign(vec![other]));
+    request.params = vec![("token".to_owned(), "x".to_owned())];
+    let session = request.session;
+    rig.mail(ToControl::Publish(request));
+    assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
 }
 
 #[test]
