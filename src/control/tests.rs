@@ -24,6 +24,7 @@ mod audit;
 mod claims;
 mod faults;
 mod folders;
+mod foreign;
 mod hooks;
 mod imports;
 mod key_sets;

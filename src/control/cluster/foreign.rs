@@ -98,7 +98,16 @@ impl Control {
             (Kind::Broadcast | Kind::Token | Kind::Subscriber | Kind::Vod, ..) => {}
         }
         self.end_sessions_of(before.as_ref(), record.as_ref());
-        self.records.auxiliary.apply(key, record);
+        let subscriber = match &record {
+            Some(Auxiliary::Subscriber(subscriber)) => Some(subscriber.clone()),
+            Some(Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => None,
+        };
+        self.records.auxiliary.apply(key.clone(), record);
+        if let Some(subscriber) = subscriber {
+            // One that is blocked goes.
+            let stream = StreamKey::new(&key.app, &subscriber.stream_id);
+            self.drop_subscriber(now, &stream, &subscriber.subscriber_id);
+        }
     }
 }
 

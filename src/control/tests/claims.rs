@@ -58,7 +58,7 @@ impl Rig {
     }
 
     /// Claims that are neither answered with a no nor given back.
-    fn open_claims(&self) -> usize {
+    pub(super) fn open_claims(&self) -> usize {
         self.control.access.cluster.held()
     }
 
@@ -99,12 +99,12 @@ impl Rig {
     }
 
     /// Publishes with the directory's yes.
-    fn publish_claimed(&mut self, id: &str) -> (SessionRef, StreamId, u64) {
+    pub(super) fn publish_claimed(&mut self, id: &str) -> (SessionRef, StreamId) {
         let session = self.begin(id);
         let ticket = self.last_claim().0;
         self.claim_answer(ticket, true);
         let stream = self.late_verdict(session).unwrap().unwrap();
-        (session, stream, ticket * 10)
+        (session, stream)
     }
 
     fn late_verdict(&mut self, session: SessionRef) -> Option<Result<StreamId, Refusal>> {
@@ -229,7 +229,8 @@ fn a_thousand_admissions_wait_and_no_more() {
 fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record_to_it() {
     let mut rig = Rig::with_directory(&[]);
     rig.create("s");
-    let (_, stream, token) = rig.publish_claimed("s");
+    let (_, stream) = rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
     // An older one is nothing.
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
@@ -263,7 +264,8 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     assert!(refused(rig.late_verdict(session)));
 
     let mut rig = Rig::in_cluster(&[], WithoutDirectory::Accept);
-    let (.., token) = rig.publish_claimed("before");
+    rig.publish_claimed("before");
+    let token = rig.last_claim().0 * 10;
     rig.tell_news(News::Contact(false));
     let session = rig.begin("s");
     assert!(matches!(rig.late_verdict(session), Some(Ok(_))));
@@ -380,7 +382,8 @@ fn a_token_is_used_up_in_the_directory_before_its_peer_is_let_in() {
 #[test]
 fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
     let mut rig = Rig::with_directory(&[]);
-    let (session, _, token) = rig.publish_claimed("s");
+    let (session, _) = rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, token)) });
     assert!(rig.releases().is_empty());
