@@ -59,7 +59,9 @@ impl Rig {
 
     /// Claims that are neither answered with a no nor given back.
     pub(super) fn open_claims(&self) -> usize {
-        self.control.access.cluster.held()
+        let cluster = &self.control.access.cluster;
+        assert_eq!(cluster.is_idle(), cluster.held() == 0, "no table keeps what is over");
+        cluster.open()
     }
 
     /// The claims that the directory was asked to end, by their tokens.
