@@ -130,6 +130,7 @@ impl Bench {
                 own_ports: Vec::new(),
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
+            cluster: None,
         };
         let control = Control::new(now, config, [], &Seed::from_number(1)).unwrap();
         Self { control, store: Memory::new(), now, conns: 0 }

@@ -26,7 +26,6 @@ need ffmpeg ffmpeg
 need nginx nginx
 need haproxy haproxy
 need redis-server redis-server
-need redis-sentinel redis-sentinel
 need redis-cli redis-tools
 need strace strace
 need ip iproute2

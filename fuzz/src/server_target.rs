@@ -127,6 +127,7 @@ impl Rig {
                 own_ports: Vec::new(),
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
+            cluster: None,
         };
         let seed = Seed::from_number(1);
         let control = Control::new(now, config, [], &seed).expect("an empty store is good");
@@ -393,7 +394,7 @@ impl Rig {
                     };
                     self.control.handle_job(now, JobDone { id, outcome });
                 }
-                control::Output::Outbound(_) | control::Output::Exit => {}
+                control::Output::Directory(_) | control::Output::Outbound(_) | control::Output::Exit => {}
             }
         }
         any

@@ -76,14 +76,24 @@ impl ClusterSettings {
             return Ok(None);
         }
         let known = |url: &Url| matches!(url.scheme(), "redis" | "rediss") && url.host_str().is_some();
-        if !Url::parse(&settings.url).is_ok_and(|url| known(&url)) {
-            return Err(values.bad("cluster.url", "must be redis://HOST or rediss://HOST"));
+        if !is_of_sentinels(&settings.url) && !Url::parse(&settings.url).is_ok_and(|url| known(&url)) {
+            let reason = "must be redis://HOST, rediss://HOST or redis+sentinel://HOST,HOST/MASTER";
+            return Err(values.bad("cluster.url", reason));
         }
         if settings.name.is_empty() {
             return Err(values.bad("cluster.name", "must not be empty"));
         }
         Ok(Some(settings))
     }
+}
+
+/// Whether a URL names sentinels, and the master that they are asked for.
+fn is_of_sentinels(url: &str) -> bool {
+    let named = url.strip_prefix("redis+sentinel://").and_then(|rest| {
+        let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+        hosts.split_once('/')
+    });
+    named.is_some_and(|(hosts, master)| !master.is_empty() && hosts.split(',').all(|host| !host.is_empty()))
 }
 
 /// A short plain text.
@@ -121,6 +131,9 @@ mod tests {
         assert_eq!((&*cluster.name, cluster.node.clone(), cluster.lease.as_secs()), ("millstream", None, 5));
         assert_eq!(cluster.without_directory, WithoutDirectory::Accept);
         assert!(!format!("{cluster:?}").contains("secret"));
+        let sentinels = [("cluster.url", "redis+sentinel://u:secret@h:1,i/main/2")];
+        let cluster = ServerSettings::with(&sentinels).unwrap().cluster().unwrap();
+        assert!(!format!("{cluster:?}").contains("secret"));
         let set = [
             url,
             ("cluster.name", "c"),
@@ -141,6 +154,8 @@ mod tests {
         for (key, value) in [
             ("cluster.url", "http://h"),
             ("cluster.url", "redis"),
+            ("cluster.url", "redis+sentinel://h:1,/main"),
+            ("cluster.url", "redis+sentinel://h:1"),
             ("cluster.node", "a b"),
             ("cluster.name", "a{b}"),
             ("cluster.lease", "0"),

@@ -171,7 +171,7 @@ const SERVER_LAST: &[Key] = &[
     secret(
         "cluster.url",
         "",
-        "Directory that the nodes of a cluster share: redis:// or rediss:// with user and password; empty: a server alone",
+        "Directory that the nodes of a cluster share: redis://, rediss:// or redis+sentinel:// with user and password; empty: a server alone",
     ),
     key("cluster.name", "millstream", "Prefix of all keys in the directory: one for each cluster"),
     key("cluster.node", "", "Name of this node, unlike that of any other; empty: the host name"),

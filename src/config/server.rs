@@ -186,7 +186,8 @@ impl ServerSettings {
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values: backups(&values)
-                .and(linger(&values).and(ClusterSettings::of(&values)))
+                .and_then(|_| linger(&values))
+                .and_then(|_| ClusterSettings::of(&values))
                 .map(|_| values)?,
         })
     }

@@ -25,6 +25,7 @@ mod claims;
 mod copies;
 mod faults;
 mod folders;
+mod foreign;
 mod hooks;
 mod imports;
 mod key_sets;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Client, Connection, ConnectionLike, FromRedisValue, RedisError, Value};
+use redis::{
+    Client, Connection, ConnectionAddr, ConnectionLike, ErrorKind, FromRedisValue, RedisConnectionInfo,
+    RedisError, Value,
+};
 
 use super::scripts::Script;
 use super::{Holder, Node, Profile};
@@ -17,6 +20,8 @@ use crate::types::{NodeId, StreamKey};
 
 /// The longest time in which an answer has to come.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// The longest time that one sentinel is asked for.
+const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
 /// The longest time that a change is waited for.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
 /// Changes that are read at a time.
@@ -27,8 +32,83 @@ const HEAD_BYTES: usize = 10;
 /// The address of a directory, and the names of its keys.
 #[derive(Clone)]
 pub struct Address {
-    client: Client,
+    place: Place,
     keys: Arc<[String]>,
+}
+
+/// The place of a directory.
+#[derive(Clone)]
+enum Place {
+    /// A server.
+    Server(Client),
+    /// The server that sentinels name.
+    Sentinels {
+        /// In the order in which they are asked.
+        sentinels: Vec<Client>,
+        /// The name of the master.
+        master: String,
+        /// User, password and number of the database of the master.
+        server: RedisConnectionInfo,
+    },
+}
+
+/// The scheme of sentinels.
+const SENTINEL: &str = "redis+sentinel://";
+
+impl Place {
+    fn new(url: &str) -> Result<Self, RedisError> {
+        let Some(rest) = url.strip_prefix(SENTINEL) else { return Ok(Self::Server(Client::open(url)?)) };
+        let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(login, rest)| (login, rest));
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (master, database) = path.split_once('/').unwrap_or((path, "0"));
+        if hosts.is_empty() || master.is_empty() {
+            return Err((ErrorKind::InvalidClientConfig, "a URL of sentinels names them and a master").into());
+        }
+        let at = if login.is_empty() { String::new() } else { format!("{login}@") };
+        let server = Client::open(format!("redis://{at}master/{database}"))?;
+        let sentinels = hosts.split(',').map(|host| Client::open(format!("redis://{}", with_port(host))));
+        Ok(Self::Sentinels {
+            sentinels: sentinels.collect::<Result<_, _>>()?,
+            master: master.to_owned(),
+            server: server.get_connection_info().redis_settings().clone(),
+        })
+    }
+
+    /// The server as it is now.
+    fn client(&self) -> Result<Client, RedisError> {
+        let (sentinels, master, server) = match self {
+            Self::Server(client) => return Ok(client.clone()),
+            Self::Sentinels { sentinels, master, server } => (sentinels, master, server),
+        };
+        let mut last = (ErrorKind::MasterNameNotFoundBySentinel, "no sentinel knows the master").into();
+        for sentinel in sentinels {
+            match asked(sentinel, master) {
+                Ok((host, port)) => {
+                    let address = ConnectionAddr::Tcp(host, port);
+                    let info = sentinel.get_connection_info().clone();
+                    return Client::open(info.set_addr(address).set_redis_settings(server.clone()));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// The master that a sentinel names.
+fn asked(sentinel: &Client, master: &str) -> Result<(String, u16), RedisError> {
+    let mut connection = sentinel.get_connection_with_timeout(SENTINEL_PATIENCE)?;
+    connection.set_read_timeout(Some(SENTINEL_PATIENCE))?;
+    redis::cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).query(&mut connection)
+}
+
+/// A sentinel with its usual port, unless it has one.
+fn with_port(host: &str) -> String {
+    if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        host.to_owned()
+    } else {
+        format!("{host}:26379")
+    }
 }
 
 /// Prints no address: it has a password.
@@ -46,7 +126,7 @@ const TOKEN: usize = 5;
 const TABLES: usize = 6;
 
 impl Address {
-    /// A directory at a URL, with the prefix of its keys.
+    /// A directory at a URL (`redis://`, `rediss://`, `redis+sentinel://`), with the prefix of its keys.
     ///
     /// # Errors
     /// The URL is none of a directory.
@@ -54,7 +134,7 @@ impl Address {
         let words = ["seq", "changes", "claims", "leases", "nodes", "token"];
         let words = words.into_iter().chain(Kind::ALL.iter().map(|kind| kind.name()));
         let keys = words.chain(["epoch"]).map(|word| format!("{{{name}}}:{word}")).collect();
-        Ok(Self { client: Client::open(url)?, keys })
+        Ok(Self { place: Place::new(url)?, keys })
     }
 
     fn key(&self, place: usize) -> &str {
@@ -86,13 +166,22 @@ pub(super) struct Entry {
     pub(super) change: Change,
 }
 
-/// What changed.
+/// The part of the directory that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     Records(Vec<Op>),
     Claim(StreamKey, Option<Holder>),
     /// Of a newer server.
     Unknown,
+}
+
+/// The answer to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Claimed {
+    /// Granted, under this token, as the change of this number.
+    Granted { token: u64, seq: u64 },
+    /// This node has the id.
+    Taken(NodeId),
 }
 
 /// All nodes, and whether this one is the newest of its name.
@@ -103,6 +192,9 @@ pub struct Census {
     /// All nodes.
     pub nodes: Vec<Node>,
 }
+
+/// The fields of a hash.
+type Fields = Vec<(String, String)>;
 
 /// A connection.
 pub struct Link {
@@ -122,9 +214,16 @@ impl Link {
     /// # Errors
     /// Nobody answers in time, or not as a directory does.
     pub fn connect(address: &Address) -> Result<Self, RedisError> {
-        let connection = address.client.get_connection_with_timeout(PATIENCE)?;
+        let mut connection = address.place.client()?.get_connection_with_timeout(PATIENCE)?;
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
+        if matches!(address.place, Place::Sentinels { .. }) {
+            // A sentinel may name the former master for a moment.
+            let role: Vec<Value> = redis::cmd("ROLE").query(&mut connection)?;
+            if role.first() != Some(&Value::BulkString(b"master".to_vec())) {
+                return Err((ErrorKind::Io, "the server that the sentinel names is no master").into());
+            }
+        }
         Ok(Self { address: address.clone(), connection })
     }
 
@@ -211,22 +310,26 @@ impl Link {
         self.run(Script::Commit, &[writer.as_bytes(), &encode(ops)])
     }
 
+    /// Removes a record. Gives the number of the change, or 0: it was not there.
+    pub(super) fn burn(&mut self, writer: &str, key: Key) -> Result<u64, RedisError> {
+        self.run(Script::Burn, &[writer.as_bytes(), &encode(&[Op::Delete(key)])])
+    }
+
     /// Makes records that are missing.
     pub(super) fn refill(&mut self, writer: &str, ops: &[Op]) -> Result<(), RedisError> {
         let _: u64 = self.run(Script::Refill, &[writer.as_bytes(), &encode(ops)])?;
         Ok(())
     }
 
-    /// Claims an id, by a token above `floor`. A patient claim respects those of nodes whose leases have run out. `Err` inside: the
-    /// node that has it.
+    /// Claims an id, by a token above `floor`. A patient claim respects those of nodes whose leases have run out.
     pub(super) fn claim(
         &mut self,
         own: &Process,
         key: &StreamKey,
         floor: u64,
         is_patient: bool,
-    ) -> Result<Result<u64, NodeId>, RedisError> {
-        let (token, node): (u64, String) = self.run(
+    ) -> Result<Claimed, RedisError> {
+        let (token, node, seq): (u64, String, u64) = self.run(
             Script::Claim,
             &[
                 own.writer().as_bytes(),
@@ -238,20 +341,20 @@ impl Link {
             ],
         )?;
         match NodeId::new(&node).filter(|_| token == 0) {
-            Some(node) => Ok(Err(node)),
-            None => Ok(Ok(token)),
+            Some(node) => Ok(Claimed::Taken(node)),
+            None => Ok(Claimed::Granted { token, seq }),
         }
     }
 
-    /// Asserts a claim that was made before the directory went away.
+    /// Asserts a claim that was made before the directory went away. Gives the number of the change, or 0.
     pub(super) fn keep(
         &mut self,
         own: &Process,
         key: &StreamKey,
         floor: u64,
         token: u64,
-    ) -> Result<(), RedisError> {
-        let _: u64 = self.run(
+    ) -> Result<u64, RedisError> {
+        self.run(
             Script::Keep,
             &[
                 own.writer().as_bytes(),
@@ -261,8 +364,7 @@ impl Link {
                 floor.to_string().as_bytes(),
                 token.to_string().as_bytes(),
             ],
-        )?;
-        Ok(())
+        )
     }
 
     /// Gives an id back.
@@ -280,11 +382,10 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the claim of a node that is gone.
-    pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<(), RedisError> {
+    /// Ends the claim of a node that is gone. Gives the number of the change, or 0.
+    pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<u64, RedisError> {
         let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
-        let _: u64 = self.run(Script::Bury, &[writer.as_bytes(), name.as_bytes(), token.as_bytes()])?;
-        Ok(())
+        self.run(Script::Bury, &[writer.as_bytes(), name.as_bytes(), token.as_bytes()])
     }
 
     /// A sign of life. Gives all nodes.
@@ -292,17 +393,16 @@ impl Link {
     /// # Errors
     /// The connection is lost.
     pub fn renew(&mut self, own: &Process, lease: Duration, profile: &Profile) -> Result<Census, RedisError> {
-        let (is_newest, now, leases, profiles): (u8, u64, Vec<(String, String)>, Vec<(String, String)>) =
-            self.run(
-                Script::Renew,
-                &[
-                    own.writer().as_bytes(),
-                    own.node.as_str().as_bytes(),
-                    own.incarnation.to_string().as_bytes(),
-                    lease.as_millis().to_string().as_bytes(),
-                    profile.to_json().as_bytes(),
-                ],
-            )?;
+        let (is_newest, now, leases, profiles): (u8, u64, Fields, Fields) = self.run(
+            Script::Renew,
+            &[
+                own.writer().as_bytes(),
+                own.node.as_str().as_bytes(),
+                own.incarnation.to_string().as_bytes(),
+                lease.as_millis().to_string().as_bytes(),
+                profile.to_json().as_bytes(),
+            ],
+        )?;
         let node = |(name, profile): &(String, String)| {
             let lease = leases.iter().find(|(of, _)| of == name).map_or("", |(_, lease)| lease);
             let mut numbers = lease.split(' ').map(|number| number.parse::<u64>().unwrap_or(0));

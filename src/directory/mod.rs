@@ -2,7 +2,7 @@
 //!
 //! The words between control and the threads that talk to the directory stand here:
 //! 1. Control asks ([`Request`]) to claim ids and to give them back.
-//! 2. Changes of other nodes, claims, and the nodes that are alive are told ([`News`]), in the directory's order.
+//! 2. The directory reports changes of other nodes, claims, and the nodes that are alive ([`News`]), in its own order.
 //!
 //! A node has a lease, which it renews. Its claims hold as long as the lease does, and are not renewed themselves.
 
@@ -82,8 +82,8 @@ pub enum Request {
         /// The id.
         key: StreamKey,
     },
-    /// Assert a claim after the directory was away: a token of 0 asks for a new one, which is the largest. The outcome is told by
-    /// [`News::Claim`].
+    /// Assert a claim after the directory was away: a token of 0 asks for a new one, which is the largest.
+    /// [`News::Claim`] has the outcome.
     Keep {
         /// The id.
         key: StreamKey,
@@ -103,6 +103,13 @@ pub enum Request {
         key: StreamKey,
         /// The token of the claim.
         token: u64,
+    },
+    /// Remove a record that must be there; [`News::Burnt`] follows.
+    Burn {
+        /// Comes back in the answer.
+        ticket: u64,
+        /// The record.
+        key: crate::store::Key,
     },
     /// Put the records back that a directory has lost; those that it has stay as they are.
     Refill(Vec<(crate::store::Key, bytes::Bytes)>),
@@ -141,6 +148,13 @@ pub enum News {
         key: StreamKey,
         /// The answer.
         answer: ClaimAnswer,
+    },
+    /// The answer to a removal of a record that must be there.
+    Burnt {
+        /// The ticket of the request.
+        ticket: u64,
+        /// Whether this request has removed it.
+        is_burnt: bool,
     },
     /// Whether the directory can be reached.
     Contact(bool),

@@ -48,6 +48,13 @@ end
 return append('r', blob, '')
 ";
 
+/// The removal of a record that must be there. Arguments as of [`COMMIT`], with one operation. Gives the number of the change, or 0.
+const BURN: &str = r"
+local table, put, k, v, at = struct.unpack('>BBI4I4', ARGV[2], 1)
+if redis.call('HDEL', KEYS[7 + table], string.sub(ARGV[2], at, at + k - 1)) == 0 then return 0 end
+return append('r', ARGV[2], '')
+";
+
 /// Records that the directory has lost. Arguments as of [`COMMIT`], without removals. What is there stays.
 const REFILL: &str = r"
 local at, blob, made = 1, ARGV[2], {}
@@ -66,19 +73,19 @@ if #made == 0 then return 0 end
 return append('r', table.concat(made), '')
 ";
 
-/// A claim. Arguments: writer, id, node, incarnation, smallest token, 1 to respect leases that have run out. Gives a token, or the name of the live node that has the id.
+/// A claim. Arguments: writer, id, node, incarnation, smallest token, 1 to respect leases that have run out. Gives a token, or 0 and the
+/// name of the live node that has the id; then the number of the change.
 const CLAIM: &str = r"
 local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call('HGET', CLAIMS, field)
 if held then
   local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
-  if not (n == node) and (alive(n, i) or (ARGV[6] == '1' and newest(n, i))) then return {0, n} end
+  if not (n == node) and (alive(n, i) or (ARGV[6] == '1' and newest(n, i))) then return {0, n, 0} end
 end
 local token = new_token(ARGV[5])
 local claim = token .. ' ' .. incarnation .. ' ' .. node
 redis.call('HSET', CLAIMS, field, claim)
-append('c', field, claim)
-return {token, node}
+return {token, node, append('c', field, claim)}
 ";
 
 /// A claim that was made before the directory went away. Arguments as of [`CLAIM`], then its token; 0: a new one is made.
@@ -158,6 +165,8 @@ return redis.call('HDEL', NODES, ARGV[2])
 pub(super) enum Script {
     /// See [`COMMIT`].
     Commit,
+    /// See [`BURN`].
+    Burn,
     /// See [`REFILL`].
     Refill,
     /// See [`CLAIM`].
@@ -181,6 +190,7 @@ impl Script {
     pub(super) fn text(self) -> String {
         let body = match self {
             Self::Commit => COMMIT,
+            Self::Burn => BURN,
             Self::Refill => REFILL,
             Self::Claim => CLAIM,
             Self::Keep => KEEP,

@@ -1,12 +1,12 @@
 //! The directory as a store, and what it tells of other nodes. A thread has it to itself: order is made by that thread alone.
 //!
-//! 1. Each change has a number. This node knows the number up to which it has told everything ([`Shared::last`]).
-//! 2. An own commit gets a number, too. What lies between is read and told before the commit is answered: everybody sees the changes in
-//!    one order.
-//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only what differs is told. What was
-//!    told is known by digests.
-//! 4. A directory that is empty, or older than what was seen, has lost something. It is told everything that the nodes still have, and
-//!    nothing that is missing counts as removed.
+//! 1. Each change has a number. This node knows the number up to which it has reported everything ([`Shared::last`]).
+//! 2. An own commit gets a number, too. The changes between are read and reported before the commit is answered: everybody sees the
+//!    changes in one order.
+//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only differences are reported.
+//!    Digests of the records tell them.
+//! 4. A directory that is empty, or older than its earlier contents, has lost something. The nodes put back everything that they still
+//!    have, and nothing that is missing counts as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use redis::RedisError;
 
-use super::link::{Address, Change, Entry, Link, Process};
+use super::link::{Address, Change, Claimed, Entry, Link, Process};
 use super::{ClaimAnswer, Holder, News, Request};
 use crate::store::backup::Backup;
 use crate::store::{Copying, Error, Key, Kind, Op, Store};
@@ -25,6 +25,9 @@ use crate::types::{NodeId, StreamKey};
 
 /// Bytes of records that are put back at a time.
 const REFILLED_AT_ONCE: usize = 4 << 20;
+
+/// Changes that are reported together when everything was read anew.
+const TOLD_AT_ONCE: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -170,6 +173,9 @@ impl Shared {
             Request::Claim { ticket, key } => {
                 self.news.push_back(News::Answer { ticket, key, answer: ClaimAnswer::Away });
             }
+            Request::Burn { ticket, .. } => {
+                self.news.push_back(News::Burnt { ticket, is_burnt: false });
+            }
             // Claims are told again when the directory is back, and so are records that it has lost.
             Request::Keep { .. }
             | Request::Release { .. }
@@ -185,21 +191,29 @@ impl Shared {
             Request::Claim { ticket, key } => {
                 let is_patient = self.returned.is_some_and(|returned| returned.elapsed() < self.lease);
                 let answer = match link.claim(&self.own, &key, self.token_max, is_patient)? {
-                    Ok(token) => ClaimAnswer::Granted(token),
-                    Err(node) => ClaimAnswer::Taken(node),
+                    Claimed::Granted { token, seq } => {
+                        self.advance(link, seq)?;
+                        ClaimAnswer::Granted(token)
+                    }
+                    Claimed::Taken(node) => ClaimAnswer::Taken(node),
                 };
-                self.advance(link, u64::MAX)?;
                 self.news.push_back(News::Answer { ticket, key, answer });
                 Ok(())
             }
             Request::Keep { key, token } => {
-                link.keep(&self.own, &key, self.token_max, token)?;
-                self.advance(link, u64::MAX)
+                let seq = link.keep(&self.own, &key, self.token_max, token)?;
+                self.advance(link, seq)
             }
             Request::Release { key, token } => link.release(&self.own, &key, token),
             Request::Bury { key, token } => {
-                link.bury(&self.own, &key, token)?;
-                self.advance(link, u64::MAX)
+                let seq = link.bury(&self.own, &key, token)?;
+                self.advance(link, seq)
+            }
+            Request::Burn { ticket, key } => {
+                let seq = link.burn(&self.own.writer(), key)?;
+                self.advance(link, seq)?;
+                self.news.push_back(News::Burnt { ticket, is_burnt: seq > 0 });
+                Ok(())
             }
             Request::Refill(all) => self.refill(link, all),
             Request::Forget(node) => link.forget(&node),
@@ -303,8 +317,8 @@ impl Shared {
         let claims = link.claims()?;
         (self.epoch, self.last) = (epoch, seq);
         self.note(&changed);
-        if !changed.is_empty() {
-            self.news.push_back(News::Foreign(changed));
+        for some in changed.chunks(TOLD_AT_ONCE) {
+            self.news.push_back(News::Foreign(some.to_vec()));
         }
         let tokens = claims.iter().map(|(_, holder)| holder.token);
         self.token_max = tokens.fold(self.token_max, u64::max);

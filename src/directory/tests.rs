@@ -1,5 +1,7 @@
 //! The directory against a real server of it, which each test starts for itself and ends.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of news")]
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -271,6 +273,75 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
 }
 
 #[test]
+fn a_replica_that_a_sentinel_promotes_is_found() {
+    let mut master = Redis::start();
+    let replica = Redis::start();
+    let command = |port: u16, words: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &port.to_string()]).args(words);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    command(replica.port, &["replicaof", "127.0.0.1", &master.port.to_string()]);
+    let folder = TempFolder::new();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let settings = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\n\
+         sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
+        folder.display(),
+        master.port
+    );
+    std::fs::write(folder.join("sentinel.conf"), settings).unwrap();
+    let mut server = Command::new("redis-server");
+    let child =
+        server.arg(folder.join("sentinel.conf")).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+    let _sentinel = Redis { folder: TempFolder::new(), port, child: Some(child) };
+    let wait = |what: &str, is_there: &mut dyn FnMut() -> bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_there() {
+            assert!(Instant::now() < end, "waited for {what}");
+            std::thread::yield_now();
+        }
+    };
+    wait("the sentinel to know the replica", &mut || {
+        command(port, &["sentinel", "replicas", "main"]).contains(&replica.port.to_string())
+            && command(replica.port, &["info", "replication"]).contains("master_link_status:up")
+    });
+    // Of two sentinels one is not there.
+    let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/main");
+    let address = Address::new(&url, "test").unwrap();
+    let shared = Shared::open(address, NodeId::new("a").unwrap(), LEASE).unwrap();
+    let mut a = Peer { shared, records: BTreeMap::new(), claims: BTreeMap::new(), others: Vec::new() };
+    assert!(a.commit(vec![put("live", "s", "1")]));
+    wait("the record at the replica", &mut || {
+        command(replica.port, &["hget", "{test}:broadcasts", "live/s"]).trim() == "1"
+    });
+    master.kill();
+    assert!(!a.commit(vec![put("live", "lost", "1")]));
+    wait("the replica to be the master", &mut || {
+        a.read_on();
+        a.commit(vec![put("live", "t", "2")])
+    });
+    assert_eq!(replica.node("b").records, a.records);
+    assert_eq!((a.records.len(), a.others.contains(&News::Lost)), (2, false));
+}
+
+#[test]
+fn a_token_is_used_up_by_one_node() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    let key = Key::new(Kind::Token, "live", "s/secret");
+    assert!(a.commit(vec![Op::Put(key.clone(), Bytes::from_static(b"{}"))]));
+    b.read_on();
+    assert!(b.records.contains_key(&key));
+    for (node, is_burnt) in [(&mut b, true), (&mut a, false)] {
+        node.ask(Request::Burn { ticket: 7, key: key.clone() });
+        assert_eq!(node.others, [News::Burnt { ticket: 7, is_burnt }]);
+    }
+    a.read_on();
+    assert!(!a.records.contains_key(&key) && redis.node("c").records.is_empty());
+}
+
+#[test]
 fn an_id_is_one_node_s_while_its_lease_holds() {
     let redis = Redis::start();
     let (mut a, mut b) = (redis.node("a"), redis.node("b"));
@@ -302,6 +373,7 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     assert!(matches!(again.claim("s"), ClaimAnswer::Granted(newer) if newer > token));
     c.sign(LEASE);
     c.ask(Request::Keep { key: key.clone(), token });
+    c.read_on();
     assert_eq!(c.claims[&key].node.as_str(), "b", "the larger token stays");
     // One that was let in without the directory has the newest claim.
     c.ask(Request::Keep { key: key.clone(), token: 0 });

@@ -61,7 +61,7 @@ impl StoreSender {
     }
 }
 
-/// The threads of the directory hold senders of their own, so they are told the end.
+/// Says that the server ends: the threads of the directory hold senders of their own.
 impl Drop for StoreSender {
     fn drop(&mut self) {
         if let Self::Shared(sender) = self {

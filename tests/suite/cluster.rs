@@ -274,6 +274,129 @@ fn b_27_the_nodes_are_listed_with_their_names_and_lives() {
     b.kill();
     wait_for("its death", secs(20), || status(&panel, "b") == "dead");
     // A user that one node has made may log in at every other one.
+    let mut settings = redis.settings("c");
+    settings.extend(["cluster.relay_address=relay.example:7000".to_owned(), "cluster.region=eu".to_owned()]);
+    let c = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>());
+    let nodes = Panel::again(&c).get("/cluster/nodes/2/1");
+    assert_eq!((&nodes[0]["relay"], &nodes[0]["region"]), (&"relay.example:7000".into(), &"eu".into()));
+    assert_eq!(nodes[0]["ip"].as_str().unwrap().rsplit(':').next(), Some(&*c.http.port().to_string()));
+    let forget = |name: &str| panel.delete(&format!("/cluster/node/{name}"))["success"].clone();
+    assert_eq!((forget("c"), forget("nobody"), forget("b")), (false.into(), false.into(), true.into()));
+    wait_for("b to be forgotten", secs(10), || panel.get("/cluster/node-count")["number"] == 2);
+    // Another cluster in the same directory.
+    let mut settings = redis.settings("a");
+    settings.push("cluster.name=other".to_owned());
+    let other = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(Panel::first(&other).get("/cluster/node-count")["number"], 1);
+}
+
+#[test]
+fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
+    let redis = Redis::start();
+    let origin = Server::start(&[]);
+    let publisher = Publisher::start(origin.rtmp, "live", "camera");
+    let (mut a, b) = (redis.node("b"), redis.node("a"));
+    let body = format!(
+        r#"{{"streamId":"pulled","type":"streamSource","streamUrl":"{}"}}"#,
+        origin.rtmp_url("live/camera")
+    );
+    let made = a.api().post(&format!("{BROADCASTS}/create?autoStart=true"), &body);
+    assert_eq!(made.status, 200, "{made:?}");
+    wait_for("the source", secs(20), || {
+        has(&a, "pulled", "broadcasting") && has(&b, "pulled", "broadcasting")
+    });
+    let starts = |server: &Server| server.log().matches("source delivers").count();
+    assert_eq!((starts(&a), starts(&b)), (1, 0));
+    let again = b.api().post(&format!("{BROADCASTS}/pulled/start"), "");
+    assert_eq!(again.json()["success"], false, "{again:?}");
+    // One that starts has it in its records, and leaves it where it runs.
     let c = redis.node("c");
-    assert_eq!(Panel::again(&c).get("/cluster/node-count")["number"], 3);
+    c.wait_for_line("source not started");
+    a.kill();
+    wait_for("the source at another node", secs(30), || starts(&b) + starts(&c) == 1);
+    wait_for("its record", secs(20), || {
+        has(&b, "pulled", "broadcasting") && has(&c, "pulled", "broadcasting")
+    });
+    // It is stopped at whichever node.
+    let runs_at_b = starts(&b) == 1;
+    let (here, there) = if runs_at_b { (&b, &c) } else { (&c, &b) };
+    let stopped = there.api().delete(&format!("{BROADCASTS}/pulled"));
+    assert_eq!(stopped.json()["success"], true, "{stopped:?}");
+    wait_for("its end", secs(10), || {
+        is_gone(here, "pulled") && here.log().contains("its record was deleted")
+    });
+    drop(publisher);
+}
+
+#[test]
+fn b_29_the_directory_is_reached_by_tls_with_a_user_of_few_rights_and_not_with_a_wrong_password() {
+    let folder = Home::new();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    std::fs::write(file("cert.pem"), certificate.pem()).unwrap();
+    std::fs::write(file("key.pem"), key.serialize_pem()).unwrap();
+    let rights = "user node on >S3cret ~{millstream}:* +@connection +@hash +@string +@stream +@scripting +time +select";
+    std::fs::write(file("users.acl"), format!("user default off\n{rights}\n")).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (tls_port, cert, key, users) =
+        (port.to_string(), file("cert.pem"), file("key.pem"), file("users.acl"));
+    let mut redis = Redis {
+        home: Home::new(),
+        port,
+        options: [
+            "--port",
+            "0",
+            "--tls-port",
+            &tls_port,
+            "--tls-cert-file",
+            &cert,
+            "--tls-key-file",
+            &key,
+            "--tls-auth-clients",
+            "no",
+            "--tls-ca-cert-file",
+            &cert,
+            "--aclfile",
+            &users,
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        child: None,
+    };
+    redis.begin();
+    let command = |home: &Home, node: &str, password: &str| {
+        let url = format!("cluster.url=rediss://node:{password}@localhost:{port}");
+        let mut command =
+            Server::command(&home.path().join("home"), &[&url, &format!("cluster.node={node}")]);
+        command.env("SSL_CERT_FILE", file("cert.pem"));
+        command
+    };
+    let (home, other) = (Home::new(), Home::new());
+    let a = Server::spawn(&mut command(&home, "a", "S3cret")).with_home(home);
+    let b = Server::spawn(&mut command(&other, "b", "S3cret")).with_home(other);
+    create(&a, "s");
+    wait_for("the record", secs(5), || has(&b, "s", "created"));
+    let publisher = Publisher::start(a.rtmp, "live", "s");
+    wait_for("the stream", secs(10), || has(&b, "s", "broadcasting"));
+    assert!(!publishes(&b, "s"));
+    drop(publisher);
+    for log in [a.log(), b.log()] {
+        assert!(!log.contains("S3cret"));
+    }
+    let third = Home::new();
+    for mut refused in [command(&third, "c", "wrong"), {
+        let mut command = command(&third, "c", "S3cret");
+        command.env_remove("SSL_CERT_FILE");
+        command
+    }] {
+        let output = refused.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("the directory") && !said.contains("S3cret") && !said.contains("wrong"),
+            "{said}"
+        );
+    }
 }

@@ -61,7 +61,7 @@ impl Panel {
         reply.json()
     }
 
-    fn delete(&self, path: &str) -> Value {
+    pub(super) fn delete(&self, path: &str) -> Value {
         self.call("DELETE", path, None).json()
     }
 }

@@ -44,6 +44,7 @@ const USES: &[(&str, &str)] = &[
     ("src/control/rest/features.rs", COMPARED),
     ("src/control/rest/feed.rs", SHOWN),
     ("src/control/rest/host.rs", SHOWN),
+    ("src/control/rest/nodes.rs", SHOWN),
     ("src/control/rest/players.rs", COMPARED),
     ("src/control/rest/subscribers.rs", COMPARED),
     ("src/control/sources.rs", SHOWN),

@@ -82,6 +82,22 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "store.backups_kept",
         "src/control/tests/faults.rs::b_13_the_store_is_backed_up_when_its_newest_copy_is_old_enough",
     ),
+    (
+        "cluster.url",
+        "tests/suite/cluster.rs::b_20_a_record_of_one_node_is_read_changed_and_deleted_at_another",
+    ),
+    ("cluster.name", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
+    ("cluster.node", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
+    (
+        "cluster.lease",
+        "tests/suite/cluster.rs::b_21_an_id_is_published_at_one_node_and_free_when_that_is_gone",
+    ),
+    (
+        "cluster.without_directory",
+        "tests/suite/cluster.rs::b_26_without_a_directory_publishers_are_refused_where_the_setting_says_so",
+    ),
+    ("cluster.relay_address", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
+    ("cluster.region", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
     ("outbound.preset", "src/config/server.rs::what_is_set_is_read"),
     ("outbound.deny", "src/control/tests/sources.rs::what_cannot_be_pulled_is_refused_and_not_stored"),
     ("limits.broadcasts", "src/control/tests/api.rs::r_13_the_limit_of_records_is_an_answer"),

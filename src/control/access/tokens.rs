@@ -74,6 +74,10 @@ impl Control {
             return false;
         }
         self.records.auxiliary.remove(&stored);
+        if self.access.cluster.is_shared() {
+            // The directory has used it up before, for this peer alone.
+            return true;
+        }
         self.write_auxiliary(
             now,
             AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },

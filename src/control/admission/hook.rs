@@ -28,11 +28,11 @@ impl Access {
         let waiting = &admissions.waiting;
         let ticket = admissions.hooks.next(|ticket| match &waiting.get(&ticket)?.pending {
             Pending::Hook { url, .. } => Some(url),
-            Pending::Claim => None,
+            Pending::Claim | Pending::Burn => None,
         })?;
         match &mut admissions.waiting.get_mut(&ticket)?.pending {
             Pending::Hook { url, body } => Some((ticket, url.clone(), body.take()?)),
-            Pending::Claim => None,
+            Pending::Claim | Pending::Burn => None,
         }
     }
 }

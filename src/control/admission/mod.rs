@@ -31,6 +31,7 @@ use crate::control::access::Access;
 use crate::control::cluster::Claim;
 use crate::directory::ClaimAnswer;
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
+use crate::store::Key;
 use crate::types::{Now, PullId, SessionRef, StreamId, StreamKey};
 
 pub use claims::Ticket;
@@ -131,12 +132,15 @@ enum Step {
     Token,
     /// The operator's receiver says yes.
     Hook,
+    /// In a cluster, the directory uses up the one-time token.
+    Burn,
     /// Reserves the id unless somebody else has it.
     Reserve,
 }
 
 impl Step {
-    const ALL: [Self; 6] = [Self::Record, Self::Limits, Self::Claim, Self::Token, Self::Hook, Self::Reserve];
+    const ALL: [Self; 7] =
+        [Self::Record, Self::Limits, Self::Claim, Self::Token, Self::Hook, Self::Burn, Self::Reserve];
 }
 
 /// A step's result.
@@ -163,6 +167,8 @@ enum Question {
     Claim,
     /// Whether the receiver lets the peer in.
     Hook(HookUrl),
+    /// Whether this request is the one that uses up the token.
+    Burn(Key),
 }
 
 /// A request on its way through the steps.
@@ -174,16 +180,25 @@ struct Admission {
     claimed: bool,
     /// The hook receiver has allowed it.
     approved: bool,
+    /// The directory has used up its token.
+    burnt: bool,
     /// No step before has refused it.
     passed: bool,
     /// When the peer has waited long enough; set when it begins to wait.
     until: Option<Instant>,
 }
 
+impl Admission {
+    const fn new(ticket: Ticket, request: Request) -> Self {
+        Self { ticket, request, claimed: false, approved: false, burnt: false, passed: false, until: None }
+    }
+}
+
 /// The answer that an admission waits for.
 #[derive(Debug)]
 enum Pending {
     Claim,
+    Burn,
     Hook {
         url: HookUrl,
         /// The body until it is handed to the job service.
@@ -253,6 +268,12 @@ impl Admissions {
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
     }
 
+    /// The admission that waits for its token to be used up.
+    fn take_burner(&mut self, ticket: Ticket) -> Option<Admission> {
+        let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Burn);
+        waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
+    }
+
     /// The admission that waits for its receiver.
     fn take_asker(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Hook { .. });
@@ -309,9 +330,7 @@ impl Control {
 
     fn begin_admission(&mut self, now: Now, request: Request) {
         let ticket = self.access.admissions.new_ticket();
-        let admission =
-            Admission { ticket, request, claimed: false, approved: false, passed: false, until: None };
-        self.run_admission(now, admission);
+        self.run_admission(now, Admission::new(ticket, request));
     }
 
     /// Passes all steps, until somebody has to be asked or the verdict is there.
@@ -325,6 +344,13 @@ impl Control {
             match question {
                 None => return self.complete_admission(now, admission),
                 Some(Question::Hook(url)) => return self.ask_receiver(now, admission, url),
+                Some(Question::Burn(key)) if self.access.cluster.burn(admission.ticket, &key) => {
+                    return self.park_admission(now, admission, Pending::Burn);
+                }
+                Some(Question::Burn(_)) => {
+                    let why = admission.request.denied(Denial::Token);
+                    return self.refuse_admission(now, admission, why);
+                }
                 Some(Question::Claim) => {
                     match self.access.cluster.claim(admission.ticket, admission.request.key()) {
                         Claim::Granted => admission.claimed = true,
@@ -378,8 +404,7 @@ impl Control {
             return Err(NoSubscription::Denied(Denial::Hook));
         }
         let (ticket, request) = (Ticket(0), Request::Play(request));
-        let admission =
-            Admission { ticket, request, claimed: false, approved: false, passed: false, until: None };
+        let admission = Admission::new(ticket, request);
         for step in Step::ALL {
             match self.take_step(now, step, &admission) {
                 Answer::Continue => {}
@@ -411,6 +436,17 @@ impl Control {
             Err(Claim::Granted | Claim::Asked) => Refusal::InUse,
         };
         self.refuse_admission(now, admission, Why::Publish(refusal));
+    }
+
+    /// The directory has used up a token, or somebody has been faster.
+    pub(super) fn handle_burnt(&mut self, now: Now, ticket: Ticket, is_burnt: bool) {
+        let Some(mut admission) = self.access.admissions.take_burner(ticket) else { return };
+        if is_burnt {
+            admission.burnt = true;
+            return self.run_admission(now, admission);
+        }
+        let why = admission.request.denied(Denial::Token);
+        self.refuse_admission(now, admission, why);
     }
 
     /// All steps have passed, within this turn: uses up the token and reserves the id.
@@ -490,8 +526,8 @@ impl Control {
             };
             let why = match pending {
                 Pending::Hook { .. } => admission.request.denied(Denial::HookSilent),
-                Pending::Claim => {
-                    tracing::info!(key = %admission.request.key(), "claim timed out");
+                Pending::Claim | Pending::Burn => {
+                    tracing::info!(key = %admission.request.key(), "directory did not answer in time");
                     admission.request.unavailable()
                 }
             };

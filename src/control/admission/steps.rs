@@ -1,10 +1,11 @@
 //! The steps of an admission: what each of them checks, from memory.
 
 use super::{Admission, Answer, Question, Request, Step, Why};
-use crate::auth::access::Denial;
+use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
 use crate::control::broadcast::{Broadcast, is_stream_id};
 use crate::control::records::Records;
+use crate::control::records::auxiliary::Token;
 use crate::control::{Control, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
 use crate::protocol::{Format, VOD};
@@ -47,6 +48,7 @@ impl Control {
                 Answer::of(checked.map_err(|denial| request.denied(denial)))
             }
             (Step::Hook, request) => self.hook_step(admission, request),
+            (Step::Burn, request) => self.burn_step(admission, request),
             (Step::Reserve, Request::Publish(request)) => {
                 Answer::of(self.check_free(request).map_err(Why::Publish))
             }
@@ -184,6 +186,24 @@ impl Control {
             Request::Play(request) => app.security.play.hook.as_ref().filter(|_| self.is_watchable(request)),
         };
         hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
+    }
+
+    /// A token that is for one use is used up by the directory, where there is one.
+    fn burn_step(&self, admission: &Admission, request: &Request) -> Answer {
+        let Some(app) = self.app_of(request.key()).filter(|_| !admission.burnt) else {
+            return Answer::Continue;
+        };
+        let is_checked = match request {
+            Request::Publish(_) => app.security.publish.token,
+            Request::Play(play) => app.security.play.token && self.is_there(play),
+        };
+        let shown = Credentials::of(request.params()).token;
+        match shown.filter(|_| is_checked && self.access.cluster.is_shared()) {
+            Some(shown) => {
+                Answer::Wait(Question::Burn(Token::key(&request.key().app, &request.key().id, shown)))
+            }
+            None => Answer::Continue,
+        }
     }
 
     /// Whether a receiver need be asked: about what is there, or would be started by its viewer.

@@ -1,5 +1,5 @@
-//! Records that other nodes have changed: taken over at once, as if they had been committed here. Their hooks are told by the node
-//! that has made the change.
+//! Records that other nodes have changed: taken over at once, as if they had been committed here. The node that has
+//! made the change tells its hooks.
 
 use crate::control::Control;
 use crate::control::broadcast::{Broadcast, status};
@@ -102,7 +102,16 @@ impl Control {
             (Kind::Broadcast | Kind::Token | Kind::Subscriber | Kind::Vod, ..) => {}
         }
         self.end_sessions_of(before.as_ref(), record.as_ref());
-        self.records.auxiliary.apply(key, record);
+        let subscriber = match &record {
+            Some(Auxiliary::Subscriber(subscriber)) => Some(subscriber.clone()),
+            Some(Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => None,
+        };
+        self.records.auxiliary.apply(key.clone(), record);
+        if let Some(subscriber) = subscriber {
+            // One that is blocked goes.
+            let stream = StreamKey::new(&key.app, &subscriber.stream_id);
+            self.drop_subscriber(now, &stream, &subscriber.subscriber_id);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::admission::Ticket;
-use super::records::auxiliary::{Auxiliary, Vod};
+use super::records::auxiliary::{Auxiliary, Place, Vod};
 use crate::config::WithoutDirectory;
 use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
@@ -90,6 +90,8 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
+    /// Those that have asked for an id, or hold it, by the id.
+    tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids of nodes that are gone, whose claims the directory was asked to end.
     buried: BTreeSet<StreamKey>,
     is_away: bool,
@@ -132,7 +134,7 @@ impl Cluster {
     /// Whether a file is on this node. One whose node nobody has noted is on each that has its record.
     pub(in crate::control) fn has_file(&self, vod: &Vod) -> bool {
         match (&self.own, &vod.node) {
-            (Some(own), Some(node)) => own.node.as_str() == node,
+            (Some(own), Some(place)) => own.node.as_str() == place.0,
             (None, _) | (_, None) => true,
         }
     }
@@ -142,7 +144,7 @@ impl Cluster {
         let Some(own) = &self.own else { return };
         for (_, record) in changes {
             if let Some(Auxiliary::Vod(vod)) = record {
-                vod.node.get_or_insert_with(|| own.node.to_string());
+                vod.node.get_or_insert_with(|| Box::new(Place(own.node.to_string())));
             }
         }
     }
@@ -180,12 +182,14 @@ impl Cluster {
         let Some(own) = &self.own else { return Claim::Granted };
         if !self.is_away {
             self.asked.insert(ticket, key.clone());
+            self.tickets.entry(key.clone()).or_default().insert(ticket);
             self.requests.push_back(Request::Claim { ticket: ticket.number(), key: key.clone() });
             return Claim::Asked;
         }
         match own.without_directory {
             WithoutDirectory::Accept => {
                 self.held.insert(ticket, Held { key: key.clone(), token: 0 });
+                self.tickets.entry(key.clone()).or_default().insert(ticket);
                 Claim::Granted
             }
             WithoutDirectory::Refuse => Claim::Refused,
@@ -201,17 +205,29 @@ impl Cluster {
     /// Gives a claim back, or withdraws one that is not answered. Nothing happens when there was none.
     pub(in crate::control) fn release(&mut self, ticket: Ticket) {
         // The grant of one that is withdrawn is given back when it comes.
-        self.asked.remove(&ticket);
-        if let Some(Held { key, token }) = self.held.remove(&ticket)
-            && !self.is_claimed_here(&key)
-        {
-            self.requests.push_back(Request::Release { key, token });
+        if let Some(key) = self.asked.remove(&ticket) {
+            self.forget(ticket, &key);
+        }
+        if let Some(Held { key, token }) = self.held.remove(&ticket) {
+            self.forget(ticket, &key);
+            if !self.is_claimed_here(&key) {
+                self.requests.push_back(Request::Release { key, token });
+            }
         }
     }
 
     /// Whether somebody here has the id, or has asked for it.
     fn is_claimed_here(&self, key: &StreamKey) -> bool {
-        self.held.values().any(|held| held.key == *key) || self.asked.values().any(|asked| asked == key)
+        self.tickets.contains_key(key)
+    }
+
+    fn forget(&mut self, ticket: Ticket, key: &StreamKey) {
+        if let Some(tickets) = self.tickets.get_mut(key) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.tickets.remove(key);
+            }
+        }
     }
 
     /// The directory has answered. `None`: nobody waits for it any more; otherwise the immediate result of the claim.
@@ -234,12 +250,16 @@ impl Cluster {
                 self.held.insert(ticket, Held { key, token });
                 Some(Ok(()))
             }
-            ClaimAnswer::Taken(_) => Some(Err(Claim::Asked)),
+            ClaimAnswer::Taken(_) => {
+                self.forget(ticket, &key);
+                Some(Err(Claim::Asked))
+            }
             ClaimAnswer::Away => {
+                self.forget(ticket, &key);
                 self.is_away = true;
                 match self.claim(ticket, &key) {
                     Claim::Granted => Some(Ok(())),
-                    refused => Some(Err(refused)),
+                    refused @ (Claim::Asked | Claim::Refused) => Some(Err(refused)),
                 }
             }
         }
@@ -268,8 +288,10 @@ impl Cluster {
         let before = self.elsewhere(&key).map(|node| node.id.clone());
         match holder {
             Some(holder) if self.is_own(&holder) => {
-                for held in self.held.values_mut().filter(|held| held.key == key) {
-                    held.token = held.token.max(holder.token);
+                for ticket in self.tickets.get(&key).into_iter().flatten() {
+                    if let Some(held) = self.held.get_mut(ticket) {
+                        held.token = held.token.max(holder.token);
+                    }
                 }
                 if !self.is_claimed_here(&key) {
                     let token = holder.token;
@@ -279,8 +301,9 @@ impl Cluster {
             }
             Some(holder) => {
                 // One without a token is newer than any that is told: its own is on the way.
-                let is_older = |held: &&Held| held.key == key && (1..holder.token).contains(&held.token);
-                if self.held.values().any(|held| is_older(&held)) {
+                let mut tickets = self.tickets.get(&key).into_iter().flatten();
+                let is_older = |held: &Held| (1..holder.token).contains(&held.token);
+                if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {
                     changes.lost.push(key.clone());
                 }
                 self.claims.insert(key.clone(), holder);
@@ -357,6 +380,14 @@ impl Cluster {
         gone.map(|(key, holder)| (key.clone(), holder.token)).collect()
     }
 
+    /// Has the directory use up a one-time token, for whichever node asks first. False: it is away, and nothing can be used up.
+    pub(in crate::control) fn burn(&mut self, ticket: Ticket, key: &Key) -> bool {
+        if !self.is_away {
+            self.requests.push_back(Request::Burn { ticket: ticket.number(), key: key.clone() });
+        }
+        !self.is_away
+    }
+
     /// Asks something of the directory that is answered by news.
     pub(in crate::control) fn ask(&mut self, request: Request) {
         if self.own.is_some() {
@@ -364,7 +395,7 @@ impl Cluster {
         }
     }
 
-    /// The load of this node, in percent, which the others are told.
+    /// The load of this node, in percent, for the list of nodes.
     pub(in crate::control) fn note_load(&mut self, cpu: u8, memory: u8) {
         self.ask(Request::Load { cpu, memory });
     }
@@ -374,8 +405,20 @@ impl Cluster {
         self.requests.pop_front()
     }
 
+    /// Claims that are asked or held.
+    #[cfg(test)]
+    pub(in crate::control) fn open(&self) -> usize {
+        self.asked.len() + self.held.len()
+    }
+
+    /// Whether nothing is asked or held.
+    #[cfg(test)]
+    pub(in crate::control) fn is_idle(&self) -> bool {
+        self.open() == 0
+    }
+
     /// Entries of all tables that go with streams of this node.
     pub(in crate::control) fn held(&self) -> usize {
-        self.asked.len() + self.held.len() + self.requests.len()
+        self.tickets.len() + self.asked.len() + self.held.len() + self.requests.len()
     }
 }

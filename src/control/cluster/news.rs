@@ -27,6 +27,7 @@ impl Control {
             News::Answer { ticket, key, answer } => {
                 self.handle_claim(now, Ticket::of(ticket), &key, &answer);
             }
+            News::Burnt { ticket, is_burnt } => self.handle_burnt(now, Ticket::of(ticket), is_burnt),
             News::Contact(is_there) => cluster.note_contact(now.mono, is_there),
             News::Lost => cluster.ask(Request::Refill(self.records.encoded())),
         }

@@ -30,7 +30,7 @@ impl Rig {
         self.ask(request)
     }
 
-    fn play_request(&mut self, id: &str, pairs: &[(&str, &str)]) -> PlayRequest {
+    pub(super) fn play_request(&mut self, id: &str, pairs: &[(&str, &str)]) -> PlayRequest {
         PlayRequest {
             session: self.session(1),
             key: StreamKey::new("live", id),
@@ -42,7 +42,7 @@ impl Rig {
         }
     }
 
-    fn ask_play(&mut self, request: PlayRequest) -> Option<Result<(), NoSubscription>> {
+    pub(super) fn ask_play(&mut self, request: PlayRequest) -> Option<Result<(), NoSubscription>> {
         let session = request.session;
         self.mail(ToControl::Play(Box::new(request)));
         self.play_verdict(session)

@@ -4,6 +4,7 @@ use super::*;
 use crate::auth::access::Denial;
 use crate::config::WithoutDirectory;
 use crate::directory::{ClaimAnswer, Holder, News, Node, Profile, Request as Asked};
+use crate::store::Kind;
 use crate::types::NodeId;
 
 pub(super) fn node(name: &str, incarnation: u64, is_alive: bool) -> Node {
@@ -57,8 +58,10 @@ impl Rig {
     }
 
     /// Claims that are neither answered with a no nor given back.
-    fn open_claims(&self) -> usize {
-        self.control.access.cluster.held()
+    pub(super) fn open_claims(&self) -> usize {
+        let cluster = &self.control.access.cluster;
+        assert_eq!(cluster.is_idle(), cluster.held() == 0, "no table keeps what is over");
+        cluster.open()
     }
 
     /// The claims that the directory was asked to end, by their tokens.
@@ -98,12 +101,12 @@ impl Rig {
     }
 
     /// Publishes with the directory's yes.
-    fn publish_claimed(&mut self, id: &str) -> (SessionRef, StreamId, u64) {
+    pub(super) fn publish_claimed(&mut self, id: &str) -> (SessionRef, StreamId) {
         let session = self.begin(id);
         let ticket = self.last_claim().0;
         self.claim_answer(ticket, true);
         let stream = self.late_verdict(session).unwrap().unwrap();
-        (session, stream, ticket * 10)
+        (session, stream)
     }
 
     fn late_verdict(&mut self, session: SessionRef) -> Option<Result<StreamId, Refusal>> {
@@ -228,7 +231,8 @@ fn a_thousand_admissions_wait_and_no_more() {
 fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record_to_it() {
     let mut rig = Rig::with_directory(&[]);
     rig.create("s");
-    let (_, stream, token) = rig.publish_claimed("s");
+    let (_, stream) = rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
     // An older one is nothing.
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
@@ -262,7 +266,8 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     assert!(refused(rig.late_verdict(session)));
 
     let mut rig = Rig::in_cluster(&[], WithoutDirectory::Accept);
-    let (.., token) = rig.publish_claimed("before");
+    rig.publish_claimed("before");
+    let token = rig.last_claim().0 * 10;
     rig.tell_news(News::Contact(false));
     let session = rig.begin("s");
     assert!(matches!(rig.late_verdict(session), Some(Ok(_))));
@@ -327,9 +332,60 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
 }
 
 #[test]
+fn a_token_is_used_up_in_the_directory_before_its_peer_is_let_in() {
+    let mut rig = Rig::with_directory(&[("publishTokenControlEnabled", "true")]);
+    let key = StreamKey::new("live", "s");
+    let token = |id: &str| {
+        let json = format!(r#"{{"tokenId":"{id}","streamId":"s","type":"publish","expireDate":9999999999}}"#);
+        store::Op::Put(store::Key::new(Kind::Token, "live", &format!("s/{id}")), json.into())
+    };
+    rig.tell_news(News::Foreign(vec![token("one"), token("two")]));
+    let burns = |rig: &mut Rig| -> Vec<u64> {
+        let of = |asked: Asked| match asked {
+            Asked::Burn { ticket, .. } => Some(ticket),
+            _ => None,
+        };
+        std::mem::take(&mut rig.asked).into_iter().filter_map(of).collect()
+    };
+    let ask = |rig: &mut Rig, token: &str| {
+        let mut request = rig.request("s", 0);
+        request.params = vec![("token".to_owned(), token.to_owned())];
+        let session = request.session;
+        rig.mail(ToControl::Publish(request));
+        let ticket = rig.last_claim().0;
+        rig.claim_answer(ticket, true);
+        session
+    };
+    // Another node has been faster.
+    let session = ask(&mut rig, "one");
+    assert_eq!(rig.late_verdict(session), None);
+    let [ticket] = burns(&mut rig)[..] else { panic!("not asked") };
+    rig.tell_news(News::Burnt { ticket, is_burnt: false });
+    assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
+    assert_eq!(rig.open_claims(), 0);
+    let session = ask(&mut rig, "two");
+    let [ticket] = burns(&mut rig)[..] else { panic!("not asked") };
+    rig.tell_news(News::Burnt { ticket, is_burnt: true });
+    assert!(matches!(rig.late_verdict(session), Some(Ok(_))) && rig.control.is_live(&key));
+    let left = rig.control.records.auxiliary.count(Kind::Token, &"live".into());
+    assert_eq!(left, 1, "the used one is gone");
+    // Without a directory nothing can be used up.
+    rig.tell_news(News::Contact(false));
+    let mut request = rig.request("t", 0);
+    let other = r#"{"tokenId":"x","streamId":"t","type":"publish","expireDate":9999999999}"#;
+    let other = store::Op::Put(store::Key::new(Kind::Token, "live", "t/x"), other.into());
+    rig.tell_news(News::Foreign(vec![other]));
+    request.params = vec![("token".to_owned(), "x".to_owned())];
+    let session = request.session;
+    rig.mail(ToControl::Publish(request));
+    assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
+}
+
+#[test]
 fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
     let mut rig = Rig::with_directory(&[]);
-    let (session, _, token) = rig.publish_claimed("s");
+    let (session, _) = rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, token)) });
     assert!(rig.releases().is_empty());

@@ -20,7 +20,7 @@ use crate::jobs::Finished;
 use crate::store::{Key, Kind, salvage};
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
-pub(in crate::control) use vod::{Kept, Vod};
+pub(in crate::control) use vod::{Kept, Place, Vod};
 
 /// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]

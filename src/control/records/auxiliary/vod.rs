@@ -49,11 +49,16 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) unfinished: bool,
     /// The node of a cluster that has the file; nobody sees it ([`Stored`]).
     #[serde(skip_serializing)]
-    pub(in crate::control) node: Option<String>,
+    pub(in crate::control) node: Option<Box<Place>>,
     /// The object that it is in a storage; nobody sees it ([`Stored`]).
     #[serde(skip_serializing)]
     pub(in crate::control) kept: Option<Kept>,
 }
+
+/// The name of the node that has a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(in crate::control) struct Place(pub(in crate::control) String);
 
 /// The object of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +76,7 @@ struct Stored<'a> {
     #[serde(flatten)]
     vod: &'a Vod,
     #[serde(skip_serializing_if = "Option::is_none")]
-    node: &'a Option<String>,
+    node: &'a Option<Box<Place>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: &'a Option<Kept>,
 }
