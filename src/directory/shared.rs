@@ -48,7 +48,7 @@ pub struct Shared {
     is_lost: bool,
     is_away: bool,
     lease: Duration,
-    /// When the directory came back. For as long as a lease, those of others that ran out meanwhile may still be renewed.
+    /// The end of the time, as long as a lease, in which leases that ran out while the directory was away may still be renewed.
     returned: Option<Instant>,
 }
 

@@ -51,7 +51,7 @@ fn what_is_published_at_one_node_is_played_at_the_others() {
 }
 
 #[test]
-fn b_28_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsewhere() {
+fn n_14_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsewhere() {
     let redis = Redis::start();
     let [mut a, b, c] = ["a", "b", "c"].map(|name| node(&redis, name));
     let publisher = Publisher::start(a.rtmp, "live", "s");
@@ -71,7 +71,7 @@ fn b_28_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsew
 
 /// The encoder's connection breaks, and its next one comes to another node.
 #[test]
-fn b_30_a_publisher_that_was_lost_may_come_back_at_another_node() {
+fn n_16_a_publisher_that_was_lost_may_come_back_at_another_node() {
     let redis = Redis::start();
     let [a, b, c] = ["a", "b", "c"].map(|name| node(&redis, name));
     let mut first = RtmpPeer::publish(a.rtmp, "live", "lost").unwrap();
@@ -97,7 +97,7 @@ fn b_30_a_publisher_that_was_lost_may_come_back_at_another_node() {
 
 /// Two publishers of an id while the directory is away: one remains, and the viewers of both are sent it.
 #[test]
-fn b_29_viewers_of_a_publisher_that_loses_are_sent_the_other_one() {
+fn n_15_viewers_of_a_publisher_that_loses_are_sent_the_other_one() {
     let mut redis = Redis::start();
     let (a, b) = (node(&redis, "a"), node(&redis, "b"));
     redis.kill();

@@ -68,7 +68,7 @@ fn what_is_published_on_one_node_is_played_on_another_over_every_protocol() {
 }
 
 #[test]
-fn a_stream_that_no_node_has_is_refused_at_once_and_no_circle_asks_for_ever() {
+fn n_17_a_stream_that_no_node_has_is_refused_at_once_and_no_circle_asks_for_ever() {
     let ports = [own_port("127.0.0.1"), own_port("127.0.0.1")];
     let of = |name: &str, own: SocketAddr, other: SocketAddr| {
         node(name, &[&format!("relay.port={}", own.port()), &edge_of(&[other])])
@@ -86,7 +86,7 @@ fn a_stream_that_no_node_has_is_refused_at_once_and_no_circle_asks_for_ever() {
 }
 
 #[test]
-fn r_61_strangers_get_nothing_from_the_relay() {
+fn r_65_strangers_get_nothing_from_the_relay() {
     let origin = node("origin", &[]);
     let _publisher = Publisher::start(origin.rtmp, "live", "s");
     wait_for("the stream", secs(20), || is_broadcasting(&origin, "s"));
@@ -131,7 +131,7 @@ fn a_copy_of_a_copy_is_the_stream() {
 
 /// The origin is killed and comes back at once with its publisher: the viewer's connection stays.
 #[test]
-fn viewers_of_an_edge_stay_when_the_origin_is_killed_and_comes_back() {
+fn n_13_viewers_of_an_edge_stay_when_the_origin_is_killed_and_comes_back() {
     let relay = own_port("127.0.0.1");
     let home = Home::new();
     let settings = [SECRET, "cluster.node=origin", &format!("relay.port={}", relay.port())];

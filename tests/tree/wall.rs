@@ -30,6 +30,7 @@ const USES: &[(&str, &str)] = &[
     ("src/control/folders.rs", SHOWN),
     ("src/control/hooks/events.rs", SHOWN),
     ("src/control/key_sets.rs", COMPARED),
+    ("src/control/live.rs", COMPARED),
     ("src/control/mod.rs", SHOWN),
     ("src/control/playlists.rs", COMPARED),
     ("src/control/recordings/files.rs", COMPARED),

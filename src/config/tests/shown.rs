@@ -37,6 +37,14 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "server.proxy_protocol",
         "tests/suite/proxies.rs::r_20_haproxy_says_whom_it_connects_for_and_the_address_counts",
     ),
+    ("relay.secret", "src/protocol/relay/settings.rs::there_is_a_relay_when_there_is_a_secret"),
+    ("relay.host", "src/protocol/relay/settings.rs::there_is_a_relay_when_there_is_a_secret"),
+    ("relay.port", "src/protocol/relay/settings.rs::there_is_a_relay_when_there_is_a_secret"),
+    (
+        "edge.origins",
+        "src/control/tests/copies.rs::a_stream_of_another_node_is_here_while_it_is_watched_and_nobody_is_told_of_it",
+    ),
+    ("edge.linger", "src/control/tests/copies.rs::a_copy_stays_for_as_long_as_edge_linger_says"),
     ("http2.enabled", "tests/suite/http2.rs::curl_gets_pages_files_and_answers_of_the_api"),
     ("http.acme_folder", "tests/suite/tls.rs::answers_to_challenges_are_served_and_nothing_beside_them"),
     (

@@ -54,7 +54,7 @@ pub(in crate::control) enum Claim {
     Refused,
 }
 
-/// Where another node has a stream.
+/// The place at which another node has a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// The node.
@@ -90,7 +90,7 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
-    /// Those that have asked for an id, or hold it, by the id.
+    /// The tickets that have asked for an id, or hold it, by the id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids of nodes that are gone, whose claims the directory was asked to end.
     buried: BTreeSet<StreamKey>,

@@ -98,6 +98,17 @@ fn a_stream_of_another_node_is_here_while_it_is_watched_and_nobody_is_told_of_it
 }
 
 #[test]
+fn a_copy_stays_for_as_long_as_edge_linger_says() {
+    for (linger, stays) in [("3", false), ("60", true)] {
+        let mut rig = Rig::edge(NORTH, &[("edge.linger", linger)]);
+        let (worker, order) = rig.want();
+        rig.copy_begins(worker, &order);
+        rig.run_for(secs(20));
+        assert_eq!(rig.downs().is_empty(), stays, "{linger} s");
+    }
+}
+
+#[test]
 fn who_waits_for_a_stream_that_is_nowhere_is_told_at_once() {
     let mut rig = Rig::edge(BOTH, &[]);
     let (_, first) = rig.want();

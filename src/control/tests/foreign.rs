@@ -36,7 +36,7 @@ impl Rig {
         self.control.records.get(&key(id))?.name.clone()
     }
 
-    /// What memory has, and what the directory has.
+    /// The contents of memory, and those of the directory.
     fn both(&mut self) -> (Vec<(Key, Bytes)>, Vec<(Key, Bytes)>) {
         let mut here = self.control.records.encoded();
         here.sort_by(|a, b| a.0.cmp(&b.0));

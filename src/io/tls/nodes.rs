@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn r_60_nodes_that_know_the_secret_meet_and_nobody_else_does() {
+    fn r_64_nodes_that_know_the_secret_meet_and_nobody_else_does() {
         let [ours, again, theirs] = [b"one secret".as_slice(), b"one secret", b"another secret"]
             .map(|secret| NodeConfigs::of_secret(secret).unwrap());
         assert!(meets(&ours.client, &again.server) && meets(&again.client, &ours.server));
