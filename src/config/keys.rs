@@ -399,8 +399,16 @@ const APP_LAST: &[Key] = &[
     ),
     key("httpForwardingBaseURL", "", "Where they are: the path below the application is put behind it"),
     key("contentSecurityPolicyHeaderValue", "", "Content-Security-Policy of the application"),
-    foreign("maxVideoTrackCount", "-1", "A room sends every track"),
-    foreign("maxAudioTrackCount", "-1", "A room sends every track"),
+    key(
+        "maxVideoTrackCount",
+        "-1",
+        "Videos that a viewer of a room is sent, of those who spoke last, 30 at most; -1: all",
+    ),
+    key(
+        "maxAudioTrackCount",
+        "-1",
+        "Sounds that a viewer of a room is sent, of those who spoke last, 30 at most; -1: all",
+    ),
     foreign("playWebRTCStreamOnceForEachSession", "true", "A session may play a stream once"),
     protection(
         "participantVisibilityMatrix",
@@ -461,8 +469,12 @@ const APP_LAST: &[Key] = &[
     foreign("abrUpScalePacketLostRatio", "0.1", "Video is not transcoded"),
     foreign("abrUpScaleRTTMs", "150", "Video is not transcoded"),
     foreign("abrUpScaleJitterMs", "30", "Video is not transcoded"),
-    foreign("sendAudioLevelToViewers", "false", "Audio levels are not sent"),
-    foreign("audioLevelThreshold", "120", "Audio levels are not sent"),
+    key(
+        "sendAudioLevelToViewers",
+        "false",
+        "Viewers are told by a data channel how loud a WebRTC publisher is",
+    ),
+    key("audioLevelThreshold", "120", "Quietest level that they are told, 0 to 127 (silence)"),
     foreign("hwScalingEnabled", "false", "Video is not transcoded"),
     foreign("hwDecoderEnabled", "true", "Video is not transcoded"),
     foreign_secret("firebaseAccountKeyJSON", "", "No push notifications are sent"),

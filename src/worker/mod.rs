@@ -43,6 +43,7 @@ mod publications;
 mod requests;
 mod rooms;
 mod slab;
+mod speakers;
 mod streams;
 mod subscriptions;
 mod transcoders;

@@ -94,6 +94,17 @@ impl Live {
         own.into_iter().chain(self.rooms.members(main)).filter_map(key).collect()
     }
 
+    /// The room that a stream is in: that of its main track, or its own.
+    pub(super) fn room_of(&self, stream: StreamId) -> Option<StreamKey> {
+        let own = || self.streams.get(&stream).map(|stream| stream.key.clone());
+        self.rooms.main_of.get(&stream).cloned().or_else(|| own().filter(|key| self.is_room(key)))
+    }
+
+    /// The sessions that watch a main track.
+    pub(super) fn watchers_of(&self, main: &StreamKey) -> BTreeSet<ConnId> {
+        self.rooms.watchers.get(main).into_iter().flatten().map(|watcher| watcher.conn).collect()
+    }
+
     /// Whether a main track has live subtracks.
     pub(super) fn is_room(&self, main: &StreamKey) -> bool {
         self.rooms.members(main).next().is_some()
@@ -114,6 +125,9 @@ impl Worker {
         self.set_state(id, handle, SubscriptionState::Room { told: false });
         let streams = self.live.streams_of_room(main);
         self.tell_watcher(watcher, SubtrackNews::Room(&streams));
+        for (key, level) in self.live.speakers_of(main) {
+            self.tell_watcher(watcher, SubtrackNews::Loudness { key: &key, level });
+        }
         self.note_authenticated(id);
         self.touch(id);
     }
@@ -126,6 +140,7 @@ impl Worker {
         let had_any = main.as_ref().is_some_and(|main| self.live.is_room(main));
         let Move { from, to } = self.live.rooms.assign(stream, main);
         if let Some(from) = from {
+            self.live.speakers.forget(&from, stream);
             self.leave_room(&from, &key, StreamEnd::Unpublished);
         }
         if let Some(to) = to {
@@ -147,14 +162,19 @@ impl Worker {
     pub(super) fn remove_from_room(&mut self, stream: StreamId, key: &StreamKey, end: StreamEnd) {
         let Move { from, .. } = self.live.rooms.assign(stream, None);
         if let Some(from) = from {
+            self.live.speakers.forget(&from, stream);
             self.leave_room(&from, key, end);
         }
+        self.live.speakers.forget(key, stream);
         self.leave_room(key, key, end);
     }
 
     /// A stream leaves a main track, whose viewers go when nothing is left.
     fn leave_room(&mut self, main: &StreamKey, key: &StreamKey, end: StreamEnd) {
         self.tell_room(main, SubtrackNews::Left(key));
+        if !self.live.is_room(main) {
+            self.live.speakers.close(main);
+        }
         if self.live.is_room(main) || self.live.directory.contains_key(main) {
             return;
         }
@@ -166,7 +186,7 @@ impl Worker {
         }
     }
 
-    fn tell_room(&mut self, main: &StreamKey, news: SubtrackNews<'_>) {
+    pub(super) fn tell_room(&mut self, main: &StreamKey, news: SubtrackNews<'_>) {
         for watcher in self.live.rooms.watchers(main) {
             self.tell_watcher(watcher, news);
         }

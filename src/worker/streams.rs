@@ -11,6 +11,7 @@ use super::conn::Purpose;
 use super::demand::Producer;
 use super::polled::begun_with;
 use super::rooms::Rooms;
+use super::speakers::Speakers;
 use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
@@ -46,6 +47,8 @@ pub(super) struct Live {
     pub(super) awaited: Awaited,
     /// Main tracks, and who watches them.
     pub(super) rooms: Rooms,
+    /// The speakers of each.
+    pub(super) speakers: Speakers,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// How many of those may be transcoded.
@@ -190,7 +193,7 @@ impl Worker {
             }
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
-            ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, stream, &message),
+            ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, &stream, &message),
             ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
@@ -222,6 +225,7 @@ impl Worker {
                 }
                 self.settle_demand(stream);
             }
+            ToWorker::Loudness { stream, level } => self.hear_loudness(stream, level),
             ToWorker::KeyFrameNeeded { stream, track } => self.need_key_frame(stream, track),
         }
     }

@@ -35,6 +35,16 @@ fn a_room_chats_by_data_channels() {
 }
 
 #[test]
+fn a_viewer_with_one_seat_is_sent_who_speaks() {
+    does("seats", &["server.workers=2", "app.maxVideoTrackCount=1", "app.maxAudioTrackCount=1"]);
+}
+
+#[test]
+fn viewers_hear_how_loud_a_publisher_is() {
+    does("levels", &["server.workers=2", "app.sendAudioLevelToViewers=true"]);
+}
+
+#[test]
 fn a_call_of_two_browsers() {
     does("call", &[]);
 }

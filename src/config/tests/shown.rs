@@ -264,6 +264,13 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "dataChannelPlayerDistribution",
         "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",
     ),
+    ("maxVideoTrackCount", "tests/suite/rooms.rs::a_viewer_with_one_seat_is_sent_who_speaks"),
+    ("maxAudioTrackCount", "tests/suite/rooms.rs::a_viewer_with_one_seat_is_sent_who_speaks"),
+    ("sendAudioLevelToViewers", "tests/suite/rooms.rs::viewers_hear_how_loud_a_publisher_is"),
+    (
+        "audioLevelThreshold",
+        "src/protocol/webrtc/settings.rs::c_03_viewers_are_told_of_levels_down_to_a_threshold",
+    ),
     ("h264Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
     ("h265Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),
     ("vp8Enabled", "src/protocol/webrtc/tests.rs::a_codec_that_is_switched_off_is_neither_taken_nor_given"),

@@ -70,6 +70,13 @@ pub enum SubtrackNews<'a> {
     Room(&'a [StreamKey]),
     /// Another stream.
     Came(&'a StreamKey),
+    /// A stream speaks, or has ended to.
+    Loudness {
+        /// The stream.
+        key: &'a StreamKey,
+        /// Its loudness in -dBov, 0 being the loudest; 127: it speaks no more.
+        level: u8,
+    },
     /// A stream is no more, or of another main track. A subscription to it may go on, and does not end by this.
     Left(&'a StreamKey),
 }
