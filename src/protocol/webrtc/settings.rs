@@ -135,7 +135,7 @@ pub(super) struct RtcAppSettings {
     pub(super) data: DataSettings,
     /// `maxVideoTrackCount` and `maxAudioTrackCount`.
     pub(super) limits: Limits,
-    /// `audioLevelThreshold`, where `sendAudioLevelToViewers` is on: the quietest level that viewers are told.
+    /// `audioLevelThreshold`, where `sendAudioLevelToViewers` is on: the quietest level that viewers hear of.
     pub(super) audio_levels: Option<u8>,
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The level of silence.
 pub(super) const SILENCE: u8 = 127;
-/// The quietest level that is told from silence.
+/// The quietest level that is no silence.
 const FLOOR: u8 = 80;
 /// The shortest time between two reports.
 const INTERVAL: Duration = Duration::from_millis(250);
