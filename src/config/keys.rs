@@ -382,7 +382,7 @@ const APP_FIRST: &[Key] = &[
 ];
 
 /// Which roles of a room see which.
-const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
+pub(super) const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
 
 const APP_LAST: &[Key] = &[
     foreign("maxAnalyzeDurationMS", "1500", "Tracks are known without analysis"),
@@ -410,12 +410,7 @@ const APP_LAST: &[Key] = &[
         "Sounds that a viewer of a room is sent, of those who spoke last, 30 at most; -1: all",
     ),
     foreign("playWebRTCStreamOnceForEachSession", "true", "A session may play a stream once"),
-    protection(
-        "participantVisibilityMatrix",
-        VISIBILITY,
-        "Which roles of a room see which",
-        "participants of a room are not hidden from each other by this server; leave it out",
-    ),
+    key("participantVisibilityMatrix", VISIBILITY, "Roles that viewers of a room see, by their own role"),
     foreign("customSettings", "{}", "Free JSON for clients, kept and given back"),
     foreign("encoderParameters", "{}", "Video is not transcoded"),
     foreign("appName", "", "The folder's name counts"),

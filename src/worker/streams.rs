@@ -165,7 +165,13 @@ impl Worker {
                 self.watched_no_more((stream, protocol, &viewer), news);
             }
             ToWorker::App(settings) => {
-                self.apps.insert(Arc::clone(&settings.name), settings);
+                let name = Arc::clone(&settings.name);
+                let visibility = settings.security.visibility.clone();
+                let former = self.apps.insert(Arc::clone(&name), settings);
+                let former = former.map(|former| former.security.visibility.clone());
+                if let Some(former) = former.filter(|former| *former != visibility) {
+                    self.review_visibility(&name, |viewer, stream| former.sees(viewer, stream));
+                }
             }
             ToWorker::AppGone(name) => {
                 self.apps.remove(&name);

@@ -264,6 +264,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "dataChannelPlayerDistribution",
         "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",
     ),
+    ("participantVisibilityMatrix", "src/worker/tests/rooms.rs::roles_say_who_sees_whom_while_they_are_live"),
     ("maxVideoTrackCount", "tests/suite/rooms.rs::a_viewer_with_one_seat_is_sent_who_speaks"),
     ("maxAudioTrackCount", "tests/suite/rooms.rs::a_viewer_with_one_seat_is_sent_who_speaks"),
     ("sendAudioLevelToViewers", "tests/suite/rooms.rs::viewers_hear_how_loud_a_publisher_is"),

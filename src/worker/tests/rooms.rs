@@ -7,11 +7,8 @@ use crate::protocol::FamilyEvent;
 impl Rig {
     /// A stream of `live/room` that a session here publishes.
     fn participant(&mut self, number: u64, id: &str) -> (ConnId, Actor) {
-        let (stream, settings) = (StreamId(number), Arc::new(AppSettings::defaults("live").unwrap()));
-        let details = StreamDetails { main_track: Some("room".into()), ..StreamDetails::default() };
-        let (key, source, ingest) = (StreamKey::new("live", id), WorkerId(0), Ingest::PULL);
-        let up = ToWorker::StreamUp { stream, key, source, ingest, details, settings };
-        self.worker.handle_mail(self.now, up);
+        let stream = StreamId(number);
+        self.up(number, id, "");
         let (conn, actor) = self.connect();
         let publication = Publication { handle: Handle::ONLY, stream: Some(stream) };
         self.worker.conns.get_mut(conn).unwrap().publications.push(publication);
@@ -20,9 +17,23 @@ impl Rig {
         (conn, actor)
     }
 
+    /// The record of a stream of `live/room` is this, or has become so.
+    fn up(&mut self, number: u64, id: &str, role: &str) {
+        let (stream, settings) = (StreamId(number), Arc::new(AppSettings::defaults("live").unwrap()));
+        let details =
+            StreamDetails { main_track: Some("room".into()), role: role.into(), ..StreamDetails::default() };
+        let (key, source, ingest) = (StreamKey::new("live", id), WorkerId(0), Ingest::PULL);
+        let up = ToWorker::StreamUp { stream, key, source, ingest, details, settings };
+        self.worker.handle_mail(self.now, up);
+    }
+
     fn watcher(&mut self) -> (ConnId, Actor) {
+        self.watcher_as("")
+    }
+
+    fn watcher_as(&mut self, role: &str) -> (ConnId, Actor) {
         let (conn, actor) = self.connect();
-        self.worker.watch_room(conn, Handle::ONLY, &StreamKey::new("live", "room"));
+        self.worker.watch_room(conn, Handle::ONLY, &StreamKey::new("live", "room"), role);
         (conn, actor)
     }
 
@@ -117,4 +128,68 @@ fn messages_of_rooms_reach_all_who_are_in_them_once() {
     assert_eq!(heard(), [0, 0, 1, 1, 0]);
     rig.say(stranger.0, &stranger.1, [tell("nothing")]);
     assert_eq!(heard(), [0; 5]);
+}
+
+/// The streams that a session was told of, with a sign for each: `=` there from the beginning, `+` came, `-` left, `*` another role.
+fn streams(of: &(ConnId, Actor)) -> Vec<String> {
+    let signs = [
+        ("Subtracks(Room(", '='),
+        ("Subtracks(Came(", '+'),
+        ("Subtracks(Left(", '-'),
+        ("Subtracks(Role ", '*'),
+    ];
+    let named = |reply: String| {
+        let sign = signs.iter().find(|(news, _)| reply.contains(news)).map(|(_, sign)| *sign)?;
+        let ids = reply.split("id: \"").skip(1).filter_map(|rest| rest.split('"').next());
+        Some(ids.map(|id| format!("{sign}{id}")).collect::<Vec<_>>())
+    };
+    of.1.replies().into_iter().filter_map(named).flatten().collect()
+}
+
+#[test]
+fn roles_say_who_sees_whom_while_they_are_live() {
+    let mut rig = Rig::new();
+    for (number, id, role) in [(11, "ann", "speaker"), (12, "ben", "attendee"), (13, "cat", "")] {
+        rig.up(number, id, role);
+    }
+    let viewers = ["speaker", "attendee", "", "stranger"].map(|role| rig.watcher_as(role));
+    let told = || viewers.each_ref().map(streams);
+    let of =
+        |lists: [&[&str]; 4]| lists.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+    assert_eq!(told(), of([&["=ann"], &["=ann"], &["=cat"], &["=cat"]]));
+    // Who is let onto the stage is seen; the others hear of no role that they do not see.
+    rig.up(12, "ben", "active_attendee");
+    assert_eq!(told(), of([&["+ben"], &["+ben"], &[], &[]]));
+    rig.up(12, "ben", "speaker");
+    assert_eq!(told(), of([&["*ben"], &["*ben"], &[], &[]]));
+    rig.up(12, "ben", "");
+    assert_eq!(told(), of([&["-ben"], &["-ben"], &["+ben"], &["+ben"]]));
+    rig.up(14, "dan", "attendee");
+    assert_eq!(told(), of([&[], &[], &[], &[]]));
+    // The operator changes the matrix.
+    let all = AppSettings::with("live", &[("participantVisibilityMatrix", "{}")]).unwrap();
+    rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(all)));
+    assert_eq!(
+        told(),
+        of([&["+ben", "+cat", "+dan"], &["+ben", "+cat", "+dan"], &["+ann", "+dan"], &["+ann", "+dan"]])
+    );
+    let none = AppSettings::with("live", &[("participantVisibilityMatrix", r#"{"default":[]}"#)]).unwrap();
+    rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(none)));
+    assert!(told().iter().all(|told| *told == ["-ann", "-ben", "-cat", "-dan"]), "{:?}", told());
+}
+
+#[test]
+fn a_viewer_of_another_protocol_is_given_a_stream_that_it_sees() {
+    let mut rig = Rig::new();
+    rig.up(11, "ann", "speaker");
+    rig.up(12, "cat", "");
+    let mut plays = |role: &str| {
+        let viewer = rig.connect();
+        let (key, params) = (StreamKey::new("live", "room"), vec![("role".to_owned(), role.to_owned())]);
+        let format = Format::find("flv", 0).unwrap();
+        let ask = PlayAsk { key, format, params, origin: String::new(), takes_subtracks: false };
+        rig.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
+        rig.subscriber(viewer.0).stream
+    };
+    assert_eq!([plays("speaker"), plays("")], [StreamId(11), StreamId(12)]);
 }

@@ -33,6 +33,11 @@ impl RtcSession {
                 streams.iter().for_each(|key| self.came(key));
             }
             SubtrackNews::Came(key) => self.came(key),
+            SubtrackNews::Role { key, role } => {
+                let said =
+                    json!({"eventType": "UPDATE_PARTICIPANT_ROLE", "streamId": &*key.id, "role": role});
+                self.say_to_room_page(ctx, said.to_string());
+            }
             SubtrackNews::Loudness { key, level } => {
                 let Role::Room(room) = &mut self.role else { return };
                 room.speaks(ctx.now.mono, &key.id, level);
