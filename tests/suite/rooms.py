@@ -1,6 +1,6 @@
 """Rooms in Chromium: pages that speak as the SDK's do publish into a main track and play it.
 
-rooms.py TASK URL: does a task in the application `live`, and says `ok`, or what was seen instead.
+rooms.py TASK URL [FOLDER]: does a task in the application `live`, and says `ok`, or what was seen instead. Pictures go to the folder.
 """
 
 import sys
@@ -331,6 +331,85 @@ def task_levels(browser, url):
     room.wait("silence", lambda: room.run(AUDIO) == "ann=ann false")
 
 
+def enters(browser, url, name, more="source=pattern", size="desk", dark=False):
+    """Somebody opens the conference page and joins."""
+    tab = panel.Tab(browser)
+    TABS.append(tab)
+    tab.size(size, dark)
+    tab.go(f"{url}live/conference.html?id=stage&name={name}&{more}")
+    tab.wait("a picture of its own, or none", lambda: tab.run("document.getElementById('state').dataset.state === 'idle'"))
+    tab.click("Join")
+    return tab
+
+
+TILES = """[...document.querySelectorAll(".tile")].map((tile) => {
+    const video = tile.querySelector("video");
+    const plays = tile.dataset.shown === "true" && video.videoWidth > 0 && !video.paused;
+    return `${tile.querySelector("b").textContent} ${plays ? "plays" : "stands"}`;
+}).sort().join(", ")"""
+
+
+def shows_tiles(tab, *wanted):
+    tab.wait(f"the tiles {wanted}", lambda: tab.run(TILES) == ", ".join(sorted(wanted)))
+
+
+def task_page(browser, url):
+    """The conference page: three take part and one watches, they see and hear each other, mute, write, pin, and leave."""
+    ann = enters(browser, url, "Ann")
+    ann.text("You are in the room.")
+    ben = enters(browser, url, "Ben", dark=True)
+    cat = enters(browser, url, "Cat%20<b>", size="phone")
+    for tab, own, others in ((ann, "Ann", ("Ben", "Cat <b>")), (ben, "Ben", ("Ann", "Cat <b>")), (cat, "Cat <b>", ("Ann", "Ben"))):
+        shows_tiles(tab, f"{own} (you) plays", *(f"{other} plays" for other in others))
+        tab.wait("two sounds", lambda: tab.run("document.querySelectorAll('.tile').length") == 3)
+    watcher = enters(browser, url, "Dan", "playOnly=true")
+    shows_tiles(watcher, "Ann plays", "Ben plays", "Cat <b> plays")
+    assert not watcher.run("document.getElementById('mic').checkVisibility()")
+    for tab in (ann, ben, cat, watcher):
+        high = tab.run("[document.documentElement.scrollHeight, document.getElementById('tiles').scrollHeight - document.getElementById('tiles').clientHeight, innerHeight]")
+        assert high[0] <= high[2] and high[1] <= 0, high
+    # Who is muted and hidden is shown so, also to those who come later.
+    ben.click("Mute")
+    ben.click("Hide")
+    about = "document.querySelector('.tile[aria-label^=Ben]').getAttribute('aria-label')"
+    for tab in (ann, cat, watcher):
+        tab.wait("muted", lambda: tab.run(about) == "Ben, muted")
+    shows_tiles(ann, "Ann (you) plays", "Ben stands", "Cat <b> plays")
+    late = enters(browser, url, "Eve", "playOnly=true")
+    shows_tiles(late, "Ann plays", "Ben stands", "Cat <b> plays")
+    late.wait("muted", lambda: late.run(about) == "Ben, muted")
+    late.click("Leave")
+    late.text("Ready.") if late.run("document.querySelector('[value=pattern]').checked") else late.text("only watch")
+    # The chat is text, once to each.
+    for tab, text in ((ann, "hello <img src=x>"), (watcher, "a question")):
+        tab.click("Chat")
+        tab.run(f"document.getElementById('message').value = {text!r}")
+        tab.click("Send")
+        tab.text(text)
+    count = "[...document.querySelectorAll('#messages li')].map((line) => line.lastChild.data).join('|')"
+    for tab in (ann, ben, cat, watcher):
+        tab.wait("both messages", lambda: tab.run(count) == "hello <img src=x>|a question")
+    assert cat.run("document.getElementById('unread').textContent") == "2"
+    # A tile that is pressed is large, and stays.
+    ann.run("document.querySelector('.tile[aria-label^=Cat]').click()")
+    ann.wait("the large tile", lambda: ann.run("document.querySelector('.tile.large b')?.textContent") == "Cat <b>")
+    shows_tiles(ann, "Ann (you) plays", "Ben stands", "Cat <b> plays")
+    if len(sys.argv) > 3:
+        cat.send("Emulation.setDeviceMetricsOverride", width=390, height=780, deviceScaleFactor=1, mobile=True)
+        late.picture(f"{sys.argv[3]}/lobby.png")
+        for tab, name in ((ann, "speaker"), (ben, "grid"), (cat, "phone"), (watcher, "chat")):
+            tab.picture(f"{sys.argv[3]}/{name}.png")
+        cat.click("Chat")
+        cat.picture(f"{sys.argv[3]}/phone-chat.png")
+        cat.click("Chat")
+        cat.click("Speaker")
+        cat.picture(f"{sys.argv[3]}/phone-speaker.png")
+    ben.click("Leave")
+    shows_tiles(watcher, "Ann plays", "Cat <b> plays")
+    for tab in (ann, ben, cat, watcher, late):
+        assert tab.told == [], tab.told
+
+
 def task_call(browser, url):
     """Two browsers talk to each other; the server hands over what they say."""
     ann, ben = page(browser, url), page(browser, url)
@@ -364,7 +443,7 @@ def task_calls_end(browser, url):
 
 
 def main():
-    task, url = sys.argv[1:]
+    task, url = sys.argv[1:3]
     browser = panel.Chromium()
     try:
         globals()[f"task_{task}"](browser, url)

@@ -45,6 +45,11 @@ fn viewers_hear_how_loud_a_publisher_is() {
 }
 
 #[test]
+fn the_conference_page_of_four_browsers() {
+    does("page", &["server.workers=2"]);
+}
+
+#[test]
 fn a_call_of_two_browsers() {
     does("call", &[]);
 }
