@@ -299,7 +299,9 @@ def task_seats(browser, url):
     speaks(tabs, "cat")
     watcher.wait("the sound of cat", lambda: watcher.run(AUDIO) == "audioTrack0=cat true")
     shows("ann", "red")
+    watcher.run("data.length = 0")
     tabs["ann"].run("say({ command: 'stop', streamId: 'ann' })")
+    reads(watcher, "TRACK_LIST_UPDATED")
     watcher.wait("another video", lambda: watcher.run(VIDEO) in ("videoTrack0=cat", "videoTrack0=ben"))
     flows(watcher, "ARDAMSvvideoTrack0")
     assert watcher.run("heard.filter(({ command, type }) => command === 'takeConfiguration' && type === 'offer').length") == 1

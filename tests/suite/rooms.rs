@@ -50,6 +50,11 @@ fn the_conference_page_of_four_browsers() {
 }
 
 #[test]
+fn the_conference_page_with_a_seat_for_each() {
+    does("page", &["app.maxVideoTrackCount=3", "app.maxAudioTrackCount=3"]);
+}
+
+#[test]
 fn a_call_of_two_browsers() {
     does("call", &[]);
 }

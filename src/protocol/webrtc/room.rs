@@ -226,6 +226,11 @@ impl Room {
         }
     }
 
+    /// Whether streams come and go without an offer.
+    pub(super) const fn has_seats_alone(&self) -> bool {
+        self.seats.are_all()
+    }
+
     /// Whether it is sent a stream, or may be.
     pub(super) fn has(&self, id: &str) -> bool {
         self.ids.contains_key(id)

@@ -50,6 +50,12 @@ impl RtcSession {
             }
         }
         self.offer_room(ctx);
+        // Else the page hears of it when it has answered the offer.
+        if let (Role::Room(room), SubtrackNews::Came(_) | SubtrackNews::Left(_)) = (&self.role, news)
+            && room.has_seats_alone()
+        {
+            self.say_to_room_page(ctx, self.list_of_tracks());
+        }
         self.say_speakers(ctx);
     }
 
