@@ -85,6 +85,9 @@ impl Worker {
         if !self.live.directory.contains_key(&stream) && !self.live.is_room(&stream) {
             return;
         }
+        if !self.live.chats.takes(self.now.mono, &stream, &message) {
+            return;
+        }
         let from = self.session_ref(id, Handle::ONLY);
         self.hear_in_stream(from, &stream, &message);
         self.agenda.outputs.push_back(Output::Others(ToWorker::TellStream { from, stream, message }));

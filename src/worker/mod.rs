@@ -25,6 +25,7 @@ macro_rules! context {
 mod agenda;
 mod awaited;
 mod carriers;
+mod chats;
 mod conn;
 mod datagrams;
 mod deadlines;

@@ -258,6 +258,7 @@ impl Worker {
         self.tell_room(main, SubtrackNews::Left(key));
         if !self.live.is_room(main) {
             self.live.speakers.close(main);
+            self.live.chats.forget(main);
         }
         if self.live.is_room(main) || self.live.directory.contains_key(main) {
             return;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use media::{TrackId, TrackSet};
 
 use super::awaited::Awaited;
+use super::chats::Chats;
 use super::conn::Purpose;
 use super::demand::Producer;
 use super::polled::begun_with;
@@ -49,6 +50,8 @@ pub(super) struct Live {
     pub(super) rooms: Rooms,
     /// The speakers of each.
     pub(super) speakers: Speakers,
+    /// Messages of viewers.
+    pub(super) chats: Chats,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// How many of those may be transcoded.
@@ -317,6 +320,7 @@ impl Worker {
         let publisher = self.live.publisher(id);
         self.live.sources.remove(&id);
         self.live.drop_details(id);
+        self.live.chats.forget(&stream.key);
         self.live.up_since.remove(&id);
         self.forget_polled(id, &stream.key);
         self.remove_from_room(id, &stream.key, end);

@@ -1,7 +1,7 @@
 //! Rooms: who hears that somebody speaks, and who hears a message.
 
 use super::*;
-use crate::mail::Message;
+use crate::mail::{DataSender, Message, StreamData};
 use crate::protocol::FamilyEvent;
 
 impl Rig {
@@ -128,6 +128,32 @@ fn messages_of_rooms_reach_all_who_are_in_them_once() {
     assert_eq!(heard(), [0, 0, 1, 1, 0]);
     rig.say(stranger.0, &stranger.1, [tell("nothing")]);
     assert_eq!(heard(), [0; 5]);
+}
+
+/// Many viewers who may each send little are one flood to those who hear them.
+#[test]
+fn the_viewers_of_a_room_are_no_flood_together() {
+    let mut rig = Rig::new();
+    let ann = rig.participant(11, "ann");
+    let viewers: Vec<(ConnId, Actor)> = (0..30).map(|_| rig.watcher()).collect();
+    let data = StreamData {
+        sender: DataSender::Viewer { to_viewers: false },
+        stream: "room".into(),
+        is_text: true,
+        payload: Bytes::from_static(&[0; 1536]),
+    };
+    let heard = |of: &(ConnId, Actor)| {
+        of.1.replies().iter().filter(|reply| reply.starts_with("Family(Message")).count()
+    };
+    heard(&ann);
+    for (id, actor) in viewers.iter().cycle().take(1000) {
+        let (stream, message) = (StreamKey::new("live", "room"), Message::new(data.clone()));
+        rig.say(*id, actor, [Event::Family(FamilyEvent::TellStream { stream, message })]);
+    }
+    assert_eq!(heard(&ann), 512, "a megabyte of 2048 bytes each");
+    // What is dropped goes to no other worker either.
+    let mail = rig.outputs();
+    assert_eq!(mail.iter().filter(|output| matches!(output, Output::Others(_))).count(), 512);
 }
 
 /// The streams that a session was told of, with a sign for each: `=` there from the beginning, `+` came, `-` left, `*` another role.
