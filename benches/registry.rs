@@ -116,7 +116,6 @@ impl Bench {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let server = [("limits.publishers_per_address", "1000000")];
         let config = ControlConfig {
-            cluster: None,
             server: Arc::new(ServerSettings::with(&server).unwrap()),
             apps: vec![Arc::new(AppSettings::with("live", &[("ingestingStreamLimit", "1000000")]).unwrap())],
             lost: Default::default(),

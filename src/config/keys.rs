@@ -403,7 +403,7 @@ const APP_FIRST: &[Key] = &[
 ];
 
 /// Which roles of a room see which.
-const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
+pub(super) const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
 
 const APP_LAST: &[Key] = &[
     foreign("maxAnalyzeDurationMS", "1500", "Tracks are known without analysis"),
@@ -420,15 +420,18 @@ const APP_LAST: &[Key] = &[
     ),
     key("httpForwardingBaseURL", "", "Where they are: the path below the application is put behind it"),
     key("contentSecurityPolicyHeaderValue", "", "Content-Security-Policy of the application"),
-    foreign("maxVideoTrackCount", "-1", "A room sends every track"),
-    foreign("maxAudioTrackCount", "-1", "A room sends every track"),
-    foreign("playWebRTCStreamOnceForEachSession", "true", "A session may play a stream once"),
-    protection(
-        "participantVisibilityMatrix",
-        VISIBILITY,
-        "Which roles of a room see which",
-        "participants of a room are not hidden from each other by this server; leave it out",
+    key(
+        "maxVideoTrackCount",
+        "-1",
+        "Videos that a viewer of a room is sent, of those who spoke last, 30 at most; -1: all",
     ),
+    key(
+        "maxAudioTrackCount",
+        "-1",
+        "Sounds that a viewer of a room is sent, of those who spoke last, 30 at most; -1: all",
+    ),
+    foreign("playWebRTCStreamOnceForEachSession", "true", "A session may play a stream once"),
+    key("participantVisibilityMatrix", VISIBILITY, "Roles that viewers of a room see, by their own role"),
     foreign("customSettings", "{}", "Free JSON for clients, kept and given back"),
     foreign("encoderParameters", "{}", "Video is not transcoded"),
     foreign("appName", "", "The folder's name counts"),
@@ -482,8 +485,12 @@ const APP_LAST: &[Key] = &[
     foreign("abrUpScalePacketLostRatio", "0.1", "Video is not transcoded"),
     foreign("abrUpScaleRTTMs", "150", "Video is not transcoded"),
     foreign("abrUpScaleJitterMs", "30", "Video is not transcoded"),
-    foreign("sendAudioLevelToViewers", "false", "Audio levels are not sent"),
-    foreign("audioLevelThreshold", "120", "Audio levels are not sent"),
+    key(
+        "sendAudioLevelToViewers",
+        "false",
+        "Viewers are told by a data channel how loud a WebRTC publisher is",
+    ),
+    key("audioLevelThreshold", "120", "Quietest level that they are told, 0 to 127 (silence)"),
     foreign("hwScalingEnabled", "false", "Video is not transcoded"),
     foreign("hwDecoderEnabled", "true", "Video is not transcoded"),
     foreign_secret("firebaseAccountKeyJSON", "", "No push notifications are sent"),

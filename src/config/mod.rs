@@ -22,6 +22,7 @@ mod suggestion;
 #[cfg(test)]
 mod tests;
 mod values;
+mod visibility;
 mod vod;
 
 pub use app::{AcceptLimits, AppLimits, AppSettings};
@@ -40,6 +41,7 @@ pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{BackupSettings, Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
+pub use visibility::Visibility;
 pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.

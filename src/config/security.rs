@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Error;
 use super::values::Values;
+use super::visibility::Visibility;
 use crate::auth::access::{Checks, Secret, Secrets, Trust};
 use crate::auth::{HookUrl, jwt};
 
@@ -40,6 +41,8 @@ pub struct SecuritySettings {
     pub rest_jwt: Option<Trust>,
     /// `contentSecurityPolicyHeaderValue`; `None` when empty.
     pub content_security_policy: Option<String>,
+    /// `participantVisibilityMatrix`: who sees whom in rooms.
+    pub visibility: Visibility,
     /// `writeSubscriberEventsToDatastore`: remember who came and went.
     pub subscriber_events: bool,
     /// `writeStatsToDatastore`: records have the counts of viewers.
@@ -114,6 +117,7 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         secrets,
         rest_jwt: rest_jwt(values)?,
         content_security_policy: policy(values)?,
+        visibility: Visibility::read(values)?,
         subscriber_events: values.boolean("writeSubscriberEventsToDatastore")?,
         viewer_counts: values.boolean("writeStatsToDatastore")?,
     })

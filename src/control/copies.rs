@@ -184,7 +184,7 @@ impl Control {
         }
     }
 
-    /// Lets a copy go. Those who wait for it are told that it does not come.
+    /// Lets a copy go. Viewers that wait for it are refused.
     fn end_copy(&mut self, now: Now, key: &StreamKey, is_over: bool) {
         let is_here = self.is_live(key);
         let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };

@@ -386,6 +386,7 @@ impl Control {
             tell_viewers: self.hook_url(key).is_some(),
             limits_polled: record.limits_polled(),
             main_track: self.records.main_track_of(key).map(|main| main.id),
+            role: record.role.as_deref().unwrap_or_default().into(),
             folder: self.polled_folder(key),
             overrides: record.hls_overrides(),
         }

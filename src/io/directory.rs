@@ -109,7 +109,7 @@ impl Records {
         }
     }
 
-    /// The way to the store's thread, and the work of that. The others are told of a node's listeners, of HTTP and of the relay.
+    /// The way to the store's thread, and the work of that. The others learn the addresses of a node's HTTP listener and of its relay.
     pub(super) fn start(
         self,
         listeners: Listeners<'_>,

@@ -1,5 +1,7 @@
 //! Messages of data channels, on their way between the sessions of a stream.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 /// The sender of a message.
@@ -21,6 +23,8 @@ pub enum DataSender {
 pub struct StreamData {
     /// The sender.
     pub sender: DataSender,
+    /// The id of the stream that it was sent to.
+    pub stream: Arc<str>,
     /// Whether it is text.
     pub is_text: bool,
     /// The message.
@@ -28,16 +32,6 @@ pub struct StreamData {
 }
 
 impl StreamData {
-    /// The message without its other viewers as receivers, if `viewers` is false.
-    #[must_use]
-    pub fn of(self, viewers: bool) -> Self {
-        let sender = match self.sender {
-            DataSender::Viewer { to_viewers } => DataSender::Viewer { to_viewers: to_viewers && viewers },
-            sender @ (DataSender::Publisher | DataSender::Api) => sender,
-        };
-        Self { sender, ..self }
-    }
-
     /// Whether the publisher gets it, or (`false`) a viewer.
     #[must_use]
     pub const fn is_for(&self, publisher: bool) -> bool {
@@ -61,7 +55,7 @@ mod tests {
             (DataSender::Viewer { to_viewers: true }, true, true),
             (DataSender::Api, true, true),
         ] {
-            let data = StreamData { sender, is_text: true, payload: Bytes::new() };
+            let data = StreamData { sender, stream: "s".into(), is_text: true, payload: Bytes::new() };
             assert_eq!((data.is_for(true), data.is_for(false)), (publisher, viewer), "{sender:?}");
         }
     }

@@ -13,6 +13,8 @@ pub struct StreamDetails {
     pub limits_polled: bool,
     /// The id of its main track.
     pub main_track: Option<Arc<str>>,
+    /// The role of its participant in a room; empty: none.
+    pub role: Arc<str>,
     /// The folder below the application's `streams` that its playlists are in, with its slash; empty: none.
     pub folder: String,
     /// Settings of the application that are others for this stream, by their keys.

@@ -393,7 +393,7 @@ pub enum ToWorker {
     StopPull(PullId),
     /// Where a pull goes on: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
-    /// A stream that was wanted does not come: whoever waits for it is told.
+    /// A stream that was wanted does not come: whoever waits for it is refused.
     NotComing(StreamKey),
     /// A stream that is not here is live at another node: who waits for it may ask again.
     LiveElsewhere(StreamKey),
@@ -430,6 +430,13 @@ pub enum ToWorker {
         /// The track.
         track: TrackId,
     },
+    /// From the worker of its publisher: the loudness of a stream in a room.
+    Loudness {
+        /// The stream.
+        stream: StreamId,
+        /// In -dBov: 0 is the loudest, 127 silence.
+        level: u8,
+    },
     /// From a session of another worker to a session of this one.
     Tell {
         /// The sender.
@@ -439,12 +446,12 @@ pub enum ToWorker {
         /// The message.
         message: Message,
     },
-    /// From a session of another worker to the publisher and the viewers of a stream here.
+    /// From a session of another worker to the publisher and the viewers of a stream here, or of all streams of a main track.
     TellStream {
         /// The sender.
         from: SessionRef,
         /// The stream.
-        stream: StreamId,
+        stream: StreamKey,
         /// The message.
         message: Message,
     },

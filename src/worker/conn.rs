@@ -321,6 +321,10 @@ impl Conn {
         self.publications.iter_mut().find(|publication| publication.handle == handle)
     }
 
+    pub(super) fn publication(&self, handle: Handle) -> Option<&Publication> {
+        self.publications.iter().find(|publication| publication.handle == handle)
+    }
+
     /// The publication that feeds a stream.
     pub(super) fn publication_of(&self, stream: StreamId) -> Option<Handle> {
         let feeds = |publication: &&Publication| publication.stream == Some(stream);

@@ -1,13 +1,11 @@
 //! Sessions that create sessions and send each other messages.
 
-use std::collections::BTreeSet;
-
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
 use super::slab::Slab;
 use super::{Output, Worker};
 use crate::mail::{CallEvent, Message, ToControl, ToWorker};
 use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
-use crate::types::{ConnId, Handle, SessionRef, StreamId, StreamKey};
+use crate::types::{ConnId, Handle, SessionRef, StreamKey};
 
 impl Slab<Conn> {
     /// The session that has the connection of a session: its parent where it has no network path of its own, as a stream of
@@ -30,7 +28,7 @@ impl Worker {
             FamilyEvent::Tell { to, message } => {
                 self.tell_session(self.session_ref(id, Handle::ONLY), to, message);
             }
-            FamilyEvent::TellStream { stream, message } => self.tell_stream(id, &stream, message),
+            FamilyEvent::TellStream { stream, message } => self.tell_stream(id, stream, message),
         }
     }
 
@@ -82,20 +80,33 @@ impl Worker {
         }
     }
 
-    /// Delivers a message of a session to all sessions of a stream, here and on every other worker.
-    fn tell_stream(&mut self, id: ConnId, key: &StreamKey, message: Message) {
-        let Some(stream) = self.live.directory.get(key).copied() else { return };
+    /// Delivers a message of a session to all sessions of a stream or of a room, here and on every other worker.
+    fn tell_stream(&mut self, id: ConnId, stream: StreamKey, message: Message) {
+        if !self.live.directory.contains_key(&stream) && !self.live.is_room(&stream) {
+            return;
+        }
+        if !self.live.chats.takes(self.now.mono, &stream, &message) {
+            return;
+        }
         let from = self.session_ref(id, Handle::ONLY);
-        self.hear_in_stream(from, stream, &message);
+        self.hear_in_stream(from, &stream, &message);
         self.agenda.outputs.push_back(Output::Others(ToWorker::TellStream { from, stream, message }));
     }
 
-    /// Delivers a message to the sessions of a stream on this worker, once to each and not to its sender.
-    pub(super) fn hear_in_stream(&mut self, from: SessionRef, stream: StreamId, message: &Message) {
-        let Some(live) = self.live.streams.get(&stream) else { return };
-        let publisher = self.live.publisher(stream).map(|publisher| publisher.conn);
-        let mut sessions: BTreeSet<ConnId> = live.subscribers.iter().map(|viewer| viewer.conn).collect();
-        sessions.extend(publisher);
+    /// Delivers a message to the sessions of a stream on this worker, and to those who watch its room, once to each and not to its sender.
+    /// Of a main track these are the publishers of all its streams, and who watches it.
+    pub(super) fn hear_in_stream(&mut self, from: SessionRef, key: &StreamKey, message: &Message) {
+        let mut sessions = self.live.watchers_of(key);
+        for member in self.live.rooms.members(key) {
+            sessions.extend(self.live.publisher(member).map(|publisher| publisher.conn));
+        }
+        if let Some(stream) = self.live.directory.get(key) {
+            let viewers = self.live.streams.get(stream).into_iter().flat_map(|live| &live.subscribers);
+            sessions.extend(viewers.map(|viewer| viewer.conn));
+            sessions.extend(self.live.publisher(*stream).map(|publisher| publisher.conn));
+            let room = self.live.room_of(*stream).filter(|room| room != key);
+            sessions.extend(room.into_iter().flat_map(|room| self.live.watchers_of(&room)));
+        }
         if from.worker == self.id {
             sessions.remove(&from.conn);
         }

@@ -25,6 +25,7 @@ macro_rules! context {
 mod agenda;
 mod awaited;
 mod carriers;
+mod chats;
 mod conn;
 mod datagrams;
 mod deadlines;
@@ -43,6 +44,7 @@ mod publications;
 mod requests;
 mod rooms;
 mod slab;
+mod speakers;
 mod streams;
 mod subscriptions;
 mod transcoders;

@@ -36,6 +36,7 @@ impl Worker {
             PublicationEvent::Unit { unit, tracks } => self.ingest(id, publication, unit, tracks),
             PublicationEvent::UnitsDropped(units) => self.count_dropped(id, publication, units),
             PublicationEvent::Clock(news) => self.note_clock_news(id, publication, news),
+            PublicationEvent::Loudness(level) => self.note_loudness(id, publication, level),
             PublicationEvent::Fault(reason) => self.log_fault(id, publication, reason),
         }
     }

@@ -5,6 +5,7 @@
 //! watches one main track is in two entries.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Worker;
 use super::conn::{Subscription, SubscriptionState};
@@ -20,7 +21,16 @@ pub(super) struct Rooms {
     members: BTreeMap<StreamKey, BTreeSet<StreamId>>,
     main_of: BTreeMap<StreamId, StreamKey>,
     watchers: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
-    watched: BTreeMap<SubscriptionId, StreamKey>,
+    watched: BTreeMap<SubscriptionId, Watched>,
+    /// The roles of live streams that have one.
+    roles: BTreeMap<StreamId, Arc<str>>,
+}
+
+/// The main track that a viewer watches, and the role that it does so in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Watched {
+    main: StreamKey,
+    role: Arc<str>,
 }
 
 /// A change of the main track of a stream.
@@ -57,21 +67,40 @@ impl Rooms {
         self.members.get(main).into_iter().flatten().copied()
     }
 
-    fn watch(&mut self, main: StreamKey, watcher: SubscriptionId) {
+    /// Notes the role of a live stream; the one that it had.
+    fn set_role(&mut self, stream: StreamId, role: Arc<str>) -> Arc<str> {
+        let former =
+            if role.is_empty() { self.roles.remove(&stream) } else { self.roles.insert(stream, role) };
+        former.unwrap_or_default()
+    }
+
+    fn role(&self, stream: StreamId) -> &str {
+        self.roles.get(&stream).map_or("", |role| role)
+    }
+
+    fn watch(&mut self, main: StreamKey, role: Arc<str>, watcher: SubscriptionId) {
         self.unwatch(watcher);
         self.watchers.entry(main.clone()).or_default().insert(watcher);
-        self.watched.insert(watcher, main);
+        self.watched.insert(watcher, Watched { main, role });
     }
 
     /// A viewer watches its main track no more.
     pub(super) fn unwatch(&mut self, watcher: SubscriptionId) {
-        let Some(main) = self.watched.remove(&watcher) else { return };
+        let Some(Watched { main, .. }) = self.watched.remove(&watcher) else { return };
         if let Some(watchers) = self.watchers.get_mut(&main) {
             watchers.remove(&watcher);
             if watchers.is_empty() {
                 self.watchers.remove(&main);
             }
         }
+    }
+
+    /// The viewers of a main track, with their roles.
+    fn watchers_in_roles(&self, main: &StreamKey) -> Vec<(SubscriptionId, Arc<str>)> {
+        let watchers = self.watchers.get(main).into_iter().flatten();
+        watchers
+            .filter_map(|watcher| Some((*watcher, Arc::clone(&self.watched.get(watcher)?.role))))
+            .collect()
     }
 
     fn watchers(&self, main: &StreamKey) -> Vec<SubscriptionId> {
@@ -82,16 +111,30 @@ impl Rooms {
     fn is_watched_by(&self, conn: ConnId, main: &StreamKey) -> bool {
         let first = SubscriptionId { conn, handle: Handle(u16::MIN) };
         let last = SubscriptionId { conn, handle: Handle(u16::MAX) };
-        self.watched.range(first..=last).any(|(_, watched)| watched == main)
+        self.watched.range(first..=last).any(|(_, watched)| watched.main == *main)
     }
 }
 
 impl Live {
-    /// Streams that a viewer of a main track is sent: its own one, if it is live, and its subtracks.
-    fn streams_of_room(&self, main: &StreamKey) -> Vec<StreamKey> {
-        let key = |id: StreamId| Some(self.streams.get(&id)?.key.clone());
+    /// Streams of a main track: its own one, if it is live, and its subtracks.
+    fn streams_of_room(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
         let own = self.directory.get(main).copied();
-        own.into_iter().chain(self.rooms.members(main)).filter_map(key).collect()
+        own.into_iter().chain(self.rooms.members(main))
+    }
+
+    fn key_of(&self, stream: StreamId) -> Option<StreamKey> {
+        Some(self.streams.get(&stream)?.key.clone())
+    }
+
+    /// The room that a stream is in: that of its main track, or its own.
+    pub(super) fn room_of(&self, stream: StreamId) -> Option<StreamKey> {
+        let own = || self.streams.get(&stream).map(|stream| stream.key.clone());
+        self.rooms.main_of.get(&stream).cloned().or_else(|| own().filter(|key| self.is_room(key)))
+    }
+
+    /// The sessions that watch a main track.
+    pub(super) fn watchers_of(&self, main: &StreamKey) -> BTreeSet<ConnId> {
+        self.rooms.watchers.get(main).into_iter().flatten().map(|watcher| watcher.conn).collect()
     }
 
     /// Whether a main track has live subtracks.
@@ -108,28 +151,42 @@ impl Live {
 
 impl Worker {
     /// Has a viewer watch a main track: it hears of its streams, and of each that comes or goes.
-    pub(super) fn watch_room(&mut self, id: ConnId, handle: Handle, main: &StreamKey) {
+    pub(super) fn watch_room(&mut self, id: ConnId, handle: Handle, main: &StreamKey, role: &str) {
         let watcher = SubscriptionId { conn: id, handle };
-        self.live.rooms.watch(main.clone(), watcher);
+        self.live.rooms.watch(main.clone(), role.into(), watcher);
         self.set_state(id, handle, SubscriptionState::Room { told: false });
-        let streams = self.live.streams_of_room(main);
+        let seen = self.live.streams_of_room(main).filter(|stream| self.sees(&main.app, role, *stream));
+        let streams: Vec<StreamKey> = seen.filter_map(|stream| self.live.key_of(stream)).collect();
         self.tell_watcher(watcher, SubtrackNews::Room(&streams));
+        for (key, level) in self.live.speakers_of(main) {
+            self.tell_watcher(watcher, SubtrackNews::Loudness { key: &key, level });
+        }
         self.note_authenticated(id);
         self.touch(id);
     }
 
     /// A stream is up, or its record has changed.
     pub(super) fn place_in_room(&mut self, stream: StreamId, is_new: bool) {
-        let Some(key) = self.live.streams.get(&stream).map(|stream| stream.key.clone()) else { return };
-        let main = self.live.details.get(&stream).and_then(|details| details.main_track.clone());
+        let Some(key) = self.live.key_of(stream) else { return };
+        let details = self.live.details.get(&stream);
+        let main = details.and_then(|details| details.main_track.clone());
+        let role = details.map(|details| Arc::clone(&details.role)).unwrap_or_default();
+        let former = self.live.rooms.set_role(stream, Arc::clone(&role));
         let main = main.map(|id| StreamKey { app: key.app.clone(), id });
         let had_any = main.as_ref().is_some_and(|main| self.live.is_room(main));
         let Move { from, to } = self.live.rooms.assign(stream, main);
         if let Some(from) = from {
+            self.live.speakers.forget(&from, stream);
             self.leave_room(&from, &key, StreamEnd::Unpublished);
         }
+        if former != role
+            && to.is_none()
+            && let Some(room) = self.live.room_of(stream)
+        {
+            self.change_role(&room, stream, (&former, &role));
+        }
         if let Some(to) = to {
-            self.tell_room(&to, SubtrackNews::Came(&key));
+            self.tell_who_sees(&to, stream, SubtrackNews::Came(&key));
             if !had_any {
                 for conn in self.live.awaited.take(&to) {
                     self.reply(conn, Reply::Request(RequestNews::StreamBegun(&to)));
@@ -139,22 +196,70 @@ impl Worker {
         }
         if is_new {
             // A main track that has media of its own from now on.
-            self.tell_room(&key, SubtrackNews::Came(&key));
+            self.tell_who_sees(&key, stream, SubtrackNews::Came(&key));
+        }
+    }
+
+    /// Whether a viewer of this role sees a stream of its room.
+    pub(super) fn sees(&self, app: &str, role: &str, stream: StreamId) -> bool {
+        let visibility = self.apps.get(app).map(|app| &app.security.visibility);
+        visibility.is_none_or(|visibility| visibility.sees(role, self.live.rooms.role(stream)))
+    }
+
+    /// A participant has another role: some viewers see it from now on, others no more.
+    fn change_role(&mut self, room: &StreamKey, stream: StreamId, (former, role): (&str, &str)) {
+        let (Some(key), Some(app)) = (self.live.key_of(stream), self.apps.get(&room.app).cloned()) else {
+            return;
+        };
+        let visibility = &app.security.visibility;
+        for (watcher, watching) in self.live.rooms.watchers_in_roles(room) {
+            let news = match (visibility.sees(&watching, former), visibility.sees(&watching, role)) {
+                (false, false) => continue,
+                (false, true) => SubtrackNews::Came(&key),
+                (true, false) => SubtrackNews::Left(&key),
+                (true, true) => SubtrackNews::Role { key: &key, role },
+            };
+            self.tell_watcher(watcher, news);
+        }
+    }
+
+    /// The settings of an application have changed: viewers of its rooms may see others than `saw` says that they did.
+    pub(super) fn review_visibility(&mut self, app: &str, saw: impl Fn(&str, &str) -> bool) {
+        let rooms = self.live.rooms.watchers.keys().filter(|room| *room.app == *app);
+        for room in rooms.cloned().collect::<Vec<_>>() {
+            let streams: Vec<StreamId> = self.live.streams_of_room(&room).collect();
+            for (watcher, role) in self.live.rooms.watchers_in_roles(&room) {
+                for stream in &streams {
+                    let Some(key) = self.live.key_of(*stream) else { continue };
+                    let sees = self.sees(app, &role, *stream);
+                    if saw(&role, self.live.rooms.role(*stream)) != sees {
+                        let news = if sees { SubtrackNews::Came(&key) } else { SubtrackNews::Left(&key) };
+                        self.tell_watcher(watcher, news);
+                    }
+                }
+            }
         }
     }
 
     /// A stream is down, and is no more in `directory`.
     pub(super) fn remove_from_room(&mut self, stream: StreamId, key: &StreamKey, end: StreamEnd) {
         let Move { from, .. } = self.live.rooms.assign(stream, None);
+        self.live.rooms.set_role(stream, Arc::default());
         if let Some(from) = from {
+            self.live.speakers.forget(&from, stream);
             self.leave_room(&from, key, end);
         }
+        self.live.speakers.forget(key, stream);
         self.leave_room(key, key, end);
     }
 
     /// A stream leaves a main track, whose viewers go when nothing is left.
     fn leave_room(&mut self, main: &StreamKey, key: &StreamKey, end: StreamEnd) {
         self.tell_room(main, SubtrackNews::Left(key));
+        if !self.live.is_room(main) {
+            self.live.speakers.close(main);
+            self.live.chats.forget(main);
+        }
         if self.live.is_room(main) || self.live.directory.contains_key(main) {
             return;
         }
@@ -166,9 +271,18 @@ impl Worker {
         }
     }
 
-    fn tell_room(&mut self, main: &StreamKey, news: SubtrackNews<'_>) {
+    pub(super) fn tell_room(&mut self, main: &StreamKey, news: SubtrackNews<'_>) {
         for watcher in self.live.rooms.watchers(main) {
             self.tell_watcher(watcher, news);
+        }
+    }
+
+    /// Tells those viewers of a room who see a stream of it.
+    fn tell_who_sees(&mut self, main: &StreamKey, stream: StreamId, news: SubtrackNews<'_>) {
+        for (watcher, role) in self.live.rooms.watchers_in_roles(main) {
+            if self.sees(&main.app, &role, stream) {
+                self.tell_watcher(watcher, news);
+            }
         }
     }
 
@@ -220,14 +334,14 @@ mod tests {
     #[test]
     fn a_viewer_watches_what_it_asked_for_last_and_leaves_nothing() {
         let mut rooms = Rooms::default();
-        rooms.watch(key("a"), viewer(1, 0));
-        rooms.watch(key("b"), viewer(1, 7));
-        rooms.watch(key("a"), viewer(2, 0));
+        rooms.watch(key("a"), "".into(), viewer(1, 0));
+        rooms.watch(key("b"), "".into(), viewer(1, 7));
+        rooms.watch(key("a"), "".into(), viewer(2, 0));
         let conn = |slot| ConnId { slot, generation: 0 };
         assert!(rooms.is_watched_by(conn(1), &key("a")) && rooms.is_watched_by(conn(1), &key("b")));
         assert!(rooms.is_watched_by(conn(2), &key("a")) && !rooms.is_watched_by(conn(2), &key("b")));
         assert!(!rooms.is_watched_by(conn(3), &key("a")));
-        rooms.watch(key("c"), viewer(1, 0));
+        rooms.watch(key("c"), "".into(), viewer(1, 0));
         assert_eq!(rooms.watchers(&key("a")), [viewer(2, 0)]);
         [viewer(1, 0), viewer(1, 7), viewer(2, 0), viewer(9, 9)].iter().for_each(|one| rooms.unwatch(*one));
         assert!(rooms.watchers.is_empty() && rooms.watched.is_empty());

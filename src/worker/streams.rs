@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use media::{TrackId, TrackSet};
 
 use super::awaited::Awaited;
+use super::chats::Chats;
 use super::conn::Purpose;
 use super::demand::Producer;
 use super::polled::begun_with;
 use super::rooms::Rooms;
+use super::speakers::Speakers;
 use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
@@ -46,6 +48,10 @@ pub(super) struct Live {
     pub(super) awaited: Awaited,
     /// Main tracks, and who watches them.
     pub(super) rooms: Rooms,
+    /// The speakers of each.
+    pub(super) speakers: Speakers,
+    /// Messages of viewers.
+    pub(super) chats: Chats,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// How many of those may be transcoded.
@@ -162,7 +168,13 @@ impl Worker {
                 self.watched_no_more((stream, protocol, &viewer), news);
             }
             ToWorker::App(settings) => {
-                self.apps.insert(Arc::clone(&settings.name), settings);
+                let name = Arc::clone(&settings.name);
+                let visibility = settings.security.visibility.clone();
+                let former = self.apps.insert(Arc::clone(&name), settings);
+                let former = former.map(|former| former.security.visibility.clone());
+                if let Some(former) = former.filter(|former| *former != visibility) {
+                    self.review_visibility(&name, |viewer, stream| former.sees(viewer, stream));
+                }
             }
             ToWorker::AppGone(name) => {
                 self.apps.remove(&name);
@@ -190,7 +202,7 @@ impl Worker {
             }
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
-            ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, stream, &message),
+            ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, &stream, &message),
             ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
@@ -224,6 +236,7 @@ impl Worker {
                 }
                 self.settle_demand(stream);
             }
+            ToWorker::Loudness { stream, level } => self.hear_loudness(stream, level),
             ToWorker::KeyFrameNeeded { stream, track } => self.need_key_frame(stream, track),
         }
     }
@@ -288,7 +301,7 @@ impl Worker {
         self.place_in_room(id, is_new);
     }
 
-    /// A stream can be had now: who waits for it is told.
+    /// Tells the sessions that wait for a stream that they can have it.
     fn tell_awaiting(&mut self, key: &StreamKey) {
         for conn in self.live.awaited.take(key) {
             self.reply(conn, Reply::Request(RequestNews::StreamBegun(key)));
@@ -314,6 +327,7 @@ impl Worker {
         let publisher = self.live.publisher(id);
         self.live.sources.remove(&id);
         self.live.drop_details(id);
+        self.live.chats.forget(&stream.key);
         self.live.up_since.remove(&id);
         self.forget_polled(id, &stream.key);
         self.remove_from_room(id, &stream.key, end);

@@ -129,8 +129,11 @@ impl Worker {
 
     fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
         let own = self.live.directory.get(&ask.key).copied();
+        let role = role_of(ask);
         // A node has the streams of a room each by its own name.
-        let first = || self.live.rooms.members(&ask.key).next().filter(|_| !ask.format.kind().is_for_nodes);
+        let is_node = ask.format.kind().is_for_nodes;
+        let is_seen = |stream: &StreamId| !is_node && self.sees(&ask.key.app, role, *stream);
+        let first = || self.live.rooms.members(&ask.key).find(is_seen);
         let stream = own.or_else(first).ok_or(NoSubscription::NotFound)?;
         let settings = self.live.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
@@ -144,7 +147,7 @@ impl Worker {
         let is_room = self.live.is_room(&ask.key) && !self.live.ladders.contains_key(&ask.key);
         let enters = ask.takes_subtracks && is_room && !self.live.is_in_room_of(id, &ask.key);
         if enters {
-            self.watch_room(id, handle, &ask.key);
+            self.watch_room(id, handle, &ask.key, role_of(ask));
         }
         enters
     }
@@ -585,4 +588,9 @@ impl Worker {
             self.refuse_held(id, subscription);
         }
     }
+}
+
+/// The role that a viewer of a room plays it in; empty: none.
+fn role_of(ask: &PlayAsk) -> &str {
+    ask.params.iter().find(|(name, _)| name == "role").map_or("", |(_, role)| role)
 }

@@ -82,6 +82,8 @@ fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
 fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
     let server = Server::start(&[]);
     let scripts = [
+        "conference.js",
+        "conference_room.js",
         "publish.js",
         "publisher.js",
         "sources.js",
@@ -106,6 +108,8 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
     let others = [
         ("/live/?id=a&token=t", "text/html"),
         ("/live/play.html?id=a&playOrder=webrtc,flv", "text/html"),
+        ("/live/conference.html?id=a", "text/html"),
+        ("/live/conference.css", "text/css"),
         ("/live/page.css", "text/css"),
         ("/panel.css", "text/css"),
     ];

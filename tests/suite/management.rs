@@ -331,7 +331,8 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("webRTCClientStartTimeoutMs", _) => json!(5000),
             ("dataChannelPlayerDistribution", _) => json!("publisher"),
             // Other values are refused.
-            ("hlsEncryptionKeyInfoFile" | "participantVisibilityMatrix", value) => value.clone(),
+            ("hlsEncryptionKeyInfoFile", value) => value.clone(),
+            ("participantVisibilityMatrix", _) => json!({"default": ["default", "guest"]}),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
             ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),
             ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),

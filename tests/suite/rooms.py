@@ -1,6 +1,6 @@
 """Rooms in Chromium: pages that speak as the SDK's do publish into a main track and play it.
 
-rooms.py TASK URL: does a task in the application `live`, and says `ok`, or what was seen instead.
+rooms.py TASK URL [FOLDER]: does a task in the application `live`, and says `ok`, or what was seen instead. Pictures go to the folder.
 """
 
 import sys
@@ -19,16 +19,19 @@ PAGE = """(() => {
         const canvas = Object.assign(document.createElement("canvas"), { width: 320, height: 240 });
         const paint = canvas.getContext("2d");
         let n = 0;
-        setInterval(() => { paint.fillStyle = `hsl(${n++ * 7 % 360} 80% 50%)`; paint.fillRect(0, 0, 320, 240); }, 40);
-        const context = new AudioContext();
-        const tone = new OscillatorNode(context);
-        const out = context.createMediaStreamDestination();
-        tone.connect(out);
+        setInterval(() => { paint.fillStyle = `hsl(${hue ?? n++ * 7 % 360} 80% 50%)`; paint.fillRect(0, 0, 320, 240); }, 40);
+        const tone = new OscillatorNode(voice);
+        const out = voice.createMediaStreamDestination();
+        tone.connect(gain).connect(out);
         tone.start();
         return [...canvas.captureStream(25).getTracks(), ...out.stream.getTracks()];
     };
     globalThis.channels = {};
     globalThis.data = [];
+    // The loudness of what it publishes, and its colour; by itself it changes all the time.
+    globalThis.voice = new AudioContext();
+    globalThis.gain = new GainNode(voice, { gain: 1 });
+    globalThis.hue = null;
     const channel = (id, one) => {
         channels[id] = one;
         one.onmessage = ({ data: text }) => data.push(text);
@@ -71,6 +74,7 @@ PAGE = """(() => {
                     track.onended = () => { delete tracks[name]; };
                     const shown = Object.assign(document.createElement(track.kind), { srcObject: new MediaStream([track]), muted: true, autoplay: true });
                     document.body.append(shown);
+                    if (name.includes("videoTrack")) globalThis.seat = shown;
                 };
                 peers.names = { ...peers.names, ...message.idMapping };
             } else {
@@ -92,6 +96,14 @@ PAGE = """(() => {
         if (!track) return -1;
         const stats = [...(await connection.getStats(track)).values()].find(({ type }) => type === "inbound-rtp");
         return stats?.framesDecoded ?? stats?.packetsReceived ?? 0;
+    };
+    // The colour of what the seat shows: red, green or blue.
+    globalThis.shown = () => {
+        const { videoWidth: width, videoHeight: height } = seat;
+        const paint = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+        paint.drawImage(seat, 0, 0);
+        const [red, green, blue] = paint.getImageData(width / 2, height / 2, 1, 1).data;
+        return { [red]: "red", [green]: "green", [blue]: "blue" }[Math.max(red, green, blue)];
     };
     return new Promise((resolve) => { socket.onopen = () => resolve(true); });
 })()"""
@@ -242,6 +254,164 @@ def task_chat(browser, url):
     reads(watcher, "TRACK_LIST_UPDATED")
 
 
+def speaks(tabs, *who):
+    for id, tab in tabs.items():
+        tab.run(f"gain.gain.value = {0.7 if id in who else 0}")
+
+
+LAST = "JSON.parse(data.filter((one) => one.includes({!r})).at(-1) ?? 'null')"
+VIDEO = LAST.format("VIDEO_TRACK_ASSIGNMENT_LIST") + "?.payload.map(({ videoLabel, trackId }) => `${videoLabel}=${trackId}`).join()"
+AUDIO = LAST.format("AUDIO_TRACK_ASSIGNMENT") + "?.payload.map(({ audioLabel, trackId, audioLevel }) => `${audioLabel}=${trackId} ${audioLevel > 100}`).join()"
+
+
+def task_seats(browser, url):
+    """One video and one sound, of who speaks: no negotiation, the picture goes on, and what is pinned stays."""
+    tabs = {id: page(browser, url) for id in ("ann", "ben", "cat")}
+    speaks(tabs)
+    for (id, tab), hue in zip(tabs.items(), (0, 120, 240)):
+        tab.run(f"hue = {hue}; publish({id!r}, 'room4')")
+        hears(tab, "publish_started")
+    watcher = page(browser, url)
+    watcher.run("play('room4')")
+    hears(watcher, "play_started")
+    flows(watcher, "ARDAMSvvideoTrack0")
+    assert names(watcher) == ["ARDAMSaaudioTrack0", "ARDAMSvvideoTrack0"], names(watcher)
+    opens(watcher, "room4")
+    assert watcher.run("shown()") == "red"
+
+    def shows(id, colour):
+        watcher.wait(f"the video of {id}", lambda: watcher.run(VIDEO) == f"videoTrack0={id}")
+        watcher.wait(f"its colour {colour}", lambda: watcher.run("shown()") == colour)
+        flows(watcher, "ARDAMSvvideoTrack0")
+
+    speaks(tabs, "cat")
+    shows("cat", "blue")
+    watcher.wait("its sound", lambda: watcher.run(AUDIO) == "audioTrack0=cat true")
+    flows(watcher, "ARDAMSaaudioTrack0")
+    speaks(tabs)
+    watcher.wait("silence", lambda: watcher.run(AUDIO) == "audioTrack0=cat false")
+    assert watcher.run(VIDEO) == "videoTrack0=cat"
+    speaks(tabs, "ben")
+    shows("ben", "green")
+    # As pages of the reference pin: the stream, and the place that shows it.
+    watcher.run("say({ command: 'assignVideoTrackCommand', streamId: 'ann', videoTrackId: 'videoTrack0', enabled: true })")
+    shows("ann", "red")
+    speaks(tabs, "cat")
+    watcher.wait("the sound of cat", lambda: watcher.run(AUDIO) == "audioTrack0=cat true")
+    shows("ann", "red")
+    watcher.run("data.length = 0")
+    tabs["ann"].run("say({ command: 'stop', streamId: 'ann' })")
+    reads(watcher, "TRACK_LIST_UPDATED")
+    watcher.wait("another video", lambda: watcher.run(VIDEO) in ("videoTrack0=cat", "videoTrack0=ben"))
+    flows(watcher, "ARDAMSvvideoTrack0")
+    assert watcher.run("heard.filter(({ command, type }) => command === 'takeConfiguration' && type === 'offer').length") == 1
+    # Nothing was lost on the way from one stream to the other.
+    stats = watcher.run("(async () => [...(await peers.room4.getStats()).values()].filter(({ type }) => type === 'inbound-rtp').map(({ packetsLost }) => packetsLost))()")
+    assert max(stats) <= 4, stats
+
+
+def task_levels(browser, url):
+    """Viewers of a publisher, and of a room with places for all, hear how loud it is."""
+    tabs = {id: page(browser, url) for id in ("ann", "ben")}
+    speaks(tabs)
+    for id, tab in tabs.items():
+        tab.run(f"publish({id!r}, 'room5')")
+        hears(tab, "publish_started")
+    plain, room = page(browser, url), page(browser, url)
+    plain.run("play('ann')")
+    room.run("play('room5')")
+    for tab, id in ((plain, "ann"), (room, "room5")):
+        hears(tab, "play_started")
+        opens(tab, id)
+    speaks(tabs, "ann")
+    level = LAST.format("UPDATE_AUDIO_LEVEL")
+    plain.wait("a level", lambda: plain.run(f"{level}?.audioLevel < 40"))
+    assert plain.run(f"{level}.streamId") == "ann"
+    room.wait("the speaker", lambda: room.run(AUDIO) == "ann=ann true")
+    speaks(tabs)
+    plain.wait("silence", lambda: plain.run(f"{level}?.audioLevel") == 127)
+    room.wait("silence", lambda: room.run(AUDIO) == "ann=ann false")
+
+
+def enters(browser, url, name, more="source=pattern", size="desk", dark=False):
+    """Somebody opens the conference page and joins."""
+    tab = panel.Tab(browser)
+    TABS.append(tab)
+    tab.size(size, dark)
+    tab.go(f"{url}live/conference.html?id=stage&name={name}&{more}")
+    tab.wait("a picture of its own, or none", lambda: tab.run("document.getElementById('state').dataset.state === 'idle'"))
+    tab.click("Join")
+    return tab
+
+
+TILES = """[...document.querySelectorAll(".tile")].map((tile) => {
+    const video = tile.querySelector("video");
+    const plays = tile.dataset.shown === "true" && video.videoWidth > 0 && !video.paused;
+    return `${tile.querySelector("b").textContent} ${plays ? "plays" : "stands"}`;
+}).sort().join(", ")"""
+
+
+def shows_tiles(tab, *wanted):
+    tab.wait(f"the tiles {wanted}", lambda: tab.run(TILES) == ", ".join(sorted(wanted)))
+
+
+def task_page(browser, url):
+    """The conference page: three take part and one watches, they see and hear each other, mute, write, pin, and leave."""
+    ann = enters(browser, url, "Ann")
+    ann.text("You are in the room.")
+    ben = enters(browser, url, "Ben", dark=True)
+    cat = enters(browser, url, "Cat%20<b>", size="phone")
+    for tab, own, others in ((ann, "Ann", ("Ben", "Cat <b>")), (ben, "Ben", ("Ann", "Cat <b>")), (cat, "Cat <b>", ("Ann", "Ben"))):
+        shows_tiles(tab, f"{own} (you) plays", *(f"{other} plays" for other in others))
+        tab.wait("two sounds", lambda: tab.run("document.querySelectorAll('.tile').length") == 3)
+    watcher = enters(browser, url, "Dan", "playOnly=true")
+    shows_tiles(watcher, "Ann plays", "Ben plays", "Cat <b> plays")
+    assert not watcher.run("document.getElementById('mic').checkVisibility()")
+    for tab in (ann, ben, cat, watcher):
+        high = tab.run("[document.documentElement.scrollHeight, document.getElementById('tiles').scrollHeight - document.getElementById('tiles').clientHeight, innerHeight]")
+        assert high[0] <= high[2] and high[1] <= 0, high
+    # Who is muted and hidden is shown so, also to those who come later.
+    ben.click("Mute")
+    ben.click("Hide")
+    about = "document.querySelector('.tile[aria-label^=Ben]').getAttribute('aria-label')"
+    for tab in (ann, cat, watcher):
+        tab.wait("muted", lambda: tab.run(about) == "Ben, muted")
+    shows_tiles(ann, "Ann (you) plays", "Ben stands", "Cat <b> plays")
+    late = enters(browser, url, "Eve", "playOnly=true")
+    shows_tiles(late, "Ann plays", "Ben stands", "Cat <b> plays")
+    late.wait("muted", lambda: late.run(about) == "Ben, muted")
+    late.click("Leave")
+    late.text("Ready.") if late.run("document.querySelector('[value=pattern]').checked") else late.text("only watch")
+    # The chat is text, once to each.
+    for tab, text in ((ann, "hello <img src=x>"), (watcher, "a question")):
+        tab.click("Chat")
+        tab.run(f"document.getElementById('message').value = {text!r}")
+        tab.click("Send")
+        tab.text(text)
+    count = "[...document.querySelectorAll('#messages li')].map((line) => line.lastChild.data).join('|')"
+    for tab in (ann, ben, cat, watcher):
+        tab.wait("both messages", lambda: tab.run(count) == "hello <img src=x>|a question")
+    assert cat.run("document.getElementById('unread').textContent") == "2"
+    # A tile that is pressed is large, and stays.
+    ann.run("document.querySelector('.tile[aria-label^=Cat]').click()")
+    ann.wait("the large tile", lambda: ann.run("document.querySelector('.tile.large b')?.textContent") == "Cat <b>")
+    shows_tiles(ann, "Ann (you) plays", "Ben stands", "Cat <b> plays")
+    if len(sys.argv) > 3:
+        cat.send("Emulation.setDeviceMetricsOverride", width=390, height=780, deviceScaleFactor=1, mobile=True)
+        late.picture(f"{sys.argv[3]}/lobby.png")
+        for tab, name in ((ann, "speaker"), (ben, "grid"), (cat, "phone"), (watcher, "chat")):
+            tab.picture(f"{sys.argv[3]}/{name}.png")
+        cat.click("Chat")
+        cat.picture(f"{sys.argv[3]}/phone-chat.png")
+        cat.click("Chat")
+        cat.click("Speaker")
+        cat.picture(f"{sys.argv[3]}/phone-speaker.png")
+    ben.click("Leave")
+    shows_tiles(watcher, "Ann plays", "Cat <b> plays")
+    for tab in (ann, ben, cat, watcher, late):
+        assert tab.told == [], tab.told
+
+
 def task_call(browser, url):
     """Two browsers talk to each other; the server hands over what they say."""
     ann, ben = page(browser, url), page(browser, url)
@@ -275,7 +445,7 @@ def task_calls_end(browser, url):
 
 
 def main():
-    task, url = sys.argv[1:]
+    task, url = sys.argv[1:3]
     browser = panel.Chromium()
     try:
         globals()[f"task_{task}"](browser, url)

@@ -35,6 +35,26 @@ fn a_room_chats_by_data_channels() {
 }
 
 #[test]
+fn a_viewer_with_one_seat_is_sent_who_speaks() {
+    does("seats", &["server.workers=2", "app.maxVideoTrackCount=1", "app.maxAudioTrackCount=1"]);
+}
+
+#[test]
+fn viewers_hear_how_loud_a_publisher_is() {
+    does("levels", &["server.workers=2", "app.sendAudioLevelToViewers=true"]);
+}
+
+#[test]
+fn the_conference_page_of_four_browsers() {
+    does("page", &["server.workers=2"]);
+}
+
+#[test]
+fn the_conference_page_with_a_seat_for_each() {
+    does("page", &["app.maxVideoTrackCount=3", "app.maxAudioTrackCount=3"]);
+}
+
+#[test]
 fn a_call_of_two_browsers() {
     does("call", &[]);
 }

@@ -46,6 +46,14 @@ pub enum Event {
         /// The layer of it.
         layer: u8,
     },
+    /// The loudness of a section of audio, smoothed, of a peer whose packets carry levels (RFC 6464). At most one in 250 ms, and at
+    /// least one in 500 ms above silence.
+    AudioLevel {
+        /// The section.
+        section: SectionId,
+        /// In -dBov: 0 is the loudest, 127 silence.
+        level: u8,
+    },
     /// The peer cannot decode what we send, and wants a key frame. Not more often than one in 500 ms.
     KeyFrameWanted {
         /// The section.

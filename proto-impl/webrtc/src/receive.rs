@@ -5,6 +5,7 @@
 //! 2. A retransmission becomes the packet that it repeats.
 //! 3. A source's [`Receiver`] puts packets in order and says what is missing; its depacketiser puts frames together.
 //! 4. A layer of a section listens to one source: frames of several are not mixed. A section without simulcast has one layer.
+//! 5. Levels of audio (RFC 6464), where they were agreed on, become a loudness, reported a few times a second ([`loudness`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,8 +24,10 @@ use sdp::{Feedback, MediaKind};
 use crate::event::Event;
 use crate::negotiate::{Section, SectionFormat, SectionId};
 use key_frames::KeyFrameDemand;
+use loudness::Loudness;
 
 mod key_frames;
+mod loudness;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +80,8 @@ struct Incoming {
     fir: bool,
     /// The layers, one at least.
     layers: Vec<Layer>,
+    /// Audio only, where packets have levels.
+    loudness: Option<Loudness>,
 }
 
 /// The receiving half of a session.
@@ -164,9 +169,8 @@ impl Reception {
             return;
         };
         let Some(incoming) = self.sections.get_mut(index) else { return };
-        if let (Some(arrivals), Some(number)) =
-            (&mut self.arrivals, incoming.section.extensions.read(packet.header.extension).transport_sequence)
-        {
+        let values = incoming.section.extensions.read(packet.header.extension);
+        if let (Some(arrivals), Some(number)) = (&mut self.arrivals, values.transport_sequence) {
             arrivals.handle_packet(now, number);
         }
         if let Some(rate) = &mut self.rate {
@@ -195,6 +199,9 @@ impl Reception {
             if incoming.is_video() {
                 events.push_back(Event::PictureLost { section: incoming.section.id, layer });
             }
+        }
+        if let (true, Some(value)) = (listens, values.audio_level) {
+            incoming.handle_level(now, value.level, events);
         }
         let format = format.unwrap_or(0);
         let Some(source) =
@@ -319,6 +326,10 @@ impl Reception {
                 self.malformed += source.drain(ssrc, incoming, events);
             }
         }
+        for incoming in &mut self.sections {
+            let report = incoming.loudness.as_mut().and_then(|loudness| loudness.handle_timeout(now));
+            events.extend(report.map(|level| Event::AudioLevel { section: incoming.section.id, level }));
+        }
     }
 
     /// The feedback that is due now.
@@ -392,7 +403,8 @@ impl Reception {
         let layers = self.sections.iter().flat_map(|incoming| &incoming.layers);
         let requests = layers.filter_map(|layer| layer.requests.poll_timeout());
         let arrivals = self.arrivals.as_ref().and_then(ArrivalRecorder::poll_timeout);
-        sources.chain(requests).chain(arrivals).min()
+        let loudness = self.sections.iter().filter_map(|incoming| incoming.loudness.as_ref()?.poll_timeout());
+        sources.chain(requests).chain(arrivals).chain(loudness).min()
     }
 
     pub(crate) fn stats(&self) -> impl Iterator<Item = (SectionId, Ssrc, ReceiveStats)> {
@@ -422,8 +434,18 @@ impl Incoming {
             layers: (0..section.layers.len().max(1))
                 .map(|_| Layer { requests: KeyFrameDemand::default(), current: None })
                 .collect(),
+            loudness: section
+                .extensions
+                .id(rtp::extension::Extension::AudioLevel)
+                .map(|_| Loudness::default()),
             section: section.clone(),
         }
+    }
+
+    /// Takes the level of a packet.
+    fn handle_level(&mut self, now: Instant, level: u8, events: &mut VecDeque<Event>) {
+        let report = self.loudness.as_mut().and_then(|loudness| loudness.handle_level(now, level));
+        events.extend(report.map(|level| Event::AudioLevel { section: self.section.id, level }));
     }
 
     /// The source that a layer listens to.

@@ -29,6 +29,7 @@ use crate::redundancy::Redundancy;
 use crate::stats::SentStats;
 
 mod outflow;
+mod seat;
 #[cfg(test)]
 mod tests;
 mod unbegun;
@@ -222,9 +223,22 @@ struct Clock {
     newest: Option<(u32, Instant)>,
     /// A packet has told when it was captured.
     told: Option<Instant>,
+    /// The time at which the former stream left the source, until the first unit of another one.
+    vacated: Option<Instant>,
 }
 
 impl Clock {
+    /// Goes on with another stream, whose first unit has this timestamp: as much later as time has passed.
+    fn go_on(&mut self, first: u32, sampled: Instant, clock_rate: u32) {
+        let (Some(left), Some((newest, _))) = (self.vacated.take(), self.newest) else { return };
+        let passed = sampled.saturating_duration_since(left).as_millis();
+        let ticks = passed.saturating_mul(clock_rate.into()) / 1000;
+        // The lower 32 bits: the clock wraps.
+        let ticks = u32::try_from(ticks.max(1) % (1 << 32)).unwrap_or(1);
+        let ahead = newest.wrapping_add(ticks).wrapping_sub(self.timestamp(first));
+        self.offset = self.offset.wrapping_add(ahead);
+    }
+
     fn timestamp(&self, of_track: u32) -> u32 {
         let squeezed = self.backlog.map_or(of_track, |backlog| backlog.squeeze(of_track));
         squeezed.wrapping_add(self.offset)
@@ -249,11 +263,12 @@ struct Waiting {
     bytes: u64,
 }
 
-/// The agreement about a source: constant after the negotiation.
+/// The agreement about a source: constant after the negotiation, but for the format of a source that several streams share in turn.
 #[derive(Debug)]
 struct Agreed {
     source: SourcePair,
     payload_type: PayloadType,
+    clock_rate: u32,
     rtx_payload_type: Option<PayloadType>,
     payload_bytes_max: usize,
     /// Whether the peer may ask for packets again.
@@ -315,14 +330,20 @@ impl Sender {
         let source = section.local_source.filter(|_| section.direction.sends())?;
         let format = section.formats.first()?;
         let [a, b, c, d, e, f, g, h] = random.u64().to_be_bytes();
-        let clock =
-            Clock { offset: u32::from_be_bytes([a, b, c, d]), backlog: None, newest: None, told: None };
+        let clock = Clock {
+            offset: u32::from_be_bytes([a, b, c, d]),
+            backlog: None,
+            newest: None,
+            told: None,
+            vacated: None,
+        };
         let of = format.payload_type();
         Some(Self {
             section: section.id,
             agreed: Agreed {
                 source,
                 payload_type: of,
+                clock_rate: format.local.rtpmap.clock_rate,
                 rtx_payload_type: format.rtx.filter(|_| source.rtx.is_some()),
                 payload_bytes_max: config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX),
                 nack: format.has_feedback(&Feedback::Nack),
@@ -371,6 +392,7 @@ impl Sender {
 
     /// Queues a unit that was sampled at `sampled`.
     pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
+        self.clock.go_on(unit.timestamp, sampled, self.agreed.clock_rate);
         let timestamp = self.clock.timestamp(unit.timestamp);
         self.state.map(timestamp, sampled);
         self.clock.newest = Some((timestamp, sampled));

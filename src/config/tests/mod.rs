@@ -146,7 +146,7 @@ fn c_17_a_protection_that_is_missing_is_refused_with_its_key() {
     let protections: Vec<&Key> =
         all_keys().filter(|key| matches!(key.effect, Effect::Protection { .. })).collect();
     let names: Vec<&str> = protections.iter().map(|key| key.name).collect();
-    assert_eq!(names, ["hlsEncryptionKeyInfoFile", "participantVisibilityMatrix"]);
+    assert_eq!(names, ["hlsEncryptionKeyInfoFile"]);
     for key in protections {
         let with = |value: &str| AppSettings::of(schema(), "a", &[(key.name, value)]);
         for harmless in [key.default, "", "  "] {
@@ -156,8 +156,4 @@ fn c_17_a_protection_that_is_missing_is_refused_with_its_key() {
         assert!(matches!(error, Error::Unprotected { .. }), "{error}");
         assert!(error.to_string().starts_with(key.name) && !error.to_string().contains('\n'), "{error}");
     }
-    // The same object in other words.
-    let spaced = r#"{ "attendee": ["speaker", "active_attendee"], "default": ["default"],
-        "active_attendee": ["active_attendee", "speaker"], "speaker": ["speaker", "active_attendee"] }"#;
-    assert!(AppSettings::of(schema(), "a", &[("participantVisibilityMatrix", spaced)]).is_ok());
 }

@@ -1,11 +1,14 @@
 //! Operations of features that are stored only, or absent: each answers what the reference without that
 //! feature answers (docs/rest.md).
 
+use std::sync::Arc;
+
 use media::Codec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::call::{Call, Reply};
+use super::subtracks::of_role;
 use crate::auth::jwt;
 use crate::control::answer::{Outcome, SimpleStat, json as object};
 use crate::control::broadcast::is_stream_id;
@@ -117,17 +120,20 @@ pub(super) fn data(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     if !call.app.values.boolean("dataChannelEnabled").unwrap_or(false) {
         return refused("Data channels are not enabled");
     }
-    let Some(stream) = control.stream_of(&call.key()) else {
+    let key = call.key();
+    let is_room = || of_role(control, &key, "", true).next().is_some();
+    if control.stream_of(&key).is_none() && !is_room() {
         return refused("Requested WebRTC stream does not exist");
-    };
+    }
     let is_text = std::str::from_utf8(&call.request.body).is_ok();
     if call.request.body.len() > DATA_BYTES_MAX {
         return refused("Operation not completed");
     }
-    let data = StreamData { sender: DataSender::Api, is_text, payload: call.request.body.clone() };
+    let (stream, payload) = (Arc::clone(&key.id), call.request.body.clone());
+    let data = StreamData { sender: DataSender::Api, stream, is_text, payload };
     // Nobody's number: no session is left out.
     let from = SessionRef::new(WorkerId(u16::MAX), ConnId { slot: u32::MAX, generation: u32::MAX });
-    control.post_all(&ToWorker::TellStream { from, stream, message: Message::new(data) });
+    control.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
     Reply::Now(Outcome::success().response(200))
 }
 

@@ -45,6 +45,8 @@ pub enum PublicationEvent {
     UnitsDropped(u64),
     /// News of the publisher's clocks: faults, and the pace.
     Clock(ClockNews),
+    /// The loudness of the publisher in -dBov, of 0 to 127 for silence: a few times a second, where its protocol tells it.
+    Loudness(u8),
     /// A fault of the stream that an operator should know of, in words. Sessions report each once.
     Fault(&'static str),
 }

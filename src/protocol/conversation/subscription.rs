@@ -72,8 +72,22 @@ pub enum SubscriptionNews<'a> {
 pub enum SubtrackNews<'a> {
     /// The streams that there are: the main track itself where it has media, then its subtracks in the order in which they began.
     Room(&'a [StreamKey]),
-    /// Another stream.
+    /// Another stream, or one that the viewer sees from now on.
     Came(&'a StreamKey),
-    /// A stream is no more, or of another main track. A subscription to it may go on, and does not end by this.
+    /// A participant has another role, and is seen as before.
+    Role {
+        /// The stream.
+        key: &'a StreamKey,
+        /// The role.
+        role: &'a str,
+    },
+    /// A stream speaks, or has ended to.
+    Loudness {
+        /// The stream.
+        key: &'a StreamKey,
+        /// Its loudness in -dBov, 0 being the loudest; 127: it speaks no more.
+        level: u8,
+    },
+    /// A stream is no more, or of another main track, or the viewer sees it no more. A subscription to it may go on, and does not end by this.
     Left(&'a StreamKey),
 }

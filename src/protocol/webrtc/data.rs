@@ -5,6 +5,7 @@
 //! and no more: the rest is dropped, so that a flood reaches nobody. A peer that does not take messages as fast as they
 //! come misses those for which its buffer has no room.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ::webrtc::{Event, Peer};
@@ -80,11 +81,11 @@ impl DataRelay {
         now: Instant,
         peer: &mut Peer,
         settings: DataSettings,
-        id: &str,
+        id: &Arc<str>,
         event: Event,
     ) -> Option<StreamData> {
         if let Event::Message { kind, payload, .. } = event {
-            return self.take(now, settings, kind, payload);
+            return self.take(now, settings, id, kind, payload);
         }
         if event == Event::DataConnected {
             // Players of the SDK wait for a channel of the server; publishers open theirs.
@@ -112,6 +113,7 @@ impl DataRelay {
         &mut self,
         now: Instant,
         settings: DataSettings,
+        id: &Arc<str>,
         kind: Kind,
         payload: Bytes,
     ) -> Option<StreamData> {
@@ -130,7 +132,8 @@ impl DataRelay {
         let cost = u64::try_from(payload.len()).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
         let rest = left.checked_sub(cost);
         self.allowance = (rest.unwrap_or(left), now);
-        rest.map(|_| StreamData { sender, is_text: kind == Kind::Text, payload })
+        let stream = Arc::clone(id);
+        rest.map(|_| StreamData { sender, stream, is_text: kind == Kind::Text, payload })
     }
 
     /// A message of the stream, for the peer.
@@ -159,7 +162,7 @@ mod tests {
         settings: DataSettings,
         length: usize,
     ) -> Option<StreamData> {
-        relay.take(now, settings, Kind::Binary, vec![0; length].into())
+        relay.take(now, settings, &"s".into(), Kind::Binary, vec![0; length].into())
     }
 
     #[test]

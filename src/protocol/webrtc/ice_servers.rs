@@ -50,6 +50,8 @@ mod tests {
             turn_user: user.to_owned(),
             turn_credential: credential.to_owned(),
             data: crate::protocol::webrtc::data::DataSettings::NONE,
+            limits: crate::protocol::webrtc::room::Limits::NONE,
+            audio_levels: None,
         }
     }
 

@@ -43,6 +43,10 @@ pub(super) enum ToSession {
     Assignments,
     /// The streams of a main track whose video the page wants, by their order.
     TurnOver(Range<usize>),
+    /// The page pins the video of one stream of a main track, or lets it go.
+    Pin { name: String, pins: bool },
+    /// The page wants so many videos of a main track at most; `None`: as many as it may have.
+    LimitVideos(Option<usize>),
     /// The height that a viewer wants; `None`: what its path carries.
     Force(Option<u32>),
     /// The client asks what the stream is.

@@ -334,8 +334,8 @@ impl RtcSession {
     }
 
     fn message(&mut self, ctx: &Context<'_>, from: SessionRef, message: &Message) {
-        if let (Some(data), Some(relay)) = (message.content::<StreamData>(), &self.data) {
-            return relay.hear(ctx.now.mono, &mut self.peer, data);
+        if let Some(data) = message.content::<StreamData>() {
+            return self.hear(ctx, data);
         }
         let Some(said) = message.content::<ToSession>() else { return };
         match said {
@@ -357,7 +357,9 @@ impl RtcSession {
             }
             ToSession::Assignments => self.say_assignments(ctx),
             ToSession::TurnOver(window) => self.turn_room_over(ctx, window.clone()),
-            ToSession::WantOf { name, video, audio } => self.want_of_room(name, *video, *audio),
+            ToSession::WantOf { name, video, audio } => self.want_of_room(ctx, name, *video, *audio),
+            ToSession::Pin { name, pins } => self.pin_in_room(ctx, name, *pins),
+            ToSession::LimitVideos(count) => self.limit_videos(ctx, *count),
             ToSession::Force(height) => {
                 if let Role::Viewer(viewer) = &mut self.role {
                     viewer.force(*height);
@@ -519,6 +521,7 @@ impl RtcSession {
                     self.take_units();
                 }
             }
+            ::webrtc::Event::AudioLevel { level, .. } => self.note_loudness(ctx, level),
             ::webrtc::Event::PictureLost { section, layer } => {
                 if let Role::Publisher(ingest) = &mut self.role {
                     ingest.lost(section, layer);

@@ -8,6 +8,7 @@ use rtp::extension::PlayoutDelay;
 use super::codecs::Codecs;
 use super::data::{DataSettings, Distribution};
 use super::port::CONNECT_TIMEOUT;
+use super::room::{Limits, SEATS_MAX};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
@@ -132,6 +133,10 @@ pub(super) struct RtcAppSettings {
     pub(super) turn_credential: String,
     /// Data channels.
     pub(super) data: DataSettings,
+    /// `maxVideoTrackCount` and `maxAudioTrackCount`.
+    pub(super) limits: Limits,
+    /// `audioLevelThreshold`, where `sendAudioLevelToViewers` is on: the quietest level that viewers hear of.
+    pub(super) audio_levels: Option<u8>,
 }
 
 static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
@@ -143,6 +148,8 @@ static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
     turn_user: String::new(),
     turn_credential: String::new(),
     data: DataSettings { enabled: true, distribution: Distribution::All },
+    limits: Limits::NONE,
+    audio_levels: None,
 };
 
 impl RtcAppSettings {
@@ -165,8 +172,28 @@ impl RtcAppSettings {
             turn_user: values.text("turnServerUsername").to_owned(),
             turn_credential: values.text("turnServerCredential").to_owned(),
             data: data(values)?,
+            limits: Limits {
+                video: tracks(values, "maxVideoTrackCount")?,
+                audio: tracks(values, "maxAudioTrackCount")?,
+            },
+            audio_levels: audio_levels(values)?,
         })
     }
+}
+
+/// The tracks of a kind that a viewer of a room is sent, [`SEATS_MAX`] at most; -1: all.
+fn tracks(values: &Values, name: &str) -> Result<Option<usize>, Error> {
+    match values.text(name).trim() {
+        "-1" => Ok(None),
+        _ => values
+            .number(name, 0u32, 1_000_000)
+            .map(|count| Some(usize::try_from(count).map_or(SEATS_MAX, |count| count.min(SEATS_MAX)))),
+    }
+}
+
+fn audio_levels(values: &Values) -> Result<Option<u8>, Error> {
+    let quietest = values.number("audioLevelThreshold", 0u8, 127)?;
+    Ok(values.boolean("sendAudioLevelToViewers")?.then_some(quietest))
 }
 
 fn data(values: &Values) -> Result<DataSettings, Error> {
@@ -234,6 +261,35 @@ mod tests {
         assert!(read("viewers").unwrap_err().to_string().starts_with("dataChannelPlayerDistribution"));
         let off = AppSettings::of(schema(), "a", &[("dataChannelEnabled", "false")]).unwrap();
         assert!(!RtcAppSettings::of(&off).data.enabled);
+    }
+
+    #[test]
+    fn c_03_a_viewer_of_a_room_has_so_many_seats_or_as_many_as_there_are_streams() {
+        let read = |name, value| {
+            let app = AppSettings::of(schema(), "a", &[(name, value)])?;
+            Ok::<_, Error>(RtcAppSettings::of(&app).limits)
+        };
+        assert_eq!(read("maxVideoTrackCount", "-1").unwrap(), Limits::NONE);
+        assert_eq!(read("maxVideoTrackCount", "4").unwrap(), Limits { video: Some(4), audio: None });
+        assert_eq!(read("maxAudioTrackCount", "0").unwrap(), Limits { video: None, audio: Some(0) });
+        // Installations of the reference have large numbers.
+        assert_eq!(read("maxAudioTrackCount", "500").unwrap().audio, Some(SEATS_MAX));
+        for bad in ["-2", "many", ""] {
+            assert!(
+                read("maxVideoTrackCount", bad).unwrap_err().to_string().starts_with("maxVideoTrackCount")
+            );
+        }
+    }
+
+    #[test]
+    fn c_03_viewers_are_told_of_levels_down_to_a_threshold() {
+        let read = |on, threshold| {
+            let keys = [("sendAudioLevelToViewers", on), ("audioLevelThreshold", threshold)];
+            let app = AppSettings::of(schema(), "a", &keys)?;
+            Ok::<_, Error>(RtcAppSettings::of(&app).audio_levels)
+        };
+        assert_eq!((read("false", "120").unwrap(), read("true", "60").unwrap()), (None, Some(60)));
+        assert!(read("true", "128").unwrap_err().to_string().starts_with("audioLevelThreshold"));
     }
 
     #[test]

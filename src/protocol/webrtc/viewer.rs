@@ -44,6 +44,8 @@ pub(super) struct Viewer {
     outputs: Vec<Output>,
     /// The sections that are its own; none: all that there are.
     own: SmallVec<[SectionId; 2]>,
+    /// The sections carry other streams as well, one after the other.
+    has_seats: bool,
     /// A time of the stream in milliseconds, and when it is said to have been sampled.
     clock: Option<(i64, Instant)>,
     rates: Rates,
@@ -77,18 +79,21 @@ pub(super) enum Outcome {
 impl Viewer {
     /// A viewer whose sections were agreed on, with these tracks known.
     pub(super) fn new(now: Instant, peer: &mut Peer, tracks: &Arc<Tracks>) -> Self {
-        Self::of_sections(now, peer, tracks, SmallVec::new())
+        Self::of_sections(now, peer, tracks, SmallVec::new(), false)
     }
 
-    /// A viewer of one of the streams that share a peer, by these of its sections; none: by all.
+    /// A viewer of one of the streams that share a peer, by these of its sections; none: by all. `has_seats`: other streams were, and may be,
+    /// sent by them.
     pub(super) fn of_sections(
         now: Instant,
         peer: &mut Peer,
         tracks: &Arc<Tracks>,
         own: SmallVec<[SectionId; 2]>,
+        has_seats: bool,
     ) -> Self {
         let mut viewer = Self {
             own,
+            has_seats,
             outputs: Vec::new(),
             layers: None,
             selects: false,
@@ -104,18 +109,22 @@ impl Viewer {
         viewer
     }
 
-    /// Takes sections that were agreed on later, with these tracks known.
+    /// Takes sections that were agreed on later, with these tracks known, and leaves those that are its own no more. False: there is none
+    /// that it did not have.
     pub(super) fn take_sections(
         &mut self,
         now: Instant,
         peer: &mut Peer,
         tracks: &Arc<Tracks>,
         own: SmallVec<[SectionId; 2]>,
-    ) {
+    ) -> bool {
+        let has_more = own.iter().any(|section| !self.own.contains(section));
         if self.own != own {
             (self.own, self.tracks) = (own, Arc::clone(tracks));
+            self.outputs.retain(|output| self.own.contains(&output.section));
             self.settle(now, peer);
         }
+        has_more
     }
 
     /// Gives sections that carry nothing yet their tracks, where the stream has them now.
@@ -128,9 +137,13 @@ impl Viewer {
         let found = |section: &Section| Some((section.id, negotiation::carries(section, &tracks)?));
         let found: Vec<_> = peer.sections().iter().filter(is_free).filter_map(found).collect();
         for (section, (track, payload_type)) in found {
-            if self.outputs.iter().any(|output| output.track == track.id)
-                || !peer.settle(now, section, payload_type)
-            {
+            let is_taken = self.outputs.iter().any(|output| output.track == track.id);
+            let has_format = match self.has_seats {
+                _ if is_taken => false,
+                true => peer.occupy(now, section, payload_type),
+                false => peer.settle(now, section, payload_type),
+            };
+            if !has_format {
                 continue;
             }
             let mut output = Output { section, track: track.id, codec: track.config.codec(), begun: false };

@@ -331,7 +331,8 @@ fn uses(
         Extension::PlayoutDelay => sends && is_video,
         Extension::AbsCaptureTime => sends,
         Extension::Rid | Extension::RepairedRid => receives && has_layers,
-        Extension::AudioLevel | Extension::VideoOrientation => false,
+        Extension::AudioLevel => receives && !is_video,
+        Extension::VideoOrientation => false,
     }
 }
 

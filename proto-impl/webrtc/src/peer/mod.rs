@@ -170,6 +170,14 @@ impl Peer {
         }
     }
 
+    /// The stream that a section carries leaves: what waits there is forgotten. Another one may follow, in its own format
+    /// ([`Peer::occupy`]), with a key frame; numbers and timestamps go on.
+    pub fn vacate(&mut self, now: Instant, section: SectionId) {
+        if let Some(sender) = self.sending.of(section) {
+            sender.vacate(now);
+        }
+    }
+
     /// Forgets the units that wait in a section of video, but for the rest of one whose first packets have left. The peer sees no
     /// gap in the sequence numbers; the owner goes on with a key frame. The number of units that are left out.
     pub fn drop_unbegun(&mut self, section: SectionId, log: &PacketLog) -> u64 {

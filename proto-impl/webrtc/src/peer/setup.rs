@@ -329,6 +329,29 @@ impl Peer {
         true
     }
 
+    /// Sends in another format of a section from the next unit on, and forgets none: for a section that several streams share in turn
+    /// ([`Peer::vacate`]). False for a section that does not send, has no such format, or one of another clock.
+    pub fn occupy(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
+        let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
+            return false;
+        };
+        let Some(sender) = self.sending.senders.iter_mut().find(|sender| sender.section == id) else {
+            return false;
+        };
+        let Some(at) = section.formats.iter().position(|format| format.payload_type() == payload_type) else {
+            return false;
+        };
+        section.formats.swap(0, at);
+        if !sender.take_format(section, self.config.playout_delay) {
+            section.formats.swap(0, at);
+            return false;
+        }
+        if sender.is_numbered() && !self.sending.bandwidth.numbers_packets() {
+            self.sending.bandwidth.number_packets(now);
+        }
+        true
+    }
+
     fn begin(&mut self, now: Instant, negotiated: Negotiated) {
         self.sending.senders = negotiated
             .sections

@@ -118,6 +118,7 @@ impl Bench {
             | Event::PathClosed(_)
             | Event::Connected
             | Event::KeyFrameWanted { .. }
+            | Event::AudioLevel { .. }
             | Event::DataConnected
             | Event::ChannelOpened(_)
             | Event::ChannelAccepted(_)

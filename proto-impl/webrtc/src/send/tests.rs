@@ -328,3 +328,55 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     bench.push(3_200_000, &[1; 100]);
     assert_eq!(bench.sent()[0].0, expected[sent.len()]);
 }
+
+/// Another stream follows on the same source: numbers and timestamps go on, by the time that has passed, whatever its own clock says.
+#[test]
+fn streams_share_a_source_in_turn() {
+    for (first, passed) in [(5_000_000_u32, 20), (7, 40), (4_294_960_000, 1000)] {
+        let mut bench = Bench::new(Codec::Opus, "0");
+        for n in 0..3 {
+            bench.push(960 * n, b"one");
+        }
+        let before = bench.sent();
+        // Waits, and is forgotten with who is sent.
+        bench.push(960 * 3, b"gone");
+        bench.sender.vacate(bench.now);
+        bench.track = Track::new(Codec::Opus, 1146).unwrap();
+        bench.now += Duration::from_millis(passed);
+        bench.push(first, b"other");
+        bench.push(first.wrapping_add(960), b"other");
+        let after = bench.sent();
+        let (last, next) = (before.last().unwrap(), after.first().unwrap());
+        assert_eq!(after.len(), 2);
+        // The unit that is left out has its place in both.
+        let ticks = 960 + u32::try_from(passed).unwrap() * 48;
+        assert_eq!(next.1.wrapping_sub(last.1), ticks, "{first}");
+        assert_eq!(next.0.wrapping_sub(last.0), 2);
+        assert_eq!((after[1].1.wrapping_sub(next.1), after[1].0.wrapping_sub(next.0)), (960, 1));
+    }
+}
+
+#[test]
+fn a_source_takes_a_format_of_its_own_clock_alone() {
+    let section = |codec| {
+        let local = offered_formats(codec, 100).remove(0);
+        Section {
+            id: SectionId(0),
+            mid: "0".to_owned(),
+            kind: MediaKind::Audio,
+            direction: Direction::SendOnly,
+            formats: vec![SectionFormat { remote: local.clone(), local, rtx: None, red: None }],
+            extensions: ExtensionMap::new(),
+            reduced_size: true,
+            msid: None,
+            layers: Vec::new(),
+            remote_sources: Vec::new(),
+            local_source: None,
+        }
+    };
+    let mut bench = Bench::new(Codec::Opus, "0");
+    assert!(bench.sender.take_format(&section(Codec::Opus), None));
+    assert_eq!(bench.sender.agreed.payload_type.number(), 100);
+    assert!(!bench.sender.take_format(&section(Codec::G711(g711::Law::A)), None));
+    assert_eq!(bench.sender.agreed.payload_type.number(), 100);
+}

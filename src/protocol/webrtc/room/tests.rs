@@ -6,6 +6,7 @@ use media::Timescale;
 use media::codec::{Codec, CodecConfig, opus, vp8, vp9};
 use rtp::NtpAnchor;
 use sdp::Description;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -39,6 +40,10 @@ struct Bench {
 
 impl Bench {
     fn new(choice: Choice) -> Self {
+        Self::with(choice, Limits::NONE)
+    }
+
+    fn with(choice: Choice, limits: Limits) -> Self {
         let now = Instant::now();
         let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(1)).unwrap());
         let peer = |ice, takes_changes, seed| {
@@ -48,7 +53,7 @@ impl Bench {
         };
         Self {
             now,
-            room: Room::new(choice, false),
+            room: Room::new(choice, false, limits, Codecs::ALL),
             peer: peer(IceMode::Lite { config: Arc::default(), addresses: Vec::new() }, false, 1),
             page: peer(IceMode::Full(Arc::default()), true, 2),
             offers: Vec::new(),
@@ -110,7 +115,7 @@ fn an_empty_room_is_offered_and_every_change_once() {
     bench.room.take_tracks(ben, &tracks(1, &[Codec::Opus]), Codecs::ALL);
     assert_eq!(bench.negotiate(), Some(vec![ben]));
     bench.room.take_tracks(ben, &tracks(2, &BOTH), Codecs::ALL);
-    assert_eq!(bench.negotiate(), Some(vec![]));
+    assert_eq!(bench.negotiate(), Some(vec![ben]));
     assert_eq!(bench.names(), ["ARDAMSaann", "ARDAMSvann", "ARDAMSaben", "ARDAMSvben"]);
     for section in 1..=4 {
         assert!(bench.room.carries(SectionId(section)).is_some(), "{section}");
@@ -198,4 +203,241 @@ fn a_large_room_is_turned_over_page_by_page() {
     bench.room.left("a");
     bench.room.turn_over(0..2);
     assert_eq!(bench.room.assignments("r").matches("trackId").count(), 1);
+}
+
+/// A bench whose subscriptions are made as the room wants them.
+impl Bench {
+    fn seats(video: usize, audio: usize) -> Self {
+        let mut bench = Self::with(Choice::default(), Limits { video: Some(video), audio: Some(audio) });
+        assert_eq!(bench.negotiate(), Some(vec![]));
+        bench
+    }
+
+    /// A stream comes, with these codecs where it is subscribed to.
+    fn enters(&mut self, id: &str, codecs: &[Codec]) {
+        let handle = self.room.came(&id.into());
+        if let Some(handle) = handle {
+            self.room.take_tracks(handle, &tracks(1, codecs), Codecs::ALL);
+        }
+        self.steps(codecs);
+    }
+
+    /// Takes the steps that follow, a letter and a stream for each.
+    fn steps(&mut self, codecs: &[Codec]) -> Vec<String> {
+        let mut taken = Vec::new();
+        while let Some(step) = self.room.poll_step(self.now, &mut self.peer) {
+            let id = |room: &Room, handle: Handle| room.members[&handle].id.to_string();
+            taken.push(match step {
+                Step::Subscribe(handle, id) => {
+                    self.room.take_tracks(handle, &tracks(1, codecs), Codecs::ALL);
+                    format!("+{id}")
+                }
+                Step::Unsubscribe(handle) => format!("-{}", id(&self.room, handle)),
+                Step::Begin(handle) => format!("b{}", id(&self.room, handle)),
+                Step::Select(handle) => format!("s{}", id(&self.room, handle)),
+            });
+        }
+        taken
+    }
+
+    fn speaks(&mut self, id: &str) -> Vec<String> {
+        self.now += Duration::from_secs(3);
+        self.room.speaks(self.now, id, 30);
+        self.steps(&BOTH)
+    }
+
+    /// The streams of the videos, as the page hears of them.
+    fn shown(&self) -> Vec<String> {
+        let list: Value = serde_json::from_str(&self.room.assignments("r")).unwrap();
+        let place = |place: &Value| {
+            format!("{}={}", place["videoLabel"].as_str().unwrap(), place["trackId"].as_str().unwrap())
+        };
+        list["payload"].as_array().unwrap().iter().map(place).collect()
+    }
+
+    fn heard(&mut self) -> Option<Vec<(String, String, u64)>> {
+        let said: Value = serde_json::from_str(&self.room.poll_speakers(self.now, "r")?).unwrap();
+        assert_eq!(
+            (&said["eventType"], &said["payload"]),
+            (&"AUDIO_TRACK_ASSIGNMENT".into(), &said["assignments"])
+        );
+        let of = |one: &Value| {
+            let text = |name: &str| one[name].as_str().unwrap().to_owned();
+            (text("audioLabel"), text("trackId"), one["audioLevel"].as_u64().unwrap())
+        };
+        Some(said["payload"].as_array().unwrap().iter().map(of).collect())
+    }
+}
+
+#[test]
+fn seats_are_offered_once_and_carry_who_speaks() {
+    let mut bench = Bench::seats(2, 1);
+    let offer = bench.offers.last().unwrap().clone();
+    assert_eq!(bench.names(), ["ARDAMSaaudioTrack0", "ARDAMSvvideoTrack0", "ARDAMSvvideoTrack1"]);
+    for codec in ["H264", "VP8", "VP9", "AV1", "H265", "opus"] {
+        assert!(offer.write().contains(&format!("{codec}/")), "{codec}");
+    }
+    ["ann", "ben", "cat", "dan"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben"]);
+    // Who has no seat is not subscribed to, and who speaks gets one without an offer: at a key frame of its own.
+    assert_eq!(bench.speaks("dan"), ["-ann", "+dan", "bdan"]);
+    assert_eq!(bench.shown(), ["videoTrack0=dan", "videoTrack1=ben"]);
+    assert_eq!(bench.speaks("ben"), ["bben", "sdan"]);
+    assert_eq!(bench.speaks("dan"), ["sben", "bdan"]);
+    assert_eq!(bench.shown(), ["videoTrack0=dan", "videoTrack1=ben"]);
+    assert_eq!(bench.speaks("nobody"), [""; 0]);
+    // Who leaves makes room for who spoke last of those without.
+    assert_eq!(bench.speaks("cat"), ["-ben", "+cat", "bcat", "sdan"]);
+    let dan = bench.room.left("dan").unwrap();
+    assert!(!bench.room.members.contains_key(&dan));
+    assert_eq!(bench.steps(&BOTH), ["+ben", "bben"]);
+    assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);
+    assert_eq!(bench.room.left("ann"), None, "nobody was subscribed to it");
+    assert_eq!(bench.negotiate(), None);
+    for section in 1..=3 {
+        assert!(bench.room.carries(SectionId(section)).is_some(), "{section}");
+    }
+}
+
+#[test]
+fn a_stream_without_video_keeps_no_seat_for_one() {
+    let mut bench = Bench::seats(1, 1);
+    bench.enters("ann", &[Codec::Opus]);
+    bench.enters("ben", &BOTH);
+    assert_eq!(bench.shown(), ["videoTrack0=ben"]);
+    assert_eq!(bench.speaks("ann"), [""; 0]);
+    assert_eq!(bench.shown(), ["videoTrack0=ben"]);
+    // What the page does not want has no seat either.
+    bench.room.want("ben", Some(false), None);
+    assert_eq!(bench.steps(&BOTH), ["-ben"]);
+    assert_eq!(bench.shown(), ["videoTrack0="]);
+    bench.room.want("ben", Some(true), None);
+    assert_eq!(bench.steps(&BOTH), ["+ben", "bben"]);
+}
+
+#[test]
+fn what_the_page_pins_stays_whoever_speaks() {
+    let mut bench = Bench::seats(2, 0);
+    ["ann", "ben", "cat", "dan"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    assert!(bench.room.pin("cat", true));
+    assert_eq!(bench.steps(&BOTH), ["-ben", "+cat", "bcat"]);
+    bench.speaks("dan");
+    bench.speaks("ben");
+    assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);
+    assert!(bench.room.pin("ARDAMSvcat", false));
+    bench.speaks("dan");
+    assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=dan"]);
+    // A page of the room, and no limit to it but the seats.
+    bench.room.turn_over(1..3);
+    bench.steps(&BOTH);
+    assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);
+    bench.speaks("ann");
+    assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);
+}
+
+#[test]
+fn a_page_has_fewer_videos_and_no_more_than_the_application_lets_it() {
+    let mut bench = Bench::seats(3, 3);
+    ["ann", "ben", "cat"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    bench.room.limit_videos(Some(1));
+    bench.steps(&BOTH);
+    assert_eq!(bench.shown(), ["videoTrack0=ann"]);
+    // The places of the others are withdrawn, and offered again.
+    assert!(bench.negotiate().is_some());
+    assert_eq!(bench.offers.last().unwrap().media.iter().filter(|media| media.is_rejected()).count(), 2);
+    bench.room.limit_videos(Some(100));
+    bench.steps(&BOTH);
+    assert_eq!(bench.negotiate().unwrap().len(), 2);
+    assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben", "videoTrack2=cat"]);
+    // Where each stream has places of its own, as many of them are in use.
+    let mut bench = Bench::new(Choice::default());
+    let handles = ["a", "b", "c"].map(|id| bench.came(id, &BOTH).unwrap());
+    bench.negotiate().unwrap();
+    bench.room.limit_videos(Some(2));
+    bench.steps(&BOTH);
+    assert_eq!(bench.shown(), ["a=a", "b=b"]);
+    assert_eq!(bench.speaks("c"), ["sa", "sc"]);
+    assert_eq!(bench.shown(), ["b=b", "c=c"]);
+    let video = |bench: &mut Bench, at: usize| bench.room.viewer(handles[at]).unwrap().0.selection().video;
+    assert_eq!([0, 1, 2].map(|at| video(&mut bench, at) == crate::hub::Pick::None), [true, false, false]);
+    bench.room.limit_videos(None);
+    assert_eq!(bench.shown().len(), 3);
+    assert_eq!(bench.negotiate(), None);
+}
+
+#[test]
+fn a_page_hears_who_speaks_twice_a_second_at_most() {
+    let of = |label: &str, id: &str, level| (label.to_owned(), id.to_owned(), level);
+    let mut bench = Bench::seats(1, 2);
+    assert_eq!(bench.heard(), None);
+    ["ann", "ben"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    bench.speaks("ben");
+    assert_eq!(bench.heard().unwrap(), [of("audioTrack0", "ann", 0), of("audioTrack1", "ben", 194)]);
+    bench.room.speaks(bench.now, "ben", SILENCE);
+    assert_eq!(bench.heard(), None);
+    bench.now = bench.room.poll_timeout().unwrap();
+    assert_eq!(bench.heard().unwrap()[1], of("audioTrack1", "ben", 0));
+    assert_eq!((bench.heard(), bench.room.loud.poll_timeout()), (None, None));
+    // Without seats those who speak are named, and once those who have ended to.
+    let mut bench = Bench::new(Choice::default());
+    ["ann", "ben", "cat"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    bench.speaks("cat");
+    assert_eq!(bench.heard().unwrap(), [of("cat", "cat", 194)]);
+    bench.room.speaks(bench.now, "cat", SILENCE);
+    bench.speaks("ann");
+    assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194), of("cat", "cat", 0)]);
+    bench.speaks("ann");
+    assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194)]);
+}
+
+/// Whatever comes, speaks, is pinned and leaves: no two seats have one stream, all seats are taken while there are streams, and who
+/// is subscribed to is who has a seat.
+#[test]
+fn seats_agree_with_subscriptions_whatever_happens() {
+    for seed in 0..40 {
+        let mut random = Seed::from_number(seed).random();
+        let mut bench = Bench::seats(2, 3);
+        let mut live: std::collections::BTreeSet<String> = std::collections::BTreeSet::new();
+        for _ in 0..120 {
+            let [act, who, ..] = random.u64().to_be_bytes();
+            let id = format!("s{}", who % 9);
+            match act % 7 {
+                0 | 1 => {
+                    bench.enters(&id, &BOTH);
+                    live.insert(id);
+                }
+                2 => {
+                    bench.room.left(&id);
+                    live.remove(&id);
+                }
+                3 => drop(bench.room.pin(&id, who > 128)),
+                4 => bench.room.limit_videos(Some(usize::from(who % 4))),
+                5 => bench.room.turn_over(usize::from(who % 5)..usize::from(who % 5) + 2),
+                _ => drop(bench.speaks(&id)),
+            }
+            bench.steps(&BOTH);
+            bench.negotiate();
+            bench.steps(&BOTH);
+            let seated = |kind| {
+                let holders = bench.room.seats.holders(kind).unwrap();
+                holders
+                    .map(|holder| holder.map(|handle| bench.room.members[&handle].id.to_string()))
+                    .collect::<Vec<_>>()
+            };
+            for kind in [TrackKind::Video, TrackKind::Audio] {
+                let seats = seated(kind);
+                let named: Vec<&String> = seats.iter().flatten().collect();
+                let mut once = named.clone();
+                once.sort();
+                once.dedup();
+                assert_eq!(once.len(), named.len(), "{seed}: {seats:?}");
+                assert_eq!(named.len(), seats.len().min(live.len()), "{seed}: {seats:?} of {live:?}");
+            }
+            for (handle, member) in &bench.room.members {
+                let is_seated = bench.room.seats.needs(*handle);
+                assert_eq!(member.state == Subscribed::Yes, is_seated, "{seed}: {}", member.id);
+                assert_eq!(member.viewer.is_some(), is_seated, "{seed}: {}", member.id);
+            }
+        }
+    }
 }

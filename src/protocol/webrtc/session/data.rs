@@ -2,6 +2,7 @@
 
 use super::{
     Context, DataRelay, DataSettings, Event, FamilyEvent, Message, Role, RtcAppSettings, RtcSession,
+    StreamData,
 };
 
 impl RtcSession {
@@ -19,10 +20,30 @@ impl RtcSession {
         let (now, settings) = (ctx.now.mono, self.data_settings(ctx));
         let relay = self.data.get_or_insert_with(|| Box::new(DataRelay::new(now, self.publishes)));
         if let Some(data) = relay.handle_event(now, &mut self.peer, settings, &self.key.id, event) {
-            for (stream, of_viewers) in self.receivers() {
-                let message = Message::new(data.clone().of(of_viewers));
-                self.events.push_back(Event::Family(FamilyEvent::TellStream { stream, message }));
-            }
+            self.tell_stream(data);
+        }
+    }
+
+    /// Sends a message to the others of the stream, or of the room.
+    pub(super) fn tell_stream(&mut self, data: StreamData) {
+        let (stream, message) = (self.key.clone(), Message::new(data));
+        self.events.push_back(Event::Family(FamilyEvent::TellStream { stream, message }));
+    }
+
+    /// A message of another session. A page that is not sent a stream of its room does not hear it either.
+    pub(super) fn hear(&mut self, ctx: &Context<'_>, data: &StreamData) {
+        let is_strange = match &self.role {
+            Role::Room(room) => data.stream != self.key.id && !room.has(&data.stream),
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::Publisher(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_)
+            | Role::Viewer(_) => false,
+        };
+        if let Some(relay) = self.data.as_ref().filter(|_| !is_strange) {
+            relay.hear(ctx.now.mono, &mut self.peer, data);
         }
     }
 }

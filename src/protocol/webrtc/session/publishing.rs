@@ -1,9 +1,14 @@
 //! A session that publishes: its units, and the news of its stream.
 
+use std::sync::Arc;
+
+use serde_json::json;
+
 use super::{
     Context, Departure, Event, FamilyEvent, FromSession, Handle, Message, PublicationEvent, PublicationNews,
-    Role, RtcSession,
+    Role, RtcAppSettings, RtcSession, StreamData,
 };
+use crate::mail::DataSender;
 
 impl RtcSession {
     /// Hands the units that are ready to the worker, and what there is to say of the publisher's clocks.
@@ -23,6 +28,21 @@ impl RtcSession {
         if units > 0 {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::UnitsDropped(units)));
         }
+    }
+
+    /// The publisher is so loud: rooms hear of it, and viewers where the application wants that (`sendAudioLevelToViewers`).
+    pub(super) fn note_loudness(&mut self, ctx: &Context<'_>, level: u8) {
+        let Role::Publisher(_) = &self.role else { return };
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Loudness(level)));
+        let app = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app));
+        let Some(quietest) = app.and_then(|app| app.audio_levels.filter(|_| app.data.enabled)) else {
+            return;
+        };
+        let level = if level > quietest { 127 } else { level };
+        let (stream, sender) = (Arc::clone(&self.key.id), DataSender::Publisher);
+        let said = json!({"eventType": "UPDATE_AUDIO_LEVEL", "streamId": &*stream, "audioLevel": level});
+        let payload = said.to_string().into();
+        self.tell_stream(StreamData { sender, stream, is_text: true, payload });
     }
 
     /// News of the stream that the session publishes.

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::hub::Delivery;
 use crate::protocol::SubtrackNews;
-use crate::protocol::webrtc::room::Room;
+use crate::protocol::webrtc::room::{Limits, Room, Step};
+use crate::protocol::webrtc::settings::RtcAppSettings;
 use crate::types::StreamKey;
 
 impl RtcSession {
@@ -26,10 +27,21 @@ impl RtcSession {
                     self.peer.take_data();
                 }
                 let choice = self.choice.take().unwrap_or_default();
-                self.role = Role::Room(Box::new(Room::new(choice, has_data)));
-                streams.iter().for_each(|key| self.subscribe_to(key));
+                let limits = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).limits);
+                let (limits, codecs) = (limits.unwrap_or(Limits::NONE), self.codecs(ctx));
+                self.role = Role::Room(Box::new(Room::new(choice, has_data, limits, codecs)));
+                streams.iter().for_each(|key| self.came(key));
             }
-            SubtrackNews::Came(key) => self.subscribe_to(key),
+            SubtrackNews::Came(key) => self.came(key),
+            SubtrackNews::Role { key, role } => {
+                let said =
+                    json!({"eventType": "UPDATE_PARTICIPANT_ROLE", "streamId": &*key.id, "role": role});
+                self.say_to_room_page(ctx, said.to_string());
+            }
+            SubtrackNews::Loudness { key, level } => {
+                let Role::Room(room) = &mut self.role else { return };
+                room.speaks(ctx.now.mono, &key.id, level);
+            }
             SubtrackNews::Left(key) => {
                 let Role::Room(room) = &mut self.role else { return };
                 if let Some(handle) = room.left(&key.id) {
@@ -38,15 +50,26 @@ impl RtcSession {
             }
         }
         self.offer_room(ctx);
+        // Else the page hears of it when it has answered the offer.
+        if let (Role::Room(room), SubtrackNews::Came(_) | SubtrackNews::Left(_)) = (&self.role, news)
+            && room.has_seats_alone()
+        {
+            self.say_to_room_page(ctx, self.list_of_tracks());
+        }
+        self.say_speakers(ctx);
     }
 
-    fn subscribe_to(&mut self, key: &StreamKey) {
+    fn came(&mut self, key: &StreamKey) {
         let Role::Room(room) = &mut self.role else { return };
-        let Some(handle) = room.came(&key.id) else { return };
+        if let Some(handle) = room.came(&key.id) {
+            self.subscribe_to(handle, key.clone());
+        }
+    }
+
+    fn subscribe_to(&mut self, handle: Handle, key: StreamKey) {
         let format = Format::new(&super::super::FORMAT, 0);
         let (params, origin) = (Vec::new(), String::new());
-        let ask =
-            PlayAsk { key: key.clone(), format, params, origin, via: Vec::new(), takes_subtracks: false };
+        let ask = PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: false };
         self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)));
     }
 
@@ -70,8 +93,55 @@ impl RtcSession {
         self.offer_room(ctx);
     }
 
+    /// Does what a change of seats has led to.
+    fn take_steps(&mut self, ctx: &Context<'_>) {
+        let mut has_changed = false;
+        loop {
+            let Role::Room(room) = &mut self.role else { return };
+            let Some(step) = room.poll_step(ctx.now.mono, &mut self.peer) else { break };
+            has_changed = true;
+            match step {
+                Step::Subscribe(handle, id) => {
+                    self.subscribe_to(handle, StreamKey { app: Arc::clone(&self.key.app), id });
+                }
+                Step::Unsubscribe(handle) => {
+                    self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Unsubscribe));
+                }
+                Step::Begin(handle) => self.begin_stream(ctx, handle),
+                Step::Select(handle) => self.select_of_room(handle),
+            }
+        }
+        if has_changed
+            && let Role::Room(room) = &mut self.role
+            && let Some(assignments) = room.poll_assignments(&self.key.id)
+        {
+            self.say_to_room_page(ctx, assignments);
+        }
+    }
+
+    /// Has a stream sent by the sections that it has now.
+    fn begin_stream(&mut self, ctx: &Context<'_>, handle: Handle) {
+        let Role::Room(room) = &mut self.role else { return };
+        let Some((viewer, _)) = room.viewer(handle) else { return };
+        viewer.tell_bitrates(ctx.now.mono);
+        let soon = viewer.video().map(|track| SubscriptionEvent::KeyFrameSoon(Some(track)));
+        let select = SubscriptionEvent::Select(viewer.selection());
+        let resume = self.connected.then_some(SubscriptionEvent::Pause(false));
+        let events = [soon, Some(select), resume].into_iter().flatten();
+        self.events.extend(events.map(|event| Event::Subscription(handle, event)));
+    }
+
+    fn select_of_room(&mut self, handle: Handle) {
+        let Role::Room(room) = &mut self.role else { return };
+        if let Some((viewer, _)) = room.viewer(handle) {
+            let select = SubscriptionEvent::Select(viewer.selection());
+            self.events.push_back(Event::Subscription(handle, select));
+        }
+    }
+
     /// Offers the streams as they are, if they are others than were offered.
     pub(super) fn offer_room(&mut self, ctx: &Context<'_>) {
+        self.take_steps(ctx);
         let Role::Room(room) = &mut self.role else { return };
         let Some(sections) = room.poll_offer() else { return };
         match self.peer.offer(&sections) {
@@ -90,15 +160,8 @@ impl RtcSession {
         self.describe_by = None;
         self.say_to_room_page(ctx, self.list_of_tracks());
         let Role::Room(room) = &mut self.role else { return };
-        for handle in room.answered(ctx.now.mono, &mut self.peer) {
-            let Some((viewer, _)) = room.viewer(handle) else { continue };
-            viewer.tell_bitrates(ctx.now.mono);
-            let soon = viewer.video().map(|track| SubscriptionEvent::KeyFrameSoon(Some(track)));
-            let select = SubscriptionEvent::Select(viewer.selection());
-            let resume = self.connected.then_some(SubscriptionEvent::Pause(false));
-            let events = [soon, Some(select), resume].into_iter().flatten();
-            self.events.extend(events.map(|event| Event::Subscription(handle, event)));
-        }
+        let began = room.answered(ctx.now.mono, &mut self.peer);
+        began.into_iter().for_each(|handle| self.begin_stream(ctx, handle));
         self.say_assignments(ctx);
         self.offer_room(ctx);
     }
@@ -116,6 +179,15 @@ impl RtcSession {
         }
     }
 
+    /// Says to the page who speaks, when it is time to.
+    fn say_speakers(&mut self, ctx: &Context<'_>) {
+        if let Role::Room(room) = &mut self.role
+            && let Some(speakers) = room.poll_speakers(ctx.now.mono, &self.key.id)
+        {
+            self.say_to_room_page(ctx, speakers);
+        }
+    }
+
     fn say_to_room_page(&mut self, ctx: &Context<'_>, text: String) {
         if let Some(data) = &self.data {
             data.say(ctx.now.mono, &mut self.peer, text);
@@ -130,25 +202,30 @@ impl RtcSession {
             let select = SubscriptionEvent::Select(viewer.selection());
             self.events.push_back(Event::Subscription(handle, select));
         }
+        self.offer_room(ctx);
         self.say_assignments(ctx);
     }
 
-    /// The streams that a message of the page goes to, each with whether its viewers get it as well: those of a room watch all of its
-    /// streams, and are to get it once.
-    pub(super) fn receivers(&self) -> Vec<(StreamKey, bool)> {
-        match &self.role {
-            Role::Room(room) => {
-                let key = |id: &Arc<str>| StreamKey { app: Arc::clone(&self.key.app), id: Arc::clone(id) };
-                room.ids().enumerate().map(|(at, id)| (key(id), at == 0)).collect()
-            }
-            Role::None
-            | Role::AskedPublish(_)
-            | Role::Granted(_)
-            | Role::Publisher(_)
-            | Role::AskedPlay(_)
-            | Role::Offered(_)
-            | Role::Viewer(_) => vec![(self.key.clone(), true)],
+    /// Pins the video of a stream, or lets it go.
+    pub(super) fn pin_in_room(&mut self, ctx: &Context<'_>, name: &str, pins: bool) {
+        let Role::Room(room) = &mut self.role else { return };
+        if !room.pin(name, pins) {
+            self.want_of_room(ctx, name, Some(pins), None);
         }
+        self.offer_room(ctx);
+        self.say_assignments(ctx);
+    }
+
+    /// Has so many videos sent at most.
+    pub(super) fn limit_videos(&mut self, ctx: &Context<'_>, count: Option<usize>) {
+        let Role::Room(room) = &mut self.role else { return };
+        room.limit_videos(count);
+        for (handle, viewer) in room.viewers() {
+            let select = SubscriptionEvent::Select(viewer.selection());
+            self.events.push_back(Event::Subscription(handle, select));
+        }
+        self.offer_room(ctx);
+        self.say_assignments(ctx);
     }
 
     /// Media can flow.
@@ -203,15 +280,21 @@ impl RtcSession {
         if let Some(bitrates) = room.poll_bitrates(now, &self.peer) {
             self.tell(FromSession::Bitrates(bitrates));
         }
+        self.say_speakers(ctx);
     }
 
     /// The page wants other kinds of tracks of a stream.
-    pub(super) fn want_of_room(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) {
+    pub(super) fn want_of_room(
+        &mut self,
+        ctx: &Context<'_>,
+        name: &str,
+        video: Option<bool>,
+        audio: Option<bool>,
+    ) {
         let Role::Room(room) = &mut self.role else { return };
-        let Some(handle) = room.want(name, video, audio) else { return };
-        if let Some((viewer, _)) = room.viewer(handle) {
-            let select = SubscriptionEvent::Select(viewer.selection());
-            self.events.push_back(Event::Subscription(handle, select));
+        if let Some(handle) = room.want(name, video, audio) {
+            self.select_of_room(handle);
         }
+        self.offer_room(ctx);
     }
 }

@@ -191,9 +191,7 @@ impl Socket {
                 let wanted = Some(command.flag("enabled"));
                 self.want_of(id, command.text("trackId"), wanted, wanted);
             }
-            "assignVideoTrackCommand" => {
-                self.want_of(id, command.text("videoTrackId"), Some(command.flag("enabled")), None);
-            }
+            "assignVideoTrackCommand" => self.pin(id, command),
             "getVideoTrackAssignmentsCommand"
             | "updateVideoTrackAssignmentsCommand"
             | "setMaxVideoTrackCountCommand" => self.about_assignments(name, command, id),

@@ -5,13 +5,13 @@
 use serde_json::Value;
 
 use super::command::Command;
-use super::{Socket, answer};
+use super::{Socket, Stream, answer};
 use crate::auth::access::is_stream_id;
 use crate::http::Response;
 use crate::mail::Question;
 use crate::protocol::webrtc::messages::ToSession;
 use crate::protocol::{Event, RequestEvent};
-use crate::types::StreamKey;
+use crate::types::{SessionRef, StreamKey};
 
 /// Questions that wait for their answers.
 const QUESTIONS_MAX: usize = 16;
@@ -136,6 +136,21 @@ impl Socket {
         }
     }
 
+    /// Pins the video of a stream, or lets it go. Pages name the room and the stream, or the stream and the place that shows it.
+    pub(super) fn pin(&mut self, id: &str, command: &Command) {
+        let (track, pins) = (command.text("videoTrackId"), command.flag("enabled"));
+        let plays = |stream: &&Stream| !stream.publishes && stream.session.is_some();
+        let of_room = self.streams.iter().filter(plays).find(|stream| stream.id == id);
+        let name = if of_room.is_some() { track } else { id };
+        let rooms: Vec<SessionRef> = match of_room {
+            Some(stream) => stream.session.into_iter().collect(),
+            None => self.streams.iter().filter(plays).filter_map(|stream| stream.session).collect(),
+        };
+        for room in rooms {
+            self.tell(room, ToSession::Pin { name: name.to_owned(), pins });
+        }
+    }
+
     /// The videos of a main track that the page is sent: which ones there are, a part of them, so many at most. The answer comes by a data
     /// channel.
     pub(super) fn about_assignments(&mut self, name: &str, command: &Command, id: &str) {
@@ -147,9 +162,7 @@ impl Socket {
                 let (offset, size) = page_of(command);
                 ToSession::TurnOver(offset..offset.saturating_add(size))
             }
-            "setMaxVideoTrackCountCommand" => {
-                ToSession::TurnOver(0..command.count("maxTrackCount").unwrap_or(usize::MAX))
-            }
+            "setMaxVideoTrackCountCommand" => ToSession::LimitVideos(command.count("maxTrackCount")),
             _ => ToSession::Assignments,
         };
         self.tell(session, message);

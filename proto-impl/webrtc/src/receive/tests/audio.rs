@@ -2,8 +2,8 @@
 
 use crypto::Seed;
 use media::codec::Codec;
-use rtp::extension::ExtensionMap;
-use rtp::{Csrcs, Header};
+use rtp::extension::{AudioLevel, Extension, ExtensionMap, Extensions};
+use rtp::{Csrcs, ExtensionBlock, Header};
 use sdp::Direction;
 
 use super::super::*;
@@ -22,6 +22,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(ExtensionMap::new())
+    }
+
+    fn with(extensions: ExtensionMap) -> Self {
         let now = netsim::Clock::new().now();
         let local = offered_formats(Codec::Opus, OPUS).remove(0);
         let section = Section {
@@ -36,7 +40,7 @@ impl Bench {
                 rtx: None,
                 red: PayloadType::new(RED),
             }],
-            extensions: ExtensionMap::new(),
+            extensions,
             reduced_size: true,
             msid: None,
             layers: Vec::new(),
@@ -45,6 +49,22 @@ impl Bench {
         };
         let reception = Reception::new(now, &[section], 20_000_000);
         Self { reception, events: VecDeque::new(), now, start: now }
+    }
+
+    /// A frame of a source, with extensions.
+    fn packet_with(&mut self, extension: Option<ExtensionBlock<'_>>, ssrc: u32, number: u16) {
+        let header = Header {
+            marker: false,
+            payload_type: PayloadType::new(OPUS).unwrap(),
+            sequence_number: SequenceNumber(number),
+            timestamp: u32::from(number) * FRAME_TICKS,
+            ssrc: Ssrc(ssrc),
+            csrcs: Csrcs::default(),
+            extension,
+        };
+        let mut bytes = Vec::new();
+        Packet { header, payload: &frame(number), padding: 0 }.write(&mut bytes);
+        self.reception.handle_packet(self.now, &bytes, &mut self.events);
     }
 
     fn packet(&mut self, payload_type: u8, number: u16, payload: &[u8]) {
@@ -191,5 +211,35 @@ fn any_bytes_are_harmless() {
         bench.wait(20);
         let frames = bench.events.drain(..).filter(|event| matches!(event, Event::Frame { .. })).count();
         assert!(frames <= 1 + rtp::payload::RED_BLOCKS_MAX, "{frames}");
+    }
+}
+
+/// Packets with levels. The key of an encrypted level (RFC 6904) is nobody's here: it is not agreed on, and not read.
+#[test]
+fn levels_of_packets_become_a_loudness_where_they_were_agreed_on() {
+    for is_agreed in [true, false] {
+        let mut wire = ExtensionMap::new();
+        wire.insert(Extension::AudioLevel, 1);
+        let mut bench = Bench::with(if is_agreed { wire } else { ExtensionMap::new() });
+        let mut told = Vec::new();
+        for number in 0..400 {
+            let level = AudioLevel { voice: true, level: if number < 100 { 25 } else { 127 } };
+            let mut block = Vec::new();
+            let extension =
+                wire.write(&Extensions { audio_level: Some(level), ..Extensions::default() }, &mut block);
+            bench.packet_with(extension, 1, number);
+            bench.wait(20);
+            let levels = bench.events.drain(..).filter_map(|event| {
+                if let Event::AudioLevel { section, level } = event { Some((section, level)) } else { None }
+            });
+            told.extend(levels);
+        }
+        told.iter().for_each(|(section, _)| assert_eq!(*section, SectionId(0)));
+        let levels: Vec<u8> = told.iter().map(|(_, level)| *level).collect();
+        assert_eq!(!levels.is_empty(), is_agreed);
+        if is_agreed {
+            assert!(levels.iter().min().unwrap().abs_diff(25) <= 3, "{levels:?}");
+            assert_eq!(levels.last(), Some(&127));
+        }
     }
 }

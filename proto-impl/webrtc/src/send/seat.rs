@@ -1,0 +1,39 @@
+//! A source that several streams share in turn, as the seat of whoever speaks in a room. Numbers and timestamps go on; the format may
+//! be another one of those that were agreed on.
+
+use std::time::Instant;
+
+use rtp::extension::PlayoutDelay;
+use sdp::Feedback;
+
+use super::Sender;
+use crate::heads::Heads;
+use crate::negotiate::Section;
+use crate::redundancy::Redundancy;
+
+impl Sender {
+    /// The stream that is sent leaves: what waits is forgotten.
+    pub(crate) fn vacate(&mut self, now: Instant) {
+        self.skip();
+        self.repairs.asked.clear();
+        self.repairs.echoes.clear();
+        if self.has_begun() {
+            self.clock.vacated = Some(now);
+        }
+    }
+
+    /// Sends in the section's first format from the next unit on. False if its clock is another one.
+    pub(crate) fn take_format(&mut self, section: &Section, delay: Option<PlayoutDelay>) -> bool {
+        let Some(format) = section.formats.first() else { return false };
+        if format.local.rtpmap.clock_rate != self.agreed.clock_rate {
+            return false;
+        }
+        let of = format.payload_type();
+        self.agreed.payload_type = of;
+        self.agreed.rtx_payload_type = format.rtx.filter(|_| self.agreed.source.rtx.is_some());
+        self.agreed.nack = format.has_feedback(&Feedback::Nack);
+        self.redundancy = format.red.map(|payload_type| Redundancy::new(payload_type, of));
+        self.heads = Heads::new(section, delay.filter(|_| self.agreed.is_video));
+        true
+    }
+}

@@ -1,0 +1,339 @@
+//! The seats of a room's viewer, and the streams that come and go by them.
+//!
+//! A change of seats is followed by [`Room::poll_step`]: the seat is vacated at once, whoever has lost its last one is unsubscribed from,
+//! and whoever has its first is subscribed to, and begins at a key frame in a section that the page knows. Nothing is
+//! negotiated. A change costs a viewer a look at its seats, and at the streams of the room only where a seat becomes free.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::webrtc::{Peer, SectionId, offered_formats};
+use media::TrackKind;
+use media::codec::Codec;
+use sdp::{Format, MediaKind};
+
+use super::seating::{SEATS_MAX, Seating};
+use super::{Codecs, Holder, PAYLOAD_TYPES, Room, SILENCE, Subscribed, negotiation};
+use crate::types::Handle;
+
+/// The tracks of each kind that a viewer of a room is sent; `None`: those of every stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::protocol::webrtc) struct Limits {
+    /// `maxVideoTrackCount`.
+    pub(in crate::protocol::webrtc) video: Option<usize>,
+    /// `maxAudioTrackCount`.
+    pub(in crate::protocol::webrtc) audio: Option<usize>,
+}
+
+impl Limits {
+    /// A place for each track.
+    pub(in crate::protocol::webrtc) const NONE: Self = Self { video: None, audio: None };
+}
+
+/// A consequence of a change of seats, for the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::protocol::webrtc) enum Step {
+    /// A stream is to be subscribed to, under this handle.
+    Subscribe(Handle, Arc<str>),
+    /// A stream has no seat any more.
+    Unsubscribe(Handle),
+    /// A stream begins, or goes on by other sections.
+    Begin(Handle),
+    /// Other tracks of a stream are sent.
+    Select(Handle),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Seats {
+    limits: Limits,
+    codecs: Codecs,
+    video: Option<Seating>,
+    audio: Option<Seating>,
+    /// Streams whose seats have changed.
+    changed: BTreeSet<Handle>,
+    /// Sections whose streams have left.
+    vacated: Vec<SectionId>,
+}
+
+impl Seats {
+    pub(super) fn new(limits: Limits, codecs: Codecs) -> Self {
+        let seating = |limit: Option<usize>| limit.map(Seating::new);
+        let (video, audio) = (seating(limits.video), seating(limits.audio));
+        Self { limits, codecs, video, audio, changed: BTreeSet::new(), vacated: Vec::new() }
+    }
+
+    const fn of(&self, kind: TrackKind) -> Option<&Seating> {
+        match kind {
+            TrackKind::Video => self.video.as_ref(),
+            TrackKind::Audio => self.audio.as_ref(),
+            TrackKind::Data => None,
+        }
+    }
+
+    /// Whether there are seats for a kind.
+    pub(super) const fn has(&self, kind: TrackKind) -> bool {
+        self.of(kind).is_some()
+    }
+
+    /// Whether the seats of a kind are places of our offers. Else seats choose among the streams' own places.
+    pub(super) const fn have_places(&self, kind: TrackKind) -> bool {
+        match kind {
+            TrackKind::Video => self.limits.video.is_some(),
+            TrackKind::Audio => self.limits.audio.is_some(),
+            TrackKind::Data => false,
+        }
+    }
+
+    /// Whether any seats are places.
+    pub(super) const fn are_any(&self) -> bool {
+        self.have_places(TrackKind::Video) || self.have_places(TrackKind::Audio)
+    }
+
+    /// Whether no stream has a place of its own.
+    pub(super) const fn are_all(&self) -> bool {
+        self.have_places(TrackKind::Video) && self.have_places(TrackKind::Audio)
+    }
+
+    /// Whether a stream has a seat; `None` where there are none.
+    pub(super) fn seats(&self, kind: TrackKind, stream: Handle) -> Option<bool> {
+        self.of(kind).map(|seating| seating.seats(stream))
+    }
+
+    /// The stream of a seat.
+    pub(super) fn holder(&self, kind: TrackKind, seat: usize) -> Option<Handle> {
+        self.of(kind)?.holder(seat)
+    }
+
+    /// The streams of all seats of a kind; `None` where they are no places.
+    pub(super) fn holders(&self, kind: TrackKind) -> Option<impl Iterator<Item = Option<Handle>> + '_> {
+        self.of(kind).filter(|_| self.have_places(kind)).map(Seating::holders)
+    }
+
+    /// Whether a stream is to be subscribed to.
+    pub(super) fn needs(&self, stream: Handle) -> bool {
+        let is_seated = |kind| self.seats(kind, stream) == Some(true);
+        !self.are_all() || is_seated(TrackKind::Video) || is_seated(TrackKind::Audio)
+    }
+
+    /// Notes that there is something to be done about a stream.
+    pub(super) fn note(&mut self, stream: Handle) {
+        if self.are_any() {
+            self.changed.insert(stream);
+        }
+    }
+}
+
+/// The name of a seat: pages know it as that of a track.
+pub(super) fn label(kind: TrackKind, seat: usize) -> String {
+    let kind = if kind == TrackKind::Video { "video" } else { "audio" };
+    format!("{kind}Track{seat}")
+}
+
+impl Room {
+    /// Gives the seats that are places their sections, in forms of every codec that the application has. Audio has Opus alone: a
+    /// source keeps its clock.
+    pub(super) fn offer_seats(&mut self) {
+        for kind in [TrackKind::Audio, TrackKind::Video] {
+            let count =
+                self.seats.of(kind).filter(|_| self.seats.have_places(kind)).map_or(0, Seating::count);
+            let is_offered = |seat| {
+                let mut places = self.places.iter();
+                places.any(|place| matches!(place.holder, Holder::Seat(of, n, _) if of == kind && n == seat))
+            };
+            let missing: Vec<usize> = (0..count).filter(|seat| !is_offered(*seat)).collect();
+            let section = if kind == TrackKind::Video { MediaKind::Video } else { MediaKind::Audio };
+            for seat in missing {
+                let formats = self.forms_of_seat(kind);
+                if let Some(preference) = self.preference_of(kind, &label(kind, seat), formats) {
+                    self.take_place(section.clone(), Holder::Seat(kind, seat, preference));
+                }
+            }
+        }
+    }
+
+    fn forms_of_seat(&self, kind: TrackKind) -> Vec<Format> {
+        let codecs: &[Codec] = match kind {
+            TrackKind::Video => &[Codec::H264, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::H265],
+            TrackKind::Audio => &[Codec::Opus],
+            TrackKind::Data => &[],
+        };
+        let on = codecs.iter().filter(|codec| self.seats.codecs.has(**codec));
+        on.flat_map(|codec| offered_formats(*codec, *PAYLOAD_TYPES.start())).collect()
+    }
+
+    /// Changes the seats of a kind, and notes what follows.
+    fn reseat<T>(
+        &mut self,
+        kind: TrackKind,
+        change: impl FnOnce(&mut Seating, &dyn Fn(Handle) -> Option<Instant>) -> T,
+    ) {
+        let spoke = |stream| self.members.get(&stream).and_then(|member| member.spoke);
+        let seating = match kind {
+            TrackKind::Video => &mut self.seats.video,
+            TrackKind::Audio => &mut self.seats.audio,
+            TrackKind::Data => return,
+        };
+        let Some(seating) = seating else { return };
+        let before: Vec<Option<Handle>> = seating.holders().collect();
+        change(seating, &spoke);
+        for seat in 0..before.len().max(seating.count()) {
+            let (was, is) = (before.get(seat).copied().flatten(), seating.holder(seat));
+            if was == is {
+                continue;
+            }
+            self.seats.changed.extend([was, is].into_iter().flatten());
+            let is_it =
+                |holder: &Holder| matches!(holder, Holder::Seat(of, n, _) if *of == kind && *n == seat);
+            let place = (0..).map(SectionId).zip(&self.places).find(|(_, place)| is_it(&place.holder));
+            self.seats.vacated.extend(place.map(|(section, _)| section));
+        }
+    }
+
+    /// Gives free seats to streams that have none: those that spoke last, then those that came first.
+    pub(super) fn fill_seats(&mut self) {
+        for kind in [TrackKind::Video, TrackKind::Audio] {
+            while self.seats.of(kind).is_some_and(Seating::has_free) {
+                let is_standing = |stream| self.seats.seats(kind, stream) == Some(false);
+                let waiting = self.members.iter().filter(|(stream, _)| is_standing(**stream));
+                let waiting = waiting.filter(|(_, member)| member.takes_seat(kind));
+                let Some((next, _)) = waiting.rev().max_by_key(|(_, member)| member.spoke) else { break };
+                let next = *next;
+                self.reseat(kind, |seating, _| seating.take_free(next));
+            }
+        }
+    }
+
+    /// A stream is this loud.
+    pub(in crate::protocol::webrtc) fn speaks(&mut self, now: Instant, id: &str, level: u8) {
+        let Some(handle) = self.ids.get(id).copied() else { return };
+        let Some(member) = self.members.get_mut(&handle) else { return };
+        member.level = level;
+        self.loud.note(handle, level);
+        if level >= SILENCE {
+            return;
+        }
+        member.spoke = Some(now);
+        let takes = [TrackKind::Video, TrackKind::Audio].map(|kind| (kind, member.takes_seat(kind)));
+        for (kind, takes_seat) in takes {
+            if takes_seat {
+                self.reseat(kind, |seating, spoke| seating.take_for_speaker(now, handle, spoke));
+            }
+        }
+    }
+
+    /// A stream has left the room.
+    pub(super) fn leave_seats(&mut self, stream: Handle) {
+        for kind in [TrackKind::Video, TrackKind::Audio] {
+            self.reseat(kind, |seating, _| seating.leave(stream));
+        }
+        self.fill_seats();
+    }
+
+    /// Takes the seat from a stream that has no use for it, and gives free ones to those who do.
+    pub(super) fn keep_seat_if_used(&mut self, stream: Handle, kind: TrackKind) {
+        let is_used = self.members.get(&stream).is_some_and(|member| member.takes_seat(kind));
+        if !is_used {
+            self.reseat(kind, |seating, _| seating.leave(stream));
+        }
+        self.fill_seats();
+    }
+
+    /// Ends the media that a stream was sent by in its seats; it keeps them.
+    pub(super) fn vacate_seats(&mut self, stream: Handle) {
+        for (section, place) in (0..).map(SectionId).zip(&self.places) {
+            if let Holder::Seat(kind, seat, _) = place.holder
+                && self.seats.holder(kind, seat) == Some(stream)
+            {
+                self.seats.vacated.push(section);
+            }
+        }
+    }
+
+    /// Pins the streams of a window of the room.
+    pub(super) fn pin_window(&mut self, window: Range<usize>) {
+        let streams = self.members.iter().skip(window.start).take(window.len());
+        let takes = streams.filter(|(_, member)| member.takes_seat(TrackKind::Video));
+        let streams: Vec<Handle> = takes.map(|(stream, _)| *stream).take(SEATS_MAX).collect();
+        self.reseat(TrackKind::Video, |seating, _| seating.pin(&streams));
+        self.fill_seats();
+    }
+
+    /// Pins the video of a stream, by its id or the name of a track, or lets it go. False where there are no seats.
+    pub(in crate::protocol::webrtc) fn pin(&mut self, name: &str, pins: bool) -> bool {
+        let Some(seating) = self.seats.of(TrackKind::Video) else { return false };
+        let Some(stream) = self.ids.get(negotiation::stream_of_track(name)).copied() else { return true };
+        let mut pinned = seating.pinned();
+        pinned.retain(|one| *one != stream);
+        if pins {
+            // The newest wish first: there may be fewer seats.
+            pinned.insert(0, stream);
+        }
+        self.reseat(TrackKind::Video, |seating, _| seating.pin(&pinned));
+        self.apply_wants();
+        true
+    }
+
+    /// Has so many videos sent at most; `None`: as many as the application lets a viewer have. Nothing is pinned then.
+    pub(in crate::protocol::webrtc) fn limit_videos(&mut self, count: Option<usize>) {
+        let most = self.seats.limits.video;
+        self.window = 0..super::STREAMS_MAX;
+        match (count.map(|count| count.min(most.unwrap_or(SEATS_MAX))).or(most), &self.seats.video) {
+            (Some(count), Some(_)) => self.reseat(TrackKind::Video, |seating, _| seating.resize(count)),
+            (Some(count), None) => self.seats.video = Some(Seating::new(count)),
+            (None, _) => self.seats.video = None,
+        }
+        let count = self.seats.video.as_ref().map_or(0, Seating::count);
+        for place in &mut self.places {
+            if matches!(place.holder, Holder::Seat(TrackKind::Video, seat, _) if seat >= count) {
+                (place.holder, self.is_stale) = (Holder::GivenUp, true);
+            }
+        }
+        self.offer_seats();
+        self.fill_seats();
+        self.apply_wants();
+    }
+
+    /// The next consequence of what has changed.
+    pub(in crate::protocol::webrtc) fn poll_step(&mut self, now: Instant, peer: &mut Peer) -> Option<Step> {
+        self.seats.vacated.drain(..).for_each(|section| peer.vacate(now, section));
+        while let Some(handle) = self.seats.changed.pop_first() {
+            let needs = self.seats.needs(handle);
+            let Some(member) = self.members.get_mut(&handle) else { continue };
+            match (member.state, needs) {
+                (Subscribed::No, true) => {
+                    member.state = Subscribed::Asked;
+                    return Some(Step::Subscribe(handle, Arc::clone(&member.id)));
+                }
+                (Subscribed::Asked | Subscribed::Yes, false) => {
+                    (member.state, member.viewer) = (Subscribed::No, None);
+                    member.tracks = Arc::default();
+                    return Some(Step::Unsubscribe(handle));
+                }
+                (Subscribed::Yes, true) => {
+                    let begins = self.settle(now, peer, handle);
+                    self.apply_wants_of(handle);
+                    return Some(if begins { Step::Begin(handle) } else { Step::Select(handle) });
+                }
+                (Subscribed::No, false) | (Subscribed::Asked, true) => {}
+            }
+        }
+        None
+    }
+
+    /// As [`Room::apply_wants`], of one stream that has places for all kinds of tracks or seats.
+    fn apply_wants_of(&mut self, handle: Handle) {
+        let is_in_window =
+            || self.members.keys().position(|one| *one == handle).is_some_and(|at| self.window.contains(&at));
+        let is_shown = self.seats.seats(TrackKind::Video, handle).unwrap_or_else(is_in_window);
+        let is_heard = self.seats.seats(TrackKind::Audio, handle).unwrap_or(true);
+        if let Some(member) = self.members.get_mut(&handle)
+            && let Some(viewer) = &mut member.viewer
+        {
+            let (video, audio) = member.wants;
+            viewer.want(video && is_shown, audio && is_heard);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The messages of viewers, each of which goes to all others of its stream: a stream, or a room, takes so many bytes a second of all
+//! its viewers on this worker together, whatever each of them may send.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::mail::{DataSender, Message, StreamData};
+use crate::types::StreamKey;
+
+/// Bytes a second of the viewers of a stream, and at once.
+const RATE: u64 = 128 << 10;
+const BURST: u64 = 1 << 20;
+/// Bytes that each message counts for beyond its own.
+const MESSAGE_BYTES: u64 = 512;
+
+/// Bytes that viewers may send now, as of then.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    left: u64,
+    since: Instant,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Chats {
+    streams: BTreeMap<StreamKey, Allowance>,
+}
+
+impl Chats {
+    /// Whether a message may go to a stream. Those of publishers may always: they are limited by themselves.
+    pub(super) fn takes(&mut self, now: Instant, stream: &StreamKey, message: &Message) -> bool {
+        let Some(data) = message.content::<StreamData>() else { return true };
+        match data.sender {
+            DataSender::Publisher | DataSender::Api => true,
+            DataSender::Viewer { .. } => self.spend(now, stream, data.payload.len()),
+        }
+    }
+
+    fn spend(&mut self, now: Instant, stream: &StreamKey, bytes: usize) -> bool {
+        let full = Allowance { left: BURST, since: now };
+        let allowance = self.streams.entry(stream.clone()).or_insert(full);
+        let passed = now.saturating_duration_since(allowance.since).as_millis();
+        let more = u64::try_from(passed).unwrap_or(u64::MAX).saturating_mul(RATE) / 1000;
+        let left = allowance.left.saturating_add(more).min(BURST);
+        let cost = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
+        let rest = left.checked_sub(cost);
+        *allowance = Allowance { left: rest.unwrap_or(left), since: now };
+        rest.is_some()
+    }
+
+    /// Forgets a stream, or a room, that is no more.
+    pub(super) fn forget(&mut self, stream: &StreamKey) {
+        self.streams.remove(stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn message(sender: DataSender, length: usize) -> Message {
+        let payload = vec![0; length].into();
+        Message::new(StreamData { sender, stream: "s".into(), is_text: true, payload })
+    }
+
+    /// However many viewers send, however small their messages are.
+    #[test]
+    fn the_viewers_of_a_stream_send_so_much_together() {
+        let (start, mut chats) = (Instant::now(), Chats::default());
+        let (stream, other) = (StreamKey::new("live", "s"), StreamKey::new("live", "other"));
+        let viewer = message(DataSender::Viewer { to_viewers: true }, 100);
+        let mut taken = 0;
+        for ms in 0..10_000 {
+            let now = start + Duration::from_millis(ms);
+            (0..10).for_each(|_| taken += u64::from(chats.takes(now, &stream, &viewer)));
+        }
+        let most = (BURST + 10 * RATE) / 612;
+        assert!(taken <= most && taken > most * 9 / 10, "{taken} of {most}");
+        // Others are not held back, neither another stream nor the publisher.
+        let now = start + Duration::from_secs(10);
+        assert!(!chats.takes(now, &stream, &message(DataSender::Viewer { to_viewers: false }, 1000)));
+        assert!(chats.takes(now, &other, &viewer));
+        for sender in [DataSender::Publisher, DataSender::Api] {
+            assert!(chats.takes(now, &stream, &message(sender, 100_000)));
+        }
+        assert!(chats.takes(now, &stream, &Message::new("of two sessions".to_owned())));
+        [&stream, &other].into_iter().for_each(|stream| chats.forget(stream));
+        assert!(chats.streams.is_empty());
+    }
+}

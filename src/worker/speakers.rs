@@ -1,0 +1,210 @@
+//! The speakers of main tracks, by the loudness of their streams: news for viewers of each room, at a bounded rate.
+//!
+//! A stream speaks from [`SPEAKS`] on until it is quieter than [`RESTS`]. At most [`SPEAKERS_MAX`] of a room speak at a time, and one begins
+//! every [`BEGINS`] at most: a louder one takes the place of the quietest. A viewer hears of each when it begins, every [`REPEAT`] while it
+//! goes on, and when it ends: 32 times a second at most, however many are in the room. Streams whose loudness nobody knows
+//! never speak.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::streams::Live;
+use super::{Output, Worker};
+use crate::mail::ToWorker;
+use crate::protocol::SubtrackNews;
+use crate::types::{ConnId, Handle, StreamId, StreamKey};
+
+/// The quietest level that begins to speak, in -dBov: larger numbers are quieter.
+const SPEAKS: u8 = 50;
+/// The quietest level that goes on speaking.
+const RESTS: u8 = 60;
+/// Speakers of a room at a time.
+const SPEAKERS_MAX: usize = 6;
+/// A speaker takes the place of another one that is quieter by so many dB.
+const LOUDER: u8 = 6;
+/// The time between two reports of a speaker who goes on.
+const REPEAT: Duration = Duration::from_millis(500);
+/// The shortest time between two that begin.
+const BEGINS: Duration = Duration::from_millis(100);
+/// The level of silence.
+const SILENCE: u8 = 127;
+
+/// A stream that speaks.
+#[derive(Debug, Clone, Copy)]
+struct Speaker {
+    stream: StreamId,
+    level: u8,
+    told: Instant,
+}
+
+/// News for the viewers of a room: a stream, and how loud it is; [`SILENCE`] when it has ended.
+type News = SmallVec<[(StreamId, u8); 2]>;
+
+/// The speakers of a room.
+#[derive(Debug, Default)]
+struct Board {
+    speakers: Vec<Speaker>,
+    /// The time at which the newest began.
+    began: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Speakers {
+    rooms: BTreeMap<StreamKey, Board>,
+}
+
+impl Speakers {
+    /// Notes the loudness of a stream of a room.
+    fn note(&mut self, now: Instant, room: &StreamKey, stream: StreamId, level: u8) -> News {
+        self.rooms.entry(room.clone()).or_default().note(now, stream, level)
+    }
+
+    /// Forgets a stream that has left a room.
+    pub(super) fn forget(&mut self, room: &StreamKey, stream: StreamId) {
+        if let Some(board) = self.rooms.get_mut(room) {
+            board.speakers.retain(|speaker| speaker.stream != stream);
+        }
+    }
+
+    /// Forgets a room that has no streams any more.
+    pub(super) fn close(&mut self, room: &StreamKey) {
+        self.rooms.remove(room);
+    }
+
+    /// The speakers of a room.
+    fn of(&self, room: &StreamKey) -> News {
+        let speakers = self.rooms.get(room).into_iter().flat_map(|board| &board.speakers);
+        speakers.map(|speaker| (speaker.stream, speaker.level)).collect()
+    }
+}
+
+impl Board {
+    fn note(&mut self, now: Instant, stream: StreamId, level: u8) -> News {
+        let mut news = News::new();
+        let Some(at) = self.speakers.iter().position(|speaker| speaker.stream == stream) else {
+            self.begin(now, stream, level, &mut news);
+            return news;
+        };
+        if level > RESTS {
+            self.speakers.swap_remove(at);
+            news.push((stream, SILENCE));
+        } else if let Some(speaker) = self.speakers.get_mut(at) {
+            speaker.level = level;
+            if now.saturating_duration_since(speaker.told) >= REPEAT {
+                speaker.told = now;
+                news.push((stream, level));
+            }
+        }
+        news
+    }
+
+    fn begin(&mut self, now: Instant, stream: StreamId, level: u8, news: &mut News) {
+        let is_early = self.began.is_some_and(|at| now.saturating_duration_since(at) < BEGINS);
+        if level > SPEAKS || is_early {
+            return;
+        }
+        if self.speakers.len() >= SPEAKERS_MAX {
+            let speakers = self.speakers.iter().enumerate();
+            let quietest = speakers.max_by_key(|(_, speaker)| speaker.level);
+            let is_louder = |speaker: &Speaker| level.saturating_add(LOUDER) <= speaker.level;
+            let Some((at, _)) = quietest.filter(|(_, speaker)| is_louder(speaker)) else { return };
+            let former = self.speakers.swap_remove(at);
+            news.push((former.stream, SILENCE));
+        }
+        self.began = Some(now);
+        self.speakers.push(Speaker { stream, level, told: now });
+        news.push((stream, level));
+    }
+}
+
+impl Live {
+    /// The speakers of a room, with their levels, for a viewer that is new there.
+    pub(super) fn speakers_of(&self, room: &StreamKey) -> Vec<(StreamKey, u8)> {
+        let speakers = self.speakers.of(room).into_iter();
+        let key = |(stream, level)| Some((self.streams.get(&stream)?.key.clone(), level));
+        speakers.filter_map(key).collect()
+    }
+}
+
+impl Worker {
+    /// A publisher of this worker is so loud: every worker with viewers of its room is to know.
+    pub(super) fn note_loudness(&mut self, id: ConnId, publication: Handle, level: u8) {
+        let stream = self.conns.get(id).and_then(|conn| conn.publication(publication)?.stream);
+        let Some(stream) = stream.filter(|stream| self.live.room_of(*stream).is_some()) else { return };
+        self.hear_loudness(stream, level);
+        self.agenda.outputs.push_back(Output::Others(ToWorker::Loudness { stream, level }));
+    }
+
+    /// A stream is so loud.
+    pub(super) fn hear_loudness(&mut self, stream: StreamId, level: u8) {
+        let Some(room) = self.live.room_of(stream) else { return };
+        let news = self.live.speakers.note(self.now.mono, &room, stream, level);
+        for (stream, level) in news {
+            if let Some(key) = self.live.streams.get(&stream).map(|stream| stream.key.clone()) {
+                self.tell_room(&room, SubtrackNews::Loudness { key: &key, level });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room() -> StreamKey {
+        StreamKey::new("live", "room")
+    }
+
+    #[test]
+    fn a_stream_speaks_until_it_is_quiet_and_is_told_now_and_then() {
+        let (start, mut speakers) = (Instant::now(), Speakers::default());
+        let mut told = Vec::new();
+        for (ms, level) in
+            [(0, 51), (250, 50), (500, 40), (750, 40), (1000, 60), (1250, 61), (1500, 55), (1750, 127)]
+        {
+            let now = start + Duration::from_millis(ms);
+            told.extend(
+                speakers.note(now, &room(), StreamId(1), level).into_iter().map(|(_, level)| (ms, level)),
+            );
+        }
+        assert_eq!(told, [(250, 50), (750, 40), (1250, SILENCE)]);
+        assert!(speakers.of(&room()).is_empty());
+    }
+
+    #[test]
+    fn the_loudest_speak_when_all_do() {
+        let (mut now, mut speakers) = (Instant::now(), Speakers::default());
+        for n in 0..50 {
+            speakers.note(now, &room(), StreamId(n), 40);
+            now += BEGINS;
+        }
+        assert_eq!(speakers.of(&room()).len(), SPEAKERS_MAX);
+        assert!(speakers.note(now, &room(), StreamId(99), 35).is_empty());
+        let news = speakers.note(now, &room(), StreamId(99), 34);
+        assert_eq!((news.len(), news[0].1, news[1]), (2, SILENCE, (StreamId(99), 34)));
+        assert_eq!(speakers.of(&room()).len(), SPEAKERS_MAX);
+        (0..100).for_each(|n| speakers.forget(&room(), StreamId(n)));
+        assert!(speakers.of(&room()).is_empty());
+        speakers.close(&room());
+        assert!(speakers.rooms.is_empty());
+    }
+
+    /// Fifty that shout over each other for a minute, heard four times a second each.
+    #[test]
+    fn a_room_costs_its_viewers_a_bounded_number_of_messages() {
+        let (start, mut speakers) = (Instant::now(), Speakers::default());
+        let mut random = crypto::Seed::from_number(5).random();
+        let mut count = 0;
+        for ms in (0..60_000).step_by(250) {
+            let now = start + Duration::from_millis(ms);
+            for n in 0..50 {
+                let [level, ..] = random.u64().to_be_bytes();
+                count += speakers.note(now, &room(), StreamId(n), 20 + level % 50).len();
+            }
+        }
+        assert!(count > 60 * 10 && count <= 60 * 32, "{count}");
+    }
+}
