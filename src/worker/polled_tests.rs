@@ -8,7 +8,9 @@ use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{BlobMemory, Published};
-use crate::mail::{Blob, NoSubscription, Packed, PlayRequest, Progress, SinkNews, StreamDetails, StreamEnd};
+use crate::mail::{
+    Blob, NoSubscription, Packed, PlayRequest, Progress, SessionSettings, SinkNews, StreamDetails, StreamEnd,
+};
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -340,6 +342,23 @@ fn a_request_for_a_stream_that_viewers_start_starts_it() {
     assert_eq!(pair.sinks, ["hls"]);
     pair.publish_of(next, "cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
     assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U");
+}
+
+#[test]
+fn a_request_for_a_stream_that_no_node_has_is_answered_when_control_says_so() {
+    let mut pair = Pair::new();
+    pair.end();
+    let server = SessionSettings { fetches_any: true, ..SessionSettings::default() };
+    pair.workers[1].handle_mail(pair.now, ToWorker::Server(std::sync::Arc::new(server)));
+    let (cam, cam2) = (StreamKey::new("live", "cam"), StreamKey::new("live", "cam2"));
+    let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
+    let other = pair.ask("/live/streams/cam2.m3u8", [192, 0, 2, 1]);
+    assert_eq!(pair.wanted, [cam.clone(), cam2.clone()]);
+    pair.workers[1].handle_mail(pair.now, ToWorker::NotComing(cam));
+    assert!(pair.answer(waiting).1 && !pair.answer(other).1, "who waits for another stream goes on");
+    pair.workers[1].handle_mail(pair.now, ToWorker::NotComing(cam2));
+    assert!(pair.answer(other).1);
+    assert_eq!(pair.workers[1].polled.awaited(), 0);
 }
 
 #[test]

@@ -518,7 +518,7 @@ impl Worker {
 
     /// Whether a stream that is not here may come when somebody wants it.
     pub(super) fn may_be_started(&self, key: &StreamKey) -> bool {
-        self.live.auto_start.contains(key) || (self.server.fetches_any && self.apps.get(&key.app).is_some())
+        self.live.auto_start.contains(key) || (self.server.fetches_any && self.apps.contains_key(&key.app))
     }
 
     /// A stream that was wanted does not come.

@@ -728,3 +728,31 @@ mod leased;
 mod leaving;
 mod rooms;
 mod write;
+
+/// Any stream may be at another node: a viewer waits until control knows, and so does a node that asks for it.
+#[test]
+fn who_plays_a_stream_that_is_not_here_waits_until_it_does_not_come() {
+    let mut rig = Rig::new();
+    let server = SessionSettings { fetches_any: true, ..SessionSettings::default() };
+    rig.worker.handle_mail(rig.now, ToWorker::Server(Arc::new(server)));
+    let key = StreamKey::new("live", "far");
+    for (format, via) in [("flv", Vec::new()), ("relay", vec!["south".to_owned()])] {
+        let (format, wanted) = (Format::find(format, 0).unwrap(), (key.clone(), via.clone()));
+        let (params, origin) = (Vec::new(), String::new());
+        let ask = PlayAsk { key: key.clone(), format, params, origin, via, takes_subtracks: false };
+        let (id, actor) = rig.connect();
+        rig.say(id, &actor, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
+        let asked = rig.outputs().into_iter().find_map(|output| match output {
+            Output::Control(ToControl::Wanted { key, via }) => Some((key, via)),
+            _ => None,
+        });
+        assert_eq!(asked, Some(wanted));
+        let replies = || std::mem::take(&mut actor.script().replies).join(" ");
+        let held = replies();
+        assert!(held.contains("Held") && !held.contains("Verdict"), "{held}");
+        rig.worker.handle_mail(rig.now, ToWorker::NotComing(key.clone()));
+        rig.outputs();
+        let refused = replies();
+        assert!(refused.contains("Verdict(Err(NotFound))"), "{refused}");
+    }
+}

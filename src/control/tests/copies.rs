@@ -17,7 +17,7 @@ impl Rig {
         Self::start(config(&settings, &[("listenerHookURL", "http://198.51.100.9/hook")]), Default::default())
     }
 
-    fn attempts_of_copies(&mut self) -> Vec<(WorkerId, PullOrder)> {
+    fn attempts_of_copies(&self) -> Vec<(WorkerId, PullOrder)> {
         let order = |(worker, mail): &(WorkerId, ToWorker)| match mail {
             ToWorker::StartPull(order) => Some((*worker, PullOrder::clone(order))),
             _ => None,

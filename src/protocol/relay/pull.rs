@@ -87,7 +87,7 @@ impl Client for RelayPull {
     fn begin(&mut self, start: &Start<'_>) {
         let (cluster, node) = (settings::cluster(start.server), &start.server.node);
         let (app, id) = (&*self.key.app, &*self.key.id);
-        let via = [&[node.clone()], start.via].concat();
+        let via = [std::slice::from_ref(node), start.via].concat();
         self.machine = Some(Machine::new(cluster, (app, id), &via, start.now));
     }
 

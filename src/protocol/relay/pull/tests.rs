@@ -36,17 +36,14 @@ fn picture(ms: i64, key_frame: bool) -> AccessUnit {
 
 /// Times in ticks of what the copy gets.
 fn converted(clock: &mut Clock, unit: AccessUnit, tracks: &Arc<Tracks>) -> Option<(i64, i64, u32)> {
-    match clock.convert(unit, tracks) {
-        ClientEvent::Unit { unit, tracks } => {
-            let epoch = tracks.get(unit.track).map_or(0, |track| track.epoch);
-            assert_eq!(unit.config_epoch, epoch, "the tracks beside it decode it");
-            Some((unit.dts, unit.pts, epoch))
-        }
-        other => {
-            assert_eq!(other, ClientEvent::Dropped(0));
-            None
-        }
+    let event = clock.convert(unit, tracks);
+    if let ClientEvent::Unit { unit, tracks } = &event {
+        let epoch = tracks.get(unit.track).map_or(0, |track| track.epoch);
+        assert_eq!(unit.config_epoch, epoch, "the tracks beside it decode it");
+        return Some((unit.dts, unit.pts, epoch));
     }
+    assert_eq!(event, ClientEvent::Dropped(0));
+    None
 }
 
 #[test]
