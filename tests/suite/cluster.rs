@@ -320,6 +320,13 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     // It is stopped at whichever node.
     let runs_at_b = starts(&b) == 1;
     let (here, there) = if runs_at_b { (&b, &c) } else { (&c, &b) };
+    let stopped = there.api().post(&format!("{BROADCASTS}/pulled/stop"), "");
+    assert_eq!(stopped.json()["success"], true, "{stopped:?}");
+    wait_for("its stop", secs(10), || has(here, "pulled", "finished") && has(there, "pulled", "finished"));
+    let started = there.api().post(&format!("{BROADCASTS}/pulled/start"), "");
+    assert_eq!(started.json()["success"], true, "{started:?}");
+    wait_for("its start", secs(10), || has(here, "pulled", "broadcasting"));
+    let (here, there) = (there, here);
     let stopped = there.api().delete(&format!("{BROADCASTS}/pulled"));
     assert_eq!(stopped.json()["success"], true, "{stopped:?}");
     wait_for("its end", secs(10), || {
