@@ -240,7 +240,7 @@ impl Shared {
             link.refill(&self.own.writer(), &ops)?;
         }
         self.is_lost = false;
-        // What others have put back before, and what is this node's by now, is read as it is there.
+        // Records that others have put back before are read as they are there.
         self.read_anew(link)
     }
 

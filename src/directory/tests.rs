@@ -273,6 +273,26 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
 }
 
 #[test]
+fn claims_whose_leases_ran_out_while_the_directory_was_away_are_respected_for_one_lease() {
+    let mut redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    b.sign(LEASE);
+    a.sign(Duration::from_millis(1));
+    assert!(matches!(a.claim("s"), ClaimAnswer::Granted(_)));
+    redis.kill();
+    b.read_on();
+    redis.begin();
+    b.read_on();
+    assert!(b.sign(LEASE).nodes.iter().any(|node| node.id.as_str() == "a" && !node.is_alive));
+    b.others.clear();
+    assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
+    // Another process of that name has given up what the former one had.
+    let again = redis.node("a");
+    again.sign(LEASE);
+    assert!(matches!(b.claim("s"), ClaimAnswer::Granted(_)));
+}
+
+#[test]
 fn a_replica_that_a_sentinel_promotes_is_found() {
     let mut master = Redis::start();
     let replica = Redis::start();

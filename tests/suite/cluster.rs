@@ -291,6 +291,62 @@ fn b_27_the_nodes_are_listed_with_their_names_and_lives() {
 }
 
 #[test]
+fn b_32_a_directory_that_hangs_holds_up_no_stream_and_no_publisher_for_long() {
+    let redis = Redis::start();
+    let a = redis.node("a");
+    create(&a, "s");
+    let publisher = Publisher::start(a.rtmp, "live", "s");
+    let player = Player::start(a.rtmp, "live", "s");
+    wait_for("media", secs(10), || player.units() > 30);
+    let pid = redis.child.as_ref().unwrap().id().to_string();
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    signal("-STOP");
+    let (began, units) = (Instant::now(), player.units());
+    // The claim is waited for, and then goes without.
+    assert!(publishes(&a, "new"));
+    assert!(a.api().broadcast("live", "s").is_some());
+    wait_for("ten seconds", secs(20), || began.elapsed() > secs(10));
+    assert!(player.units() > units + 300);
+    a.wait_for_line("the directory cannot be reached");
+    signal("-CONT");
+    a.wait_for_line("the directory can be reached again");
+    wait_for("a record", secs(10), || {
+        a.api().post(&format!("{BROADCASTS}/create"), r#"{"streamId":"t"}"#).status == 200
+    });
+    assert!(has(&a, "s", "broadcasting") && publishes(&a, "new"));
+    drop(publisher);
+}
+
+#[test]
+fn the_tools_read_the_directory_or_say_that_they_do_not() {
+    let redis = Redis::start();
+    let a = redis.node("a");
+    create(&a, "s");
+    let tool = |words: &[&str], home: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        command.args(words).arg("--home").arg(home);
+        for setting in redis.settings("tool") {
+            command.args(["--set", &setting]);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let home = a.home().join("home");
+    let (code, said) = tool(&["store", "check"], &home);
+    assert!(code == Some(0) && said.contains("1 broadcasts"), "{said}");
+    let (code, said) = tool(&["store", "export"], &home);
+    assert!(code == Some(0) && said.contains(r#""app":"live","id":"s""#), "{said}");
+    for task in [&["store", "backup"][..], &["store", "salvage"], &["store", "reindex"]] {
+        let (code, said) = tool(task, &home);
+        assert!(code == Some(1) && said.contains("the records are in the directory"), "{task:?}: {said}");
+    }
+    // It was no node.
+    let panel = Panel::first(&a);
+    assert_eq!(panel.get("/cluster/node-count")["number"], 1);
+}
+
+#[test]
 fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     let redis = Redis::start();
     let origin = Server::start(&[]);
@@ -320,6 +376,13 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     // It is stopped at whichever node.
     let runs_at_b = starts(&b) == 1;
     let (here, there) = if runs_at_b { (&b, &c) } else { (&c, &b) };
+    let stopped = there.api().post(&format!("{BROADCASTS}/pulled/stop"), "");
+    assert_eq!(stopped.json()["success"], true, "{stopped:?}");
+    wait_for("its stop", secs(10), || has(here, "pulled", "finished") && has(there, "pulled", "finished"));
+    let started = there.api().post(&format!("{BROADCASTS}/pulled/start"), "");
+    assert_eq!(started.json()["success"], true, "{started:?}");
+    wait_for("its start", secs(10), || has(here, "pulled", "broadcasting"));
+    let (here, there) = (there, here);
     let stopped = there.api().delete(&format!("{BROADCASTS}/pulled"));
     assert_eq!(stopped.json()["success"], true, "{stopped:?}");
     wait_for("its end", secs(10), || {

@@ -90,7 +90,7 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
-    /// The tickets that have asked for an id, or hold it, by the id.
+    /// Tickets that have asked for an id, or hold it, by the id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids of nodes that are gone, whose claims the directory was asked to end.
     buried: BTreeSet<StreamKey>,

@@ -359,7 +359,13 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
     }
+    let is_elsewhere = control.access.cluster.elsewhere(&key).is_some() && !control.records.is_broken();
     match control.records.pending(&key).map(|record| record.kind.as_str()) {
+        Some(kind) if is_elsewhere && (is_source(kind) || kind == "playlist") => {
+            // The node that runs it hears of it by the record.
+            let outcome = Outcome::success().message(Some("Stream stopped"));
+            source_kept(control, at, call, &key, false, outcome.response(200))
+        }
         Some(kind) if is_source(kind) || kind == "playlist" => {
             let text = format!("No matching stream source in this server:{id}");
             now(Outcome::failure(&text).data_id(id))

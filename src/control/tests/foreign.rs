@@ -36,11 +36,11 @@ impl Rig {
         self.control.records.get(&key(id))?.name.clone()
     }
 
-    /// The contents of memory, and those of the directory.
-    fn both(&mut self) -> (Vec<(Key, Bytes)>, Vec<(Key, Bytes)>) {
+    /// The records of memory, and those of the directory.
+    fn both(&mut self) -> [Vec<(Key, Bytes)>; 2] {
         let mut here = self.control.records.encoded();
         here.sort_by(|a, b| a.0.cmp(&b.0));
-        (here, self.store.load().unwrap())
+        [here, self.store.load().unwrap()]
     }
 }
 
@@ -71,7 +71,7 @@ fn b_20_whatever_two_nodes_change_memory_is_what_the_directory_has() {
             rig.release();
             rig.run_for(Duration::from_secs(3));
         }
-        let (here, there) = rig.both();
+        let [here, there] = rig.both();
         assert_eq!(here, there, "seed {seed}");
     }
 }
@@ -96,7 +96,7 @@ fn a_foreign_change_that_waited_for_a_commit_takes_place_when_that_fails() {
     rig.control.handle_store(rig.now, store::Reply { batch, result: Ok(()) });
     rig.release();
     rig.run_for(Duration::from_secs(3));
-    let (here, there) = rig.both();
+    let [here, there] = rig.both();
     assert_eq!(here, there);
 }
 
@@ -110,7 +110,7 @@ fn a_live_stream_keeps_its_figures_and_takes_what_another_node_says_of_it() {
     let record = rig.control.records.get(&key("s")).unwrap();
     assert_eq!((record.name.as_deref(), &*record.status), (Some("renamed"), "broadcasting"));
     rig.run_for(Duration::from_secs(3));
-    let (here, there) = rig.both();
+    let [here, there] = rig.both();
     assert_eq!(here, there, "what was kept is written");
     // Its end, at another node.
     rig.hooks.clear();
