@@ -292,7 +292,11 @@ const APP_FIRST: &[Key] = &[
         "all",
         "Receivers of viewers' messages: none, publisher, or all (other viewers too)",
     ),
-    foreign("dataChannelWebHookURL", "", "Messages of data channels go to publishers and viewers only"),
+    key(
+        "dataChannelWebHookURL",
+        "",
+        "URL that messages of data channels are posted to, as the field data of a form",
+    ),
     foreign(
         "hlsflags",
         "delete_segments+program_date_time",

@@ -16,6 +16,8 @@ const STATUS_PERIOD_MIN: u64 = 500;
 pub struct HookSettings {
     /// `listenerHookURL`; `None` when empty.
     pub url: Option<HookUrl>,
+    /// `dataChannelWebHookURL`: the receiver of data channels' messages; `None` when empty.
+    pub data_url: Option<HookUrl>,
     /// `webhookContentType`: a form instead of JSON.
     pub form: bool,
     /// `webhookSecret`: signs every hook, and the questions of admission.
@@ -60,6 +62,7 @@ pub(super) fn hooks(values: &Values) -> Result<HookSettings, Error> {
     let delay = values.number("webhookRetryAttemptDelay", 0u64, 3_600_000)?;
     Ok(HookSettings {
         url: hook(values, "listenerHookURL")?,
+        data_url: hook(values, "dataChannelWebHookURL")?,
         form,
         secret: webhook_secret(values)?,
         retries: values.number("webhookRetryCount", 0u32, 100)?,

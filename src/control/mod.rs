@@ -352,6 +352,7 @@ impl Control {
                 self.answer(Requester::unknown(session), response);
             }
             ToControl::Describe { key, meta_data } => self.describe(now, key, meta_data),
+            ToControl::Data { key, payload } => self.tell_data(now, &key, payload),
             ToControl::Call { session, peer, event } => self.call_event(now, session, peer, event),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),

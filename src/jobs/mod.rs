@@ -35,7 +35,7 @@ pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileEr
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
-pub use post::{Post, Receiver};
+pub use post::{BodyType, Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
 use shares::Payer;

@@ -17,6 +17,17 @@ pub enum Receiver {
     Admission,
 }
 
+/// The type of a request's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyType {
+    /// JSON.
+    Json,
+    /// The fields of a form.
+    Form,
+    /// A value that is sent as the field `data` of a multipart form (RFC 7578).
+    Data,
+}
+
 /// A POST request.
 #[derive(Clone)]
 pub struct Post {
@@ -26,8 +37,8 @@ pub struct Post {
     pub url: HookUrl,
     /// The request's body.
     pub body: Bytes,
-    /// The body is a form; otherwise it is JSON.
-    pub form: bool,
+    /// The type of the body.
+    pub body_type: BodyType,
     /// The key that signs the body; empty: no signature.
     pub secret: Secret,
     /// The timeout of the whole request, including the wait for a thread.

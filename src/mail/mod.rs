@@ -157,6 +157,13 @@ pub enum ToControl {
         /// The text.
         meta_data: String,
     },
+    /// A message of a data channel, for the application's receiver (`dataChannelWebHookURL`).
+    Data {
+        /// The stream.
+        key: StreamKey,
+        /// The message.
+        payload: bytes::Bytes,
+    },
     /// A signalling socket says something about calls.
     Call {
         /// The socket's session.

@@ -33,6 +33,7 @@ impl Worker {
             RequestEvent::Describe { key, meta_data } => {
                 self.tell(ToControl::Describe { key, meta_data });
             }
+            RequestEvent::Data { key, payload } => self.tell(ToControl::Data { key, payload }),
             RequestEvent::Call(event) => {
                 let session = self.session_ref(id, Handle::ONLY);
                 let Some(conn) = self.conns.get_mut(id) else { return };

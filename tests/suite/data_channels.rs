@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use crate::support::{Server, python, secs, wait_for};
+use crate::support::{Manner, Receiver as HookReceiver, Server, python, secs, wait_for};
 
 /// A peer with a data channel, and the lines that it says. It ends with the test.
 struct Talker {
@@ -114,6 +114,32 @@ fn messages_reach_whom_the_application_lets_them_reach() {
         assert_eq!(by_whep.has("20000"), distribution == "all");
         assert!(!by_whep.has("of a viewer") && !publisher.has("to viewers"), "nobody hears itself");
     }
+}
+
+#[test]
+fn messages_are_posted_to_the_receiver_of_the_application() {
+    let receiver = HookReceiver::start(Manner::Status(200));
+    let server = Server::start(&[&format!("app.dataChannelWebHookURL={}", receiver.url("chat"))]);
+    let [mut publisher, mut by_whep, _by_sdk] = talkers(&server, true);
+    publisher.say("text to viewers");
+    by_whep.wait("came mine to viewers");
+    by_whep.say("text of a viewer");
+    publisher.wait("came d of a viewer");
+    let told = || -> Vec<String> {
+        let form = |body: serde_json::Value| body.as_str().map(str::to_owned);
+        receiver.told("chat").into_iter().filter_map(form).collect()
+    };
+    wait_for("both messages", secs(30), || told().len() == 2);
+    for (form, message) in told().iter().zip(["to viewers", "of a viewer"]) {
+        let lines: Vec<&str> = form.split("\r\n").collect();
+        let [boundary, disposition, "", value, end, ""] = lines[..] else { panic!("{form:?}") };
+        assert_eq!((disposition, value), (r#"Content-Disposition: form-data; name="data""#, message));
+        assert_eq!(end, format!("{boundary}--"));
+    }
+    // What the API says is the operator's own.
+    server.api().post(DATA, "of the api");
+    by_whep.wait("came mine of the api");
+    assert_eq!(told().len(), 2);
 }
 
 #[test]

@@ -283,6 +283,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "turnServerCredential",
         "src/protocol/webrtc/signalling/tests.rs::r_51_credentials_of_a_relay_are_for_who_was_let_in",
     ),
+    (
+        "dataChannelWebHookURL",
+        "src/control/tests/hooks.rs::messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes",
+    ),
     ("dataChannelEnabled", "tests/suite/data_channels.rs::without_data_channels_messages_go_nowhere"),
     (
         "dataChannelPlayerDistribution",

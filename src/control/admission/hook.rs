@@ -15,7 +15,7 @@ use crate::auth::{HookUrl, network};
 use crate::control::Control;
 use crate::control::access::Access;
 use crate::control::records::Records;
-use crate::jobs::{Post, Receiver, Work};
+use crate::jobs::{BodyType, Post, Receiver, Work};
 use crate::mail::{PlayRequest, PublishRequest};
 use crate::types::{Now, StreamKey};
 
@@ -116,7 +116,8 @@ impl Control {
             let app = Arc::clone(&waiter.admission.request.key().app);
             self.access.admissions.hooks.begin(ticket, &app, &url, network);
             let secret = self.hook_secret(ticket);
-            let post = Post { receiver: Receiver::Admission, url, body, form: false, secret, timeout };
+            let post =
+                Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
             // There is room: no more are under way than there are threads.
             self.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());

@@ -133,6 +133,15 @@ impl Control {
         }
     }
 
+    /// A message of a data channel goes to the application's receiver.
+    pub(in crate::control) fn tell_data(&mut self, now: Now, key: &StreamKey, payload: Bytes) {
+        let Some(app) = self.apps.get(&key.app) else { return };
+        if let Some(url) = &app.hooks.data_url {
+            self.hooks.tell_data(key, url, payload, &app.hooks);
+            self.send_hooks(now);
+        }
+    }
+
     fn is_form(&self, key: &StreamKey) -> bool {
         self.apps.get(&key.app).is_some_and(|app| app.hooks.form)
     }

@@ -22,7 +22,7 @@ use crate::auth::access::Secret;
 use crate::auth::{HookUrl, redact};
 use crate::config::HookSettings;
 use crate::jobs::shares::{Payer, Threads, Turn};
-use crate::jobs::{Class, Post, Receiver};
+use crate::jobs::{BodyType, Class, Post, Receiver};
 use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
 
@@ -30,6 +30,10 @@ use crate::types::{Now, StreamKey};
 const SENDERS: usize = Class::Hook.limits().threads;
 /// Hooks that wait (docs/robustness.md).
 const WAITING_MAX: usize = 1000;
+/// Messages of a stream's data channels that wait.
+const DATA_MAX: usize = 64;
+/// Bytes of such messages of all streams, with those that are being sent.
+const DATA_BYTES_MAX: usize = 8 << 20;
 /// The timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the drain waits for hooks.
@@ -44,7 +48,7 @@ struct Hook {
     payer: Payer,
     url: HookUrl,
     body: Bytes,
-    form: bool,
+    body_type: BodyType,
     secret: Secret,
     retries: u32,
     retry_delay: Duration,
@@ -97,6 +101,8 @@ pub(super) struct Hooks {
     overdue: bool,
     /// A hook has reported that the server is short of resources.
     load_high: bool,
+    /// Bytes of data channels' messages that wait or are being sent.
+    data_bytes: usize,
     /// Hooks that were given up, for the log.
     lost: VecDeque<LostHook>,
 }
@@ -127,6 +133,7 @@ impl Default for Hooks {
             drain_until: None,
             overdue: false,
             load_high: false,
+            data_bytes: 0,
             lost: VecDeque::new(),
         }
     }
@@ -202,12 +209,14 @@ impl Hooks {
         }
         self.settle(&key);
         if let Some(hook) = dropped {
+            self.forget(&hook);
             self.note_lost(&key, &hook, "too many wait".to_owned());
         }
     }
 
     fn note_lost(&mut self, key: &StreamKey, hook: &Hook, reason: String) {
-        if self.lost.len() < WAITING_MAX {
+        // Messages are as many as peers send: the counters tell of those.
+        if self.lost.len() < WAITING_MAX && hook.body_type != BodyType::Data {
             let (action, url) = (hook.action, redact(hook.url.as_str()));
             self.lost.push_back(LostHook { key: key.clone(), action, url, reason });
         }
@@ -275,12 +284,46 @@ impl Hooks {
             payer: Payer::new(app, &format!("{}:{}", url.host, url.port)),
             url: url.clone(),
             body,
-            form: settings.form,
+            body_type: if settings.form { BodyType::Form } else { BodyType::Json },
             secret: settings.secret.clone(),
             retries: settings.retries,
             retry_delay: settings.retry_delay,
         };
         self.push(key.clone(), hook);
+    }
+
+    /// Sends a message of a data channel to its receiver, in a line beside that of its stream's events. While [`DATA_MAX`] of a stream wait,
+    /// or [`DATA_BYTES_MAX`] of all, further ones are dropped, and counted. None is retried.
+    pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
+        // No stream has such an id.
+        let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
+        let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
+        let bytes = self.data_bytes.saturating_add(body.len());
+        if waiting >= DATA_MAX || bytes > DATA_BYTES_MAX {
+            self.counts.dropped = self.counts.dropped.saturating_add(1);
+            return;
+        }
+        self.data_bytes = bytes;
+        self.hooks += 1;
+        let hook = Hook {
+            age: self.hooks,
+            action: "data",
+            payer: Payer::new(Some(&key.app), &format!("{}:{}", url.host, url.port)),
+            url: url.clone(),
+            body,
+            body_type: BodyType::Data,
+            secret: settings.secret.clone(),
+            retries: 0,
+            retry_delay: settings.retry_delay,
+        };
+        self.push(line, hook);
+    }
+
+    /// A hook is gone, sent or not.
+    fn forget(&mut self, hook: &Hook) {
+        if hook.body_type == BodyType::Data {
+            self.data_bytes = self.data_bytes.saturating_sub(hook.body.len());
+        }
     }
 
     /// The next hook to send, by its number and its application, while there are threads for it.
@@ -290,7 +333,7 @@ impl Hooks {
             receiver: Receiver::Hook,
             url: hook.url.clone(),
             body: hook.body.clone(),
-            form: hook.form,
+            body_type: hook.body_type,
             secret: hook.secret.clone(),
             timeout: TIMEOUT,
         };
@@ -308,12 +351,16 @@ impl Hooks {
             line.state = State::Ready;
         }
         match (result, hook.retries.checked_sub(1)) {
-            (Ok(200), _) => self.counts.sent = self.counts.sent.saturating_add(1),
+            (Ok(200), _) => {
+                self.forget(&hook);
+                self.counts.sent = self.counts.sent.saturating_add(1);
+            }
             (Ok(_) | Err(_), Some(left)) => {
                 hook.retries = left;
                 self.pause(now, key.clone(), hook);
             }
             (failed, None) => {
+                self.forget(&hook);
                 self.counts.failed = self.counts.failed.saturating_add(1);
                 let reason = match failed {
                     Ok(status) => format!("status {status}"),

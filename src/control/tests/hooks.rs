@@ -146,7 +146,7 @@ fn a_form_has_the_same_members() {
     rig.post("/live/rest/v2/broadcasts/create", body);
     rig.go_live("s", &[]);
     let request = rig.hooks.remove(0);
-    assert!(request.form);
+    assert_eq!(request.body_type, crate::jobs::BodyType::Form);
     let pairs: Vec<_> = url::form_urlencoded::parse(&request.body).into_owned().collect();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(
@@ -433,4 +433,46 @@ fn a_server_that_is_short_of_resources_tells_once() {
     report(&mut rig, 50);
     report(&mut rig, 90);
     assert_eq!(rig.take_hooks().len(), 1);
+}
+
+/// Messages of data channels go to a receiver of their own; a flood of them holds back neither the server nor its other hooks.
+#[test]
+fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
+    let mut rig = Rig::with(&[], &[URL, ("dataChannelWebHookURL", "http://chat.example/in")]);
+    let send = |rig: &mut Rig, payload: Vec<u8>| {
+        rig.mail(ToControl::Data { key: StreamKey::new("live", "s"), payload: payload.into() });
+    };
+    send(&mut rig, b"hello".to_vec());
+    let first = std::mem::take(&mut rig.hooks);
+    let [request] = &first[..] else { panic!("one request") };
+    assert_eq!((&request.body[..], request.url.as_str()), (&b"hello"[..], "http://chat.example/in"));
+    // It is being sent: a thousand wait for nothing.
+    for _ in 0..1000 {
+        send(&mut rig, vec![7; 1000]);
+    }
+    rig.go_live("s", &[]);
+    let told: Vec<Vec<u8>> =
+        std::mem::take(&mut rig.hooks).iter().map(|request| request.body.to_vec()).collect();
+    assert_eq!(told.len(), 1, "the stream's own hook does not wait for them");
+    assert!(told[0].starts_with(b"{"));
+    rig.hook_result(request.id, Ok(500));
+    let mut taken = 0;
+    while let Some(request) = rig.hooks.pop() {
+        taken += 1;
+        rig.hook_result(request.id, Ok(200));
+    }
+    assert_eq!(taken, 64);
+    // Those that are gone make room, also in bytes.
+    for _ in 0..40 {
+        send(&mut rig, vec![7; 256 << 10]);
+    }
+    let mut bytes = 0;
+    while let Some(request) = rig.hooks.pop() {
+        bytes += request.body.len();
+        rig.hook_result(request.id, Ok(200));
+    }
+    assert_eq!(bytes, 8 << 20);
+    let mut without = Rig::with(&[], &[URL]);
+    send(&mut without, b"hello".to_vec());
+    assert!(without.hooks.is_empty());
 }

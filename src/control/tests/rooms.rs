@@ -432,6 +432,28 @@ fn what_a_publisher_says_of_its_stream_is_in_the_record_that_it_makes() {
     assert_eq!(rig.get(&format!("{BASE}/none")).0, 404);
 }
 
+/// Workers show a participant to the roles that see its own: they know it from the beginning, and when it changes.
+#[test]
+fn workers_know_the_role_of_a_participant() {
+    let mut rig = Rig::new();
+    let roles = |rig: &mut Rig| -> Vec<String> {
+        let mail = rig.take().into_iter().filter_map(|(_, mail)| match mail {
+            ToWorker::StreamUp { details, .. } => Some(details.role.to_string()),
+            _ => None,
+        });
+        let mut roles: Vec<String> = mail.collect();
+        roles.dedup();
+        roles
+    };
+    rig.take();
+    rig.publish_into("ann", "room", &[("role", "attendee")]);
+    assert_eq!(roles(&mut rig), ["attendee"]);
+    assert_eq!(rig.call(Method::Put, &format!("{BASE}/ann"), r#"{"role":"active_attendee"}"#).0, 200);
+    assert_eq!(roles(&mut rig), ["active_attendee"]);
+    assert_eq!(rig.call(Method::Put, &format!("{BASE}/ann"), r#"{"name":"Ann"}"#).0, 200);
+    assert!(roles(&mut rig).is_empty());
+}
+
 #[test]
 fn a_room_is_asked_who_is_there() {
     let mut rig = Rig::new();

@@ -431,7 +431,7 @@ mod tests {
                 receiver,
                 url,
                 body: Bytes::new(),
-                form: false,
+                body_type: crate::jobs::BodyType::Json,
                 secret: Secret::default(),
                 timeout: IDLE,
             })

@@ -4,6 +4,7 @@
 //! looks every name up anew, and connections are not kept, so no second answer of a name server counts
 //! (docs/robustness.md U-31, U-32). No redirect is followed (U-33), no proxy of the environment used.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,7 +23,7 @@ use ureq::{Agent, Error};
 use crate::auth::access::Secret;
 use crate::auth::{HookUrl, OutboundPolicy};
 use crate::io::{clock, tls};
-use crate::jobs::Post;
+use crate::jobs::{BodyType, Post};
 
 /// Bytes that are read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -55,25 +56,42 @@ pub(super) fn system_agent(policy: Policy) -> Agent {
     agent(policy, Arc::new(system_lookup))
 }
 
+/// The type of a body, and the body as it is sent. The boundary of a multipart form is the digest of the value, which cannot have it inside.
+fn typed(request: &Post) -> (Cow<'static, str>, Cow<'_, [u8]>) {
+    match request.body_type {
+        BodyType::Json => ("application/json".into(), Cow::Borrowed(&request.body)),
+        BodyType::Form => ("application/x-www-form-urlencoded".into(), Cow::Borrowed(&request.body)),
+        BodyType::Data => {
+            let digest = crypto::sha256(&[&request.body]);
+            let boundary: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut body =
+                format!("--{boundary}\r\nContent-Disposition: form-data; name=\"data\"\r\n\r\n").into_bytes();
+            body.extend_from_slice(&request.body);
+            body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+            (format!("multipart/form-data; boundary={boundary}").into(), Cow::Owned(body))
+        }
+    }
+}
+
 /// Sends a POST: the status, or the reason why there is none. The time it has waited for a thread counts against
 /// its timeout.
 pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u16, String> {
     let left = request.timeout.checked_sub(waited).filter(|left| !left.is_zero());
     let Some(left) = left else { return Err("all threads are busy".to_owned()) };
-    let content_type = if request.form { "application/x-www-form-urlencoded" } else { "application/json" };
+    let (content_type, body) = typed(request);
     let mut asked = agent
         .post(request.url.as_str())
         .config()
         .timeout_global(Some(left))
         .build()
-        .header("Content-Type", content_type)
+        .header("Content-Type", &*content_type)
         .header("Connection", "close");
     if !request.secret.is_empty() {
         let seconds = (clock::now().wall_ms / 1000).to_string();
-        let signature = signature(&request.secret, &seconds, &request.body);
+        let signature = signature(&request.secret, &seconds, &body);
         asked = asked.header("X-Millstream-Timestamp", seconds).header("X-Millstream-Signature", signature);
     }
-    let sent = asked.send(&request.body[..]);
+    let sent = asked.send(&body[..]);
     let mut response = sent.map_err(|error| reason(&error))?;
     let status = response.status().as_u16();
     // So that the receiver is not cut off in the midst of an answer of a usual size. What it says does not matter.
@@ -226,7 +244,7 @@ mod tests {
             receiver: Receiver::Hook,
             url: HookUrl::parse(url).unwrap(),
             body: Bytes::from_static(b"{}"),
-            form: false,
+            body_type: BodyType::Json,
             secret: Secret::default(),
             timeout: Duration::from_secs(5),
         }
@@ -390,5 +408,25 @@ mod tests {
         // The wait for a thread counts.
         let waited = post(&agent, &request, Duration::from_millis(100));
         assert_eq!(waited, Err("all threads are busy".to_owned()));
+    }
+
+    /// The value stands whole between its boundaries, whatever it is; a receiver finds no field in it that a peer has made up.
+    #[test]
+    fn a_message_of_a_data_channel_is_the_field_data_of_a_form() {
+        let forged = b"x\r\n--millstream\r\nContent-Disposition: form-data; name=\"admin\"\r\n\r\n1";
+        for value in [&b"hello"[..], b"", &[0, 255, 13, 10], forged] {
+            let post = Post {
+                body: value.to_vec().into(),
+                body_type: BodyType::Data,
+                ..request("http://h.example/")
+            };
+            let (content_type, body) = typed(&post);
+            let boundary = content_type.strip_prefix("multipart/form-data; boundary=").unwrap();
+            let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"data\"\r\n\r\n");
+            let inner = body.strip_prefix(head.as_bytes()).unwrap();
+            assert_eq!(inner.strip_suffix(format!("\r\n--{boundary}--\r\n").as_bytes()).unwrap(), value);
+            assert!(!value.windows(boundary.len()).any(|part| part == boundary.as_bytes()));
+        }
+        assert_eq!(typed(&request("http://h.example/")).0, "application/json");
     }
 }

@@ -93,6 +93,13 @@ pub enum RequestEvent {
         /// The text.
         meta_data: String,
     },
+    /// A message of a data channel, for the application's receiver.
+    Data {
+        /// The stream.
+        key: StreamKey,
+        /// The message.
+        payload: bytes::Bytes,
+    },
     /// Something about calls; news of them are [`RequestNews::Call`].
     Call(CallEvent),
     /// Waits for a stream that is not there: [`RequestNews::StreamBegun`], once.

@@ -213,7 +213,8 @@ fn a_viewer_of_another_protocol_is_given_a_stream_that_it_sees() {
         let viewer = rig.connect();
         let (key, params) = (StreamKey::new("live", "room"), vec![("role".to_owned(), role.to_owned())]);
         let format = Format::find("flv", 0).unwrap();
-        let ask = PlayAsk { key, format, params, origin: String::new(), via: Vec::new(), takes_subtracks: false };
+        let ask =
+            PlayAsk { key, format, params, origin: String::new(), via: Vec::new(), takes_subtracks: false };
         rig.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
         rig.subscriber(viewer.0).stream
     };

@@ -108,7 +108,10 @@ impl Receiver {
         let path = lines[0].split_whitespace().nth(1).unwrap_or("").to_owned();
         let manner = {
             let mut state = self.state.lock().unwrap();
-            state.told.push((path, serde_json::from_slice(&body).unwrap_or(Value::Null)));
+            // A form as text.
+            let text = || String::from_utf8_lossy(&body).into_owned().into();
+            let told = serde_json::from_slice(&body).unwrap_or_else(|_| text());
+            state.told.push((path, told));
             state.manner
         };
         let _ = match manner {

@@ -4,6 +4,7 @@ use super::{
     Context, DataRelay, DataSettings, Event, FamilyEvent, Message, Role, RtcAppSettings, RtcSession,
     StreamData,
 };
+use crate::protocol::RequestEvent;
 
 impl RtcSession {
     /// The settings of data channels of the application.
@@ -20,6 +21,11 @@ impl RtcSession {
         let (now, settings) = (ctx.now.mono, self.data_settings(ctx));
         let relay = self.data.get_or_insert_with(|| Box::new(DataRelay::new(now, self.publishes)));
         if let Some(data) = relay.handle_event(now, &mut self.peer, settings, &self.key.id, event) {
+            let has_receiver = ctx.apps.get(&self.key.app).is_some_and(|app| app.hooks.data_url.is_some());
+            if has_receiver {
+                let (key, payload) = (self.key.clone(), data.payload.clone());
+                self.events.push_back(Event::Request(RequestEvent::Data { key, payload }));
+            }
             self.tell_stream(data);
         }
     }
