@@ -20,6 +20,12 @@ const V1: TrackId = match TrackId::nth(TrackKind::Video, 1) {
     None => TrackId::VIDEO,
 };
 
+/// A first moment.
+#[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
+fn begin() -> Instant {
+    Instant::now()
+}
+
 fn config(which: usize) -> CodecConfig {
     let h264 = Bytes::from_static(b"\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68");
     match which % 9 {
@@ -87,7 +93,7 @@ struct Pair {
 
 impl Pair {
     fn new(clusters: [&str; 2], piece: usize) -> Self {
-        let now = Instant::now();
+        let now = begin();
         let client = Client::new(clusters[0], ("live", "s"), &["a".to_owned(), "b".to_owned()], now);
         Self { now, client, server: Server::new(clusters[1], now), to_client: Vec::new(), piece }
     }
@@ -104,10 +110,12 @@ impl Pair {
                 return (of_server, of_client);
             }
             for piece in up.take_all().chunks(self.piece) {
-                of_server = of_server.and(self.server.handle_bytes(self.now, piece));
+                let result = self.server.handle_bytes(self.now, piece);
+                of_server = of_server.and(result);
             }
             for piece in std::mem::take(&mut self.to_client).chunks(self.piece) {
-                of_client = of_client.and(self.client.handle_bytes(self.now, piece));
+                let result = self.client.handle_bytes(self.now, piece);
+                of_client = of_client.and(result);
             }
         }
     }
@@ -202,20 +210,20 @@ fn a_node_of_another_cluster_is_told_so() {
 
 #[test]
 fn another_version_is_told_by_a_word_and_the_own_hello() {
-    let mut server = Server::new("c", Instant::now());
+    let mut server = Server::new("c", begin());
     let hello = [b'M', b'S', b'R', b'L', VERSION + 1, 1, b'c'];
-    assert_eq!(server.handle_bytes(Instant::now(), &hello), Err(Error::Version(VERSION + 1)));
+    assert_eq!(server.handle_bytes(begin(), &hello), Err(Error::Version(VERSION + 1)));
     let mut out = SendQueue::new();
     server.poll_transmit(&mut out);
-    let mut client = Client::new("c", ("live", "s"), &[], Instant::now());
-    client.handle_bytes(Instant::now(), &out.take_all()).unwrap();
+    let mut client = Client::new("c", ("live", "s"), &[], begin());
+    client.handle_bytes(begin(), &out.take_all()).unwrap();
     let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
     assert!(
         matches!(&events[..], [ClientEvent::Refused(Refused::Stranger, _), ClientEvent::Closed]),
         "{events:?}"
     );
-    let mut http = Server::new("c", Instant::now());
-    assert_eq!(http.handle_bytes(Instant::now(), b"GET"), Err(Error::Magic));
+    let mut http = Server::new("c", begin());
+    assert_eq!(http.handle_bytes(begin(), b"GET"), Err(Error::Magic));
     http.poll_transmit(&mut out);
     assert!(out.is_empty(), "strangers are told nothing");
 }
@@ -247,8 +255,8 @@ fn pings_keep_both_alive_and_silence_ends_both() {
 #[test]
 fn units_that_no_description_covers_end_the_client() {
     let playing = {
-        let mut server = Server::new("c", Instant::now());
-        server.handle_bytes(Instant::now(), b"MSRL\x01\x01c").unwrap();
+        let mut server = Server::new("c", begin());
+        server.handle_bytes(begin(), b"MSRL\x01\x01c").unwrap();
         server.accept("n", 0);
         let mut out = SendQueue::new();
         server.poll_transmit(&mut out);
@@ -282,34 +290,34 @@ fn units_that_no_description_covers_end_the_client() {
         ),
     ];
     for (name, bytes, expected) in cases {
-        let mut client = Client::new("c", ("live", "s"), &[], Instant::now());
-        client.handle_bytes(Instant::now(), &playing).unwrap();
-        assert_eq!(client.handle_bytes(Instant::now(), &bytes).err(), expected, "{name}");
+        let mut client = Client::new("c", ("live", "s"), &[], begin());
+        client.handle_bytes(begin(), &playing).unwrap();
+        assert_eq!(client.handle_bytes(begin(), &bytes).err(), expected, "{name}");
     }
-    let mut early = Client::new("c", ("live", "s"), &[], Instant::now());
+    let mut early = Client::new("c", ("live", "s"), &[], begin());
     let hello = [&b"MSRL\x01\x01c"[..], &described].concat();
-    assert_eq!(early.handle_bytes(Instant::now(), &hello), Err(Error::Invalid("order")));
+    assert_eq!(early.handle_bytes(begin(), &hello), Err(Error::Invalid("order")));
 }
 
 #[test]
 fn what_is_announced_and_too_large_is_refused_before_it_comes() {
     let hello = b"MSRL\x01\x01c";
     let huge = |kind: u8, bytes: u32| [&hello[..], &[kind], &bytes.to_be_bytes()].concat();
-    let mut client = Client::new("c", ("live", "s"), &[], Instant::now());
-    let refused = client.handle_bytes(Instant::now(), &huge(19, BODY_BYTES_MAX + 1));
+    let mut client = Client::new("c", ("live", "s"), &[], begin());
+    let refused = client.handle_bytes(begin(), &huge(19, BODY_BYTES_MAX + 1));
     assert_eq!(refused, Err(Error::TooLarge(BODY_BYTES_MAX + 1)));
-    let mut server = Server::new("c", Instant::now());
-    assert_eq!(server.handle_bytes(Instant::now(), &huge(2, 1 << 20)), Err(Error::TooLarge(1 << 20)));
+    let mut server = Server::new("c", begin());
+    assert_eq!(server.handle_bytes(begin(), &huge(2, 1 << 20)), Err(Error::TooLarge(1 << 20)));
     assert_eq!(unit_head(&unit(TrackId::VIDEO, 0, vec![0; BODY_BYTES_MAX as usize])), None);
 }
 
 /// A client that never reads would have a pong queued for each of its pings.
 #[test]
 fn a_server_queues_no_more_than_a_client_may_be_owed() {
-    let mut server = Server::new("c", Instant::now());
-    server.handle_bytes(Instant::now(), b"MSRL\x01\x01c").unwrap();
+    let mut server = Server::new("c", begin());
+    server.handle_bytes(begin(), b"MSRL\x01\x01c").unwrap();
     let ping = [&[4u8, 0, 0, 0, 8][..], &[0; 8]].concat();
-    let refused = (0..10_000).find(|_| server.handle_bytes(Instant::now(), &ping).is_err());
+    let refused = (0..10_000).find(|_| server.handle_bytes(begin(), &ping).is_err());
     assert!(refused.is_some());
     let mut out = SendQueue::new();
     server.poll_transmit(&mut out);
@@ -332,7 +340,7 @@ proptest! {
 
     #[test]
     fn bytes_without_sense_end_no_more_than_the_connection(bytes: Vec<u8>, kind: u8, flips in 0..40usize) {
-        let now = Instant::now();
+        let now = begin();
         let mut body = tracks_frame(&tracks(1)).to_vec();
         if let Some(byte) = body.get_mut(HEAD_BYTES + flips * 7) {
             *byte ^= kind;
