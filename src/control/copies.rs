@@ -107,8 +107,13 @@ impl Copying {
     fn goes_on(&mut self, now: Instant, is_absent: bool) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.absent = self.absent.saturating_add(usize::from(is_absent));
-        let lost = *self.lost.get_or_insert(now);
-        self.absent < self.origins.len() && now.saturating_duration_since(lost) < PATIENCE
+        self.lost.get_or_insert(now);
+        self.absent < self.origins.len() && !self.is_lost(now)
+    }
+
+    /// Whether no units have come for too long.
+    pub(super) fn is_lost(&self, now: Instant) -> bool {
+        self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
     /// Whether each place was asked once since units came.
@@ -185,7 +190,7 @@ impl Control {
     }
 
     /// Lets a copy go. Viewers that wait for it are refused.
-    fn end_copy(&mut self, now: Now, key: &StreamKey, is_over: bool) {
+    pub(super) fn end_copy(&mut self, now: Now, key: &StreamKey, is_over: bool) {
         let is_here = self.is_live(key);
         let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };
         self.stop_source(now, key, end);
@@ -263,6 +268,7 @@ impl Control {
             self.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
         }
         self.access.release_claim(stream);
+        self.records.note_elsewhere(now, key, true);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.told.announced = false;
         }

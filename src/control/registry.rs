@@ -89,14 +89,12 @@ impl Control {
             return Err(Refusal::InUse);
         }
         let live = self.stream_of(&request.key).and_then(|stream| self.registry.get(&stream));
-        // Whose publisher is at another node: the directory has let this one in.
-        let free = live.is_none_or(|live| {
-            live.is_copy()
-                || match live.source().state {
-                    State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
-                    State::Grace(_) => true,
-                    State::Awaited => false,
-                }
+        let free = live.is_none_or(|live| match live.source().state {
+            // Its publisher is at another node: the directory has the last word, where there is one.
+            State::Live(_) if live.is_copy() => self.access.cluster.is_shared(),
+            State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
+            State::Grace(_) => true,
+            State::Awaited => live.is_copy(),
         });
         if free { Ok(()) } else { Err(Refusal::InUse) }
     }

@@ -519,7 +519,7 @@ impl Control {
         if self.outbound.sources.tick.is_none_or(|at| at > now.mono) {
             return;
         }
-        let (mut idle, mut aged) = (Vec::new(), Vec::new());
+        let (mut idle, mut aged, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for (key, id) in &self.outbound.sources.by_key {
             let Some(source) = self.outbound.sources.by_id.get_mut(id) else { continue };
             let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
@@ -534,7 +534,8 @@ impl Control {
             };
             if idle_max.is_some_and(|idle_max| age(source.watched) >= idle_max) {
                 idle.push(key.clone());
-            } else if source.copying.is_some() {
+            } else if let Some(copying) = &source.copying {
+                lost.extend(copying.is_lost(now.mono).then(|| key.clone()));
             } else if source.playlist.is_none()
                 && self.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
             {
@@ -546,6 +547,9 @@ impl Control {
         }
         for key in aged {
             self.restart_source(now, &key);
+        }
+        for key in lost {
+            self.end_copy(now, &key, false);
         }
         self.fire_planned(now);
         let idle = self.outbound.sources.by_id.is_empty() && self.outbound.sources.planned.is_empty();

@@ -242,6 +242,11 @@ impl Admissions {
         self.waiting.len() + self.by_session.len() + self.due.len() + self.held.len() + self.sources.len()
     }
 
+    /// Whether a live stream of this server has its id by the directory's word.
+    fn has_claim(&self, stream: StreamId) -> bool {
+        self.held.contains_key(&stream)
+    }
+
     fn new_ticket(&mut self) -> Ticket {
         self.count = self.count.saturating_add(1);
         Ticket(self.count)

@@ -39,8 +39,9 @@ impl Control {
             // Viewers claim nothing.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
             (Step::Claim, Request::Publish(request)) => {
-                // An id that is live here is within this server's claim.
-                let ours = admission.claimed || self.is_live(&request.key);
+                let live = self.stream_of(&request.key);
+                let ours =
+                    admission.claimed || live.is_some_and(|live| self.access.admissions.has_claim(live));
                 if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
             }
             (Step::Token, request) => {

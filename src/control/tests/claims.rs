@@ -128,11 +128,15 @@ fn a_late_yes_begins_the_stream_and_its_end_gives_the_id_back() {
     rig.claim_answer(ticket, true);
     let stream = rig.late_verdict(session).unwrap().unwrap();
     assert_eq!(rig.open_claims(), 1);
-    // Within the grace the claim holds, and the publisher that returns need not ask.
+    // Within the grace the publisher may return here or at another node: whoever asks first has the id.
     rig.gone(session, stream, Departure::Lost, 5);
+    assert_eq!(rig.open_claims(), 0);
     let again = rig.begin("s");
+    assert_eq!(rig.late_verdict(again), None);
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, true);
     assert_eq!(rig.late_verdict(again), Some(Ok(stream)));
-    assert_eq!((rig.last_claim().1, rig.open_claims()), (1, 1));
+    assert_eq!(rig.open_claims(), 1);
     rig.gone(again, stream, Departure::Clean, 6);
     assert_eq!(rig.open_claims(), 0);
 }
@@ -239,15 +243,39 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     assert_eq!(rig.control.stream_of(&key), Some(stream));
     rig.take();
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
-    let ended = |mail: &ToWorker| matches!(mail, ToWorker::StreamDown { end: StreamEnd::Superseded, .. });
-    assert_eq!(rig.take().iter().filter(|(_, mail)| ended(mail)).count(), usize::from(WORKERS));
-    assert_eq!((rig.control.stream_of(&key), rig.open_claims()), (None, 0));
+    let closed = |mail: &ToWorker| matches!(mail, ToWorker::Replaced { stream: of, .. } if *of == stream);
+    assert_eq!(rig.take().iter().filter(|(_, mail)| closed(mail)).count(), 1);
+    // Its viewers stay, for the other node's stream.
+    assert!(rig.control.is_copy(&key));
+    assert_eq!((rig.control.stream_of(&key), rig.open_claims()), (Some(stream), 0));
+    // Whoever publishes it here now is asked about as anywhere.
+    let again = rig.begin("s");
+    assert_eq!(rig.late_verdict(again), None);
+    let ticket = rig.last_claim().0;
+    rig.claim_answer(ticket, false);
+    assert_eq!(rig.late_verdict(again), Some(Err(Refusal::InUse)));
     let record = rig.control.records.get(&key).unwrap();
     assert_eq!(record.effective_status(rig.now), "broadcasting", "it is, at the other node");
     let location = rig.control.access.cluster.location(&key).unwrap();
     assert_eq!((location.node.as_str(), &*location.host, location.port), ("c", "c.example", 7000));
     rig.run_for(Duration::from_secs(60));
     assert_eq!(rig.control.records.get(&key).unwrap().effective_status(rig.now), "broadcasting");
+    assert_eq!(rig.control.stream_of(&key), None, "nothing came from there");
+}
+
+#[test]
+fn without_a_relay_a_stream_that_another_node_has_ends_here() {
+    let mut rig = Rig::with_directory(&[]);
+    let (_, stream) = rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
+    let key = StreamKey::new("live", "s");
+    let silent = Node { profile: Profile::default(), ..node("c", 1, true) };
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), silent]));
+    rig.take();
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
+    let ended = |mail: &ToWorker| matches!(mail, ToWorker::StreamDown { stream: of, end: StreamEnd::Superseded } if *of == stream);
+    assert_eq!(rig.take().iter().filter(|(_, mail)| ended(mail)).count(), usize::from(WORKERS));
+    assert_eq!((rig.control.stream_of(&key), rig.open_claims()), (None, 0));
 }
 
 #[test]
@@ -279,9 +307,9 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
-    assert!(rig.control.is_live(&key));
+    assert!(rig.control.is_live(&key) && !rig.control.is_copy(&key));
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 52)) });
-    assert!(!rig.control.is_live(&key));
+    assert!(rig.control.is_copy(&key));
 }
 
 #[test]
