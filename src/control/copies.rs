@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::auth::access::is_stream_id;
 use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};
@@ -96,9 +97,12 @@ impl Copying {
         &self.via
     }
 
-    /// Goes on to the next of these places, or asks the only one again.
+    /// Goes on to the next of these places, or asks the only one again. While none is known the former ones are: a dead node's publisher
+    /// may be on its way to another.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
-        self.origins = origins;
+        if !origins.is_empty() {
+            self.origins = origins;
+        }
         self.at = self.at.saturating_add(1).checked_rem(self.origins.len())?;
         self.origins.get(self.at).cloned()
     }
@@ -146,7 +150,10 @@ impl Control {
 
     /// A viewer waits for a stream that is not here. Says whether it may come.
     pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey, via: Vec<String>) -> bool {
-        let Some(settings) = self.apps.get(&key.app).cloned() else { return false };
+        // Whatever else a viewer asks for is no id, and has no place in a URL.
+        let Some(settings) = self.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
+            return false;
+        };
         let origins = self.origins_of(key);
         let Some(origin) = origins.first().cloned() else { return false };
         if self.outbound.sources.absent.contains(now.mono, key) || self.drain.is_some() {

@@ -263,6 +263,23 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     assert_eq!(rig.control.stream_of(&key), None, "nothing came from there");
 }
 
+/// A node dies, and its lease runs out before its publisher has come to another one.
+#[test]
+fn viewers_of_a_copy_wait_a_while_for_some_node_to_have_its_stream() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
+    rig.tell_news(News::Claim { key: key.clone(), holder: None });
+    assert!(rig.control.access.cluster.location(&key).is_none());
+    let asked = rig.resolves.pop().unwrap();
+    rig.done(asked.id, Outcome::Resolved(Err("no such host".to_owned())));
+    assert!(rig.control.is_copy(&key));
+    rig.run_for(Duration::from_secs(12));
+    assert_eq!(rig.control.stream_of(&key), None);
+}
+
 #[test]
 fn without_a_relay_a_stream_that_another_node_has_ends_here() {
     let mut rig = Rig::with_directory(&[]);

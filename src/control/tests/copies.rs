@@ -138,6 +138,10 @@ fn without_places_to_ask_nothing_comes() {
     let mut rig = Rig::edge(NORTH, &[]);
     rig.mail(ToControl::Wanted { key: StreamKey::new("nowhere", "s"), via: Vec::new() });
     assert_eq!(rig.attempts_of_copies().len(), 0, "no such application");
+    for id in ["../../secret", "s?key=1", "s#", "a/b", "a b", ""] {
+        rig.mail(ToControl::Wanted { key: StreamKey::new("live", id), via: Vec::new() });
+        assert_eq!(rig.attempts_of_copies().len(), 0, "{id} has no place in a URL");
+    }
 }
 
 #[test]
