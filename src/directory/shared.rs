@@ -46,6 +46,8 @@ pub struct Shared {
     news: VecDeque<News>,
     /// The directory has lost something, and was not given it again.
     is_lost: bool,
+    /// The news may be later than the last commit.
+    is_ahead: bool,
     is_away: bool,
     lease: Duration,
     /// The end of the time, as long as a lease, in which leases that ran out while the directory was away may still be renewed.
@@ -77,6 +79,7 @@ impl Shared {
             claims,
             news: VecDeque::new(),
             is_lost: false,
+            is_ahead: false,
             is_away: false,
             lease,
             returned: None,
@@ -253,7 +256,8 @@ impl Shared {
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }
-            for entry in entries {
+            // Those behind it come when the bell rings: they are later than the answer to the change of this number.
+            for entry in entries.into_iter().take_while(|entry| entry.seq <= until) {
                 if entry.seq != self.last.saturating_add(1) {
                     return self.read_anew(link);
                 }
@@ -329,11 +333,19 @@ impl Shared {
     fn commit_by(&mut self, link: &mut Link, ops: &[Op]) -> Result<(), RedisError> {
         let seq = link.commit(&self.own.writer(), ops)?;
         if seq != self.last.saturating_add(1) {
-            return self.advance(link, seq);
+            self.advance(link, seq)?;
+            // Everything had to be read anew, and some of it may be later.
+            self.is_ahead = self.last > seq;
+            return Ok(());
         }
         self.last = seq;
         self.note(ops);
         Ok(())
+    }
+
+    /// Whether the news are later than the last commit: its answer comes first then, else behind them.
+    pub const fn take_is_ahead(&mut self) -> bool {
+        mem::replace(&mut self.is_ahead, false)
     }
 }
 

@@ -254,8 +254,11 @@ impl Directory {
             match mail {
                 DirectoryMail::Store(request) => {
                     let reply = store::handle(&mut self.shared, request);
-                    self.tell(control);
+                    if !self.shared.take_is_ahead() {
+                        self.tell(control);
+                    }
                     control.send(ControlMail::Store(reply));
+                    self.tell(control);
                 }
                 DirectoryMail::Directory(Request::Load { cpu, memory }) => {
                     locked(&self.profile, |profile| {

@@ -5,7 +5,7 @@
 //! along. Streams come and go; then there is another offer, one at a time. A place that was given up is withdrawn first, so that
 //! the page's track ends, and is given to another stream by a later offer.
 //!
-//! Where a viewer has fewer places than streams ([`Limits`]), places are seats ([`seating`]): they are offered once, for any codec, and carry
+//! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): they are offered once, for any codec, and carry
 //! one stream after the other, by who speaks ([`seated`]). Only streams with a seat are subscribed to.
 
 use std::collections::BTreeMap;
