@@ -100,6 +100,11 @@ fn n_16_a_publisher_that_was_lost_may_come_back_at_another_node() {
 fn n_15_viewers_of_a_publisher_that_loses_are_sent_the_other_one() {
     let mut redis = Redis::start();
     let (a, b) = (node(&redis, "a"), node(&redis, "b"));
+    // Each knows the other's relay.
+    for (id, from, to) in [("of_a", &a, &b), ("of_b", &b, &a)] {
+        let _publisher = Publisher::start(from.rtmp, "live", id);
+        wait_for("a copy", secs(20), || RtmpPeer::play(to.rtmp, "live", id).is_ok());
+    }
     redis.kill();
     for server in [&a, &b] {
         wait_for("the absence", secs(20), || server.log().contains("the directory cannot be reached"));
