@@ -379,6 +379,10 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     let stopped = there.api().post(&format!("{BROADCASTS}/pulled/stop"), "");
     assert_eq!(stopped.json()["success"], true, "{stopped:?}");
     wait_for("its stop", secs(10), || has(here, "pulled", "finished") && has(there, "pulled", "finished"));
+    let started = there.api().post(&format!("{BROADCASTS}/pulled/start"), "");
+    assert_eq!(started.json()["success"], true, "{started:?}");
+    wait_for("its start", secs(10), || has(here, "pulled", "broadcasting"));
+    let (here, there) = (there, here);
     let deleted = there.api().delete(&format!("{BROADCASTS}/pulled"));
     assert_eq!(deleted.json()["success"], true, "{deleted:?}");
     wait_for("its end", secs(10), || is_gone(here, "pulled") && is_gone(there, "pulled"));

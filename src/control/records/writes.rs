@@ -293,6 +293,10 @@ impl Records {
         if self.writes.committing.is_some() || self.writes.broken.is_some() {
             return;
         }
+        // What publishing has changed since a change was gathered is written with it.
+        if !self.writes.dirty.is_empty() {
+            self.stage_again();
+        }
         let gathered = std::mem::take(&mut self.writes.gathered);
         self.writes.gather_until = None;
         let mut keys = BTreeSet::new();

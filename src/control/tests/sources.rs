@@ -685,3 +685,22 @@ fn an_application_that_goes_takes_its_sources_with_it() {
     rig.run_for(secs(60));
     assert!(rig.pulls().is_empty());
 }
+
+/// Publishing changes a record while another change of it is gathered: both are written.
+#[test]
+fn a_source_that_delivers_at_once_is_stored_as_live() {
+    let mut rig = Rig::new();
+    rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
+    rig.run_for(secs(2));
+    rig.take();
+    rig.send(Method::Post, &format!("{BROADCASTS}/s/start"), "");
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.run_for(secs(3));
+    let key = StreamKey::new("live", "s");
+    let record = rig.control.records.get(&key).unwrap();
+    assert_eq!(record.status, "broadcasting");
+    let encoded = record.encode();
+    let stored = rig.store.load().unwrap().into_iter().find(|(of, _)| *of == key.clone().into());
+    assert_eq!(stored.unwrap().1, encoded);
+}
