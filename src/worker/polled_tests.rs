@@ -1,5 +1,7 @@
 //! Blobs and leases over two workers and their HTTP connections.
 
+mod ladders;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -745,58 +747,4 @@ fn caches_are_told_how_long_what_they_are_sent_is_good() {
         let asked = format!("{PLAYLIST}?_HLS_msn=6");
         assert_eq!([told(PLAYLIST), told(&asked), told("1.ts")], [plain, reload, segment], "{settings:?}");
     }
-}
-
-/// A description of a rendition of `cam`.
-fn rung_blob(name: &str) -> Blob {
-    let rung = Some(crate::mail::Rung { sink: "ladder", ..crate::mail::Rung::default() });
-    let ladder = Some(Box::new(crate::mail::Laddered { main: "cam".into(), rung }));
-    Blob { ladder, ..plain_blob(STREAM, name) }
-}
-
-#[test]
-fn a_ladder_is_begun_by_a_request_if_it_has_more_than_one_rendition() {
-    let mut pair = Pair::new();
-    let (from, master) = ([192, 0, 2, 1], "/live/streams/cam_adaptive.m3u8");
-    assert!(pair.get(master, from).1, "one rendition: nobody waits");
-    let settings = std::sync::Arc::new(AppSettings::defaults("live").unwrap());
-    let main = crate::mail::MainTrack { key: StreamKey::new("live", "cam"), folder: String::new() };
-    for (number, id) in [(8, "cam_low"), (9, "cam_adaptive")] {
-        for worker in &mut pair.workers {
-            let mail = ToWorker::StreamUp {
-                stream: StreamId(number),
-                key: StreamKey::new("live", id),
-                source: WorkerId(1),
-                ingest: Ingest::PULL,
-                details: StreamDetails {
-                    main: (number == 8).then(|| main.clone()),
-                    ..StreamDetails::default()
-                },
-                settings: std::sync::Arc::clone(&settings),
-            };
-            worker.handle_mail(pair.now, mail);
-        }
-        if number == 8 {
-            let waits = pair.ask(master, from);
-            assert_eq!(pair.answer(waits), (Vec::new(), false));
-            assert_eq!(pair.sinks, ["ladder"]);
-            pair.workers[1].handle_path(pair.now, waits, PathId::default(), PathEvent::Broken("reset"));
-        }
-    }
-    // The first one tells of itself: the worker of the second begins that, once.
-    let begun = |pair: &Pair| pair.workers[1].polled.held_sinks();
-    assert_eq!(begun(&pair), 0);
-    for name in [".ladder/cam/cam/0", ".ladder/cam/cam/1"] {
-        pair.publish_blob(rung_blob(name));
-        assert_eq!(begun(&pair), 1);
-    }
-    assert!(pair.get("/live/streams/.ladder/cam/cam/0", from).0.starts_with(b"HTTP/1.1 404 "));
-    // The other stream is over: with one rendition left, the name is that of a stream again.
-    for worker in &mut pair.workers {
-        let stream = StreamId(8);
-        worker.handle_mail(pair.now, ToWorker::StreamDown { stream, end: StreamEnd::Stopped });
-    }
-    pair.sinks.clear();
-    let waits = pair.ask(master, from);
-    assert_eq!((pair.answer(waits), pair.sinks.as_slice()), ((Vec::new(), false), &["hls"][..]));
 }

@@ -11,7 +11,7 @@ use crate::error::{Ended, Error, Refused};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, put_name, read_name};
 use crate::tracks;
 
-/// How often the server is pinged.
+/// The time between two pings.
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// A server answers each ping.
 const SILENCE_MAX: Duration = Duration::from_secs(4);

@@ -2,12 +2,12 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some events")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
-use flv::file::{Header, TagHead};
-
-use std::sync::Arc;
+use flv::file::{Header, TagHead, TagKind};
 
 use super::*;
 use crate::config::AppSettings;
