@@ -63,7 +63,7 @@ impl Control {
     pub(super) fn check_acceptance(&mut self, now: Now, stream: StreamId) {
         let Some(live) = self.registry.get_mut(&stream) else { return };
         let Some(figures) = &live.received.figures else { return };
-        let Some(app) = self.apps.get(&live.key.app) else { return };
+        let Some(app) = self.cx.apps.get(&live.key.app) else { return };
         let limits = app.limits.accept;
         let Some(reason) = refusal(limits, &mut live.received.measured, figures) else { return };
         let key = live.key.clone();

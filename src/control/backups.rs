@@ -39,7 +39,7 @@ impl Control {
     /// Looks for the age of the newest backup from now on, if any are made: at the start, and with new settings.
     pub(super) fn boot_backups(&mut self, now: Now) {
         // A directory is backed up by its own means.
-        let is_on = !self.config.server.backups().every.is_zero() && !self.access.cluster.is_shared();
+        let is_on = !self.cx.config.server.backups().every.is_zero() && !self.access.cluster.is_shared();
         self.walks.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }
 
@@ -49,7 +49,7 @@ impl Control {
             return;
         }
         self.walks.backups.due = now.mono.checked_add(LOOK);
-        let every = self.config.server.backups().every;
+        let every = self.cx.config.server.backups().every;
         if self.walks.backups.under_way.is_none() && !self.records.is_broken() {
             self.begin_backup(now, None, every);
         }
@@ -68,13 +68,13 @@ impl Control {
     pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
         let requester = Requester::unknown(session);
         if !self.back_up(now, requester) {
-            self.answer(requester, busy());
+            self.cx.answer(requester, busy());
         }
     }
 
     fn begin_backup(&mut self, now: Now, waiter: Option<Requester>, age_min: Duration) {
         let name = backup::name_of(now.wall_ms);
-        let kept = self.config.server.backups().kept;
+        let kept = self.cx.config.server.backups().kept;
         let batch = self.records.back_up(backup::Backup { name: name.clone(), kept, age_min });
         self.walks.backups.under_way = Some(UnderWay { batch, name, waiter });
         self.follow_records(now);
@@ -92,7 +92,7 @@ impl Control {
             }
         };
         if let Some(requester) = waiter {
-            self.answer(requester, answer);
+            self.cx.answer(requester, answer);
         }
         None
     }

@@ -67,7 +67,7 @@ impl Control {
         let question = questions.entry(stream).or_default();
         question.waiting.push((requester, asked));
         if question.waiting.len() == 1 {
-            self.post_all(&ToWorker::Connections(stream));
+            self.cx.post_all(&ToWorker::Connections(stream));
         }
         Reply::Later
     }
@@ -84,7 +84,7 @@ impl Control {
         question.told.insert(worker);
         question.connections.extend(connections);
         question.viewers.extend(viewers);
-        if question.told.len() < usize::from(self.config.workers) {
+        if question.told.len() < usize::from(self.cx.config.workers) {
             return;
         }
         let Some(mut question) = self.figures.connections.by_stream.remove(&stream) else { return };
@@ -112,7 +112,7 @@ impl Control {
                     continue;
                 }
             };
-            self.answer(requester, Response::json(200, Value::Array(list).to_string()));
+            self.cx.answer(requester, Response::json(200, Value::Array(list).to_string()));
         }
     }
 }
@@ -121,11 +121,11 @@ impl Control {
     /// Ends what a viewer is sent, and answers whether there was one.
     fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<SessionRef>) {
         let Some(SessionRef { worker, conn, handle }) = viewer else {
-            return self.answer(requester, Outcome::failure("There is no such viewer").response(200));
+            return self.cx.answer(requester, Outcome::failure("There is no such viewer").response(200));
         };
         let viewer = SubscriptionId { conn, handle };
-        self.post(worker, ToWorker::EndViewer { stream, viewer, reason: "an operator ended it" });
-        self.answer(requester, Outcome::success().response(200));
+        self.cx.post(worker, ToWorker::EndViewer { stream, viewer, reason: "an operator ended it" });
+        self.cx.answer(requester, Outcome::success().response(200));
     }
 }
 

@@ -139,7 +139,7 @@ impl Control {
             let target = outbound::at_node(&host, port, key)?;
             Some(Origin { url: format!("{host}:{port}"), target, skip: Duration::ZERO })
         });
-        let templates = self.config.server.edge_origins();
+        let templates = self.cx.config.server.edge_origins();
         let targets = templates.filter_map(|template| {
             let url = template.replace("{app}", &key.app).replace("{id}", &key.id);
             let target = outbound::read_origin(&url).ok()?;
@@ -151,7 +151,7 @@ impl Control {
     /// A viewer waits for a stream that is not here. Says whether it may come.
     pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey, via: Vec<String>) -> bool {
         // Whatever else a viewer asks for is no id, and has no place in a URL.
-        let Some(settings) = self.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
+        let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };
         let origins = self.origins_of(key);
@@ -189,7 +189,7 @@ impl Control {
         let remote = RemoteHost::of_node(&source.origin.target);
         if asked_all {
             self.outbound.supervisor.aim(Job::Pull(id), remote);
-            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.cx.random);
         } else {
             self.outbound.supervisor.interrupt(Job::Pull(id), remote);
             self.attempt(now, Job::Pull(id));
@@ -203,7 +203,7 @@ impl Control {
         self.stop_source(now, key, end);
         if !is_here {
             self.outbound.sources.absent.note(now.mono, key.clone());
-            self.post_all(&ToWorker::NotComing(key.clone()));
+            self.cx.post_all(&ToWorker::NotComing(key.clone()));
         }
     }
 
@@ -215,7 +215,7 @@ impl Control {
         let Some(id) = self.outbound.sources.by_key.remove(key) else { return };
         self.outbound.sources.by_id.remove(&id);
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
-            self.post(worker, ToWorker::StopPull(id));
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
         let Some(stream) = self.stream_of(key) else { return };
         self.registry.change(stream, |source| source.state = State::Awaited);
@@ -238,7 +238,7 @@ impl Control {
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
             Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.ask_anew(now, key),
             Some(State::Live(_) | State::Awaited) => {}
-            None => self.post_all(&ToWorker::LiveElsewhere(key.clone())),
+            None => self.cx.post_all(&ToWorker::LiveElsewhere(key.clone())),
         }
     }
 
@@ -253,7 +253,7 @@ impl Control {
         source.origin = origin;
         let remote = RemoteHost::of_node(&source.origin.target);
         if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
-            self.post(worker, ToWorker::StopPull(id));
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
         self.attempt(now, Job::Pull(id));
     }
@@ -272,7 +272,7 @@ impl Control {
         });
         if let Some(State::Live(session)) = before.map(|source| source.state) {
             self.leave(now, session);
-            self.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
+            self.cx.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
         }
         self.access.release_claim(stream);
         self.records.note_elsewhere(now, key, true);

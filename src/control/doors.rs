@@ -8,7 +8,7 @@ impl Control {
     /// Writes a line for each door that is open by default, with the way to close it. A code for the first user is made here,
     /// where it is told.
     pub(super) fn log_doors(&mut self) {
-        if !self.records.has_users() && self.config.server.doors.first_user_code {
+        if !self.records.has_users() && self.cx.config.server.doors.first_user_code {
             let code = FirstCode::new(self.alphanumerics(CODE_CHARACTERS));
             tracing::info!(
                 code = code.reveal(),
@@ -38,6 +38,6 @@ impl Control {
                 && !app.accept_only_streams_in_data_store
                 && app.allowed_publisher_cidr.is_empty()
         };
-        self.apps.values().map(AsRef::as_ref).filter(is_open).map(|app| &*app.name).collect()
+        self.cx.apps.values().map(AsRef::as_ref).filter(is_open).map(|app| &*app.name).collect()
     }
 }

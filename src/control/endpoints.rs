@@ -214,7 +214,7 @@ impl Control {
                 return None;
             }
         };
-        let remote = RemoteHost::of(&target, self.config.server.host);
+        let remote = RemoteHost::of(&target, self.cx.config.server.host);
         let push = Push {
             key: key.clone(),
             stream,
@@ -249,7 +249,7 @@ impl Control {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Push(id)) else { return };
         let Some(live) = self.registry.get(&push.stream) else { return };
         let mut via = live.via.clone();
-        via.push(via_entry(&self.config.node, &push.key));
+        via.push(via_entry(&self.cx.config.node, &push.key));
         let order = PushOrder {
             push: id,
             attempt,
@@ -261,7 +261,7 @@ impl Control {
         };
         let worker = live.source().worker;
         self.outbound.supervisor.open(Job::Push(id), worker);
-        self.post(worker, ToWorker::StartPush(Box::new(order)));
+        self.cx.post(worker, ToWorker::StartPush(Box::new(order)));
     }
 
     pub(super) fn push_news(&mut self, now: Now, id: PushId, attempt: u64, state: PushState) {
@@ -299,7 +299,7 @@ impl Control {
         let (key, url) = (push.key.clone(), push.url.clone());
         let settings = self.registry.get(&push.stream).map(|live| live.settings.clone());
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
-        let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
+        let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.cx.random);
         let shown = redact(&url);
         let is_news = self.outbound.supervisor.is_news(Job::Push(id), reason);
         match failures {
@@ -331,7 +331,7 @@ impl Control {
     fn stop_push(&mut self, id: PushId) {
         self.outbound.pushes.by_id.remove(&id);
         if let Some(worker) = self.outbound.supervisor.remove(Job::Push(id)) {
-            self.post(worker, ToWorker::StopPush(id));
+            self.cx.post(worker, ToWorker::StopPush(id));
         }
     }
 }

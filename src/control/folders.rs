@@ -49,18 +49,18 @@ impl Control {
         app: &Arc<str>,
         folder: &str,
     ) -> Option<Response> {
-        if folder.is_empty() || self.config.server.import_folders().next().is_none() {
-            return Some(self.config.not_allowed());
+        if folder.is_empty() || self.cx.config.server.import_folders().next().is_none() {
+            return Some(self.cx.config.not_allowed());
         }
         if self.imported(app, "").count() >= IMPORTED_MAX {
             return Some(refused("The application has too many imported files"));
         }
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Link { app: Arc::clone(&app), folder: asked.clone() });
-        let sent = self.submit(work, move |control, now, outcome| {
+        let sent = self.cx.submit(work, move |control, now, outcome| {
             let answer = match outcome.import() {
                 ImportOutcome::Linked(files) => return control.folder_linked(now, requester, &app, files),
-                ImportOutcome::Outside => control.config.not_allowed(),
+                ImportOutcome::Outside => control.cx.config.not_allowed(),
                 ImportOutcome::Missing => refused(&format!("{asked} does not exist or is not a directory")),
                 ImportOutcome::Taken(name) => {
                     refused(&format!("There is already a file with the name {name} in the streams directory"))
@@ -72,7 +72,7 @@ impl Control {
                     refused("Exception in creating symbolic link")
                 }
             };
-            control.answer(requester, answer);
+            control.cx.answer(requester, answer);
         });
         (!sent).then(busy)
     }
@@ -88,17 +88,17 @@ impl Control {
         let Some(folder) = folder else { return Some(missing("null")) };
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Unlink { app: Arc::clone(&app), folder: asked.clone() });
-        let sent = self.submit(work, move |control, now, outcome| match outcome.import() {
+        let sent = self.cx.submit(work, move |control, now, outcome| match outcome.import() {
             ImportOutcome::Unlinked(below) => control.folder_unlinked(now, requester, &app, &below),
             ImportOutcome::Failed(reason) => {
                 tracing::warn!(app = &*app, reason, "an imported folder cannot be forgotten");
-                control.answer(requester, refused(""));
+                control.cx.answer(requester, refused(""));
             }
             ImportOutcome::Linked(_)
             | ImportOutcome::Outside
             | ImportOutcome::Missing
             | ImportOutcome::Taken(_)
-            | ImportOutcome::TooMany => control.answer(requester, missing(&asked)),
+            | ImportOutcome::TooMany => control.cx.answer(requester, missing(&asked)),
         });
         (!sent).then(busy)
     }
@@ -115,13 +115,13 @@ impl Control {
     fn folder_linked(&mut self, now: Now, requester: Requester, app: &Arc<str>, files: Vec<ImportedFile>) {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
-        if !self.apps.contains_key(app) {
+        if !self.cx.apps.contains_key(app) {
             // It was deleted meanwhile, and the link with it.
-            return self.answer(requester, refused(""));
+            return self.cx.answer(requester, refused(""));
         }
         tracing::info!(app = &**app, files = files.len(), "a folder was imported");
         if files.is_empty() {
-            return self.answer(requester, answer);
+            return self.cx.answer(requester, answer);
         }
         let mut ids = BTreeSet::new();
         while ids.len() < files.len() {
@@ -154,7 +154,7 @@ impl Control {
         let answer = Outcome::success().message(Some(&text)).response(200);
         tracing::info!(app = &**app, records = changes.len(), "an imported folder was forgotten");
         if changes.is_empty() {
-            return self.answer(requester, answer);
+            return self.cx.answer(requester, answer);
         }
         self.write_auxiliary(
             now,

@@ -20,9 +20,9 @@ impl Control {
             ("recordings", self.files.recordings.len()),
             ("hooks", self.hooks.waiting()),
             ("writes", self.records.waiting_writes()),
-            ("open requests", self.audit.open()),
-            ("jobs", self.outbox.jobs_waiting()),
-            ("outputs", self.outbox.outputs.len()),
+            ("open requests", self.cx.audit.open()),
+            ("jobs", self.cx.outbox.jobs_waiting()),
+            ("outputs", self.cx.outbox.outputs.len()),
         ]
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Control;
+use super::context::Context;
 use super::live::Live;
 use crate::mail::ViewerCounts;
 use crate::types::Now;
@@ -118,7 +119,7 @@ impl Control {
             live: self.registry.len(),
             network: NetworkLoad { sent_bps: host.network.sent_bps, received_bps: host.network.received_bps },
         };
-        let Self { figures, apps, registry, .. } = self;
+        let Self { cx: Context { apps, .. }, figures, registry, .. } = self;
         figures.history.server.push(now.mono, sample);
         figures.history.apps.retain(|name, _| apps.contains_key(name));
         for name in apps.keys() {

@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::context::Context;
 use super::mask::Requester;
 use super::{Control, Output};
 use crate::http::Response;
@@ -115,12 +116,12 @@ impl Jobs {
     }
 }
 
-impl Control {
+impl Context {
     /// Submits work of the server itself. False when its class has no room: nothing follows then.
     pub(super) fn submit(
         &mut self,
         work: Work,
-        next: impl FnOnce(&mut Self, Now, Outcome) + Send + 'static,
+        next: impl FnOnce(&mut Control, Now, Outcome) + Send + 'static,
     ) -> bool {
         self.submit_job(None, work, Box::new(next))
     }
@@ -130,7 +131,7 @@ impl Control {
         &mut self,
         app: &Arc<str>,
         work: Work,
-        next: impl FnOnce(&mut Self, Now, Outcome) + Send + 'static,
+        next: impl FnOnce(&mut Control, Now, Outcome) + Send + 'static,
     ) -> bool {
         self.submit_job(Some(Arc::clone(app)), work, Box::new(next))
     }
@@ -145,10 +146,37 @@ impl Control {
         true
     }
 
+    /// Submits an administrative job; false when too many wait.
+    pub(super) fn submit_admin(
+        &mut self,
+        work: AdminWork,
+        then: impl FnOnce(&mut Control, Now, AdminOutcome) + Send + 'static,
+    ) -> bool {
+        self.submit(Work::Admin(work), move |control, now, outcome| then(control, now, outcome.admin()))
+    }
+
+    /// Submits an administrative job for a request of the API; what follows makes the answer.
+    pub(super) fn answer_admin(
+        &mut self,
+        requester: Requester,
+        work: AdminWork,
+        then: impl FnOnce(&mut Control, Now, AdminOutcome) -> Response + Send + 'static,
+    ) {
+        let sent = self.submit_admin(work, move |control, now, outcome| {
+            let response = then(control, now, outcome);
+            control.cx.answer(requester, response);
+        });
+        if !sent {
+            self.answer(requester, Response::error(503, "Too many requests wait").header("Retry-After", "1"));
+        }
+    }
+}
+
+impl Control {
     /// The answer to a job.
     pub fn handle_job(&mut self, now: Now, done: JobDone) {
-        self.audit.note_time(now.mono);
-        if let Some(next) = self.outbox.jobs.take(done.id) {
+        self.cx.audit.note_time(now.mono);
+        if let Some(next) = self.cx.outbox.jobs.take(done.id) {
             next(self, now, done.outcome);
         }
     }
@@ -159,30 +187,5 @@ impl Control {
         self.look_up(now, app, (&host, port), move |control, now, result| {
             control.resolved(now, Resolved { id, result });
         });
-    }
-
-    /// Submits an administrative job; false when too many wait.
-    pub(super) fn submit_admin(
-        &mut self,
-        work: AdminWork,
-        then: impl FnOnce(&mut Self, Now, AdminOutcome) + Send + 'static,
-    ) -> bool {
-        self.submit(Work::Admin(work), move |control, now, outcome| then(control, now, outcome.admin()))
-    }
-
-    /// Submits an administrative job for a request of the API; what follows makes the answer.
-    pub(super) fn answer_admin(
-        &mut self,
-        requester: Requester,
-        work: AdminWork,
-        then: impl FnOnce(&mut Self, Now, AdminOutcome) -> Response + Send + 'static,
-    ) {
-        let sent = self.submit_admin(work, move |control, now, outcome| {
-            let response = then(control, now, outcome);
-            control.answer(requester, response);
-        });
-        if !sent {
-            self.answer(requester, Response::error(503, "Too many requests wait").header("Retry-After", "1"));
-        }
     }
 }

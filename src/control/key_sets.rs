@@ -110,8 +110,8 @@ impl Access {
 impl Control {
     /// Keeps the sets that settings name, and forgets the others.
     pub(super) fn follow_key_sets(&mut self, now: Now) {
-        let server = self.config.server.management_trust.as_ref().and_then(Trust::keys);
-        let apps = self.apps.values().flat_map(|app| {
+        let server = self.cx.config.server.management_trust.as_ref().and_then(Trust::keys);
+        let apps = self.cx.apps.values().flat_map(|app| {
             [app.security.rest_jwt.as_ref().and_then(Trust::keys), app.security.secrets.keys.as_ref()]
         });
         let wanted: Vec<HookUrl> = apps.chain([server]).flatten().cloned().collect();
@@ -139,7 +139,7 @@ impl Control {
             let name = url.as_str().to_owned();
             let work = Work::Fetch { url };
             let of = name.clone();
-            let sent = self.submit(work, move |control, now, outcome| {
+            let sent = self.cx.submit(work, move |control, now, outcome| {
                 control.access.key_set_came(
                     now,
                     &of,

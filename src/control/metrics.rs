@@ -28,7 +28,7 @@ impl Control {
             return Reply::Now(Response::error(503, "Too many scrapes"));
         }
         if self.figures.scrape.waiting.is_empty() {
-            self.post_all(&ToWorker::Measure { per_stream: self.config.server.metrics_per_stream });
+            self.cx.post_all(&ToWorker::Measure { per_stream: self.cx.config.server.metrics_per_stream });
         }
         let format = Format::of_accept(request.headers.all("accept"));
         self.figures.scrape.waiting.push((requester, format));
@@ -38,7 +38,7 @@ impl Control {
     /// Takes the counters of one worker.
     pub(super) fn measured(&mut self, worker: WorkerId, figures: WorkerFigures) {
         self.figures.scrape.told.insert(worker, figures);
-        if self.figures.scrape.told.len() < usize::from(self.config.workers) {
+        if self.figures.scrape.told.len() < usize::from(self.cx.config.workers) {
             return;
         }
         let Scrape { waiting, told } = std::mem::take(&mut self.figures.scrape);
@@ -50,7 +50,7 @@ impl Control {
                 Response::with_body(200, format.content_type(), format.of_open_metrics(page.clone()))
                     .header("Cache-Control", "no-store")
                     .header("Vary", "Accept");
-            self.answer(requester, response);
+            self.cx.answer(requester, response);
         }
     }
 }

@@ -17,6 +17,7 @@ mod backups;
 pub mod broadcast;
 mod cluster;
 mod connections;
+mod context;
 mod copies;
 mod doors;
 mod endpoints;
@@ -58,7 +59,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::{Random, Seed};
+use crypto::Seed;
 
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
@@ -67,7 +68,7 @@ use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
 use crate::stats::{HostFigures, JobCounts};
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
-use crate::{directory, http, store};
+use crate::{directory, store};
 
 use access::{Access, Sweep};
 use answer::Origin;
@@ -75,12 +76,13 @@ use audit::Audit;
 use backups::Backups;
 use broadcast::{Broadcast, status};
 use cluster::Cluster;
+use context::Context;
 use endpoints::Pushes;
 use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
 use management::Management;
-use mask::{Requester, Shown};
+use mask::Requester;
 use names::Names;
 use objects::Objects;
 use purge::AppChanges;
@@ -161,8 +163,7 @@ struct Files {
 /// The machine. See the module.
 #[derive(Debug)]
 pub struct Control {
-    config: ControlConfig,
-    apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
+    cx: Context,
     records: Records,
     walks: Walks,
     registry: Registry,
@@ -171,11 +172,8 @@ pub struct Control {
     access: Access,
     hooks: Hooks,
     management: Management,
-    audit: Audit,
     figures: Figures,
-    random: Random,
     drain: Option<Drain>,
-    outbox: Outbox,
 }
 
 /// Outgoing connections and their supervision.
@@ -259,7 +257,7 @@ impl Control {
     /// The outbound policy, for threads that connect on control's behalf.
     #[must_use]
     pub fn outbound_policy(&self) -> OutboundPolicy {
-        self.config.outbound.clone()
+        self.cx.config.outbound.clone()
     }
 
     /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
@@ -274,22 +272,20 @@ impl Control {
         seed: &Seed,
     ) -> Result<Self, RestoreError> {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
+        let random = seed.derive("control", 0).random();
+        let cx = Context { config, apps, random, audit: Audit::default(), outbox: Outbox::default() };
         let mut control = Self {
-            apps,
             records: Records::default(),
             walks: Walks::default(),
             registry: Registry::default(),
             outbound: Outbound::default(),
             files: Files::default(),
-            access: Access { cluster: Cluster::new(config.cluster.clone()), ..Access::default() },
+            access: Access { cluster: Cluster::new(cx.config.cluster.clone()), ..Access::default() },
             hooks: Hooks::default(),
             management: Management::default(),
-            audit: Audit::default(),
-            figures: Figures::new(now, config.workers),
-            random: seed.derive("control", 0).random(),
+            figures: Figures::new(now, cx.config.workers),
             drain: None,
-            outbox: Outbox::default(),
-            config,
+            cx,
         };
         if control.access.cluster.is_shared() {
             control.records.share();
@@ -297,10 +293,10 @@ impl Control {
         for part in stored {
             control.take_over(now, part?);
         }
-        let settings = SessionSettings::of(&control.config.server, &control.config.node);
-        control.post_all(&ToWorker::Server(Arc::new(settings)));
-        for app in control.config.apps.clone() {
-            control.post_all(&ToWorker::App(app));
+        let settings = SessionSettings::of(&control.cx.config.server, &control.cx.config.node);
+        control.cx.post_all(&ToWorker::Server(Arc::new(settings)));
+        for app in control.cx.config.apps.clone() {
+            control.cx.post_all(&ToWorker::App(app));
         }
         control.log_doors();
         control.boot_sources(now);
@@ -321,7 +317,7 @@ impl Control {
                 StoredRecord::Broadcast(record) => {
                     self.records.take_over_broadcast(
                         now,
-                        &self.config,
+                        &self.cx.config,
                         StreamKey { app: key.app, id: key.id },
                         *record,
                     );
@@ -332,7 +328,7 @@ impl Control {
 
     /// Mail of a worker.
     pub fn handle_mail(&mut self, now: Now, mail: ToControl) {
-        self.audit.note_time(now.mono);
+        self.cx.audit.note_time(now.mono);
         match mail {
             ToControl::Publish(request) => self.publish(now, request),
             ToControl::PublishAbandoned(session) => self.publish_abandoned(now, session),
@@ -349,7 +345,7 @@ impl Control {
             }
             ToControl::Ask { session, key, let_in, question } => {
                 let response = rest::answer(self, now, (&key, &let_in), &question);
-                self.answer(Requester::unknown(session), response);
+                self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::Describe { key, meta_data } => self.describe(now, key, meta_data),
             ToControl::Data { key, payload } => self.tell_data(now, &key, payload),
@@ -377,7 +373,7 @@ impl Control {
 
     /// The store's answer to a request.
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
-        self.audit.note_time(now.mono);
+        self.cx.audit.note_time(now.mono);
         self.stored(now, reply);
         self.exit_when_drained();
     }
@@ -389,7 +385,7 @@ impl Control {
 
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.audit.note_time(now.mono);
+        self.cx.audit.note_time(now.mono);
         self.end_overdue_graces(now);
         self.fire_admissions(now);
         self.fire_attempts(now);
@@ -425,7 +421,7 @@ impl Control {
         if self.drain.is_some() {
             return;
         }
-        let waiting = (0..self.config.workers).map(WorkerId).collect();
+        let waiting = (0..self.cx.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
         self.end_admissions(now);
         self.forget_sources(now);
@@ -433,7 +429,7 @@ impl Control {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
         self.hooks.drain(now);
-        self.post_all(&ToWorker::Drain);
+        self.cx.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
     }
@@ -443,7 +439,7 @@ impl Control {
         if let Some(request) = self.access.cluster.poll_request() {
             return Some(Output::Directory(request));
         }
-        self.outbox.outputs.pop_front()
+        self.cx.outbox.outputs.pop_front()
     }
 
     /// When [`Control::handle_timeout`] has something to do.
@@ -477,46 +473,7 @@ impl Control {
             && !drain.exited
         {
             drain.exited = true;
-            self.outbox.outputs.push_back(Output::Exit);
-        }
-    }
-
-    fn post(&mut self, worker: WorkerId, mail: ToWorker) {
-        self.outbox.outputs.push_back(Output::Worker(worker, mail));
-    }
-
-    fn post_all(&mut self, mail: &ToWorker) {
-        for worker in 0..self.config.workers {
-            self.post(WorkerId(worker), mail.clone());
-        }
-    }
-
-    /// Answers a request with what its requester may see.
-    fn answer(&mut self, requester: Requester, response: http::Response) {
-        self.answer_shown(requester.session(), requester.shown(response));
-    }
-
-    /// The only way an answer leaves.
-    fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
-        self.audit.audit_answer(session, shown.response());
-        let mut response = Box::new(shown.into_response());
-        if response.headers.get("cache-control").is_none() {
-            response.headers.push("Cache-Control", "no-store");
-        }
-        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
-    }
-
-    /// Fills in what every new record gets from the server.
-    fn complete(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
-        key.id.as_ref().clone_into(&mut record.stream_id);
-        record.date = wall(now);
-        record.origin_adress.clone_from(&self.config.host_address);
-        record.origin_address.clone_from(&self.config.host_address);
-        record.rtmp_url = self.config.publish_url(key);
-        let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
-        let hook = hook.map(|url| url.as_str().to_owned());
-        if hook.is_some() && record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
-            record.listener_hook_url = hook;
+            self.cx.outbox.outputs.push_back(Output::Exit);
         }
     }
 

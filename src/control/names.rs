@@ -130,7 +130,7 @@ impl Control {
         self.outbound.names.asking.insert(question.clone(), waiter.into_iter().collect());
         let asked = question.clone();
         let work = Work::Resolve { host, port };
-        let sent = self.submit_for(app, work, move |control, now, outcome| {
+        let sent = self.cx.submit_for(app, work, move |control, now, outcome| {
             control.name_resolved(now, &asked, outcome.resolved());
         });
         if !sent {

@@ -149,7 +149,7 @@ impl Files {
 impl Control {
     /// The record of a file that has become complete, with whether it is to be uploaded.
     pub(super) fn to_be_kept(&self, key: &Key, vod: Vod) -> Vod {
-        let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
+        let storage = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod) }), ..vod }
     }
 
@@ -175,7 +175,7 @@ impl Control {
 
     /// The settings of an application have changed: what waits for a storage may have one.
     pub(super) fn keep_objects_of(&mut self, now: Now, app: &str) {
-        if self.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
+        if self.cx.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
             return;
         }
         let of_app = |key: &&Key| &*key.app == app;
@@ -204,7 +204,7 @@ impl Control {
         let Some(vod) = self.vod_of(&key) else { return };
         let Some(Kept::Wanted { name }) = vod.kept.clone() else { return };
         let path = vod.path(&key.app);
-        let Some(storage) = self.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
+        let Some(storage) = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
             // It was switched off. The record still says what is wanted.
             self.files.objects.parked.insert(key);
             return;
@@ -215,7 +215,7 @@ impl Control {
             action: ObjectAction::Put { path },
         };
         let (of, at) = (key.clone(), key.clone());
-        let sent = self.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
+        let sent = self.cx.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
             control.files.end_upload_turn(now, &of);
             control.object_uploaded(now, of, storage, name, outcome);
             control.fire_objects(now);
@@ -276,7 +276,7 @@ impl Control {
     ) {
         let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
         let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
-        let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
+        let storage = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
             self.remove_local(&key.app, vod);
         }
@@ -286,7 +286,7 @@ impl Control {
     pub(super) fn drop_object(&mut self, now: Now, app: &str, vod: &Vod) {
         // One that is on its way goes when it has come.
         let Some(Kept::There { name }) = &vod.kept else { return };
-        match self.apps.get(app).and_then(|app| app.vod.s3.clone()) {
+        match self.cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
             Some(storage) => self.remove_object(now, storage, name.clone(), 0),
             None => tracing::warn!(app, object = name, "an object stays: s3RecordingEnabled is off"),
         }
@@ -296,7 +296,7 @@ impl Control {
         let work =
             ObjectWork { storage: Arc::clone(&storage), name: name.clone(), action: ObjectAction::Remove };
         let again = (Arc::clone(&storage), name.clone());
-        let sent = self.submit(Work::Object(work), move |control, now, outcome| {
+        let sent = self.cx.submit(Work::Object(work), move |control, now, outcome| {
             if let ObjectOutcome::Failed(reason) = outcome.object() {
                 tracing::warn!(object = name, reason, "an object cannot be removed from S3");
                 control.files.remove_later(now, storage, name, failed.saturating_add(1));

@@ -178,9 +178,9 @@ impl Control {
         if playlist.barren < count.min(PASSED_MAX) {
             self.go_to(now, key, origin);
         } else {
-            let remote = RemoteHost::of(&origin.target, self.config.server.host);
+            let remote = RemoteHost::of(&origin.target, self.cx.config.server.host);
             source.origin = origin;
-            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.cx.random);
             self.outbound.supervisor.aim(Job::Pull(id), remote);
             self.records.source_status(now, key, status::FINISHED);
         }

@@ -56,12 +56,13 @@ impl Control {
         // What an operator has ordered is not checked as an unauthenticated peer is.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
-        self.post(session.worker, ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict });
+        self.cx
+            .post(session.worker, ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict });
     }
 
     /// The end of an admission: the token is used up, and the stream begins or its publisher returns.
     pub(super) fn reserve(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
-        let settings = self.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
+        let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         if settings.security.publish.token && !self.burn_token(now, &request.key, &request.params) {
             return Err(Refusal::Denied(Denial::Token));
         }
@@ -176,7 +177,7 @@ impl Control {
         }
         if let Some(old) = old {
             self.leave(now, old);
-            self.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
+            self.cx.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
         }
         if moved {
             self.post_stream_up(stream);
@@ -215,11 +216,11 @@ impl Control {
         let (key, settings) = (live.key.clone(), live.settings.clone());
         let Source { worker: source, ingest, .. } = *live.source();
         let details = live.told.details.clone();
-        let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
+        let others = (0..self.cx.config.workers).map(WorkerId).filter(|worker| *worker != source);
         for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
             let (key, settings, details) = (key.clone(), settings.clone(), details.clone());
             let up = ToWorker::StreamUp { stream, key, source, ingest, details, settings };
-            self.post(worker, up);
+            self.cx.post(worker, up);
         }
     }
 
@@ -228,7 +229,7 @@ impl Control {
         let key = &request.key;
         if self.records.get(key).is_none() {
             let mut record = Broadcast { zombi: true, ..Broadcast::default() };
-            self.complete(now, key, &mut record);
+            self.cx.complete(now, key, &mut record);
             self.records.insert(key.clone(), record);
         }
         self.join_main_track(now, request);
@@ -319,7 +320,7 @@ impl Control {
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
         self.access.release_claim(stream);
         self.outbound.forget_pushes(&live);
-        self.post_all(&ToWorker::StreamDown { stream, end });
+        self.cx.post_all(&ToWorker::StreamDown { stream, end });
         if let State::Live(session) = live.source().state {
             self.leave(now, session);
         }
@@ -347,7 +348,7 @@ impl Control {
                 let worker = live.source().worker;
                 if let Entry::Vacant(vacant) = live.sinks.entry(kind) {
                     vacant.insert(worker);
-                    self.post(worker, ToWorker::StartSink { kind, stream });
+                    self.cx.post(worker, ToWorker::StartSink { kind, stream });
                 }
             }
             SinkNews::Begun(worker) => drop(live.sinks.insert(kind, worker)),
@@ -371,7 +372,7 @@ impl Control {
     /// The members of a stream's record that workers use.
     pub(super) fn details_of(&self, key: &StreamKey) -> StreamDetails {
         let Some(record) = self.records.get(key) else { return StreamDetails::default() };
-        let groups = self.apps.get(&key.app).is_some_and(|app| are_renditions(app));
+        let groups = self.cx.apps.get(&key.app).is_some_and(|app| are_renditions(app));
         let main = self.records.main_track_of(key).filter(|_| groups);
         let live = self.stream_of(key).and_then(|stream| self.registry.get(&stream));
         let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);

@@ -12,7 +12,7 @@ use crate::types::Now;
 impl Control {
     /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.
     pub fn reload(&mut self) {
-        let sent = self.submit_admin(AdminWork::Reload, |control, now, outcome| match outcome.config() {
+        let sent = self.cx.submit_admin(AdminWork::Reload, |control, now, outcome| match outcome.config() {
             Ok(config) => control.reloaded(now, &config),
             Err(error) => tracing::error!(%error, "settings not loaded; the current ones stay in use"),
         });
@@ -22,7 +22,7 @@ impl Control {
     }
 
     fn reloaded(&mut self, now: Now, config: &Config) {
-        let old = &self.config.server.values;
+        let old = &self.cx.config.server.values;
         let restart: Vec<&str> =
             old.changed(&config.server.values).filter(|key| is_of_the_start(key)).collect();
         if !restart.is_empty() {
@@ -37,17 +37,18 @@ impl Control {
         self.settings_lost(&config.lost);
         let mut changed = 0_usize;
         for app in &config.apps {
-            let known = self.apps.get(&app.name).is_some_and(|old| old.values == app.values);
+            let known = self.cx.apps.get(&app.name).is_some_and(|old| old.values == app.values);
             if !known && !self.walks.app_changes.changing.contains(&app.name) {
                 self.install_app(now, (**app).clone());
                 changed += 1;
             }
         }
         let gone: Vec<Arc<str>> = self
+            .cx
             .apps
             .keys()
             .filter(|name| !config.apps.iter().any(|app| app.name == **name))
-            .filter(|name| !self.config.lost.contains(*name))
+            .filter(|name| !self.cx.config.lost.contains(*name))
             .filter(|name| !self.walks.app_changes.changing.contains(*name))
             .cloned()
             .collect();
@@ -55,7 +56,7 @@ impl Control {
             self.remove_app(now, name);
         }
         tracing::info!(changed, gone = gone.len(), "settings loaded");
-        if self.config.server.log.audit {
+        if self.cx.config.server.log.audit {
             tracing::info!(target: AUDIT, who = "signal", from = "-", changed, gone = gone.len(), "Load settings");
         }
     }
@@ -64,7 +65,7 @@ impl Control {
     /// defaults: an application that runs keeps those it has, and one that does not run is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
-            if self.apps.contains_key(name) {
+            if self.cx.apps.contains_key(name) {
                 tracing::error!(
                     app = &**name,
                     reason,
@@ -78,16 +79,16 @@ impl Control {
                 );
             }
         }
-        self.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();
+        self.cx.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();
     }
 
     /// New settings of the server.
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
-        self.config.outbound.deny = server.outbound.deny.clone();
-        self.config.outbound.public_only = server.outbound.public_only;
-        self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
-        self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server, &self.config.node))));
-        self.config.server = server;
+        self.cx.config.outbound.deny = server.outbound.deny.clone();
+        self.cx.config.outbound.public_only = server.outbound.public_only;
+        self.cx.outbox.outputs.push_back(Output::Outbound(self.cx.config.outbound.clone()));
+        self.cx.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server, &self.cx.config.node))));
+        self.cx.config.server = server;
     }
 }
 

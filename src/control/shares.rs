@@ -10,20 +10,20 @@ impl Control {
     /// Whether an application may hold one more of what it is counted by, of at most `limit` in all.
     fn has_share(&self, limit: usize, app: &str, held: impl Fn(&str) -> usize) -> bool {
         let others: Vec<usize> =
-            self.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
+            self.cx.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
         Room::new(limit, held(app), others.into_iter()).is_there()
     }
 
     /// Whether an application may have one more record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, app: &str) -> bool {
         // What is on its way to the disk is nobody's yet.
-        let limit = self.config.server.limits.broadcasts.saturating_sub(self.records.inserts());
+        let limit = self.cx.config.server.limits.broadcasts.saturating_sub(self.records.inserts());
         self.has_share(limit, app, |app| self.records.count(app))
     }
 
     /// Whether an application may run one more source (`limits.pulls`).
     pub(super) fn has_room_for_source(&self, app: &str) -> bool {
-        self.has_share(self.config.server.limits.pulls, app, |app| self.outbound.sources.count(app))
+        self.has_share(self.cx.config.server.limits.pulls, app, |app| self.outbound.sources.count(app))
     }
 
     /// Whether an application may take in one more upload, of at most `limit` in all.

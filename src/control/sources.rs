@@ -192,7 +192,7 @@ impl Records {
 impl Control {
     /// The target of a record's URL; the error says why it cannot be pulled.
     pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
-        let target = match self.config.read_source(key, url) {
+        let target = match self.cx.config.read_source(key, url) {
             Ok(target) => target,
             Err(UrlError::Scheme) => {
                 return Err("The scheme of the stream url is not supported by this version".to_owned());
@@ -203,13 +203,13 @@ impl Control {
         if target.is_file() {
             return Ok(target);
         }
-        if self.config.is_loop(key, &target) {
+        if self.cx.config.is_loop(key, &target) {
             return Err("The stream would be pulled from itself".to_owned());
         }
         if let Ok(address) = target.host.parse()
             && !target.listens()
         {
-            let denied = self.config.outbound.check(SocketAddr::new(address, target.port)).err();
+            let denied = self.cx.config.outbound.check(SocketAddr::new(address, target.port)).err();
             if let Some(denied) = denied {
                 return Err(format!("The stream url is denied: {denied}"));
             }
@@ -222,7 +222,7 @@ impl Control {
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         !self.has_room_for_source(&app.name)
             || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
-            || self.figures.load.is_high(now, &self.config.server)
+            || self.figures.load.is_high(now, &self.cx.config.server)
     }
 
     /// Live streams of an application, with those that sources are about to bring.
@@ -243,7 +243,7 @@ impl Control {
     /// # Errors
     /// Why it cannot be pulled at all.
     pub(super) fn begin_source(&mut self, now: Now, key: &StreamKey) -> Result<(), String> {
-        let settings = self.apps.get(&key.app).cloned().ok_or("There is no such application")?;
+        let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let record = self.records.get(key).ok_or("There is no such broadcast")?;
         let item = if is_playable(record) { Some(self.first_item(key)?) } else { None };
         let origin = match &item {
@@ -275,7 +275,7 @@ impl Control {
         let id = PullId(self.outbound.sources.pulls);
         let remote = match source.copying {
             Some(_) => RemoteHost::of_node(&source.origin.target),
-            None => RemoteHost::of(&source.origin.target, self.config.server.host),
+            None => RemoteHost::of(&source.origin.target, self.cx.config.server.host),
         };
         let (key, is_copy) = (source.key.clone(), source.copying.is_some());
         self.outbound.sources.by_key.insert(key.clone(), id);
@@ -303,7 +303,7 @@ impl Control {
             self.end_playlist(now, key);
         }
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
-            self.post(worker, ToWorker::StopPull(id));
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
         let is_copy = source.is_some_and(|source| source.copying.is_some());
@@ -359,11 +359,11 @@ impl Control {
     pub(super) fn go_to(&mut self, now: Now, key: &StreamKey, origin: Origin) {
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let remote = RemoteHost::of(&origin.target, self.config.server.host);
+        let remote = RemoteHost::of(&origin.target, self.cx.config.server.host);
         source.origin = origin;
         source.began = now.mono;
         if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
-            self.post(worker, ToWorker::StopPull(id));
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
         self.attempt(now, Job::Pull(id));
     }
@@ -381,11 +381,11 @@ impl Control {
         self.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };
-        self.post(worker, ToWorker::StartPull(Box::new(order)));
+        self.cx.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
     fn least_loaded(&self, now: Now) -> WorkerId {
-        let mut pulls = vec![0u64; usize::from(self.config.workers)];
+        let mut pulls = vec![0u64; usize::from(self.cx.config.workers)];
         for worker in self.outbound.supervisor.open_pulls() {
             if let Some(count) = pulls.get_mut(usize::from(worker.0)) {
                 *count = count.saturating_add(1);
@@ -398,7 +398,7 @@ impl Control {
                 .latest_permille(now, WorkerId(worker))
                 .saturating_add(pulls.saturating_mul(PULL_PERMILLE))
         };
-        WorkerId((0..self.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
+        WorkerId((0..self.cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
 
     /// An attempt has media: it publishes.
@@ -414,7 +414,7 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
-        let settings = self.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
+        let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
         self.outbound.sources.copy_lives(&request.key);
         tracing::info!(key = %request.key, attempt, "source delivers");
@@ -471,8 +471,8 @@ impl Control {
         if !self.outbound.supervisor.is_current(job, attempt) {
             return;
         }
-        let address = resolved.and_then(|addresses| allowed(&addresses, 1, &self.config.outbound));
-        self.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
+        let address = resolved.and_then(|addresses| allowed(&addresses, 1, &self.cx.config.outbound));
+        self.cx.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
     }
 
     pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {
@@ -484,7 +484,7 @@ impl Control {
         if source.copying.is_some() {
             return self.copy_failed(now, id, reason, false);
         }
-        let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+        let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.cx.random);
         let url = redact(&source.origin.url);
         if self.outbound.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
             tracing::info!(%key, url, reason, "pull failed; it is tried again");
@@ -529,7 +529,7 @@ impl Control {
             let age = |since: Instant| now.mono.saturating_duration_since(since);
             let is_over = |period| age(source.began) >= period;
             let idle_max = match source.copying {
-                Some(_) => Some(self.config.server.edge_linger()),
+                Some(_) => Some(self.cx.config.server.edge_linger()),
                 None => self.records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
             };
             if idle_max.is_some_and(|idle_max| age(source.watched) >= idle_max) {
@@ -537,7 +537,7 @@ impl Control {
             } else if let Some(copying) = &source.copying {
                 lost.extend(copying.is_lost(now.mono).then(|| key.clone()));
             } else if source.playlist.is_none()
-                && self.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
+                && self.cx.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
             {
                 aged.push(key.clone());
             }
@@ -569,7 +569,7 @@ impl Control {
         }
         if !self.records.get(key).is_some_and(starts_by_viewer) {
             if !self.fetch_copy(now, key, via) {
-                self.post_all(&ToWorker::NotComing(key.clone()));
+                self.cx.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;
         }
@@ -580,26 +580,26 @@ impl Control {
 
     /// Tells the workers when viewers may start this stream, or no longer.
     pub(super) fn note_auto_start(&mut self, key: &StreamKey) {
-        let on = self.apps.contains_key(&key.app) && self.records.get(key).is_some_and(starts_by_viewer);
+        let on = self.cx.apps.contains_key(&key.app) && self.records.get(key).is_some_and(starts_by_viewer);
         let changed = if on {
             self.outbound.sources.auto_start.insert(key.clone())
         } else {
             self.outbound.sources.auto_start.remove(key)
         };
         if changed {
-            self.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
+            self.cx.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
         }
     }
 
     /// An application is there, or gone: what its records say counts, or no longer.
     pub(super) fn app_changed(&mut self, now: Now, name: &Arc<str>) {
-        if !self.apps.contains_key(name) {
+        if !self.cx.apps.contains_key(name) {
             let running = self.outbound.sources.by_key.keys().filter(|key| key.app == *name);
             for key in running.cloned().collect::<Vec<_>>() {
                 self.stop_source(now, &key, StreamEnd::Deleted);
             }
         }
-        if self.apps.contains_key(name) {
+        if self.cx.apps.contains_key(name) {
             self.begin_wanted(now, name);
         }
         let known = self.outbound.sources.auto_start.iter().filter(|key| key.app == *name);
@@ -629,13 +629,13 @@ impl Control {
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
         if !self.outbound.sources.auto_start.is_empty() {
             let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
-            self.post_all(&ToWorker::AutoStart(all));
+            self.cx.post_all(&ToWorker::AutoStart(all));
         }
         let planned = self.records.all().filter(|(_, record)| record.planned_start_date > 0);
         for key in planned.map(|(key, _)| key).collect::<Vec<_>>() {
             self.note_planned(now, &key);
         }
-        let starts = |app: &StreamKey| self.apps.get(&app.app).is_some_and(|app| app.start_sources);
+        let starts = |app: &StreamKey| self.cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
         let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
         let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
         let runs = |key: &StreamKey, record: &Broadcast| record.source_wanted || starts(key);

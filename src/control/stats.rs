@@ -149,7 +149,7 @@ impl Control {
         // The record of a copy is the origin's.
         let Some(live) = self.registry.get(&stream).filter(|live| !live.is_copy()) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };
-        let counts = self.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
+        let counts = self.cx.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
             let viewers: u64 = live.viewers().filter(|_| counts).map(|counts| u64::from(count(counts))).sum();
             i32::try_from(viewers).unwrap_or(i32::MAX)

@@ -55,7 +55,7 @@ impl Control {
             return Err(Refusal::NotAllowed("mainTrack is not a stream id"));
         }
         let Some(record) = self.records.pending(&main) else {
-            let app = self.apps.get(&main.app);
+            let app = self.cx.apps.get(&main.app);
             let known_only =
                 app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
             let is_full = !self.has_room_for_record(&main.app);
@@ -79,7 +79,7 @@ impl Control {
     /// Elsewhere a record may be joined that is a main track by the operator's word, or was made by publishing; any other one
     /// only by a stream whose own record or whose token names it.
     fn may_join(&self, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
-        let is_checked = self.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
+        let is_checked = self.cx.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
         let is_room = record.zombi || (record.is_virtual && !self.records.joined.contains(main));
         let own = self.records.pending(&request.key).and_then(|own| own.main_track_stream_id.as_deref());
         let is_given = own == Some(&*main.id) && !self.records.joined.contains(main);
@@ -91,7 +91,7 @@ impl Control {
         let Some(main) = wanted_main(request) else { return };
         if self.records.get(&main).is_none() {
             let mut record = Broadcast { zombi: true, is_virtual: true, ..Broadcast::default() };
-            self.complete(now, &main, &mut record);
+            self.cx.complete(now, &main, &mut record);
             self.records.insert(main.clone(), record);
         } else if !self.is_live(&main)
             && let Some(record) = self.records.get_mut(&main).filter(|record| !record.is_virtual)

@@ -396,13 +396,13 @@ impl Control {
         if let Job::Pull(id) = job {
             self.pull_attempts(now, id);
         }
-        if let Some(step) = self.outbound.supervisor.attempt(now.mono, job, &self.config.outbound) {
+        if let Some(step) = self.outbound.supervisor.attempt(now.mono, job, &self.cx.config.outbound) {
             self.follow(now, job, step);
         }
     }
 
     pub(super) fn resolved(&mut self, now: Now, answer: Resolved) {
-        if let Some((job, step)) = self.outbound.supervisor.resolved(answer, &self.config.outbound) {
+        if let Some((job, step)) = self.outbound.supervisor.resolved(answer, &self.cx.config.outbound) {
             self.follow(now, job, step);
         }
     }

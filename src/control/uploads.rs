@@ -92,7 +92,7 @@ impl Control {
         (name, extension): (&str, &str),
         client: Option<IpAddr>,
     ) -> bool {
-        let Some(settings) = self.apps.get(app) else { return false };
+        let Some(settings) = self.cx.apps.get(app) else { return false };
         let bytes_max = settings.vod.upload_bytes_max;
         if bytes_max == 0
             || !self.has_room_for_upload(UPLOADS_MAX, app)
@@ -140,7 +140,7 @@ impl Control {
             name.push_str(UNFINISHED);
         }
         let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = self.submit(work, move |control, now, outcome| {
+        let sent = self.cx.submit(work, move |control, now, outcome| {
             let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
                 return control.upload_failed(now, session, "the file cannot be made");
             };
@@ -148,7 +148,7 @@ impl Control {
                 upload.stage = Stage::Granted;
             }
             let grant = Box::new(UploadGrant { file, bytes_max });
-            control.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
+            control.cx.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
         });
         if !sent {
             self.upload_failed(now, session, "too many jobs wait");
@@ -175,16 +175,16 @@ impl Control {
         let Upload { key, requester, .. } = upload;
         let Some(path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
-            return self.answer(requester, not_written());
+            return self.cx.answer(requester, not_written());
         };
         let failed = key.clone();
         let sent =
-            self.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
+            self.cx.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
                 control.upload_adopted(now, requester, key, metadata, outcome.recording());
             });
         if !sent {
             self.drop_upload(now, &failed);
-            self.answer(requester, not_written());
+            self.cx.answer(requester, not_written());
         }
     }
 
@@ -201,7 +201,7 @@ impl Control {
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
                 self.drop_upload(now, &key);
-                return self.answer(requester, not_written());
+                return self.cx.answer(requester, not_written());
             }
         };
         tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
@@ -220,7 +220,7 @@ impl Control {
         let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
         self.drop_upload(now, &upload.key);
-        self.answer(upload.requester, not_written());
+        self.cx.answer(upload.requester, not_written());
     }
 
     /// Removes what there is of an upload that is not complete.

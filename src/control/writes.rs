@@ -74,12 +74,12 @@ impl Control {
                 Event::Failed(requester) => {
                     self.files.upload_not_recorded(requester.session());
                     let failure = Outcome::failure("The datastore is not available");
-                    self.answer(requester, failure.response(500));
+                    self.cx.answer(requester, failure.response(500));
                 }
             }
         }
         while let Some(request) = self.records.poll_request() {
-            self.outbox.outputs.push_back(Output::Store(request));
+            self.cx.outbox.outputs.push_back(Output::Store(request));
         }
     }
 
@@ -102,7 +102,7 @@ impl Control {
         if let Some((requester, response)) = write.waiter
             && !self.upload_recorded(now, requester.session())
         {
-            self.answer(requester, response);
+            self.cx.answer(requester, response);
         }
     }
 
@@ -157,7 +157,7 @@ impl Control {
         if let Some((requester, answer)) = waiter {
             let Some(answer) = self.started(now, requester, &key, answer) else { return };
             let response = answer_of(&self.records, now, &key, answer, existed, live.is_some() || runs);
-            self.answer(requester, response);
+            self.cx.answer(requester, response);
         }
     }
 

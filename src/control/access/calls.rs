@@ -93,7 +93,7 @@ impl Control {
                 None => self.access.calls.leave(&key, session).into_iter().collect(),
             };
             for (SessionRef { worker, conn, .. }, news) in news {
-                self.post(worker, ToWorker::Call { conn, key: key.clone(), news });
+                self.cx.post(worker, ToWorker::Call { conn, key: key.clone(), news });
             }
         }
     }

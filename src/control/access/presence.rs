@@ -297,7 +297,7 @@ impl Control {
         if play {
             self.access.passes.end_subscriber(key, id);
             let ended = ToWorker::PassesEnded { app: key.app.clone(), subscriber: id.to_owned() };
-            self.post_all(&ended);
+            self.cx.post_all(&ended);
         }
         let sessions = self.access.presences.subscribers.get(&(key.clone(), id.to_owned()));
         for session in sessions.cloned().unwrap_or_default() {
@@ -311,7 +311,7 @@ impl Control {
                 }
                 Some(Direction::Play) if play => {
                     let reason = "the subscriber was blocked";
-                    self.post(
+                    self.cx.post(
                         session.worker,
                         ToWorker::DropViewer { conn: session.conn, handle: session.handle, reason },
                     );
@@ -328,13 +328,13 @@ impl Control {
         };
         let Some(subscriber_id) = presence.subscriber.clone() else { return };
         let key = &presence.key;
-        if !self.apps.get(&key.app).is_some_and(|app| app.security.subscriber_events) {
+        if !self.cx.apps.get(&key.app).is_some_and(|app| app.security.subscriber_events) {
             return;
         }
         let event = ConnectionEvent {
             timestamp: wall(now),
             event_type,
-            instance_ip: self.config.host_address.clone(),
+            instance_ip: self.cx.config.host_address.clone(),
             kind: presence.direction.word(),
             event_protocol: presence.protocol,
             stream_id: key.id.to_string(),

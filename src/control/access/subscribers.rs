@@ -45,7 +45,7 @@ impl Control {
         subscriber: &'a Subscriber,
     ) -> Shown<'a> {
         let connections = self.access.presences.count(key, &subscriber.subscriber_id);
-        let app = self.apps.get(&key.app);
+        let app = self.cx.apps.get(&key.app);
         let period = app.map_or(0, |app| app.security.secrets.time_code_period);
         Shown {
             subscriber_id: &subscriber.subscriber_id,
@@ -57,7 +57,7 @@ impl Control {
             concurrent_connections_limit: subscriber.concurrent_connections_limit,
             blocked_type: subscriber.blocked_type.as_deref(),
             blocked_until_unit_time_stamp_ms: subscriber.blocked_until_unit_time_stamp_ms,
-            registered_node_ip: (connections > 0).then_some(self.config.host_address.as_str()),
+            registered_node_ip: (connections > 0).then_some(self.cx.config.host_address.as_str()),
             avg_video_bitrate: 0,
             avg_audio_bitrate: 0,
             totp_expiry_period_seconds: subscriber.period().unwrap_or(period),

@@ -58,7 +58,7 @@ impl Control {
     /// Whether the one-time token of a publisher, where those are checked, was made for this room.
     pub(in crate::control) fn token_names_room(&self, request: &PublishRequest, room: &str) -> bool {
         let Some(shown) = Credentials::of(&request.params).token else { return false };
-        let checks = self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.token);
+        let checks = self.cx.apps.get(&request.key.app).is_some_and(|app| app.security.publish.token);
         match self.records.auxiliary.pending(&Token::key(&request.key.app, &request.key.id, shown)) {
             Some(Auxiliary::Token(token)) => checks && token.room_id.as_deref() == Some(room),
             Some(Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => false,

@@ -119,7 +119,7 @@ impl Control {
             let post =
                 Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
             // There is room: no more are under way than there are threads.
-            self.submit_for(&app, Work::Post(post), move |control, now, outcome| {
+            self.cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
         }
@@ -128,7 +128,7 @@ impl Control {
     /// The secret that marks questions to an application's receiver as ours.
     fn hook_secret(&self, ticket: Ticket) -> Secret {
         let waiter = self.access.admissions.waiting.get(&ticket);
-        let app = waiter.and_then(|waiter| self.apps.get(&waiter.admission.request.key().app));
+        let app = waiter.and_then(|waiter| self.cx.apps.get(&waiter.admission.request.key().app));
         app.map(|app| app.hooks.secret.clone()).unwrap_or_default()
     }
 
@@ -158,7 +158,7 @@ impl Control {
     /// The request for all who come after the check of the key: receivers are not told it.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
-        if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
+        if self.cx.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
             request.params.retain(|(name, _)| name != PUBLISH_KEY);
         }
         request

@@ -405,7 +405,7 @@ impl Control {
 
     /// Whether somebody may take part in a call: as a viewer of its id, but that no receiver is asked.
     pub(super) fn check_call(&self, now: Now, request: PlayRequest) -> Result<(), NoSubscription> {
-        if self.apps.get(&request.key.app).is_some_and(|app| app.security.play.hook.is_some()) {
+        if self.cx.apps.get(&request.key.app).is_some_and(|app| app.security.play.hook.is_some()) {
             return Err(NoSubscription::Denied(Denial::Hook));
         }
         let (ticket, request) = (Ticket(0), Request::Play(request));
@@ -461,13 +461,13 @@ impl Control {
         match request {
             Request::Publish(request) => match self.reserve(now, self.without_publish_key(&request)) {
                 Ok(grant) => {
-                    self.audit_publish(&request);
+                    self.cx.audit_publish(&request);
                     if claimed {
                         let before = self.access.admissions.held.insert(grant.stream, ticket);
                         before.into_iter().for_each(|before| self.access.give_back(before));
                     }
                     let verdict = Ok(Box::new(grant));
-                    self.post(
+                    self.cx.post(
                         session.worker,
                         ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict },
                     );

@@ -59,7 +59,7 @@ impl Control {
     }
 
     fn app_of(&self, key: &StreamKey) -> Option<&AppSettings> {
-        self.apps.get(&key.app).map(AsRef::as_ref)
+        self.cx.apps.get(&key.app).map(AsRef::as_ref)
     }
 
     fn check_request(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
@@ -80,7 +80,7 @@ impl Control {
             return Err(Refusal::NotAllowed(NO_RECORD));
         }
         check_record(now, app, self.records.pending(&request.key))?;
-        let own = via_entry(&self.config.node, &request.key);
+        let own = via_entry(&self.cx.config.node, &request.key);
         if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
             return Err(Refusal::Loop);
         }
@@ -159,14 +159,14 @@ impl Control {
             ));
         }
         let address = request.peer.ip();
-        let server = &self.config.server;
+        let server = &self.cx.config.server;
         let is_exempt = (server.limits.exempt_loopback && address.to_canonical().is_loopback())
             || server.trusted_proxies.contains(address);
         if !is_exempt && self.registry.count_of(address) >= server.limits.publishers_per_address {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
         self.check_main_track(request)?;
-        if self.figures.load.is_high(now, &self.config.server) {
+        if self.figures.load.is_high(now, &self.cx.config.server) {
             return Err(Refusal::Resources);
         }
         Ok(())
@@ -234,7 +234,7 @@ impl Control {
 
     pub(super) fn refuse_publish(&mut self, request: &PublishRequest, refusal: Refusal) {
         let SessionRef { worker, conn, handle } = request.session;
-        self.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
+        self.cx.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
     }
 
     pub(super) fn play_verdict(&mut self, request: &PlayRequest, verdict: Result<(), NoSubscription>) {
@@ -243,7 +243,7 @@ impl Control {
             Some(_) => ToWorker::Pass { conn, verdict },
             None => ToWorker::PlayVerdict { conn, handle, verdict },
         };
-        self.post(worker, mail);
+        self.cx.post(worker, mail);
     }
 }
 

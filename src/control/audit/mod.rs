@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use quota::Quota;
 
-use super::Control;
+use super::context::Context;
 use super::rest::{Base, Policy, Route};
 use crate::auth::access::{Checks, Credentials};
 use crate::http::{Method, Request, Response};
@@ -113,7 +113,7 @@ impl Audit {
     }
 }
 
-impl Control {
+impl Context {
     /// The request that is handled now goes to this route. What only reads is not told, unless it gives a credential.
     pub(super) fn audit_route(&mut self, session: SessionRef, route: &Route, request: &Request) {
         let reads = matches!(route.method, Method::Get | Method::Head | Method::Options);

@@ -13,7 +13,7 @@ use crate::types::{Now, PullId, StreamKey};
 impl Control {
     /// News of the directory.
     pub fn handle_directory(&mut self, now: Now, news: News) {
-        self.audit.note_time(now.mono);
+        self.cx.audit.note_time(now.mono);
         let mut changes = Changes::default();
         let cluster = &mut self.access.cluster;
         match news {

@@ -94,7 +94,7 @@ impl Hooks {
 impl Control {
     /// Tells a receiver of something.
     fn tell(&mut self, now: Now, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
-        let settings = self.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
+        let settings = self.cx.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
         self.hooks.tell(key, url, action, body, &settings);
         self.send_hooks(now);
     }
@@ -110,8 +110,8 @@ impl Control {
                 control.exit_when_drained();
             };
             match app {
-                Some(app) => self.submit_for(&app, Work::Post(post), next),
-                None => self.submit(Work::Post(post), next),
+                Some(app) => self.cx.submit_for(&app, Work::Post(post), next),
+                None => self.cx.submit(Work::Post(post), next),
             };
         }
     }
@@ -129,13 +129,13 @@ impl Control {
         let own = self.records.get(key).and_then(|record| record.listener_hook_url.as_deref());
         match own.filter(|url| !url.trim().is_empty()) {
             Some(url) => HookUrl::parse(url).ok(),
-            None => self.apps.get(&key.app).and_then(|app| app.hooks.url.clone()),
+            None => self.cx.apps.get(&key.app).and_then(|app| app.hooks.url.clone()),
         }
     }
 
     /// A message of a data channel goes to the application's receiver.
     pub(in crate::control) fn tell_data(&mut self, now: Now, key: &StreamKey, payload: Bytes) {
-        let Some(app) = self.apps.get(&key.app) else { return };
+        let Some(app) = self.cx.apps.get(&key.app) else { return };
         if let Some(url) = &app.hooks.data_url {
             self.hooks.tell_data(key, url, payload, &app.hooks);
             self.send_hooks(now);
@@ -143,7 +143,7 @@ impl Control {
     }
 
     fn is_form(&self, key: &StreamKey) -> bool {
-        self.apps.get(&key.app).is_some_and(|app| app.hooks.form)
+        self.cx.apps.get(&key.app).is_some_and(|app| app.hooks.form)
     }
 
     /// A hook about a stream, with the members of its record.
@@ -242,7 +242,7 @@ impl Control {
 
     fn arm_status(&mut self, now: Now, stream: StreamId) {
         let Some(live) = self.registry.get(&stream) else { return };
-        let period = self.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
+        let period = self.cx.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
         if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
             self.hooks.idles.arm_status(at, stream);
         }
@@ -296,14 +296,14 @@ impl Control {
 
     /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
     pub(in crate::control) fn watch_load(&mut self, now: Now) {
-        let high = self.figures.load.is_high(now, &self.config.server);
+        let high = self.figures.load.is_high(now, &self.cx.config.server);
         if std::mem::replace(&mut self.hooks.load_high, high) || !high {
             return;
         }
-        let Some(url) = self.config.server.status_hook.clone() else { return };
+        let Some(url) = self.cx.config.server.status_hook.clone() else { return };
         let body = serde_json::json!({
             "action": "highResourceUsage",
-            "host": self.config.host_address,
+            "host": self.cx.config.host_address,
             "resourceInfo": self.resource_report(now).to_string(),
         });
         // Of no application: sent as JSON, and once.

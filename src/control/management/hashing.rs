@@ -39,7 +39,7 @@ impl Control {
     /// Has a password hashed for storing; false when too many wait.
     pub(in crate::control) fn make_hash(&mut self, digest: PasswordDigest, purpose: Purpose) -> bool {
         let mut salt = [0; 16];
-        self.random.fill(&mut salt);
+        self.cx.random.fill(&mut salt);
         self.hash(PasswordWork::Make { digest, salt }, purpose)
     }
 
@@ -56,6 +56,7 @@ impl Control {
     }
 
     fn hash(&mut self, work: PasswordWork, purpose: Purpose) -> bool {
-        self.submit(Work::Password(work), move |control, now, outcome| control.hashed(now, purpose, outcome))
+        self.cx
+            .submit(Work::Password(work), move |control, now, outcome| control.hashed(now, purpose, outcome))
     }
 }

@@ -70,16 +70,16 @@ impl Control {
     /// check from a quick one.
     pub(super) fn answer_late(&mut self, now: Now, requester: Requester, response: Response) {
         const DELAY_MAX_MS: u64 = 4000;
-        let delay = Duration::from_millis(self.random.below(DELAY_MAX_MS));
+        let delay = Duration::from_millis(self.cx.random.below(DELAY_MAX_MS));
         if let Some(response) = self.management.hold(now, delay, requester, response) {
-            self.answer(requester, response);
+            self.cx.answer(requester, response);
         }
     }
 
     /// Sends what was held back long enough.
     pub(super) fn fire_held(&mut self, now: Now) {
         while let Some((requester, response)) = self.management.poll_due(now) {
-            self.answer(requester, response);
+            self.cx.answer(requester, response);
         }
     }
 }

@@ -71,7 +71,7 @@ impl Control {
         let Some(vod) = self.files.recordings.unsaved.remove(&key) else { return };
         let stored = self.records.auxiliary.get(&key);
         let is_stored = matches!(stored, Some(Auxiliary::Vod(stored)) if *stored == vod);
-        if !is_stored && self.apps.contains_key(&key.app) {
+        if !is_stored && self.cx.apps.contains_key(&key.app) {
             self.put_vod(now, key, Some(vod));
         }
     }
@@ -117,7 +117,7 @@ impl Control {
         let Some(vod) = self.vod_of(&key) else { return };
         let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
         let retry = key.clone();
-        let sent = self.submit(work, move |control, now, outcome| {
+        let sent = self.cx.submit(work, move |control, now, outcome| {
             control.file_finished(now, key, outcome.recording());
         });
         if !sent {
@@ -127,7 +127,7 @@ impl Control {
 
     fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
         let Some(vod) = self.vod_of(&key).cloned() else { return };
-        if !self.apps.contains_key(&key.app) {
+        if !self.cx.apps.contains_key(&key.app) {
             // Its application was deleted, and its folder with it.
             return self.put_vod(now, key, None);
         }
@@ -191,7 +191,7 @@ impl Control {
         }
         let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
         let file = vod.file_path.clone();
-        let sent = self.submit(work, move |_, _, outcome| {
+        let sent = self.cx.submit(work, move |_, _, outcome| {
             if let RecordingOutcome::Failed(reason) = outcome.recording() {
                 tracing::warn!(file, reason, "a recording cannot be removed");
             }
@@ -204,7 +204,7 @@ impl Control {
     /// Removes the recordings that their application no longer keeps, the oldest first.
     pub(in crate::control) fn remove_old_recordings(&mut self, now: Now) {
         let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
-        let apps = self.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
+        let apps = self.cx.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
         let apps: Vec<_> = apps.collect();
         self.files.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
         for app in apps {
@@ -218,7 +218,7 @@ impl Control {
     }
 
     fn old_recordings(&self, now: Now, app: &Arc<str>) -> Vec<Vod> {
-        let Some(settings) = self.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
+        let Some(settings) = self.cx.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
         let is_there = |vod: &&Vod| {
             let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
             vod.kind.as_deref() == Some(Vod::RECORDED) && key.is_some_and(|key| self.vod_of(&key).is_some())

@@ -23,8 +23,8 @@ impl Control {
         let (uploads, recordings): (Vec<_>, Vec<_>) = unfinished.partition(is_upload);
         // Their records go, and with them what tells their files from recordings.
         let uploaded: BTreeSet<_> = uploads.iter().map(|(key, vod)| vod.path(&key.app)).collect();
-        let apps = self.apps.keys().map(ToString::to_string).collect();
-        let sent = self.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
+        let apps = self.cx.apps.keys().map(ToString::to_string).collect();
+        let sent = self.cx.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
             control.leftovers_found(uploaded, outcome.recording());
         });
         self.files.recordings.held = sent.then(Vec::new);
@@ -38,7 +38,7 @@ impl Control {
     pub(super) fn post_recording(&mut self, worker: WorkerId, mail: ToWorker) {
         match &mut self.files.recordings.held {
             Some(held) => held.push((worker, mail)),
-            None => self.post(worker, mail),
+            None => self.cx.post(worker, mail),
         }
     }
 
@@ -49,7 +49,7 @@ impl Control {
             tracing::error!(?outcome, "unfinished recordings cannot be looked for");
         }
         for (worker, mail) in self.files.recordings.held.take().unwrap_or_default() {
-            self.post(worker, mail);
+            self.cx.post(worker, mail);
         }
     }
 
@@ -64,7 +64,7 @@ impl Control {
         for path in unknown {
             let work = Work::Recording(RecordingWork::Finish { path: path.clone() });
             let file = path.join("/");
-            let sent = self.submit(work, move |control, now, outcome| {
+            let sent = self.cx.submit(work, move |control, now, outcome| {
                 control.leftover_finished(now, &path, outcome.recording());
             });
             if !sent {
@@ -95,7 +95,7 @@ impl Control {
             }
         };
         let app: Arc<str> = app.as_str().into();
-        if !self.apps.contains_key(&app) {
+        if !self.cx.apps.contains_key(&app) {
             return;
         }
         let is_broadcast = |id: &str| self.records.get(&StreamKey::new(&app, id)).is_some();

@@ -236,7 +236,7 @@ impl Control {
 
     fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
         let Some(stream) = self.stream_of(key) else { return };
-        let (Some(record), Some(settings)) = (self.records.pending(key), self.apps.get(&key.app)) else {
+        let (Some(record), Some(settings)) = (self.records.pending(key), self.cx.apps.get(&key.app)) else {
             return;
         };
         // A copy is recorded where its publisher is.
@@ -273,7 +273,7 @@ impl Control {
         if clip.is_none() && self.files.recordings.of_stream(stream, container).is_some() {
             return Recorded::Already;
         }
-        let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
+        let Some(settings) = self.cx.apps.get(&key.app).cloned() else { return Recorded::Refused };
         let is_full =
             settings.recording.streams_max.is_some_and(|max| self.files.recorded_beside(key) >= max);
         if clip.is_none() && is_full {
@@ -342,7 +342,7 @@ impl Control {
                     && let Some(requester) = recording.waiter.take()
                 {
                     let answer = Outcome::success().data_id(&recording.vod).response(200);
-                    self.answer(requester, answer);
+                    self.cx.answer(requester, answer);
                 }
             }
             RecordingNews::Ended { path } => self.file_ended(now, &path),
@@ -360,7 +360,7 @@ impl Control {
         }
         let key = recording.key;
         if let Some(requester) = recording.waiter {
-            self.answer(requester, Outcome::failure(reason).response(200));
+            self.cx.answer(requester, Outcome::failure(reason).response(200));
         }
         self.recording_has_room(now, &key.app);
         if recording.stopped || self.stream_of(&key) != Some(recording.stream) {
@@ -405,6 +405,6 @@ impl Control {
     pub(super) fn vod_id(&mut self, now: Now) -> String {
         let newest = &mut self.files.recordings.newest_id_ms;
         *newest = if now.wall_ms < *newest { newest.saturating_add(1) } else { now.wall_ms };
-        format!("{newest:013}{:011}", self.random.below(ID_DIGITS))
+        format!("{newest:013}{:011}", self.cx.random.below(ID_DIGITS))
     }
 }

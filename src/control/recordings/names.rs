@@ -64,7 +64,7 @@ impl Control {
     pub(in crate::control) fn polled_folder(&self, key: &StreamKey) -> String {
         let record = self.records.get(key);
         let own = record.and_then(|record| record.sub_folder.as_deref()).filter(|own| !own.trim().is_empty());
-        let of_app = self.apps.get(&key.app).map(|app| app.recording.shared_folder.as_str());
+        let of_app = self.cx.apps.get(&key.app).map(|app| app.recording.shared_folder.as_str());
         let main = record.and_then(|record| record.main_track_stream_id.as_deref()).unwrap_or_default();
         let names = folders(own.or(of_app).unwrap_or_default(), main, &key.id);
         names.into_iter().map(|name| name + "/").collect()

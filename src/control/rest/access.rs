@@ -54,11 +54,11 @@ impl Control {
         path: Option<&str>,
         request: &Request,
     ) -> Reply {
-        let client = self.config.client_of(origin.peer, request);
+        let client = self.cx.config.client_of(origin.peer, request);
         let found = path.map_or(Found::Nothing, |path| find(base, request.method, path));
         if base == Base::Server
             && let Some(client) = client
-            && self.config.server.doors.metrics.contains(client)
+            && self.cx.config.server.doors.metrics.contains(client)
         {
             let caller = Caller::Nobody;
             return self.answer_server(now, origin, client, caller, found, request);
@@ -152,8 +152,8 @@ impl Control {
                     Caller::Token => "token",
                     Caller::Nobody => ADDRESS,
                 };
-                self.audit.audit_actor(who, Some(call.client));
-                self.audit_route(call.origin.requester.session(), route, call.request);
+                self.cx.audit.audit_actor(who, Some(call.client));
+                self.cx.audit_route(call.origin.requester.session(), route, call.request);
                 handler(self, now, call)
             }
             (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),
@@ -162,7 +162,7 @@ impl Control {
 
     /// Identifies the caller. The error is an answer.
     fn caller(&mut self, now: Now, request: &Request) -> Result<Caller, Response> {
-        if let Some(trust) = &self.config.server.management_trust {
+        if let Some(trust) = &self.cx.config.server.management_trust {
             if request.headers.count("proxyauthorization") > 1 {
                 return Err(Response::error(400, "More than one ProxyAuthorization"));
             }
@@ -203,7 +203,7 @@ impl Control {
             tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
         };
-        if !reads(request.method) && !self.config.is_own_page(request) {
+        if !reads(request.method) && !self.cx.config.is_own_page(request) {
             return Err("Not allowed from another site");
         }
         let allowed = match found {
@@ -236,7 +236,7 @@ impl Control {
     /// The addresses that the operator names. Without a word of theirs: this machine alone until a user exists, then
     /// the default of the setting.
     fn may_see_dashboard(&self, client: IpAddr) -> bool {
-        let server = &self.config.server;
+        let server = &self.cx.config.server;
         if server.doors.dashboard_explicit || self.records.has_users() {
             server.doors.dashboard.contains(client)
         } else {

@@ -43,14 +43,14 @@ fn is_plain(name: &str) -> bool {
 
 /// `GET /applications`.
 pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let names: Vec<&str> = control.apps.keys().map(AsRef::as_ref).collect();
+    let names: Vec<&str> = control.cx.apps.keys().map(AsRef::as_ref).collect();
     Reply::Now(object(200, &json!({ "applications": names })))
 }
 
 /// `GET /applications-info`.
 pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let names: Vec<Arc<str>> = control.apps.keys().cloned().collect();
-    control.answer_admin(
+    let names: Vec<Arc<str>> = control.cx.apps.keys().cloned().collect();
+    control.cx.answer_admin(
         call.origin.requester,
         AdminWork::Storage(names.clone()),
         move |control, _, result| {
@@ -87,8 +87,8 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
         let text = "Application name is not alphanumeric. Please provide alphanumeric characters";
         return done(Outcome::failure(text));
     }
-    let taken = control.apps.contains_key(name)
-        || control.config.lost.contains(name)
+    let taken = control.cx.apps.contains_key(name)
+        || control.cx.config.lost.contains(name)
         || control.walks.app_changes.changing.contains(name)
         || control.walks.app_changes.removed.iter().any(|app| &**app == name);
     if taken {
@@ -97,14 +97,14 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     if !is_app_name(name) {
         return done(Outcome::failure("The application's name is reserved or too long"));
     }
-    if control.apps.len() + control.walks.app_changes.changing.len() >= APPS_MAX {
+    if control.cx.apps.len() + control.walks.app_changes.changing.len() >= APPS_MAX {
         return done(Outcome::failure("The limit of applications is reached"));
     }
     let name: Arc<str> = name.into();
     control.walks.app_changes.changing.insert(name.clone());
     let work = AdminWork::CreateApp(name.clone());
     let requester = call.origin.requester;
-    let sent = control.submit_admin(work, move |control, now, result| {
+    let sent = control.cx.submit_admin(work, move |control, now, result| {
         control.walks.app_changes.changing.remove(&name);
         let response = match result.app() {
             Ok(settings) => {
@@ -113,7 +113,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
             }
             Err(error) => failed(&error),
         };
-        control.answer(requester, response);
+        control.cx.answer(requester, response);
     });
     if !sent {
         let [name, ..] = call.params;
@@ -138,9 +138,9 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         return done(Outcome::failure(text));
     }
     // One that was not started because its settings are lost can be deleted, too.
-    let running = control.apps.get(name).map(|app| &app.name);
+    let running = control.cx.apps.get(name).map(|app| &app.name);
     let Some(name) = running
-        .or_else(|| control.config.lost.get(name))
+        .or_else(|| control.cx.config.lost.get(name))
         .filter(|name| !control.walks.app_changes.changing.contains(*name))
         .cloned()
     else {
@@ -151,22 +151,22 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     };
     let requester = call.origin.requester;
     let own = name.clone();
-    let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
+    let sent = control.cx.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
         control.walks.app_changes.changing.remove(&own);
         let response = match result.done() {
             Ok(()) => {
-                control.config.lost.remove(&own);
+                control.cx.config.lost.remove(&own);
                 Outcome::success().response(200)
             }
             Err(error) => failed(&error),
         };
-        control.answer(requester, response);
+        control.cx.answer(requester, response);
     });
     if !sent {
         return Reply::Now(busy());
     }
     control.walks.app_changes.changing.insert(name.clone());
-    if control.apps.contains_key(&name) {
+    if control.cx.apps.contains_key(&name) {
         control.remove_app(now, &name);
     }
     if call.query("deleteDB").eq_ignore_ascii_case("true") {
@@ -178,7 +178,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
 /// `POST /applications/{app}/reset`: what is not live is finished, and nobody watches it. The number is that of all records.
 pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
-    let Some(app) = control.apps.get(name).map(|app| app.name.clone()) else {
+    let Some(app) = control.cx.apps.get(name).map(|app| app.name.clone()) else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
     let changed = |record: &&crate::control::broadcast::Broadcast| {
@@ -207,7 +207,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
 /// `GET /applications/settings/{app}`. Secrets, and what of a URL may be one, are for administrators: others cannot write them back.
 pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
-    let Some(app) = control.apps.get(name) else { return Reply::Now(Response::empty(204)) };
+    let Some(app) = control.cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };
     let may_know = control.records.administers(&call.caller, name);
     let reader = call.origin.requester.seeing(may_know);
     let shown: Map<String, Value> = protocol::schema()
@@ -244,7 +244,7 @@ enum Unfit {
 pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) =
-        control.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name)).cloned()
+        control.cx.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name)).cloned()
     else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
@@ -261,7 +261,7 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
     let work = AdminWork::EditApp(app.name.clone(), edit);
-    control.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
+    control.cx.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
         Ok(settings) => {
             control.install_app(now, settings);
             Outcome::success().message(Some(&foreign)).response(200)
@@ -398,14 +398,14 @@ impl Control {
     /// Settings of an application, new or changed: every worker hears of them.
     pub(in crate::control) fn install_app(&mut self, now: Now, settings: AppSettings) {
         let name = settings.name.clone();
-        let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
+        let epoch = self.cx.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
         tracing::info!(app = %settings.name, epoch, "application settings in use");
         for notice in settings.notices() {
             tracing::warn!(app = %settings.name, "{notice}");
         }
-        self.apps.insert(settings.name.clone(), settings.clone());
-        self.post_all(&ToWorker::App(settings));
+        self.cx.apps.insert(settings.name.clone(), settings.clone());
+        self.cx.post_all(&ToWorker::App(settings));
         self.follow_key_sets(now);
         self.app_changed(now, &name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
@@ -425,11 +425,11 @@ impl Control {
             self.end_stream(now, stream, StreamEnd::Deleted);
         }
         tracing::info!(app = %name, streams = streams_ended, "application removed");
-        self.apps.remove(name);
+        self.cx.apps.remove(name);
         self.access.presences.forget_events(name);
         self.follow_key_sets(now);
         self.app_changed(now, name);
-        self.post_all(&ToWorker::AppGone(name.clone()));
+        self.cx.post_all(&ToWorker::AppGone(name.clone()));
     }
 }
 

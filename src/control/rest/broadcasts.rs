@@ -190,7 +190,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         return now(Outcome::failure("Subfolder is not valid. "));
     }
     let hook = body.listener_hook_url.as_ref().and_then(|url| url.as_deref());
-    if !control.config.may_hook(hook) {
+    if !control.cx.config.may_hook(hook) {
         return now(Outcome::failure(BAD_HOOK));
     }
     let endpoints = match body.end_point_list.take().flatten() {
@@ -436,15 +436,15 @@ impl Control {
         if has_dots(record.sub_folder.as_deref()) {
             return Err("Subfolder is not valid. ");
         }
-        if !self.config.may_hook(record.listener_hook_url.as_deref()) {
+        if !self.cx.config.may_hook(record.listener_hook_url.as_deref()) {
             return Err(BAD_HOOK);
         }
         if let Some(given) = endpoints {
             let list = self.endpoints_of_body(key, given);
             record.end_point_list = Some(list.ok_or("Endpoint is not valid.")?);
         }
-        self.complete(at, key, &mut record);
-        if self.apps.get(&key.app).is_some_and(|app| app.security.publish.publish_key) {
+        self.cx.complete(at, key, &mut record);
+        if self.cx.apps.get(&key.app).is_some_and(|app| app.security.publish.publish_key) {
             record.publish_key = Some(self.alphanumerics(PUBLISH_KEY_CHARACTERS));
         }
         if record.encode().len() > RECORD_BYTES_MAX {
@@ -469,6 +469,6 @@ impl Control {
             let at = usize::try_from(random.below(ALPHANUMERICS.len() as u64)).unwrap_or(0);
             char::from(ALPHANUMERICS.get(at).copied().unwrap_or(b'A'))
         };
-        (0..count).map(|_| pick(&mut self.random)).collect()
+        (0..count).map(|_| pick(&mut self.cx.random)).collect()
     }
 }

@@ -62,7 +62,7 @@ impl Control {
         if !self.outbound.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
             return;
         }
-        let is_set = self.config.server.doors.dashboard_explicit || self.records.has_users();
+        let is_set = self.cx.config.server.doors.dashboard_explicit || self.records.has_users();
         match app {
             Some(app) => tracing::warn!(
                 application = &*app.name,
@@ -88,6 +88,6 @@ impl Control {
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> bool {
-        peer.is_none() || app.security.rest_jwt.is_some() || self.config.is_own_page(request)
+        peer.is_none() || app.security.rest_jwt.is_some() || self.cx.config.is_own_page(request)
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return failure(&text);
     }
     let wanted = body.endpoint_service_id.unwrap_or_default();
-    if list.len() >= control.config.server.limits.endpoints
+    if list.len() >= control.cx.config.server.limits.endpoints
         || wanted.len() > SERVICE_ID_BYTES_MAX
         || record.encode().len().saturating_add(url.len() * 2) > crate::control::broadcast::RECORD_BYTES_MAX
     {
@@ -110,11 +110,12 @@ impl Control {
     /// in the text already is refused here.
     fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
         let target = outbound::read_endpoint(url).map_err(|e| e.to_string())?;
-        if self.config.is_loop(key, &target) {
+        if self.cx.config.is_loop(key, &target) {
             return Err("the stream would be pushed into itself".to_owned());
         }
         match target.host.parse() {
             Ok(address) if !target.listens() => self
+                .cx
                 .config
                 .outbound
                 .check(std::net::SocketAddr::new(address, target.port))
@@ -135,7 +136,7 @@ impl Control {
         given: Vec<EndpointRecord>,
     ) -> Option<Vec<EndpointRecord>> {
         let mut list: Vec<EndpointRecord> = Vec::new();
-        if given.len() > self.config.server.limits.endpoints {
+        if given.len() > self.cx.config.server.limits.endpoints {
             return None;
         }
         for entry in given {

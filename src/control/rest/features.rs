@@ -133,7 +133,7 @@ pub(super) fn data(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let data = StreamData { sender: DataSender::Api, stream, is_text, payload };
     // Nobody's number: no session is left out.
     let from = SessionRef::new(WorkerId(u16::MAX), ConnId { slot: u32::MAX, generation: u32::MAX });
-    control.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
+    control.cx.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
     Reply::Now(Outcome::success().response(200))
 }
 

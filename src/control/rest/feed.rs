@@ -44,7 +44,7 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
     let load = &control.figures.load;
     let busy = (0..load.workers()).map(|worker| load.latest_permille(now, WorkerId(worker)));
     let stats = control.stats();
-    let addresses = control.config.addresses.iter();
+    let addresses = control.cx.config.addresses.iter();
     let ports: Map<String, Value> =
         addresses.map(|(name, address)| (name.to_owned(), address.port().into())).collect();
     let server = json!({ "server": {
@@ -68,7 +68,7 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
         let recordings = control.files.recordings.under_way(name).count();
         json!({ "name": &**name, "liveStreams": live, "broadcasts": all, "recordings": recordings })
     };
-    let apps: Vec<Value> = control.apps.keys().map(app).collect();
+    let apps: Vec<Value> = control.cx.apps.keys().map(app).collect();
     lines([line(&server), line(&json!({ "applications": apps }))])
 }
 
@@ -168,7 +168,7 @@ fn recordings<'a>(list: impl Iterator<Item = (&'a StreamKey, Container, i64)>) -
 /// `GET /live/{app}?ids=`: an application, and those of its broadcasts that are named.
 pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
-    if !control.apps.contains_key(name) {
+    if !control.cx.apps.contains_key(name) {
         return Reply::Now(Response::error(404, "Not Found"));
     }
     let (live, all) = (control.registry.count(name), control.records.count(name));

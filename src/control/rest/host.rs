@@ -95,7 +95,7 @@ impl Control {
 fn everything(control: &Control, now: Now) -> Value {
     let live = control.registry.len();
     let mut all = json!({
-        "instanceId": control.config.node,
+        "instanceId": control.cx.config.node,
         "cpuUsage": cpu(control, now),
         "jvmMemoryUsage": process_memory(control, now),
         "systemInfo": system(control, now),
@@ -123,7 +123,7 @@ fn everything(control: &Control, now: Now) -> Value {
     });
     if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
         all.extend(more);
-        if control.apps.is_empty() {
+        if control.cx.apps.is_empty() {
             all.remove("dbAverageQueryTimeMs");
         }
     }
@@ -227,7 +227,8 @@ pub(super) fn app_history(control: &mut Control, _: Now, call: &RootCall<'_>) ->
 /// Whoever probes may know that the server lives; the name of the host is for those who may see its figures.
 pub(super) fn liveness(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let name = control.figures.host.host_name.as_str();
-    let may_know = call.caller != Caller::Nobody || control.config.server.doors.metrics.contains(call.client);
+    let may_know =
+        call.caller != Caller::Nobody || control.cx.config.server.doors.metrics.contains(call.client);
     if control.records.is_gone() {
         // Nothing is kept any more. As the reference answers what it cannot tell.
         return Reply::Now(object(500, &json!({ "host": "unknown", "status": "error" })));

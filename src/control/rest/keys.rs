@@ -48,7 +48,7 @@ fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requeste
 /// `GET /applications/settings/{app}/keys`: the members of the application's settings, in their order.
 pub(super) fn of_app(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
-    let Some(app) = control.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
+    let Some(app) = control.cx.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
     let reader = call.origin.requester.seeing(control.records.administers(&call.caller, &app.name));
     let members = protocol::schema().members();
     let keys = members.map(|member| described(member.key, Some(member.name), &app.values, reader));
@@ -57,7 +57,7 @@ pub(super) fn of_app(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
 
 /// `GET /server-settings/keys`: every key of the server's file, in its order.
 pub(super) fn of_server(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let values = &control.config.server.values;
+    let values = &control.cx.config.server.values;
     let name = |key: &Key| {
         super::server::CHANGEABLE.iter().find(|(_, of, _)| *of == key.name).map(|(name, ..)| *name)
     };

@@ -67,7 +67,7 @@ const PROXY: &str = "/request";
 impl Control {
     pub(super) fn rest(&mut self, now: Now, mut origin: Origin, request: &Request) {
         match self.dispatch(now, &mut origin, request) {
-            Reply::Now(response) => self.answer(origin.requester, response),
+            Reply::Now(response) => self.cx.answer(origin.requester, response),
             Reply::Later => {}
         }
     }
@@ -98,7 +98,7 @@ impl Control {
         (app, rest): (&str, &str),
         request: &Request,
     ) -> Reply {
-        let Some(app) = self.apps.get(app).cloned() else {
+        let Some(app) = self.cx.apps.get(app).cloned() else {
             return Reply::Now(Response::error(404, "Not Found"));
         };
         match find(Base::Players, request.method, rest) {
@@ -122,7 +122,7 @@ impl Control {
     ) -> Reply {
         let not_found = || Reply::Now(Response::error(404, "Not Found"));
         let Some((app, rest)) = split_path(&request.path) else { return not_found() };
-        let Some(app) = self.apps.get(app).cloned() else { return not_found() };
+        let Some(app) = self.cx.apps.get(app).cloned() else { return not_found() };
         if let Some(refusal) = self.refuse(now, &app, peer, request) {
             return Reply::Now(refusal);
         }
@@ -143,12 +143,12 @@ impl Control {
                 (None, Handler::App(handler)) => {
                     if let Some(peer) = peer {
                         let who = if app.security.rest_jwt.is_some() { "token" } else { ADDRESS };
-                        let from = self.config.client_of(peer, request);
-                        self.audit.audit_actor(who, from);
+                        let from = self.cx.config.client_of(peer, request);
+                        self.cx.audit.audit_actor(who, from);
                     }
-                    self.audit_route(requester.session(), route, request);
+                    self.cx.audit_route(requester.session(), route, request);
                     let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
-                    let client = anonymous.and_then(|peer| self.config.client_of(peer, request));
+                    let client = anonymous.and_then(|peer| self.cx.config.client_of(peer, request));
                     let call = Call { requester, app: &app, request, params, client };
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {
@@ -191,7 +191,7 @@ impl Control {
         }
         if app.ip_filter_enabled {
             let client = match peer {
-                Some(peer) => self.config.client_of(peer, request),
+                Some(peer) => self.cx.config.client_of(peer, request),
                 None => Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
             };
             if !client.is_some_and(|client| app.remote_allowed_cidr.contains(client)) {
@@ -204,7 +204,7 @@ impl Control {
 
     /// A request came with a login or a valid token: its connection is no longer one of anybody's.
     fn note_authenticated(&mut self, session: SessionRef) {
-        self.post(session.worker, ToWorker::Authenticated(session.conn));
+        self.cx.post(session.worker, ToWorker::Authenticated(session.conn));
     }
 }
 

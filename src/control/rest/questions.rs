@@ -87,7 +87,7 @@ struct Asker<'a> {
 impl Asker<'_> {
     /// Whether nobody is checked, or this one was let in to the stream.
     fn sees(&self, key: &StreamKey) -> bool {
-        let is_checked = self.control.apps.get(&key.app).is_none_or(|app| app.security.play.any());
+        let is_checked = self.control.cx.apps.get(&key.app).is_none_or(|app| app.security.play.any());
         !is_checked || self.let_in.iter().any(|id| **id == *key.id)
     }
 
@@ -95,7 +95,7 @@ impl Asker<'_> {
     fn shown(&self, record: &Broadcast) -> Value {
         let main = record.main_track_stream_id.as_deref();
         let is_let_in = self.let_in.iter().any(|id| *id == record.stream_id || Some(id.as_str()) == main);
-        let is_checked = self.control.apps.get(&self.key.app).is_none_or(|app| app.security.play.any());
+        let is_checked = self.control.cx.apps.get(&self.key.app).is_none_or(|app| app.security.play.any());
         let mut members: Map<String, Value> =
             serde_json::from_slice(&record.to_json(self.at)).unwrap_or_default();
         if is_checked && !is_let_in {

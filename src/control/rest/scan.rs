@@ -461,7 +461,7 @@ impl Control {
                 list.finish(field)
             }
         };
-        self.answer_shown(session, shown);
+        self.cx.answer_shown(session, shown);
     }
 
     /// Runs one slice of the scan whose turn it is.

@@ -42,7 +42,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
 
 /// The settings as an object.
 fn shown(control: &Control, call: &RootCall<'_>) -> Value {
-    let server = &control.config.server;
+    let server = &control.cx.config.server;
     let values = &server.values;
     let text = |key: &str| values.text(key).to_owned();
     let flag = |key: &str| values.text(key).eq_ignore_ascii_case("true");
@@ -52,7 +52,7 @@ fn shown(control: &Control, call: &RootCall<'_>) -> Value {
     let hook = "server.statusWebHookURL";
     json!({
         "allowedDashboardCIDR": text("server.allowed_dashboard_CIDR"),
-        "hostAddress": control.config.host_address,
+        "hostAddress": control.cx.config.host_address,
         "serverName": text("server.name"),
         "licenceKey": if may_know { text("server.licence_key") } else { String::new() },
         "buildForMarket": false,
@@ -74,7 +74,7 @@ fn shown(control: &Control, call: &RootCall<'_>) -> Value {
         "srtPort": number("server.srt_port"),
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
-        "rtmpPort": protocol::publish_port(&control.config.addresses),
+        "rtmpPort": protocol::publish_port(&control.cx.config.addresses),
         "serverStatusWebHookURL": Some(reader.member(hook, values.text(hook))).filter(|url| !url.is_empty()),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,
@@ -98,7 +98,7 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
             Err(format!("{name} has the wrong type"))
         }
     };
-    let values = &control.config.server.values;
+    let values = &control.cx.config.server.values;
     let mut edit = Edit::default();
     for (member, key, default) in CHANGEABLE {
         let wanted = match given(member) {
@@ -119,7 +119,7 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    control.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, _, result| {
+    control.cx.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, _, result| {
         match result.server() {
             Ok(server) => {
                 control.install_server(Arc::new(server));
@@ -139,7 +139,7 @@ pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     };
     let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
     let work = AdminWork::ReadLog { offset, size, errors: call.query("logType") == "error" };
-    control.answer_admin(call.origin.requester, work, |_, _, result| match result.log() {
+    control.cx.answer_admin(call.origin.requester, work, |_, _, result| match result.log() {
         Ok(Some((text, bytes))) => {
             object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))
         }
@@ -180,7 +180,7 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
         return done(Outcome::failure("Invalid domain name parameter"));
     }
     let work = AdminWork::Certificate { full_chain, chain, key };
-    control.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {
+    control.cx.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {
         Ok(()) => Outcome::success().response(200),
         Err(reason) => {
             let text = format!("Certificate file operation is not succesful due to {reason}");
@@ -232,7 +232,7 @@ fn named_apps(control: &Control, call: &RootCall<'_>) -> Result<(), Response> {
     if names.trim().is_empty() {
         return Err(Outcome::failure("Bad parameter for appNames. ").response(400));
     }
-    if names.split(',').all(|name| control.apps.contains_key(name.trim())) {
+    if names.split(',').all(|name| control.cx.apps.contains_key(name.trim())) {
         return Ok(());
     }
     let text = "Either server may not be initialized or application name that does not exist is requested. ";

@@ -153,7 +153,7 @@ pub(super) fn initial(control: &mut Control, now: Now, call: &RootCall<'_>) -> R
 /// Refuses a first user without the code. Wrong codes count as failed logins of their address do. When all users were
 /// deleted there is no code until the next start.
 fn check_code(control: &mut Control, now: Now, call: &RootCall<'_>, given: &str) -> Option<Reply> {
-    if !control.config.server.doors.first_user_code {
+    if !control.cx.config.server.doors.first_user_code {
         return None;
     }
     let lockout = &mut control.management.lockout;
@@ -174,7 +174,7 @@ fn check_code(control: &mut Control, now: Now, call: &RootCall<'_>, given: &str)
 
 /// `GET /first-login-status`.
 pub(super) fn first_login(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let code = control.config.server.doors.first_user_code.then_some(CODE_WANTED);
+    let code = control.cx.config.server.doors.first_user_code.then_some(CODE_WANTED);
     done(if control.records.has_users() {
         Outcome::failure("")
     } else {
@@ -350,7 +350,7 @@ impl Records {
 impl Control {
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(Requester, Response)>) {
         if let Some((requester, _)) = &waiter {
-            self.audit.audit_user(requester.session(), &user.email);
+            self.cx.audit.audit_user(requester.session(), &user.email);
         }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
@@ -373,18 +373,18 @@ impl Control {
             None
         };
         if let Some(refusal) = refusal {
-            self.answer(requester, refusal);
+            self.cx.answer(requester, refusal);
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-        self.audit_command(requester.session(), "Make an administrator", "users");
+        self.cx.audit_command(requester.session(), "Make an administrator", "users");
         self.write_user(now, user, Some((requester, Outcome::success().response(200))));
     }
 
     /// A hash is there.
     pub(in crate::control) fn hashed(&mut self, now: Now, purpose: Purpose, outcome: jobs::Outcome) {
         let jobs::Outcome::Password(outcome) = outcome else {
-            self.answer(purpose.origin().requester, busy());
+            self.cx.answer(purpose.origin().requester, busy());
             return;
         };
         let success = || Outcome::success().response(200);
@@ -400,7 +400,7 @@ impl Control {
                 let number = if initial { -1 } else { 0 };
                 if late {
                     let text = if initial { "" } else { TAKEN };
-                    self.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
+                    self.cx.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
@@ -410,7 +410,7 @@ impl Control {
             (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
                 if self.records.user(&user.email).is_none() {
                     let text = "Edited user is not found in database";
-                    self.answer(origin.requester, Outcome::failure(text).response(200));
+                    self.cx.answer(origin.requester, Outcome::failure(text).response(200));
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
@@ -419,7 +419,7 @@ impl Control {
             (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
                 if fits && !self.management.lockout.is_locked(client, &email) {
                     if !self.make_hash(new, Purpose::SetNew { origin, email }) {
-                        self.answer(origin.requester, busy());
+                        self.cx.answer(origin.requester, busy());
                     }
                     return;
                 }
@@ -429,7 +429,7 @@ impl Control {
             }
             (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
                 let Some(user) = self.records.user(&email).cloned() else {
-                    self.answer(origin.requester, Outcome::failure("").response(200));
+                    self.cx.answer(origin.requester, Outcome::failure("").response(200));
                     return;
                 };
                 let user = User { password_hash: PasswordHash(hash), ..user };
@@ -438,14 +438,14 @@ impl Control {
             }
             // The answer is to the work that was submitted.
             (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
-                self.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
+                self.cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
             }
         }
     }
 
     fn logged_in(&mut self, now: Now, origin: Origin, client: std::net::IpAddr, email: &str, fits: bool) {
         if self.management.lockout.is_locked(client, email) {
-            self.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
+            self.cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
             return;
         }
         // What everybody sees counts: a user who is not on disk yet cannot log in.
@@ -462,11 +462,11 @@ impl Control {
             return;
         };
         tracing::info!(%client, email, "logged in");
-        self.audit.audit_login(origin.requester.session(), email);
+        self.cx.audit.audit_login(origin.requester.session(), email);
         self.management.lockout.succeeded(client, email);
-        let id = self.management.sessions.begin(now.mono, &mut self.random, email);
+        let id = self.management.sessions.begin(now.mono, &mut self.cx.random, email);
         let response = Outcome::success().message(Some(&message)).response(200);
-        self.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
+        self.cx.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
     }
 
     /// A user's record was replaced or removed: who is logged in with an old password is no more.

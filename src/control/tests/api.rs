@@ -280,7 +280,7 @@ fn many(rig: &mut Rig, number: usize) {
     for n in 0..number {
         let key = StreamKey::new("live", &format!("s{n:06}"));
         let mut record = Broadcast { name: Some(format!("n{:06}", number - n)), ..Broadcast::default() };
-        rig.control.complete(rig.now, &key, &mut record);
+        rig.control.cx.complete(rig.now, &key, &mut record);
         rig.control.records.insert(key, record);
     }
 }

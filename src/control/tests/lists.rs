@@ -14,7 +14,7 @@ impl Rig {
             let name = Some(format!("n{:06}", n * 7919 % number));
             let description = (description > 0).then(|| "x".repeat(description));
             let mut record = Broadcast { name, description, ..Broadcast::default() };
-            self.control.complete(self.now, &key, &mut record);
+            self.control.cx.complete(self.now, &key, &mut record);
             self.control.records.insert(key, record);
         }
     }

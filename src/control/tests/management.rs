@@ -9,6 +9,7 @@ mod rights;
 
 use super::*;
 use crate::auth::jwt;
+use crate::http;
 use crate::jobs::{AdminOutcome, PasswordDigest, PasswordOutcome};
 
 const MD5: &str = "5f4dcc3b5aa765d61d8327deb882cf99";

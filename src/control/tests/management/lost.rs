@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::LostApp;
+use crate::http;
 
 /// A rig of which an application `tenant` was not started.
 fn with_a_lost_one() -> (Rig, Client) {
@@ -35,7 +36,7 @@ impl Rig {
         self.drain();
         let read = crate::config::Config {
             home: "/home".into(),
-            server: self.control.config.server.clone(),
+            server: self.control.cx.config.server.clone(),
             apps: apps.iter().map(|name| Arc::new(AppSettings::of(schema(), name, &[]).unwrap())).collect(),
             lost: lost
                 .iter()

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::control::rest::{Base, Route, routes};
+use crate::http;
 
 /// In every credential that is planted; letters of Base32 alone.
 const CANARY: &str = "CANARY";

@@ -1,6 +1,7 @@
 //! Operations of the panel beside the reference's.
 
 use super::*;
+use crate::http;
 use serde_json::{Value, json};
 
 /// The lines of an answer.

@@ -1,0 +1,70 @@
+//! What every part of control works with: settings and applications, random numbers, the audit log, and all that leaves. A part
+//! that does something outside of itself takes a [`Context`]; it never takes the whole of control.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crypto::Random;
+
+use super::audit::Audit;
+use super::broadcast::Broadcast;
+use super::jobs::Outbox;
+use super::mask::{Requester, Shown};
+use super::{ControlConfig, Output, wall};
+use crate::config::AppSettings;
+use crate::http;
+use crate::mail::ToWorker;
+use crate::types::{Now, SessionRef, StreamKey, WorkerId};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) config: ControlConfig,
+    pub(super) apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
+    pub(super) random: Random,
+    pub(super) audit: Audit,
+    pub(super) outbox: Outbox,
+}
+
+impl Context {
+    /// Posts to a worker.
+    pub(super) fn post(&mut self, worker: WorkerId, mail: ToWorker) {
+        self.outbox.outputs.push_back(Output::Worker(worker, mail));
+    }
+
+    /// Posts to every worker.
+    pub(super) fn post_all(&mut self, mail: &ToWorker) {
+        for worker in 0..self.config.workers {
+            self.post(WorkerId(worker), mail.clone());
+        }
+    }
+
+    /// Answers a request with what its requester may see.
+    pub(super) fn answer(&mut self, requester: Requester, response: http::Response) {
+        self.answer_shown(requester.session(), requester.shown(response));
+    }
+
+    /// The only way an answer leaves.
+    pub(super) fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
+        self.audit.audit_answer(session, shown.response());
+        let mut response = Box::new(shown.into_response());
+        if response.headers.get("cache-control").is_none() {
+            response.headers.push("Cache-Control", "no-store");
+        }
+        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
+    }
+
+    /// Fills in what every new record gets from the server.
+    pub(super) fn complete(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
+        key.id.as_ref().clone_into(&mut record.stream_id);
+        record.date = wall(now);
+        record.origin_adress.clone_from(&self.config.host_address);
+        record.origin_address.clone_from(&self.config.host_address);
+        record.rtmp_url = self.config.publish_url(key);
+        let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
+        let hook = hook.map(|url| url.as_str().to_owned());
+        if hook.is_some() && record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
+            record.listener_hook_url = hook;
+        }
+    }
+}
