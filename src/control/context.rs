@@ -1,7 +1,7 @@
-//! What every part of control works with: settings and applications, random numbers, the audit log, and all that leaves. A part
+//! The things that every part of control works with: settings and applications, random numbers, the audit log, and all that leaves. A part
 //! that does something outside of itself takes a [`Context`]; it never takes the whole of control.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crypto::Random;
@@ -16,6 +16,13 @@ use crate::http;
 use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey, WorkerId};
 
+/// Draining, and who has not finished.
+#[derive(Debug)]
+pub(super) struct Drain {
+    pub(super) waiting: BTreeSet<WorkerId>,
+    pub(super) exited: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -24,9 +31,15 @@ pub(super) struct Context {
     pub(super) random: Random,
     pub(super) audit: Audit,
     pub(super) outbox: Outbox,
+    pub(super) drain: Option<Drain>,
 }
 
 impl Context {
+    /// Whether the server goes down.
+    pub(super) const fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
     /// Posts to a worker.
     pub(super) fn post(&mut self, worker: WorkerId, mail: ToWorker) {
         self.outbox.outputs.push_back(Output::Worker(worker, mail));

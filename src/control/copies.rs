@@ -156,7 +156,7 @@ impl Control {
         };
         let origins = self.origins_of(key);
         let Some(origin) = origins.first().cloned() else { return false };
-        if self.outbound.sources.absent.contains(now.mono, key) || self.drain.is_some() {
+        if self.outbound.sources.absent.contains(now.mono, key) || self.cx.is_draining() {
             return false;
         }
         if self.is_short_for_source(now, &settings) {

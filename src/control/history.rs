@@ -119,7 +119,7 @@ impl Control {
             live: self.registry.len(),
             network: NetworkLoad { sent_bps: host.network.sent_bps, received_bps: host.network.received_bps },
         };
-        let Self { cx: Context { apps, .. }, figures, registry, .. } = self;
+        let (figures, apps, registry) = (&mut self.figures, &self.cx.apps, &self.registry);
         figures.history.server.push(now.mono, sample);
         figures.history.apps.retain(|name, _| apps.contains_key(name));
         for name in apps.keys() {

@@ -76,7 +76,7 @@ use audit::Audit;
 use backups::Backups;
 use broadcast::{Broadcast, status};
 use cluster::Cluster;
-use context::Context;
+use context::{Context, Drain};
 use endpoints::Pushes;
 use hooks::Hooks;
 use jobs::Outbox;
@@ -145,13 +145,6 @@ pub enum Output {
     Exit,
 }
 
-/// Draining, and who has not finished.
-#[derive(Debug)]
-struct Drain {
-    waiting: BTreeSet<WorkerId>,
-    exited: bool,
-}
-
 /// Files of applications that can be played: how they come to be, and where they go.
 #[derive(Debug, Default)]
 struct Files {
@@ -173,7 +166,6 @@ pub struct Control {
     hooks: Hooks,
     management: Management,
     figures: Figures,
-    drain: Option<Drain>,
 }
 
 /// Outgoing connections and their supervision.
@@ -273,7 +265,8 @@ impl Control {
     ) -> Result<Self, RestoreError> {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
         let random = seed.derive("control", 0).random();
-        let cx = Context { config, apps, random, audit: Audit::default(), outbox: Outbox::default() };
+        let cx =
+            Context { config, apps, random, audit: Audit::default(), outbox: Outbox::default(), drain: None };
         let mut control = Self {
             records: Records::default(),
             walks: Walks::default(),
@@ -284,7 +277,6 @@ impl Control {
             hooks: Hooks::default(),
             management: Management::default(),
             figures: Figures::new(now, cx.config.workers),
-            drain: None,
             cx,
         };
         if control.access.cluster.is_shared() {
@@ -363,7 +355,7 @@ impl Control {
             ToControl::NextServer { pull, attempt, server } => self.next_server(now, pull, attempt, server),
             ToControl::Wanted { key, via } => self.wanted(now, &key, via),
             ToControl::Drained(worker) => {
-                if let Some(drain) = &mut self.drain {
+                if let Some(drain) = &mut self.cx.drain {
                     drain.waiting.remove(&worker);
                 }
                 self.exit_when_drained();
@@ -418,11 +410,11 @@ impl Control {
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
     /// [`Output::Exit`] follows.
     pub fn drain(&mut self, now: Now) {
-        if self.drain.is_some() {
+        if self.cx.drain.is_some() {
             return;
         }
         let waiting = (0..self.cx.config.workers).map(WorkerId).collect();
-        self.drain = Some(Drain { waiting, exited: false });
+        self.cx.drain = Some(Drain { waiting, exited: false });
         self.end_admissions(now);
         self.forget_sources(now);
         for stream in self.registry.streams() {
@@ -467,7 +459,7 @@ impl Control {
 
     fn exit_when_drained(&mut self) {
         let flushed = self.records.is_flushed() && self.hooks.is_drained();
-        if let Some(drain) = &mut self.drain
+        if let Some(drain) = &mut self.cx.drain
             && drain.waiting.is_empty()
             && flushed
             && !drain.exited

@@ -259,7 +259,7 @@ impl Control {
         if self.access.cluster.refuses() {
             return Err("The directory of the cluster is away".to_owned());
         }
-        if self.drain.is_some() || self.is_short_for_source(now, &settings) {
+        if self.cx.is_draining() || self.is_short_for_source(now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
         tracing::info!(%key, url = redact(&origin.url), "source started");
@@ -408,7 +408,7 @@ impl Control {
         request: PublishRequest,
         (id, attempt): (PullId, u64),
     ) -> Result<Grant, Refusal> {
-        if self.drain.is_some() {
+        if self.cx.is_draining() {
             return Err(Refusal::Draining);
         }
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);

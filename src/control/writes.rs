@@ -57,7 +57,7 @@ impl Control {
         let committed = self.records.handle_store(now, reply);
         self.follow_records(now);
         if committed {
-            self.records.settle(now, self.drain.is_some());
+            self.records.settle(now, self.cx.is_draining());
             self.follow_records(now);
         }
         self.reconcile_recordings(now);

@@ -63,7 +63,7 @@ impl Control {
     }
 
     fn check_request(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
-        if self.drain.is_some() {
+        if self.cx.is_draining() {
             return Err(Refusal::Draining);
         }
         let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
@@ -136,7 +136,7 @@ impl Control {
     }
 
     fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
-        if self.drain.is_some() {
+        if self.cx.is_draining() {
             return Err(NoSubscription::Unavailable);
         }
         self.app_of(&request.key).map(drop).ok_or(NoSubscription::NotFound)

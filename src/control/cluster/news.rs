@@ -94,7 +94,7 @@ impl Control {
 
     /// Starts a source that a node has run which is gone.
     fn resume_source(&mut self, now: Now, key: &StreamKey) {
-        if !self.records.get(key).is_some_and(|record| record.source_wanted) || self.drain.is_some() {
+        if !self.records.get(key).is_some_and(|record| record.source_wanted) || self.cx.is_draining() {
             return;
         }
         if let Err(reason) = self.begin_source(now, key) {
