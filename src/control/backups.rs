@@ -70,6 +70,7 @@ impl Control {
         if !self.back_up(now, requester) {
             self.cx.answer(requester, busy());
         }
+        self.end_turn(now);
     }
 
     fn begin_backup(&mut self, now: Now, waiter: Option<Requester>, age_min: Duration) {
@@ -77,7 +78,6 @@ impl Control {
         let kept = self.cx.config.server.backups().kept;
         let batch = self.records.back_up(backup::Backup { name: name.clone(), kept, age_min });
         self.walks.backups.under_way = Some(UnderWay { batch, name, waiter });
-        self.follow_records(now);
     }
 
     /// Takes the reply to a backup; gives back any other.

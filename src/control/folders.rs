@@ -141,7 +141,7 @@ impl Control {
             (Vod::key(app, &id), Some(Auxiliary::Vod(vod.finished(file.finished))))
         };
         let changes = ids.into_iter().zip(files).map(record).collect();
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
@@ -156,7 +156,7 @@ impl Control {
         if changes.is_empty() {
             return self.cx.answer(requester, answer);
         }
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );

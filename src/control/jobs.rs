@@ -179,6 +179,7 @@ impl Control {
         if let Some(next) = self.cx.outbox.jobs.take(done.id) {
             next(self, now, done.outcome);
         }
+        self.end_turn(now);
     }
 
     /// Has a name resolved for the supervisor.

@@ -279,8 +279,8 @@ impl Control {
             figures: Figures::new(now, cx.config.workers),
             cx,
         };
-        if control.access.cluster.is_shared() {
-            control.records.share();
+        if let Some(cluster) = &control.cx.config.cluster {
+            control.records.share(cluster.node.clone());
         }
         for part in stored {
             control.take_over(now, part?);
@@ -296,6 +296,7 @@ impl Control {
         control.boot_objects(now);
         control.boot_backups(now);
         control.follow_key_sets(now);
+        control.end_turn(now);
         Ok(control)
     }
 
@@ -358,21 +359,22 @@ impl Control {
                 if let Some(drain) = &mut self.cx.drain {
                     drain.waiting.remove(&worker);
                 }
-                self.exit_when_drained();
             }
         }
+        self.end_turn(now);
     }
 
     /// The store's answer to a request.
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
         self.cx.audit.note_time(now.mono);
         self.stored(now, reply);
-        self.exit_when_drained();
+        self.end_turn(now);
     }
 
     /// The command line adds an administrator; the answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
         self.add_administrator(now, Requester::unknown(session), email, hash);
+        self.end_turn(now);
     }
 
     /// Fires what is due. Early and double calls do nothing.
@@ -382,7 +384,7 @@ impl Control {
         self.fire_admissions(now);
         self.fire_attempts(now);
         self.fire_sources(now);
-        self.fire_writes(now);
+        self.records.handle_timeout(now);
         self.fire_scans(now);
         self.fire_sweep(now);
         self.fire_idles(now);
@@ -394,7 +396,7 @@ impl Control {
         self.outbound.fire_repeats(now);
         self.fire_recordings(now);
         self.fire_objects(now);
-        self.exit_when_drained();
+        self.end_turn(now);
     }
 
     /// Figures of the machine and of the job service. When the memory is used above the limit, new publishers are refused.
@@ -405,6 +407,7 @@ impl Control {
         self.sample_server(now);
         let cpu = u8::try_from(self.figures.load.busy_permille(now) / 10).unwrap_or(100);
         self.access.cluster.note_load(cpu, self.figures.load.memory_percent);
+        self.end_turn(now);
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
@@ -422,8 +425,8 @@ impl Control {
         }
         self.hooks.drain(now);
         self.cx.post_all(&ToWorker::Drain);
-        self.flush_now(now);
-        self.exit_when_drained();
+        self.records.flush(now);
+        self.end_turn(now);
     }
 
     /// The next output.

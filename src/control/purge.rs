@@ -61,12 +61,13 @@ impl Control {
             }
             for key in keys {
                 if self.records.pending(&key).is_some() {
-                    self.write(now, Write { key, change: Change::Delete, waiter: None });
+                    self.records.write(now, Write { key, change: Change::Delete, waiter: None });
                 }
             }
             if auxiliary.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
                 let changes = auxiliary.into_iter().map(|key| (key, None)).collect();
-                self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+                self.records
+                    .write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
             }
         }
         self.walks.app_changes.due =

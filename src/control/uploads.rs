@@ -116,7 +116,7 @@ impl Control {
         let upload = Upload { key: key.clone(), requester, client, bytes_max, stage: Stage::Recorded };
         self.files.uploads.by_session.insert(requester.session(), upload);
         let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, not_written())) },
         );
@@ -209,7 +209,7 @@ impl Control {
         let vod = self.to_be_kept(&key, vod);
         let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
         let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );

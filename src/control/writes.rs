@@ -24,32 +24,13 @@ impl Records {
 }
 
 impl Control {
-    /// Gathers a change that was checked against [`super::records::Records::pending`].
-    pub(super) fn write(&mut self, now: Now, write: Write) {
-        self.records.write(now, write);
+    /// Ends a turn: does what follows from changes of records until nothing more does.
+    pub(super) fn end_turn(&mut self, now: Now) {
         self.follow_records(now);
-        self.reconcile_recordings(now);
-    }
-
-    /// Gathers changes of auxiliary records.
-    pub(super) fn write_auxiliary(&mut self, now: Now, mut write: AuxiliaryWrite) {
-        self.access.cluster.note_files(&mut write.changes);
-        self.records.write_auxiliary(now, write);
-        self.follow_records(now);
-        self.reconcile_recordings(now);
-    }
-
-    pub(super) fn fire_writes(&mut self, now: Now) {
-        self.records.handle_timeout(now);
-        self.follow_records(now);
-        self.reconcile_recordings(now);
-    }
-
-    /// Sends what is gathered, unless a commit is under way.
-    pub(super) fn flush_now(&mut self, now: Now) {
-        self.records.flush(now);
-        self.follow_records(now);
-        self.reconcile_recordings(now);
+        while self.reconcile_recordings(now) {
+            self.follow_records(now);
+        }
+        self.exit_when_drained();
     }
 
     pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
@@ -60,11 +41,10 @@ impl Control {
             self.records.settle(now, self.cx.is_draining());
             self.follow_records(now);
         }
-        self.reconcile_recordings(now);
     }
 
     /// Does what the records say follows.
-    pub(super) fn follow_records(&mut self, now: Now) {
+    fn follow_records(&mut self, now: Now) {
         while let Some(event) = self.records.poll_event() {
             match event {
                 Event::Record(write) => self.apply(now, write),
@@ -112,7 +92,8 @@ impl Control {
             return;
         }
         let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
-        self.write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
+        self.records
+            .write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
     }
 
     /// The change is on disk: now it happens.
@@ -174,7 +155,7 @@ impl Control {
             return Some(answer);
         }
         let waiter = Some((requester, answer));
-        self.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
+        self.records.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
         None
     }
 }

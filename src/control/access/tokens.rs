@@ -78,7 +78,7 @@ impl Control {
             // The directory has used it up before, for this peer alone.
             return true;
         }
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
         );
@@ -94,7 +94,7 @@ impl Control {
             self.records.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
         if !stale.is_empty() {
             let changes = stale.into_iter().map(|key| (key, None)).collect();
-            self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+            self.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
         }
         let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
         self.walks.sweep.behind = if seen < SWEEP_SLICE { None } else { last };

@@ -35,7 +35,6 @@ impl Control {
             }
         }
         self.records.stage_again();
-        self.reconcile_recordings(now);
     }
 
     fn foreign_put(&mut self, now: Now, key: StreamKey, record: Broadcast) {

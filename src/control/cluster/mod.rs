@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::admission::Ticket;
-use super::records::auxiliary::{Auxiliary, Place, Vod};
+use super::records::auxiliary::Vod;
 use crate::config::WithoutDirectory;
 use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
@@ -136,16 +136,6 @@ impl Cluster {
         match (&self.own, &vod.node) {
             (Some(own), Some(place)) => own.node.as_str() == place.0,
             (None, _) | (_, None) => true,
-        }
-    }
-
-    /// Notes in new records of files that they are on this node.
-    pub(in crate::control) fn note_files(&self, changes: &mut [(Key, Option<Auxiliary>)]) {
-        let Some(own) = &self.own else { return };
-        for (_, record) in changes {
-            if let Some(Auxiliary::Vod(vod)) = record {
-                vod.node.get_or_insert_with(|| Box::new(Place(own.node.to_string())));
-            }
         }
     }
 

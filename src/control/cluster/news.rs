@@ -40,6 +40,7 @@ impl Control {
         for key in &changes.buried {
             self.clear_up(now, key);
         }
+        self.end_turn(now);
     }
 
     /// The live other node that has an id is another than before, or there is none any more.

@@ -103,11 +103,10 @@ impl Control {
     fn send_hooks(&mut self, now: Now) {
         while let Some((number, app, post)) = self.hooks.poll_post(now) {
             // There is room: no more are under way than there are threads.
-            let next = move |control: &mut Self, now: Now, outcome: Outcome| {
+            let next = move |control: &mut Control, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
                 control.tell_lost_hooks(now);
                 control.send_hooks(now);
-                control.exit_when_drained();
             };
             match app {
                 Some(app) => self.cx.submit_for(&app, Work::Post(post), next),
@@ -121,7 +120,6 @@ impl Control {
         self.hooks.handle_timeout(now);
         self.tell_lost_hooks(now);
         self.send_hooks(now);
-        self.exit_when_drained();
     }
 
     /// The hook URL of a stream: its record's, else its application's.

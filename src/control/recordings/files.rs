@@ -63,7 +63,7 @@ impl Control {
             None => drop(self.files.recordings.unsaved.remove(&key)),
         }
         let changes = vec![(key, vod.map(Auxiliary::Vod))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+        self.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
     }
 
     /// Writes a record again, unless the store has it.

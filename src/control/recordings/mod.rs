@@ -216,11 +216,11 @@ pub(super) fn may_record(control: &Control, key: &StreamKey, container: Containe
 }
 
 impl Control {
-    /// Looks at the recordings whose records have changed.
-    pub(super) fn reconcile_recordings(&mut self, now: Now) {
-        for key in std::mem::take(&mut self.files.recordings.changed) {
-            self.reconcile_recording(now, &key);
-        }
+    /// Looks at the recordings whose records have changed. False when there were none.
+    pub(super) fn reconcile_recordings(&mut self, now: Now) -> bool {
+        let changed = std::mem::take(&mut self.files.recordings.changed);
+        changed.iter().for_each(|key| self.reconcile_recording(now, key));
+        !changed.is_empty()
     }
 
     /// The settings of an application have changed: its live streams are recorded as they say now.

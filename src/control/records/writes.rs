@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::Records;
-use super::auxiliary::AuxiliaryWrite;
+use super::auxiliary::{Auxiliary, AuxiliaryWrite, Place};
 use super::change::{Change, Write};
 use crate::control::broadcast::Broadcast;
 use crate::control::mask::Requester;
 use crate::store::{self, Op};
-use crate::types::{Now, StreamKey};
+use crate::types::{NodeId, Now, StreamKey};
 
 /// How long changes are gathered when no commit is under way.
 const GATHER: Duration = Duration::from_millis(2);
@@ -91,8 +91,8 @@ pub(super) struct Writes {
 /// The state of records that other nodes write, too.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Whether they do.
-    is_shared: bool,
+    /// This node's name, if they do.
+    node: Option<NodeId>,
     /// The keys of the commit under way.
     under_way: BTreeSet<store::Key>,
     /// Changes of other nodes of those keys: they are earlier in the directory's order.
@@ -102,18 +102,18 @@ struct Shared {
 impl Records {
     /// Other nodes write these records, too: streams without a record of their own are stored for them, and nothing is written afresh
     /// from memory.
-    pub(in crate::control) const fn share(&mut self) {
-        self.writes.shared.is_shared = true;
+    pub(in crate::control) fn share(&mut self, node: NodeId) {
+        self.writes.shared.node = Some(node);
     }
 
     /// Whether a record is stored.
     pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
-        !record.zombi || self.writes.shared.is_shared
+        !record.zombi || self.keeps_all()
     }
 
     /// Whether records that publishing has made are stored, too.
     pub(in crate::control) const fn keeps_all(&self) -> bool {
-        self.writes.shared.is_shared
+        self.writes.shared.node.is_some()
     }
 
     /// Changes of other nodes, without those of keys with an own commit under way.
@@ -218,7 +218,13 @@ impl Records {
     }
 
     /// Gathers changes of auxiliary records, checked against [`super::auxiliary::AuxiliaryRecords::pending`].
-    pub(in crate::control) fn write_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
+    /// New records of files say which node has the file.
+    pub(in crate::control) fn write_auxiliary(&mut self, now: Now, mut write: AuxiliaryWrite) {
+        for (_, record) in &mut write.changes {
+            if let (Some(Auxiliary::Vod(vod)), Some(node)) = (record, &self.writes.shared.node) {
+                vod.node.get_or_insert_with(|| Box::new(Place(node.to_string())));
+            }
+        }
         self.gather(now, Pending::Auxiliary(write));
     }
 
@@ -328,7 +334,7 @@ impl Records {
             None => Op::Delete(key),
         });
         let ops: Vec<Op> = ops.chain(auxiliary).collect();
-        if self.writes.shared.is_shared {
+        if self.keeps_all() {
             self.writes.shared.under_way = ops.iter().map(|op| op.key().clone()).collect();
         }
         let batch = self.next_batch();
@@ -404,7 +410,7 @@ impl Records {
         let batch = self.next_batch();
         let gone = self.is_gone();
         self.writes.broken = Some(Broken { gone, batch: Some(batch), due: None });
-        let all = if self.writes.shared.is_shared {
+        let all = if self.keeps_all() {
             // Other nodes' records are not this one's to write. What has changed here is written when the directory is back.
             Vec::new()
         } else {

@@ -88,7 +88,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
     let answer = if auto_start { Answer::Started } else { Answer::Created };
     let change = Change::Insert(Box::new(record));
-    control.write(at, Write { key, change, waiter: Some((call.requester, answer)) });
+    control.records.write(at, Write { key, change, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 
@@ -104,7 +104,7 @@ pub(super) fn new_publish_key(control: &mut Control, at: Now, call: &Call<'_>) -
     }
     let made = control.alphanumerics(PUBLISH_KEY_CHARACTERS);
     let waiter = Some((call.requester, Answer::Made(made.clone())));
-    control.write(at, Write { key, change: Change::PublishKey(made), waiter });
+    control.records.write(at, Write { key, change: Change::PublishKey(made), waiter });
     Reply::Later
 }
 
@@ -201,7 +201,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         },
     };
     let change = Change::Update { body: Box::new(body), endpoints };
-    control.write(at, Write { key, change, waiter: Some((call.requester, Answer::Success)) });
+    control.records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Success)) });
     Reply::Later
 }
 
@@ -213,10 +213,12 @@ pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
     if unless_false(call, "deleteSubtracks") {
         for key in control.records.subtrack_keys(&key) {
-            control.write(at, Write { key, change: Change::Delete, waiter: None });
+            control.records.write(at, Write { key, change: Change::Delete, waiter: None });
         }
     }
-    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
+    control
+        .records
+        .write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
     Reply::Later
 }
 
@@ -261,10 +263,12 @@ fn delete_all<'a>(
         return control.settled(at, call.requester, &key, Outcome::failure("").response(200));
     };
     for key in keys {
-        control.write(at, Write { key, change: Change::Delete, waiter: None });
+        control.records.write(at, Write { key, change: Change::Delete, waiter: None });
     }
     let answer = if failed { Answer::Failure } else { Answer::Deleted };
-    control.write(at, Write { key: last, change: Change::Delete, waiter: Some((call.requester, answer)) });
+    control
+        .records
+        .write(at, Write { key: last, change: Change::Delete, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 
@@ -336,7 +340,7 @@ fn source_kept(
         return Reply::Now(response);
     }
     let waiter = Some((call.requester, Answer::Prepared(Box::new(response))));
-    control.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
+    control.records.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
     Reply::Later
 }
 

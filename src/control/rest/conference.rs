@@ -137,7 +137,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let Ok(record) = control.new_record(at, &key, body) else { return not_completed() };
     control.move_streams(at, &key, room.room_stream_list);
     let change = Change::Insert(Box::new(record));
-    control.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
+    control.records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
     Reply::Later
 }
 
@@ -154,7 +154,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let body = Box::new(room.members());
     control.move_streams(at, &key, room.room_stream_list);
     let change = Change::Update { body, endpoints: None };
-    control.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
+    control.records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
     Reply::Later
 }
 
@@ -164,7 +164,9 @@ pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if control.records.pending(&key).is_none() {
         return Reply::Now(Outcome::failure("").response(200));
     }
-    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
+    control
+        .records
+        .write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
     Reply::Later
 }
 
@@ -243,7 +245,7 @@ impl Control {
             if key != *room && self.records.pending(&key).is_some() {
                 let body = Body { main_track_stream_id: Some(Some(main)), ..Body::default() };
                 let change = Change::Update { body: Box::new(body), endpoints: None };
-                self.write(at, Write { key, change, waiter: None });
+                self.records.write(at, Write { key, change, waiter: None });
             }
         }
     }

@@ -73,7 +73,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let endpoint = endpoint_record(service_id.clone(), url);
     let change = Change::AddEndpoint(endpoint);
     let waiter = Some((call.requester, Answer::Made(service_id)));
-    control.write(now, Write { key, change, waiter });
+    control.records.write(now, Write { key, change, waiter });
     Reply::Later
 }
 
@@ -101,7 +101,7 @@ pub(super) fn remove(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return failure("");
     }
     let waiter = Some((call.requester, Answer::Success));
-    control.write(now, Write { key, change: Change::RemoveEndpoint(wanted), waiter });
+    control.records.write(now, Write { key, change: Change::RemoveEndpoint(wanted), waiter });
     Reply::Later
 }
 

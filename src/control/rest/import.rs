@@ -131,7 +131,7 @@ impl Import {
     fn write(&mut self, control: &mut Control, at: Now, key: &StreamKey, change: Change) {
         let write = Write { key: key.clone(), change, waiter: None };
         if let Some(former) = self.last.replace(write) {
-            control.write(at, former);
+            control.records.write(at, former);
         }
     }
 
@@ -144,7 +144,7 @@ impl Import {
         let answer = json(200, &results);
         let Some(last) = self.last else { return Reply::Now(answer) };
         let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
-        control.write(at, Write { waiter, ..last });
+        control.records.write(at, Write { waiter, ..last });
         Reply::Later
     }
 }

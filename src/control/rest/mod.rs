@@ -168,7 +168,7 @@ impl Control {
         if !self.records.is_pending(key) {
             return Reply::Now(response);
         }
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes: Vec::new(), files: Vec::new(), waiter: Some((requester, response)) },
         );

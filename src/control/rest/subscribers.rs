@@ -61,7 +61,7 @@ impl Control {
         let key = Subscriber::key(&call.app.name, &subscriber.stream_id, &subscriber.subscriber_id);
         let changes = vec![(key, Some(Auxiliary::Subscriber(subscriber)))];
         let answer = Outcome::success().response(200);
-        self.write_auxiliary(
+        self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
         );
@@ -176,7 +176,9 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return failure("");
     }
     let waiter = Some((call.requester, Outcome::success().response(200)));
-    control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], files: Vec::new(), waiter });
+    control
+        .records
+        .write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], files: Vec::new(), waiter });
     Reply::Later
 }
 
@@ -189,7 +191,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let waiter = Some((call.requester, Outcome::success().response(200)));
-    control.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
+    control.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     Reply::Later
 }
 

@@ -46,7 +46,7 @@ pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -
     if !is_virtual && !is_live {
         let body = Body { is_virtual: Some(Some(true)), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };
-        control.write(at, Write { key: main_key, change, waiter: None });
+        control.records.write(at, Write { key: main_key, change, waiter: None });
     }
     control.set_main_track(at, call.requester, key, main);
     Reply::Later
@@ -137,6 +137,6 @@ impl Control {
     fn set_main_track(&mut self, at: Now, requester: Requester, key: StreamKey, main: &str) {
         let body = Body { main_track_stream_id: Some(Some(main.to_owned())), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };
-        self.write(at, Write { key, change, waiter: Some((requester, Answer::Success)) });
+        self.records.write(at, Write { key, change, waiter: Some((requester, Answer::Success)) });
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     let answer = json(200, &token);
     control.walks.arm_sweep(now);
     let changes = vec![(key, Some(Auxiliary::Token(token)))];
-    control.write_auxiliary(
+    control.records.write_auxiliary(
         now,
         AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
     );
@@ -133,7 +133,7 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
         return outcome(true);
     }
     let answer = Outcome::success().response(200);
-    control.write_auxiliary(
+    control.records.write_auxiliary(
         now,
         AuxiliaryWrite {
             changes: vec![(key, None)],
@@ -153,7 +153,7 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let answer = Outcome::success().response(200);
-    control.write_auxiliary(
+    control.records.write_auxiliary(
         now,
         AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
     );

@@ -286,7 +286,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         return done(Outcome::failure(""));
     }
     let waiter = Some((call.origin.requester, Outcome::success().response(200)));
-    control.write_auxiliary(
+    control.records.write_auxiliary(
         now,
         AuxiliaryWrite { changes: vec![(user_key(email), None)], files: Vec::new(), waiter },
     );
@@ -353,7 +353,7 @@ impl Control {
             self.cx.audit.audit_user(requester.session(), &user.email);
         }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
-        self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
+        self.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     }
 
     /// A user that the command line adds, its password hashed there.

@@ -53,7 +53,9 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
     let change = Change::Record { container, on };
     if !control.is_live(&key) {
-        control.write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
+        control
+            .records
+            .write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
         return Reply::Later;
     }
     let source_height = control.records.get(&key).map_or(0, |record| record.height);
@@ -72,7 +74,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         Recorded::Done { vod, began } => {
             let answer = Outcome::success().message(Some(&began.to_string())).data_id(&vod).response(200);
             let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
-            control.write(now, Write { key, change, waiter });
+            control.records.write(now, Write { key, change, waiter });
             Reply::Later
         }
         Recorded::Already => Reply::Now(Outcome::success().message(Some("0")).no_data_id().response(200)),
@@ -204,6 +206,8 @@ fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) 
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
     let files = found.iter().map(|vod| (Arc::clone(app), vod.clone())).collect();
-    control.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.requester, answer)) });
+    control
+        .records
+        .write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.requester, answer)) });
     Reply::Later
 }

@@ -190,7 +190,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
         let session = rig.session(0);
         let done = http::Response::text(200, "done".to_owned());
         let waiter = Some((Requester::unknown(session), done));
-        rig.control.write_auxiliary(rig.now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
+        rig.control.records.write_auxiliary(rig.now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
         rig.drain();
         session
     };

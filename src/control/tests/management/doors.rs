@@ -188,7 +188,7 @@ fn users_who_were_all_deleted_leave_no_code_behind() {
     assert_eq!(first_user(&mut rig, &code)["success"], true);
     let gone = vec![(store::Key::new(store::Kind::User, "", "admin@a"), None)];
     let write = records::auxiliary::AuxiliaryWrite { changes: gone, files: Vec::new(), waiter: None };
-    rig.control.write_auxiliary(rig.now, write);
+    rig.control.records.write_auxiliary(rig.now, write);
     rig.run_for(secs(1));
     assert!(!rig.control.records.has_users());
     assert_eq!(first_user(&mut rig, &code)["success"], false);
