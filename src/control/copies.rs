@@ -129,7 +129,7 @@ impl Copying {
 impl Control {
     /// Whether the stream of this key is one of another node.
     pub(super) fn is_copy(&self, key: &StreamKey) -> bool {
-        let live = self.stream_of(key).and_then(|stream| self.registry.get(&stream));
+        let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
         self.outbound.sources.is_copying(key) || live.is_some_and(Live::is_copy)
     }
 
@@ -198,7 +198,7 @@ impl Control {
 
     /// Lets a copy go. Viewers that wait for it are refused.
     pub(super) fn end_copy(&mut self, now: Now, key: &StreamKey, is_over: bool) {
-        let is_here = self.is_live(key);
+        let is_here = self.registry.is_live(key);
         let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };
         self.stop_source(now, key, end);
         if !is_here {
@@ -217,7 +217,7 @@ impl Control {
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
             self.cx.post(worker, ToWorker::StopPull(id));
         }
-        let Some(stream) = self.stream_of(key) else { return };
+        let Some(stream) = self.registry.find(key) else { return };
         self.registry.change(stream, |source| source.state = State::Awaited);
         // What the worker said last of the clock is up to a second old.
         if let Some(live) = self.registry.get_mut(&stream) {
@@ -233,7 +233,8 @@ impl Control {
         if self.access.cluster.location(key).is_none() {
             return;
         }
-        let state = self.stream_of(key).and_then(|stream| Some(self.registry.get(&stream)?.source().state));
+        let state =
+            self.registry.find(key).and_then(|stream| Some(self.registry.get(&stream)?.source().state));
         match state {
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
             Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.ask_anew(now, key),
@@ -262,7 +263,7 @@ impl Control {
     /// no such node, or it has no relay.
     pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
         let origins = self.origins_of(key);
-        let (Some(stream), Some(origin)) = (self.stream_of(key), origins.first().cloned()) else {
+        let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {
             return false;
         };
         tracing::info!(%key, "stream is published at another node; it is copied from there");

@@ -163,7 +163,7 @@ impl ControlConfig {
 impl Control {
     /// Starts and stops pushes until they are what the record of a live stream lists.
     pub(super) fn reconcile_pushes(&mut self, now: Now, key: &StreamKey) {
-        let Some(stream) = self.stream_of(key) else { return };
+        let Some(stream) = self.registry.find(key) else { return };
         // Those of a copy are its origin's.
         let record = self.records.get(key).filter(|_| !self.is_copy(key));
         let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::answer::Outcome;
 use super::mask::Requester;
+use super::records::Records;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
 use crate::control::ControlConfig;
@@ -41,6 +42,17 @@ impl ControlConfig {
     }
 }
 
+impl Records {
+    /// The records of imported files whose path begins so.
+    fn imported<'a>(&'a self, app: &Arc<str>, below: &'a str) -> impl Iterator<Item = &'a Vod> {
+        let is_below = move |vod: &&Vod| {
+            vod.kind.as_deref() == Some(Vod::IMPORTED)
+                && vod.file_path.as_deref().is_some_and(|path| path.starts_with(below))
+        };
+        self.vods(app).filter(is_below)
+    }
+}
+
 impl Control {
     /// Imports a folder. Gives the answer when it is known at once.
     pub(super) fn import_folder(
@@ -52,7 +64,7 @@ impl Control {
         if folder.is_empty() || self.cx.config.server.import_folders().next().is_none() {
             return Some(self.cx.config.not_allowed());
         }
-        if self.imported(app, "").count() >= IMPORTED_MAX {
+        if self.records.imported(app, "").count() >= IMPORTED_MAX {
             return Some(refused("The application has too many imported files"));
         }
         let (app, asked) = (Arc::clone(app), folder.to_owned());
@@ -103,15 +115,6 @@ impl Control {
         (!sent).then(busy)
     }
 
-    /// The records of imported files whose path begins so.
-    fn imported<'a>(&'a self, app: &Arc<str>, below: &'a str) -> impl Iterator<Item = &'a Vod> {
-        let is_below = move |vod: &&Vod| {
-            vod.kind.as_deref() == Some(Vod::IMPORTED)
-                && vod.file_path.as_deref().is_some_and(|path| path.starts_with(below))
-        };
-        self.vods(app).filter(is_below)
-    }
-
     fn folder_linked(&mut self, now: Now, requester: Requester, app: &Arc<str>, files: Vec<ImportedFile>) {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
@@ -148,7 +151,7 @@ impl Control {
     }
 
     fn folder_unlinked(&mut self, now: Now, requester: Requester, app: &Arc<str>, below: &str) {
-        let ids = self.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
+        let ids = self.records.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
         let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
         let text = format!("{} of records are deleted", changes.len());
         let answer = Outcome::success().message(Some(&text)).response(200);

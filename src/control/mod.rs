@@ -341,7 +341,7 @@ impl Control {
                 self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::Describe { key, meta_data } => self.describe(now, key, meta_data),
-            ToControl::Data { key, payload } => self.tell_data(now, &key, payload),
+            ToControl::Data { key, payload } => self.hook_data(now, &key, payload),
             ToControl::Call { session, peer, event } => self.call_event(now, session, peer, event),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
@@ -470,14 +470,6 @@ impl Control {
             drain.exited = true;
             self.cx.outbox.outputs.push_back(Output::Exit);
         }
-    }
-
-    fn is_live(&self, key: &StreamKey) -> bool {
-        self.stream_of(key).is_some()
-    }
-
-    fn stream_of(&self, key: &StreamKey) -> Option<StreamId> {
-        self.registry.find(key)
     }
 }
 

@@ -167,7 +167,11 @@ impl Control {
 
     /// A file is complete; it is uploaded when its record says so.
     pub(super) fn keep_object(&mut self, now: Now, key: Key) {
-        if self.vod_of(&key).is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. }))) {
+        if self
+            .files
+            .vod_of(&self.records, &key)
+            .is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. })))
+        {
             self.files.objects.wait(now.mono, key);
             self.fire_objects(now);
         }
@@ -201,7 +205,7 @@ impl Control {
     }
 
     fn upload_object(&mut self, now: Now, key: Key) {
-        let Some(vod) = self.vod_of(&key) else { return };
+        let Some(vod) = self.files.vod_of(&self.records, &key) else { return };
         let Some(Kept::Wanted { name }) = vod.kept.clone() else { return };
         let path = vod.path(&key.app);
         let Some(storage) = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
@@ -237,7 +241,7 @@ impl Control {
         outcome: Outcome,
     ) {
         let outcome = outcome.object();
-        let Some(vod) = self.vod_of(&key).cloned() else {
+        let Some(vod) = self.files.vod_of(&self.records, &key).cloned() else {
             // It was removed meanwhile, and nobody wants its object.
             if outcome == ObjectOutcome::Done {
                 self.remove_object(now, storage, name, 0);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use media::{Codec, Position, TrackKind};
 
+use super::live::Registry;
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
 use crate::control::records::Records;
@@ -49,6 +50,23 @@ impl Records {
     }
 }
 
+/// Whether the publisher of a stream is there, or expected within the grace. A source between two attempts is neither.
+pub(super) fn is_delivered(live: &Live) -> bool {
+    live.source().state != State::Awaited
+}
+
+impl Registry {
+    /// Whether a stream is live.
+    pub(super) fn is_live(&self, key: &StreamKey) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Whether a subtrack of a main track is live.
+    pub(super) fn is_active(&self, main: &StreamKey, id: &Arc<str>) -> bool {
+        self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
+    }
+}
+
 impl Control {
     /// A publisher asks.
     pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
@@ -66,7 +84,7 @@ impl Control {
         if settings.security.publish.token && !self.burn_token(now, &request.key, &request.params) {
             return Err(Refusal::Denied(Denial::Token));
         }
-        match self.stream_of(&request.key) {
+        match self.registry.find(&request.key) {
             None => {
                 self.release_copy(now, &request.key);
                 Ok(self.begin_stream(now, request, settings))
@@ -89,7 +107,7 @@ impl Control {
         if self.outbound.sources.is_running(&request.key) && !self.is_copy(&request.key) {
             return Err(Refusal::InUse);
         }
-        let live = self.stream_of(&request.key).and_then(|stream| self.registry.get(&stream));
+        let live = self.registry.find(&request.key).and_then(|stream| self.registry.get(&stream));
         let free = live.is_none_or(|live| match live.source().state {
             // Its publisher is at another node: the directory has the last word, where there is one.
             State::Live(_) if live.is_copy() => self.access.cluster.is_shared(),
@@ -356,14 +374,9 @@ impl Control {
         }
     }
 
-    /// Whether its publisher is there, or expected within the grace. A source between two attempts is neither.
-    pub(super) fn is_delivered(live: &Live) -> bool {
-        live.source().state != State::Awaited
-    }
-
     /// The sessions that publish a stream: none while its publisher is waited for.
     pub(super) fn publisher_of(&self, key: &StreamKey) -> Option<SessionRef> {
-        match self.registry.get(&self.stream_of(key)?)?.source().state {
+        match self.registry.get(&self.registry.find(key)?)?.source().state {
             State::Live(session) => Some(session),
             State::Grace(_) | State::Awaited => None,
         }
@@ -374,7 +387,7 @@ impl Control {
         let Some(record) = self.records.get(key) else { return StreamDetails::default() };
         let groups = self.cx.apps.get(&key.app).is_some_and(|app| are_renditions(app));
         let main = self.records.main_track_of(key).filter(|_| groups);
-        let live = self.stream_of(key).and_then(|stream| self.registry.get(&stream));
+        let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
         let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);
         let is_video = |codec: &&Codec| codec.kind() == TrackKind::Video;
         let videos = codecs.map_or(0, |codecs| codecs.iter().filter(is_video).count());
@@ -394,7 +407,7 @@ impl Control {
     /// Workers hear of what has changed in the record of a stream.
     pub(super) fn review_viewers(&mut self, key: &StreamKey) {
         let details = self.details_of(key);
-        let Some(stream) = self.stream_of(key) else { return };
+        let Some(stream) = self.registry.find(key) else { return };
         let Some(live) = self.registry.get_mut(&stream) else { return };
         if std::mem::replace(&mut live.told.details, details.clone()) != details {
             self.post_stream_up(stream);

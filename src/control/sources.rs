@@ -227,7 +227,7 @@ impl Control {
 
     /// Live streams of an application, with those that sources are about to bring.
     pub(super) fn streams_of(&self, app: &str) -> usize {
-        let waiting = self.outbound.sources.waiting(app, |key| self.is_live(key));
+        let waiting = self.outbound.sources.waiting(app, |key| self.registry.is_live(key));
         self.registry.count(app).saturating_add(waiting)
     }
 
@@ -250,7 +250,7 @@ impl Control {
             Some((_, origin)) => origin.clone(),
             None => self.origin_of(key, record)?,
         };
-        if self.outbound.sources.is_running(key) || self.is_live(key) {
+        if self.outbound.sources.is_running(key) || self.registry.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
         if let Some(node) = self.access.cluster.elsewhere(key) {
@@ -309,7 +309,7 @@ impl Control {
         let is_copy = source.is_some_and(|source| source.copying.is_some());
         self.access.release_source(id);
         if end == StreamEnd::Superseded {
-            if let Some(stream) = self.stream_of(key) {
+            if let Some(stream) = self.registry.find(key) {
                 self.end_stream(now, stream, end);
             }
             return true;
@@ -317,7 +317,7 @@ impl Control {
         if !is_copy {
             self.records.source_wanted(now, key, false);
         }
-        match self.stream_of(key) {
+        match self.registry.find(key) {
             Some(stream) => self.end_stream(now, stream, end),
             None if is_copy => {}
             None => self.records.source_status(now, key, status::FINISHED),
@@ -376,7 +376,7 @@ impl Control {
         let via = source.copying.as_ref().map(|copying| copying.via().to_vec()).unwrap_or_default();
         let skip = source.sought.take().unwrap_or(source.origin.skip);
         let lead = source.seen.saturating_duration_since(now.mono);
-        let live = self.stream_of(&key).and_then(|stream| self.registry.get(&stream));
+        let live = self.registry.find(&key).and_then(|stream| self.registry.get(&stream));
         let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
         self.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
@@ -418,7 +418,7 @@ impl Control {
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
         self.outbound.sources.copy_lives(&request.key);
         tracing::info!(key = %request.key, attempt, "source delivers");
-        match self.stream_of(&request.key) {
+        match self.registry.find(&request.key) {
             Some(stream) => self.return_pull(now, stream, request).ok_or(Refusal::InUse),
             None => Ok(self.begin_stream(now, request, settings)),
         }
@@ -564,7 +564,7 @@ impl Control {
             }
             return;
         }
-        if self.is_live(key) {
+        if self.registry.is_live(key) {
             return;
         }
         if !self.records.get(key).is_some_and(starts_by_viewer) {
@@ -613,8 +613,9 @@ impl Control {
     fn begin_wanted(&mut self, now: Now, app: &Arc<str>) {
         let wanted = self.records.behind(app, None).filter(|(_, record)| record.source_wanted);
         let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
-        let keys: Vec<_> =
-            keys.filter(|key| !self.outbound.sources.is_running(key) && !self.is_live(key)).collect();
+        let keys: Vec<_> = keys
+            .filter(|key| !self.outbound.sources.is_running(key) && !self.registry.is_live(key))
+            .collect();
         for key in keys {
             if let Err(reason) = self.begin_source(now, &key) {
                 tracing::info!(%key, reason, "source not started");
@@ -653,7 +654,7 @@ impl Control {
         for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
             let is_copy =
                 self.outbound.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
-            if !self.is_live(&key) && !is_copy {
+            if !self.registry.is_live(&key) && !is_copy {
                 self.records.source_status(now, &key, status::FINISHED);
                 self.records.mark_dirty(now, key);
             }

@@ -156,7 +156,7 @@ impl Control {
         };
         let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
         record.count_viewers(sum(&|counts| counts.connected), leased);
-        if live.source().worker != worker || !Self::is_delivered(live) {
+        if live.source().worker != worker || !super::registry::is_delivered(live) {
             return;
         }
         record.touch(now);

@@ -36,16 +36,12 @@ pub(super) fn are_renditions(app: &AppSettings) -> bool {
 impl Control {
     /// Subtracks of a main track that are live.
     pub(super) fn active_subtracks(&self, main: &StreamKey) -> usize {
-        self.records.subtracks(main).filter(|id| self.is_active(main, id)).count()
+        self.records.subtracks(main).filter(|id| self.registry.is_active(main, id)).count()
     }
 
     /// Whether a subtrack of a main track is live.
     pub(super) fn has_active_subtrack(&self, main: &StreamKey) -> bool {
-        self.records.subtracks(main).any(|id| self.is_active(main, id))
-    }
-
-    pub(super) fn is_active(&self, main: &StreamKey, id: &std::sync::Arc<str>) -> bool {
-        self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
+        self.records.subtracks(main).any(|id| self.registry.is_active(main, id))
     }
 
     /// Whether a publisher may join the main track that it names.
@@ -93,7 +89,7 @@ impl Control {
             let mut record = Broadcast { zombi: true, is_virtual: true, ..Broadcast::default() };
             self.cx.complete(now, &main, &mut record);
             self.records.insert(main.clone(), record);
-        } else if !self.is_live(&main)
+        } else if !self.registry.is_live(&main)
             && let Some(record) = self.records.get_mut(&main).filter(|record| !record.is_virtual)
         {
             record.is_virtual = true;
@@ -111,7 +107,7 @@ impl Control {
 
     /// A subtrack came or went: a virtual main track follows; one that publishing made ends with its last subtrack.
     pub(super) fn follow_subtracks(&mut self, now: Now, main: &StreamKey) {
-        if self.is_live(main) {
+        if self.registry.is_live(main) {
             return;
         }
         let any = self.has_active_subtrack(main);

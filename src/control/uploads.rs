@@ -131,7 +131,7 @@ impl Control {
         }
         upload.stage = Stage::Made;
         let (key, bytes_max) = (upload.key.clone(), upload.bytes_max);
-        let Some(mut path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
+        let Some(mut path) = self.files.vod_of(&self.records, &key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
             self.files.uploads.by_session.remove(&session);
             return false;
@@ -173,7 +173,7 @@ impl Control {
     fn upload_received(&mut self, now: Now, session: SessionRef, metadata: Option<String>) {
         let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
         let Upload { key, requester, .. } = upload;
-        let Some(path) = self.vod_of(&key).map(|vod| vod.path(&key.app)) else {
+        let Some(path) = self.files.vod_of(&self.records, &key).map(|vod| vod.path(&key.app)) else {
             // Its application was deleted.
             return self.cx.answer(requester, not_written());
         };
@@ -196,7 +196,7 @@ impl Control {
         metadata: Option<String>,
         outcome: RecordingOutcome,
     ) {
-        let (vod, finished) = match (self.vod_of(&key).cloned(), outcome) {
+        let (vod, finished) = match (self.files.vod_of(&self.records, &key).cloned(), outcome) {
             (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
@@ -225,7 +225,7 @@ impl Control {
 
     /// Removes what there is of an upload that is not complete.
     pub(super) fn drop_upload(&mut self, now: Now, key: &Key) {
-        let Some(vod) = self.vod_of(key).cloned() else { return };
+        let Some(vod) = self.files.vod_of(&self.records, key).cloned() else { return };
         self.remove_file(now, &key.app, &vod);
         self.put_vod(now, key.clone(), None);
     }

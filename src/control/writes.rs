@@ -88,7 +88,7 @@ impl Control {
 
     /// The publisher of a live stream says something else about it.
     pub(super) fn describe(&mut self, now: Now, key: StreamKey, meta_data: String) {
-        if !self.is_live(&key) || self.records.get(&key).is_none() {
+        if !self.registry.is_live(&key) || self.records.get(&key).is_none() {
             return;
         }
         let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
@@ -102,7 +102,7 @@ impl Control {
         if matches!(change, Change::Insert(_)) {
             self.records.inserted();
         }
-        let live = self.stream_of(&key);
+        let live = self.registry.find(&key);
         let runs = self.outbound.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
@@ -150,7 +150,7 @@ impl Control {
         }
         let Err(reason) = self.begin_source(now, key) else { return Some(answer) };
         let answer = Answer::NotStarted(reason);
-        if self.is_live(key) {
+        if self.registry.is_live(key) {
             // Somebody has published to it since; that is not ours to end.
             return Some(answer);
         }

@@ -304,7 +304,7 @@ impl Control {
             match self.access.presences.sessions.get(&session).map(|presence| presence.direction) {
                 Some(Direction::Publish) if publish => {
                     if let Some(stream) =
-                        self.stream_of(key).filter(|_| self.publisher_of(key) == Some(session))
+                        self.registry.find(key).filter(|_| self.publisher_of(key) == Some(session))
                     {
                         self.end_stream(now, stream, StreamEnd::Stopped);
                     }

@@ -3,7 +3,8 @@
 use crate::control::records::Records;
 use serde::Serialize;
 
-use crate::control::Control;
+use super::Access;
+use crate::control::context::Context;
 use crate::control::records::auxiliary::{Auxiliary, Subscriber};
 use crate::types::StreamKey;
 
@@ -37,15 +38,16 @@ impl Records {
     }
 }
 
-impl Control {
+impl Access {
     /// The subscriber with what is known of its connections.
     pub(in crate::control) fn shown_subscriber<'a>(
-        &'a self,
+        &self,
+        cx: &'a Context,
         key: &StreamKey,
         subscriber: &'a Subscriber,
     ) -> Shown<'a> {
-        let connections = self.access.presences.count(key, &subscriber.subscriber_id);
-        let app = self.cx.apps.get(&key.app);
+        let connections = self.presences.count(key, &subscriber.subscriber_id);
+        let app = cx.apps.get(&key.app);
         let period = app.map_or(0, |app| app.security.secrets.time_code_period);
         Shown {
             subscriber_id: &subscriber.subscriber_id,
@@ -57,7 +59,7 @@ impl Control {
             concurrent_connections_limit: subscriber.concurrent_connections_limit,
             blocked_type: subscriber.blocked_type.as_deref(),
             blocked_until_unit_time_stamp_ms: subscriber.blocked_until_unit_time_stamp_ms,
-            registered_node_ip: (connections > 0).then_some(self.cx.config.host_address.as_str()),
+            registered_node_ip: (connections > 0).then_some(cx.config.host_address.as_str()),
             avg_video_bitrate: 0,
             avg_audio_bitrate: 0,
             totp_expiry_period_seconds: subscriber.period().unwrap_or(period),

@@ -39,7 +39,7 @@ impl Control {
             // Viewers claim nothing.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
             (Step::Claim, Request::Publish(request)) => {
-                let live = self.stream_of(&request.key);
+                let live = self.registry.find(&request.key);
                 let ours =
                     admission.claimed || live.is_some_and(|live| self.access.admissions.has_claim(live));
                 if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
@@ -120,7 +120,7 @@ impl Control {
     /// that followed, `{id}_1.mp4` and so on.
     pub(super) fn name_stream(&self, request: &mut PlayRequest) {
         let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
-        if let Some(stream) = self.stream_of_file(&request.key.app, &polled.file) {
+        if let Some(stream) = self.files.stream_of_file(&self.records, &request.key.app, &polled.file) {
             request.key.id = stream;
             return;
         }
@@ -144,7 +144,7 @@ impl Control {
 
     /// A stream that is live was let in already.
     fn check_limits(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
-        if self.is_live(&request.key) {
+        if self.registry.is_live(&request.key) {
             return Ok(());
         }
         let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
@@ -216,7 +216,7 @@ impl Control {
     /// Whether there is something to play: the live stream, a subtrack or, of a viewer by separate requests, what it has found.
     fn is_there(&self, request: &PlayRequest) -> bool {
         let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
-        let is_live = || self.is_live(&request.key) || self.has_active_subtrack(&request.key);
+        let is_live = || self.registry.is_live(&request.key) || self.has_active_subtrack(&request.key);
         is_found || (request.egress != VOD && is_live())
     }
 

@@ -45,7 +45,7 @@ impl Control {
         let mut merged = record.clone();
         merged.updated = Some(now.mono);
         match &before {
-            Some(live) if runs || (self.is_live(&key) && !is_copy) => merged.keep_live(live),
+            Some(live) if runs || (self.registry.is_live(&key) && !is_copy) => merged.keep_live(live),
             Some(_) | None => {}
         }
         let is_own = merged.encode() != record.encode();
@@ -72,7 +72,7 @@ impl Control {
         // A copy ends with the stream that it is one of.
         if !self.is_copy(key)
             && !self.stop_source(now, key, StreamEnd::Deleted)
-            && let Some(stream) = self.stream_of(key)
+            && let Some(stream) = self.registry.find(key)
         {
             self.end_stream(now, stream, StreamEnd::Deleted);
         }

@@ -49,7 +49,7 @@ impl Control {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");
         }
         let is_elsewhere = self.access.cluster.elsewhere(key).is_some();
-        if !self.is_live(key) || self.is_copy(key) {
+        if !self.registry.is_live(key) || self.is_copy(key) {
             self.records.note_elsewhere(now, key, is_elsewhere);
         }
         self.follow_claim(now, key);
@@ -62,7 +62,7 @@ impl Control {
             return;
         }
         if !self.stop_source(now, key, StreamEnd::Superseded)
-            && let Some(stream) = self.stream_of(key)
+            && let Some(stream) = self.registry.find(key)
         {
             self.end_stream(now, stream, StreamEnd::Superseded);
         }
@@ -70,7 +70,7 @@ impl Control {
 
     /// Puts right what a node has left that is gone: its stream is over, and its source is started here.
     fn clear_up(&mut self, now: Now, key: &StreamKey) {
-        if !self.is_live(key) {
+        if !self.registry.is_live(key) {
             self.records.terminated(now, key.clone());
             self.resume_source(now, key);
         }

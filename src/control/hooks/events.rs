@@ -93,7 +93,7 @@ impl Hooks {
 
 impl Control {
     /// Tells a receiver of something.
-    fn tell(&mut self, now: Now, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
+    fn post_hook(&mut self, now: Now, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
         let settings = self.cx.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
         self.hooks.tell(key, url, action, body, &settings);
         self.send_hooks(now);
@@ -132,7 +132,7 @@ impl Control {
     }
 
     /// A message of a data channel goes to the application's receiver.
-    pub(in crate::control) fn tell_data(&mut self, now: Now, key: &StreamKey, payload: Bytes) {
+    pub(in crate::control) fn hook_data(&mut self, now: Now, key: &StreamKey, payload: Bytes) {
         let Some(app) = self.cx.apps.get(&key.app) else { return };
         if let Some(url) = &app.hooks.data_url {
             self.hooks.tell_data(key, url, payload, &app.hooks);
@@ -164,7 +164,7 @@ impl Control {
             members.params(params);
         }
         let body = members.text(self.is_form(key));
-        self.tell(now, key, &url, action, body);
+        self.post_hook(now, key, &url, action, body);
     }
 
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
@@ -186,7 +186,7 @@ impl Control {
 
     /// The number of subtracks of a main track that hooks have announced as live.
     fn announced_subtracks(&self, main: &StreamKey) -> usize {
-        let stream = |id: &Arc<str>| self.stream_of(&StreamKey { app: main.app.clone(), id: id.clone() });
+        let stream = |id: &Arc<str>| self.registry.find(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = self.records.subtracks(main).filter_map(stream);
         live.filter(|stream| self.registry.get(stream).is_some_and(|live| live.told.announced)).count()
     }
@@ -270,7 +270,7 @@ impl Control {
         let Value::Object(mut members) = members else { return };
         members.retain(|_, value| !value.is_null());
         let body = Members(members).text(self.is_form(&key));
-        self.tell(now, &key, &url, "liveStreamStatus", body);
+        self.post_hook(now, &key, &url, "liveStreamStatus", body);
     }
 
     /// A viewer came or went.
@@ -289,7 +289,7 @@ impl Control {
         }
         members.params(params);
         let body = members.text(self.is_form(key));
-        self.tell(now, key, url, action, body);
+        self.post_hook(now, key, url, action, body);
     }
 
     /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
@@ -305,7 +305,7 @@ impl Control {
             "resourceInfo": self.resource_report(now).to_string(),
         });
         // Of no application: sent as JSON, and once.
-        self.tell(now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
+        self.post_hook(now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
     }
 
     /// A recording can be played.
@@ -318,7 +318,7 @@ impl Control {
         members.put("duration", Some(&vod.duration.to_string()));
         members.metadata(vod.metadata.as_deref());
         let body = members.text(self.is_form(key));
-        self.tell(now, key, &url, "vodReady", body);
+        self.post_hook(now, key, &url, "vodReady", body);
     }
 
     /// A recording has failed while its stream is live.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::names::STREAMS;
 use super::{Control, Retry, Writing};
 use crate::config::AppSettings;
+use crate::control::Files;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use crate::control::wall;
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
@@ -19,41 +21,56 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// Recordings that one look removes.
 const REMOVED_AT_ONCE: usize = 100;
 
-impl Control {
+impl Records {
+    /// The files of an application that can be played, the oldest first.
+    pub(in crate::control) fn vods<'a>(&'a self, app: &Arc<str>) -> impl Iterator<Item = &'a Vod> + use<'a> {
+        self.auxiliary.of(Kind::Vod, app, "").filter_map(|(_, record)| match record {
+            Auxiliary::Vod(vod) if !vod.unfinished => Some(vod),
+            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        })
+    }
+}
+
+impl Files {
     /// The file that can be played under this id, once it is complete.
-    pub(in crate::control) fn vod(&self, app: &Arc<str>, id: &str) -> Option<&Vod> {
-        self.vod_of(&Vod::key(app, id)).filter(|vod| !vod.unfinished)
+    pub(in crate::control) fn vod<'a>(
+        &'a self,
+        records: &'a Records,
+        app: &Arc<str>,
+        id: &str,
+    ) -> Option<&'a Vod> {
+        self.vod_of(records, &Vod::key(app, id)).filter(|vod| !vod.unfinished)
     }
 
-    pub(in crate::control) fn vod_of(&self, key: &Key) -> Option<&Vod> {
-        if let Some(vod) = self.files.recordings.unsaved.get(key) {
+    /// The record of a file as it will be, whether or not the file is complete.
+    pub(in crate::control) fn vod_of<'a>(&'a self, records: &'a Records, key: &Key) -> Option<&'a Vod> {
+        if let Some(vod) = self.recordings.unsaved.get(key) {
             return Some(vod);
         }
-        match self.records.auxiliary.pending(key)? {
+        match records.auxiliary.pending(key)? {
             Auxiliary::Vod(vod) => Some(vod),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         }
     }
 
     /// The stream that a file below the application's `streams` was recorded from, whether or not the file is complete.
-    pub(in crate::control) fn stream_of_file(&self, app: &Arc<str>, name: &str) -> Option<Arc<str>> {
+    pub(in crate::control) fn stream_of_file(
+        &self,
+        records: &Records,
+        app: &Arc<str>,
+        name: &str,
+    ) -> Option<Arc<str>> {
         let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
         let path = format!("{STREAMS}/{name}");
         let segments: Vec<String> = [&**app].into_iter().chain(path.split('/')).map(str::to_owned).collect();
-        let written = self.files.recordings.writing.get(&segments).map(|writing| &writing.key);
-        let key = written.or_else(|| self.records.auxiliary.of_file(app, &path))?;
-        let vod = self.vod_of(key).filter(|vod| vod.kind.as_deref() == Some(Vod::RECORDED))?;
+        let written = self.recordings.writing.get(&segments).map(|writing| &writing.key);
+        let key = written.or_else(|| records.auxiliary.of_file(app, &path))?;
+        let vod = self.vod_of(records, key).filter(|vod| vod.kind.as_deref() == Some(Vod::RECORDED))?;
         vod.stream_id.as_deref().map(Arc::from)
     }
+}
 
-    /// The files of an application that can be played, the oldest first.
-    pub(in crate::control) fn vods<'a>(&'a self, app: &Arc<str>) -> impl Iterator<Item = &'a Vod> + use<'a> {
-        self.records.auxiliary.of(Kind::Vod, app, "").filter_map(|(_, record)| match record {
-            Auxiliary::Vod(vod) if !vod.unfinished => Some(vod),
-            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
-        })
-    }
-
+impl Control {
     pub(in crate::control) fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
         match &vod {
             Some(vod) => {
@@ -114,7 +131,7 @@ impl Control {
     }
 
     pub(super) fn finish_file(&mut self, now: Now, key: Key) {
-        let Some(vod) = self.vod_of(&key) else { return };
+        let Some(vod) = self.files.vod_of(&self.records, &key) else { return };
         let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
         let retry = key.clone();
         let sent = self.cx.submit(work, move |control, now, outcome| {
@@ -126,7 +143,7 @@ impl Control {
     }
 
     fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
-        let Some(vod) = self.vod_of(&key).cloned() else { return };
+        let Some(vod) = self.files.vod_of(&self.records, &key).cloned() else { return };
         if !self.cx.apps.contains_key(&key.app) {
             // Its application was deleted, and its folder with it.
             return self.put_vod(now, key, None);
@@ -221,10 +238,11 @@ impl Control {
         let Some(settings) = self.cx.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
         let is_there = |vod: &&Vod| {
             let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
-            vod.kind.as_deref() == Some(Vod::RECORDED) && key.is_some_and(|key| self.vod_of(&key).is_some())
+            vod.kind.as_deref() == Some(Vod::RECORDED)
+                && key.is_some_and(|key| self.files.vod_of(&self.records, &key).is_some())
         };
         let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
-        let mut all = self.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
+        let mut all = self.records.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
         let oldest = settings
             .age_max
             .map(|age| wall(now).saturating_sub_unsigned(age.as_millis().try_into().unwrap_or(u64::MAX)));
@@ -236,6 +254,6 @@ impl Control {
             }
             is_old
         };
-        self.vods(app).filter(is_there).take_while(is_old).take(REMOVED_AT_ONCE).cloned().collect()
+        self.records.vods(app).filter(is_there).take_while(is_old).take(REMOVED_AT_ONCE).cloned().collect()
     }
 }

@@ -211,7 +211,7 @@ pub(super) fn may_record(control: &Control, key: &StreamKey, container: Containe
     let carries = |stream| control.registry.carries(stream, container);
     match container {
         Container::Mp4 => true,
-        Container::WebM => control.stream_of(key).and_then(carries).unwrap_or(false),
+        Container::WebM => control.registry.find(key).and_then(carries).unwrap_or(false),
     }
 }
 
@@ -235,7 +235,7 @@ impl Control {
     }
 
     fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
-        let Some(stream) = self.stream_of(key) else { return };
+        let Some(stream) = self.registry.find(key) else { return };
         let (Some(record), Some(settings)) = (self.records.pending(key), self.cx.apps.get(&key.app)) else {
             return;
         };
@@ -266,7 +266,7 @@ impl Control {
         container: Container,
         Begin { name, clip }: Begin<'_>,
     ) -> Recorded {
-        let Some(stream) = self.stream_of(key) else { return Recorded::Refused };
+        let Some(stream) = self.registry.find(key) else { return Recorded::Refused };
         if clip.is_some() && self.files.recordings.clips(&key.app) >= CLIPS_MAX {
             return Recorded::Refused;
         }
@@ -316,7 +316,7 @@ impl Control {
     /// Ends the recording of a live stream.
     pub(super) fn stop_recording(&mut self, key: &StreamKey, container: Container) -> Recorded {
         let of_stream = |stream| self.files.recordings.of_stream(stream, container);
-        let id = self.stream_of(key).and_then(of_stream);
+        let id = self.registry.find(key).and_then(of_stream);
         let Some(id) = id else { return Recorded::Refused };
         self.end_recording(id);
         match self.files.recordings.by_id.get(&id) {
@@ -363,7 +363,7 @@ impl Control {
             self.cx.answer(requester, Outcome::failure(reason).response(200));
         }
         self.recording_has_room(now, &key.app);
-        if recording.stopped || self.stream_of(&key) != Some(recording.stream) {
+        if recording.stopped || self.registry.find(&key) != Some(recording.stream) {
             tracing::info!(%key, reason, files = recording.files, "recording ended");
             return;
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::call::{Caller, Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::answer::{Outcome, json as object};
-use crate::control::broadcast::{parse_json, status};
+use crate::control::broadcast::{Broadcast, parse_json, status};
 use crate::control::from_json::{EncoderSettings, FromJson};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::records::Records;
@@ -60,7 +60,7 @@ pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply 
                     json!({
                         "name": &**name,
                         "liveStreamCount": control.registry.count(name),
-                        "vodCount": control.vods(name).count(),
+                        "vodCount": control.records.vods(name).count(),
                         "storage": storage,
                     })
                 });
@@ -181,9 +181,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
     let Some(app) = control.cx.apps.get(name).map(|app| app.name.clone()) else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
-    let changed = |record: &&crate::control::broadcast::Broadcast| {
-        record.status != status::FINISHED || record.anyone_watching
-    };
+    let changed = |record: &&Broadcast| record.status != status::FINISHED || record.anyone_watching;
     let all = control.records.count(&app);
     let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
     let keys: Vec<StreamKey> = control
@@ -191,7 +189,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
         .of(&app)
         .filter(changed)
         .map(|record| key(&record.stream_id))
-        .filter(|key| !control.is_live(key))
+        .filter(|key| !control.registry.is_live(key))
         .collect();
     for key in &keys {
         if let Some(record) = control.records.get_mut(key) {

@@ -314,7 +314,7 @@ fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey
     if control.is_short_for_source(at, call.app) {
         return now(Outcome::failure("Not enough resource on server to start streaming."));
     }
-    if control.outbound.sources.is_running(key) || control.is_live(key) {
+    if control.outbound.sources.is_running(key) || control.registry.is_live(key) {
         let text = "Stream is already active. It's already streaming or trying to connect";
         return now(Outcome::failure(text));
     }
@@ -411,7 +411,7 @@ impl Control {
         if self.stop_source(at, key, StreamEnd::Stopped) {
             return true;
         }
-        let stream = self.stream_of(key);
+        let stream = self.registry.find(key);
         if let Some(stream) = stream {
             self.end_stream(at, stream, StreamEnd::Stopped);
         }

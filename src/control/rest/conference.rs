@@ -196,8 +196,10 @@ pub(super) fn info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let mut info =
         RoomInfo { room_id, stream_details_map: None, stream_list: None, start_date: 0, end_date: 0 };
     if let Some(record) = control.records.get(&key) {
-        let others =
-            control.records.subtracks(&key).filter(|id| &***id != asks && control.is_active(&key, id));
+        let others = control
+            .records
+            .subtracks(&key)
+            .filter(|id| &***id != asks && control.registry.is_active(&key, id));
         let records = others.take(SHOWN_MAX).filter_map(|id| control.records.find(&key.app, id));
         let streams: BTreeMap<_, _> =
             records.map(|record| (record.stream_id.as_str(), record.name.as_deref())).collect();

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::call::{Call, Reply, bad_request};
 use crate::auth::redact;
 use crate::control::answer::Outcome;
-use crate::control::broadcast::{BodyError, EndpointRecord, parse_json, status};
+use crate::control::broadcast::{BodyError, EndpointRecord, RECORD_BYTES_MAX, parse_json, status};
 use crate::control::from_json::loose;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
@@ -49,7 +49,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     };
     let list = record.end_point_list.as_deref().unwrap_or_default();
     let not_added = format!("Endpoint is not added to stream: {id}");
-    if height != 0 && height != record.height && control.is_live(&key) {
+    if height != 0 && height != record.height && control.registry.is_live(&key) {
         return failure(&not_added);
     }
     if list.iter().any(|e| e.endpoint_url == url) {
@@ -59,7 +59,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let wanted = body.endpoint_service_id.unwrap_or_default();
     if list.len() >= control.cx.config.server.limits.endpoints
         || wanted.len() > SERVICE_ID_BYTES_MAX
-        || record.encode().len().saturating_add(url.len() * 2) > crate::control::broadcast::RECORD_BYTES_MAX
+        || record.encode().len().saturating_add(url.len() * 2) > RECORD_BYTES_MAX
     {
         return failure(&not_added);
     }

@@ -62,7 +62,7 @@ const fn codec_name(codec: Codec) -> Option<&'static str> {
 /// and audio together.
 pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = control.stream_of(&key).and_then(|stream| control.registry.get(&stream));
+    let live = control.registry.find(&key).and_then(|stream| control.registry.get(&stream));
     let (Some(live), Some(record)) = (live, control.records.get(&key)) else { return empty_list() };
     let info = StreamInfo {
         video_height: record.height,
@@ -121,8 +121,8 @@ pub(super) fn data(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         return refused("Data channels are not enabled");
     }
     let key = call.key();
-    let is_room = || of_role(control, &key, "", true).next().is_some();
-    if control.stream_of(&key).is_none() && !is_room() {
+    let is_room = || of_role((&control.records, &control.registry), &key, "", true).next().is_some();
+    if control.registry.find(&key).is_none() && !is_room() {
         return refused("Requested WebRTC stream does not exist");
     }
     let is_text = std::str::from_utf8(&call.request.body).is_ok();
@@ -258,7 +258,7 @@ pub(super) fn sei(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 
 /// In-band messages are not supported in this version.
 fn in_band(control: &Control, call: &Call<'_>) -> Reply {
-    if control.is_live(&call.key()) {
+    if control.registry.is_live(&call.key()) {
         refused("")
     } else {
         refused_with_null(Some("Stream is not available"))

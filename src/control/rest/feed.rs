@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::call::{Reply, RootCall};
 use crate::control::broadcast::Broadcast;
 use crate::control::live::Live;
+use crate::control::live::Registry;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::mail::SourceFigures;
@@ -183,7 +184,7 @@ pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) 
     let ids = call.query("ids").split(',').filter(|id| !id.is_empty()).take(BROADCASTS_MAX);
     let row = |id: &str| {
         let record = control.records.find(name, id);
-        let live = record.zip(self::live(control, name, id));
+        let live = record.zip(self::live(&control.registry, name, id));
         let live = live.map(|(record, live)| LiveRow::of(record, live, recorded.contains(id)));
         let row = Row::of(id, record, live, now);
         serde_json::to_vec(&json!({ "broadcast": row })).unwrap_or_default()
@@ -211,20 +212,21 @@ fn clock_faults(figures: &SourceFigures) -> Value {
     Value::Object(seen.map(|(fault, count)| (fault.name().to_owned(), Value::from(count))).collect())
 }
 
-fn live<'a>(control: &'a Control, app: &str, id: &str) -> Option<&'a Live> {
-    control.registry.get(&control.stream_of(&StreamKey::new(app, id))?)
+fn live<'a>(registry: &'a Registry, app: &str, id: &str) -> Option<&'a Live> {
+    registry.get(&registry.find(&StreamKey::new(app, id))?)
 }
 
 /// The histories of a live stream's endpoints, the newest last.
 fn endpoints(control: &Control, app: &str, id: &str) -> Vec<Value> {
     let histories =
-        live(control, app, id).into_iter().flat_map(|live| control.outbound.pushes.histories(live));
+        live(&control.registry, app, id).into_iter().flat_map(|live| control.outbound.pushes.histories(live));
     histories.map(|(url, history)| json!({ "endpointUrl": url, "history": history })).collect()
 }
 
 /// The publisher's figures; null of a stream that is not live.
 fn source(control: &Control, app: &str, id: &str) -> Value {
-    let figures = live(control, app, id).and_then(|live| Some((live, live.received.figures.as_ref()?)));
+    let figures =
+        live(&control.registry, app, id).and_then(|live| Some((live, live.received.figures.as_ref()?)));
     figures.map_or(Value::Null, |(live, figures)| {
         json!({
             "receivedBytes": live.received.bytes_before.saturating_add(figures.received_bytes),

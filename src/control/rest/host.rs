@@ -7,10 +7,8 @@ use super::call::{Caller, Reply, RootCall};
 use crate::control::answer::json as object;
 use crate::control::{Control, Now, wall};
 
-type Part = fn(&Control, Now) -> Value;
-
-fn told(control: &Control, now: Now, part: Part) -> Reply {
-    Reply::Now(object(200, &part(control, now)))
+fn told(part: &Value) -> Reply {
+    Reply::Now(object(200, part))
 }
 
 fn cpu(control: &Control, _: Now) -> Value {
@@ -76,7 +74,7 @@ fn file_system(control: &Control, _: Now) -> Value {
 }
 
 /// No GPU is used.
-fn gpu(_: &Control, _: Now) -> Value {
+fn gpu() -> Value {
     json!([])
 }
 
@@ -103,7 +101,7 @@ fn everything(control: &Control, now: Now) -> Value {
         "fileSystemInfo": file_system(control, now),
         "jvmNativeMemoryUsage": native_memory(control, now),
         "softwareVersion": super::root::VERSION,
-        "gpuUsageInfo": gpu(control, now),
+        "gpuUsageInfo": gpu(),
         "ffmpegBuildInfo": "none",
     });
     let more = json!({
@@ -132,42 +130,42 @@ fn everything(control: &Control, now: Now) -> Value {
 
 /// `GET /system-resources`.
 pub(super) fn resources(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, everything)
+    told(&everything(control, now))
 }
 
 /// `GET /cpu-status`.
 pub(super) fn cpu_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, cpu)
+    told(&cpu(control, now))
 }
 
 /// `GET /jvm-memory-status`.
 pub(super) fn process_memory_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, process_memory)
+    told(&process_memory(control, now))
 }
 
 /// `GET /system-memory-status`.
 pub(super) fn system_memory_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, system_memory)
+    told(&system_memory(control, now))
 }
 
 /// `GET /file-system-status`.
 pub(super) fn file_system_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, file_system)
+    told(&file_system(control, now))
 }
 
 /// `GET /system-status`.
 pub(super) fn system_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, system)
+    told(&system(control, now))
 }
 
 /// `GET /gpu-status`.
-pub(super) fn gpu_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, gpu)
+pub(super) fn gpu_status(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    told(&gpu())
 }
 
 /// `GET /server-time`.
 pub(super) fn server_time(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(control, now, timing)
+    told(&timing(control, now))
 }
 
 /// `GET /live-clients-size`.

@@ -74,7 +74,7 @@ fn live_count(control: &Control, now: Now, call: &Call<'_>) -> usize {
 /// `GET /broadcasts/{id}/broadcast-statistics`.
 pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = control.is_live(&key);
+    let live = control.registry.is_live(&key);
     let viewers = control.records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
     Reply::Now(json(200, &viewers))
 }
@@ -111,7 +111,7 @@ pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'
     if control.records.get(&key).is_none() {
         return Reply::Now(Response::error(404, "Not Found"));
     }
-    match control.stream_of(&key) {
+    match control.registry.find(&key) {
         Some(stream) => control.ask_connections(call.requester, stream, Asked::Statistics(catalogue.name)),
         None => Reply::Now(Response::json(200, "[]")),
     }
@@ -124,7 +124,7 @@ pub(super) fn clients(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let asked = Asked::Clients { offset, size: size.min(CLIENTS_MAX) };
-    match control.stream_of(&call.key()) {
+    match control.registry.find(&call.key()) {
         Some(stream) => control.ask_connections(call.requester, stream, asked),
         None => Reply::Now(Response::json(200, "[]")),
     }
@@ -137,7 +137,7 @@ pub(super) fn viewers(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    match control.stream_of(&call.key()) {
+    match control.registry.find(&call.key()) {
         Some(stream) => control.ask_connections(call.requester, stream, Asked::Viewers { offset, size }),
         None => Reply::Now(Response::json(200, "[]")),
     }
@@ -146,7 +146,7 @@ pub(super) fn viewers(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 /// `POST /broadcasts/{id}/viewers/{viewer}/stop` (ours): ends what a viewer of the stream is sent.
 pub(super) fn stop_viewer(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [_, viewer, ..] = call.params;
-    match control.stream_of(&call.key()) {
+    match control.registry.find(&call.key()) {
         Some(stream) => control.ask_connections(call.requester, stream, Asked::End(viewer.to_owned())),
         None => Reply::Now(Outcome::failure("The stream is not live").response(200)),
     }

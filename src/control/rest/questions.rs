@@ -51,11 +51,15 @@ pub(in crate::control) fn answer(
             None => Response::error(404, "Not Found"),
         },
         Question::Subtracks { role, offset, size } => {
-            let records = of_role(control, key, role, true).skip(*offset).take(RECORDS_MAX.min(*size));
+            let records = of_role((&control.records, &control.registry), key, role, true)
+                .skip(*offset)
+                .take(RECORDS_MAX.min(*size));
             let records = records.map(|record| asker.shown(record)).collect();
             Response::json(200, Value::Array(records).to_string())
         }
-        Question::SubtrackCount(role) => count(of_role(control, key, role, true).count()),
+        Question::SubtrackCount(role) => {
+            count(of_role((&control.records, &control.registry), key, role, true).count())
+        }
         Question::Subscribers { offset, size } => {
             let ids = control.access.presences.subscribers_of(key).filter(|_| asker.sees(key));
             let ids = ids.skip(*offset).take(RECORDS_MAX.min(*size));
@@ -106,7 +110,9 @@ impl Asker<'_> {
 
     fn room(&self) -> Response {
         let (mut ids, mut list) = (Vec::new(), Vec::new());
-        for record in of_role(self.control, self.key, "", true).take(STREAMS_MAX) {
+        for record in
+            of_role((&self.control.records, &self.control.registry), self.key, "", true).take(STREAMS_MAX)
+        {
             let shown = |text: &Option<String>| match self.sees(self.key) {
                 true => Value::from(text.clone().unwrap_or_default()),
                 false => Value::from(""),
@@ -122,7 +128,7 @@ impl Asker<'_> {
     }
 
     fn media(&self) -> Response {
-        let live = self.control.stream_of(self.key).and_then(|stream| self.control.registry.get(&stream));
+        let live = self.control.registry.find(self.key).and_then(|stream| self.control.registry.get(&stream));
         let Some(live) = live else { return Response::error(404, "Not Found") };
         let figures = live.received.figures.as_ref();
         let codec = figures.and_then(|figures| figures.video_codec).map(|codec| codec.to_string());

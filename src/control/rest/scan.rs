@@ -317,6 +317,27 @@ fn contains(text: &str, search: &str) -> bool {
 }
 
 impl Records {
+    /// The records of a collection behind an id, by id.
+    fn rows<'a>(
+        &'a self,
+        collection: Collection,
+        app: &'a Arc<str>,
+        after: Option<&'a str>,
+    ) -> Box<dyn Iterator<Item = (&'a Arc<str>, Option<Row<'a>>)> + 'a> {
+        match collection {
+            Collection::Broadcasts | Collection::Rooms => {
+                let all = self.behind(app, after);
+                Box::new(all.map(|(id, record)| (id, Some(Row::Broadcast(record)))))
+            }
+            Collection::Files => {
+                let after = after.unwrap_or_default().to_owned();
+                let all = self.auxiliary.of(Kind::Vod, app, &after);
+                let behind = all.skip_while(move |(key, _)| *key.id == *after && !after.is_empty());
+                Box::new(behind.map(|(key, record)| (&key.id, file_of(record))))
+            }
+        }
+    }
+
     fn row(&self, scan: &Scan, id: &Arc<str>) -> Option<Row<'_>> {
         match scan.collection {
             Collection::Broadcasts | Collection::Rooms => {
@@ -359,27 +380,6 @@ impl Control {
         Reply::Later
     }
 
-    /// The records of a collection behind an id, by id.
-    fn rows<'a>(
-        &'a self,
-        collection: Collection,
-        app: &'a Arc<str>,
-        after: Option<&'a str>,
-    ) -> Box<dyn Iterator<Item = (&'a Arc<str>, Option<Row<'a>>)> + 'a> {
-        match collection {
-            Collection::Broadcasts | Collection::Rooms => {
-                let all = self.records.behind(app, after);
-                Box::new(all.map(|(id, record)| (id, Some(Row::Broadcast(record)))))
-            }
-            Collection::Files => {
-                let after = after.unwrap_or_default().to_owned();
-                let all = self.records.auxiliary.of(Kind::Vod, app, &after);
-                let behind = all.skip_while(move |(key, _)| *key.id == *after && !after.is_empty());
-                Box::new(behind.map(|(key, record)| (&key.id, file_of(record))))
-            }
-        }
-    }
-
     /// Advances a scan; true when it is over.
     fn slice(&self, now: Now, scan: &mut Scan) -> bool {
         match &mut scan.stage {
@@ -393,7 +393,7 @@ impl Control {
         let Stage::Looking { after, .. } = &mut scan.stage else { return true };
         let (app, from) = (scan.app.clone(), after.take());
         let (mut seen, mut last, mut is_enough) = (0, None, false);
-        for (id, row) in self.rows(scan.collection, &app, from.as_deref()).take(SLICE) {
+        for (id, row) in self.records.rows(scan.collection, &app, from.as_deref()).take(SLICE) {
             seen += 1;
             last = Some(id);
             if let Some(row) = row.filter(|row| scan.is_match(*row)) {

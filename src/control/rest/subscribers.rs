@@ -124,7 +124,8 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
     let page = subscribers.skip(offset).take(size);
-    let shown: Vec<_> = page.map(|subscriber| control.shown_subscriber(&key, subscriber)).collect();
+    let shown: Vec<_> =
+        page.map(|subscriber| control.access.shown_subscriber(&control.cx, &key, subscriber)).collect();
     Reply::Now(json(200, &shown))
 }
 

@@ -5,7 +5,9 @@ use super::lists::page_of;
 use super::scan::Scan;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
+use crate::control::live::Registry;
 use crate::control::mask::Requester;
+use crate::control::records::Records;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -42,7 +44,7 @@ pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -
     if limit.is_some_and(|limit| control.active_subtracks(&main_key) >= limit) {
         return refused(&format!("Subtrack limit is reached for the main track:{main}"));
     }
-    let (is_virtual, is_live) = (record.is_virtual, control.is_live(&main_key));
+    let (is_virtual, is_live) = (record.is_virtual, control.registry.is_live(&main_key));
     if !is_virtual && !is_live {
         let body = Body { is_virtual: Some(Some(true)), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };
@@ -88,7 +90,8 @@ pub(super) fn list_active(control: &mut Control, at: Now, call: &Call<'_>) -> Re
 pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     match found(control, call) {
         Ok(main) => {
-            let number = of_role(control, &main, call.query("role"), true).count();
+            let number =
+                of_role((&control.records, &control.registry), &main, call.query("role"), true).count();
             Reply::Now(json(200, &SimpleStat { number }))
         }
         Err(missing) => missing,
@@ -102,7 +105,9 @@ fn page(control: &mut Control, at: Now, call: &Call<'_>, active: bool) -> Reply 
     };
     match found(control, call) {
         Ok(main) => {
-            let page = of_role(control, &main, call.query("role"), active).skip(offset).take(size);
+            let page = of_role((&control.records, &control.registry), &main, call.query("role"), active)
+                .skip(offset)
+                .take(size);
             let ids = page.map(|record| record.stream_id.as_str().into()).collect();
             control.scan(at, Scan::of_ids(call, offset, ids))
         }
@@ -122,14 +127,14 @@ fn found(control: &Control, call: &Call<'_>) -> Result<StreamKey, Reply> {
 
 /// The subtracks with that role, or all when it is empty.
 pub(super) fn of_role<'a>(
-    control: &'a Control,
+    (records, registry): (&'a Records, &'a Registry),
     main: &'a StreamKey,
     role: &'a str,
     active: bool,
 ) -> impl Iterator<Item = &'a Broadcast> {
-    let ids = control.records.subtracks(main).filter(move |id| !active || control.is_active(main, id));
-    let records = ids.filter_map(|id| control.records.find(&main.app, id));
-    records.filter(move |record| role.is_empty() || record.role.as_deref() == Some(role))
+    let ids = records.subtracks(main).filter(move |id| !active || registry.is_active(main, id));
+    let found = ids.filter_map(|id| records.find(&main.app, id));
+    found.filter(move |record| role.is_empty() || record.role.as_deref() == Some(role))
 }
 
 impl Control {

@@ -52,7 +52,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return refused(None);
     }
     let change = Change::Record { container, on };
-    if !control.is_live(&key) {
+    if !control.registry.is_live(&key) {
         control
             .records
             .write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
@@ -99,7 +99,7 @@ pub(super) fn clip(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return refused(Some("end is behind start"));
     }
     let key = call.key();
-    if !control.is_live(&key) {
+    if !control.registry.is_live(&key) {
         return refused(Some("the stream is not live"));
     }
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
@@ -151,7 +151,7 @@ pub(super) fn forget_folder(control: &mut Control, _: Now, call: &Call<'_>) -> R
 pub(super) fn read(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let unknown = Vod::default();
-    Reply::Now(json(200, control.vod(&call.app.name, id).unwrap_or(&unknown)))
+    Reply::Now(json(200, control.files.vod(&control.records, &call.app.name, id).unwrap_or(&unknown)))
 }
 
 /// `GET /vods/list/{offset}/{size}`.
@@ -193,7 +193,8 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
 /// Removes records up to the first that is not there, all or none, and then their files: a disk that takes no change keeps both.
 fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
     let app = &call.app.name;
-    let found: Vec<Vod> = ids.iter().map_while(|id| control.vod(app, id).cloned()).collect();
+    let found: Vec<Vod> =
+        ids.iter().map_while(|id| control.files.vod(&control.records, app, id).cloned()).collect();
     let outcome = if found.len() == ids.len() {
         Outcome::success().message(Some("vod deleted"))
     } else {

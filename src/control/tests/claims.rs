@@ -122,7 +122,7 @@ fn a_late_yes_begins_the_stream_and_its_end_gives_the_id_back() {
     let mut rig = Rig::with_directory(&[]);
     let session = rig.begin("s");
     assert_eq!(rig.late_verdict(session), None);
-    assert!(rig.control.stream_of(&StreamKey::new("live", "s")).is_none(), "nothing is reserved");
+    assert!(rig.control.registry.find(&StreamKey::new("live", "s")).is_none(), "nothing is reserved");
     rig.run_for(Duration::from_secs(7));
     let ticket = rig.last_claim().0;
     rig.claim_answer(ticket, true);
@@ -240,14 +240,14 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     let key = StreamKey::new("live", "s");
     // An older one is nothing.
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
-    assert_eq!(rig.control.stream_of(&key), Some(stream));
+    assert_eq!(rig.control.registry.find(&key), Some(stream));
     rig.take();
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
     let closed = |mail: &ToWorker| matches!(mail, ToWorker::Replaced { stream: of, .. } if *of == stream);
     assert_eq!(rig.take().iter().filter(|(_, mail)| closed(mail)).count(), 1);
     // Its viewers stay, for the other node's stream.
     assert!(rig.control.is_copy(&key));
-    assert_eq!((rig.control.stream_of(&key), rig.open_claims()), (Some(stream), 0));
+    assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (Some(stream), 0));
     // Whoever publishes it here now is asked about as anywhere.
     let again = rig.begin("s");
     assert_eq!(rig.late_verdict(again), None);
@@ -260,7 +260,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     assert_eq!((location.node.as_str(), &*location.host, location.port), ("c", "c.example", 7000));
     rig.run_for(Duration::from_secs(60));
     assert_eq!(rig.control.records.get(&key).unwrap().effective_status(rig.now), "broadcasting");
-    assert_eq!(rig.control.stream_of(&key), None, "nothing came from there");
+    assert_eq!(rig.control.registry.find(&key), None, "nothing came from there");
 }
 
 /// A node dies, and its lease runs out before its publisher has come to another one.
@@ -277,7 +277,7 @@ fn viewers_of_a_copy_wait_a_while_for_some_node_to_have_its_stream() {
     rig.done(asked.id, Outcome::Resolved(Err("no such host".to_owned())));
     assert!(rig.control.is_copy(&key));
     rig.run_for(Duration::from_secs(12));
-    assert_eq!(rig.control.stream_of(&key), None);
+    assert_eq!(rig.control.registry.find(&key), None);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn without_a_relay_a_stream_that_another_node_has_ends_here() {
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
     let ended = |mail: &ToWorker| matches!(mail, ToWorker::StreamDown { stream: of, end: StreamEnd::Superseded } if *of == stream);
     assert_eq!(rig.take().iter().filter(|(_, mail)| ended(mail)).count(), usize::from(WORKERS));
-    assert_eq!((rig.control.stream_of(&key), rig.open_claims()), (None, 0));
+    assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (None, 0));
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
-    assert!(rig.control.is_live(&key) && !rig.control.is_copy(&key));
+    assert!(rig.control.registry.is_live(&key) && !rig.control.is_copy(&key));
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 52)) });
     assert!(rig.control.is_copy(&key));
 }
@@ -411,7 +411,7 @@ fn a_token_is_used_up_in_the_directory_before_its_peer_is_let_in() {
     let session = ask(&mut rig, "two");
     let [ticket] = burns(&mut rig)[..] else { panic!("not asked") };
     rig.tell_news(News::Burnt { ticket, is_burnt: true });
-    assert!(matches!(rig.late_verdict(session), Some(Ok(_))) && rig.control.is_live(&key));
+    assert!(matches!(rig.late_verdict(session), Some(Ok(_))) && rig.control.registry.is_live(&key));
     let left = rig.control.records.auxiliary.count(Kind::Token, &"live".into());
     assert_eq!(left, 1, "the used one is gone");
     // Without a directory nothing can be used up.
@@ -434,7 +434,7 @@ fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, token)) });
     assert!(rig.releases().is_empty());
-    let stream = rig.control.stream_of(&key).unwrap();
+    let stream = rig.control.registry.find(&key).unwrap();
     rig.gone(session, stream, Departure::Clean, 5);
     assert_eq!(rig.releases(), [token]);
     rig.tell_news(News::Claims(vec![(key, holder("b", 1, token))]));

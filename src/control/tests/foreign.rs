@@ -115,7 +115,7 @@ fn a_live_stream_keeps_its_figures_and_takes_what_another_node_says_of_it() {
     // Its end, at another node.
     rig.hooks.clear();
     rig.foreign(Op::Delete(key("s").into()));
-    assert!(rig.control.stream_of(&key("s")).is_none() && rig.control.records.get(&key("s")).is_none());
+    assert!(rig.control.registry.find(&key("s")).is_none() && rig.control.records.get(&key("s")).is_none());
     assert_eq!(rig.open_claims(), 0, "{stream:?}");
 }
 

@@ -199,8 +199,11 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
     // A record that goes, or names another file, leaves nothing.
     rig.file_recorded("2", "sub/other.mp4", "vip", Vod::RECORDED);
     let app: Arc<str> = "live".into();
-    assert_eq!(rig.control.stream_of_file(&app, "sub/meeting.mp4"), None);
-    assert_eq!(rig.control.stream_of_file(&app, "sub/other.mp4").as_deref(), Some("vip"));
+    assert_eq!(rig.control.files.stream_of_file(&rig.control.records, &app, "sub/meeting.mp4"), None);
+    assert_eq!(
+        rig.control.files.stream_of_file(&rig.control.records, &app, "sub/other.mp4").as_deref(),
+        Some("vip")
+    );
     rig.control.records.auxiliary.remove(&Vod::key(&app, "2"));
-    assert_eq!(rig.control.stream_of_file(&app, "sub/other.mp4"), None);
+    assert_eq!(rig.control.files.stream_of_file(&rig.control.records, &app, "sub/other.mp4"), None);
 }

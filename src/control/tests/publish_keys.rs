@@ -90,7 +90,7 @@ fn receivers_of_hooks_are_not_told_the_key() {
     let asked = rig.hooks.pop().unwrap();
     rig.done(asked.id, Outcome::Posted(Ok(200)));
     assert_eq!(rig.record("s")["status"], "broadcasting");
-    let stream = rig.control.stream_of(&StreamKey::new("live", "s")).unwrap();
+    let stream = rig.control.registry.find(&StreamKey::new("live", "s")).unwrap();
     rig.mail(ToControl::SourceStarted(stream));
     let started = rig.hooks.pop().expect("the start is told");
     for body in [&asked.post.body, &started.post.body] {
