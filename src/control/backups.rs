@@ -7,8 +7,12 @@ use crate::store::{self, backup};
 use crate::types::{Now, SessionRef};
 
 use super::Control;
+use super::Walks;
+use super::access::Access;
 use super::answer::Outcome;
+use super::context::Context;
 use super::mask::Requester;
+use super::records::Records;
 
 /// Interval at which the age of the newest backup is looked at.
 const LOOK: Duration = Duration::from_secs(600);
@@ -35,54 +39,58 @@ impl Backups {
     }
 }
 
-impl Control {
+impl Walks {
     /// Looks for the age of the newest backup from now on, if any are made: at the start, and with new settings.
-    pub(super) fn boot_backups(&mut self, now: Now) {
+    pub(super) fn boot_backups(&mut self, cx: &Context, access: &Access, now: Now) {
         // A directory is backed up by its own means.
-        let is_on = !self.cx.config.server.backups().every.is_zero() && !self.access.cluster.is_shared();
-        self.walks.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
+        let is_on = !cx.config.server.backups().every.is_zero() && !access.cluster.is_shared();
+        self.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }
 
     /// Has the store backed up when the newest backup is old enough.
-    pub(super) fn fire_backups(&mut self, now: Now) {
-        if self.walks.backups.due.is_none_or(|due| due > now.mono) {
+    pub(super) fn fire_backups(&mut self, cx: &Context, records: &mut Records, now: Now) {
+        if self.backups.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        self.walks.backups.due = now.mono.checked_add(LOOK);
-        let every = self.cx.config.server.backups().every;
-        if self.walks.backups.under_way.is_none() && !self.records.is_broken() {
-            self.begin_backup(now, None, every);
+        self.backups.due = now.mono.checked_add(LOOK);
+        let every = cx.config.server.backups().every;
+        if self.backups.under_way.is_none() && !records.is_broken() {
+            self.begin_backup(cx, records, now, None, every);
         }
     }
 
     /// Backs up the store at once; the answer goes to `requester`. False: one is under way.
-    pub(super) fn back_up(&mut self, now: Now, requester: Requester) -> bool {
-        if self.walks.backups.under_way.is_some() {
+    pub(super) fn back_up(
+        &mut self,
+        cx: &Context,
+        records: &mut Records,
+        now: Now,
+        requester: Requester,
+    ) -> bool {
+        if self.backups.under_way.is_some() {
             return false;
         }
-        self.begin_backup(now, Some(requester), Duration::ZERO);
+        self.begin_backup(cx, records, now, Some(requester), Duration::ZERO);
         true
     }
 
-    /// The command line asks for a backup.
-    pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
-        let requester = Requester::unknown(session);
-        if !self.back_up(now, requester) {
-            self.cx.answer(requester, busy());
-        }
-        self.end_turn(now);
-    }
-
-    fn begin_backup(&mut self, now: Now, waiter: Option<Requester>, age_min: Duration) {
+    fn begin_backup(
+        &mut self,
+        cx: &Context,
+        records: &mut Records,
+        now: Now,
+        waiter: Option<Requester>,
+        age_min: Duration,
+    ) {
         let name = backup::name_of(now.wall_ms);
-        let kept = self.cx.config.server.backups().kept;
-        let batch = self.records.back_up(backup::Backup { name: name.clone(), kept, age_min });
-        self.walks.backups.under_way = Some(UnderWay { batch, name, waiter });
+        let kept = cx.config.server.backups().kept;
+        let batch = records.back_up(backup::Backup { name: name.clone(), kept, age_min });
+        self.backups.under_way = Some(UnderWay { batch, name, waiter });
     }
 
     /// Takes the reply to a backup; gives back any other.
-    pub(super) fn backed_up(&mut self, reply: store::Reply) -> Option<store::Reply> {
-        let done = self.walks.backups.under_way.take_if(|backup| backup.batch == reply.batch);
+    pub(super) fn backed_up(&mut self, cx: &mut Context, reply: store::Reply) -> Option<store::Reply> {
+        let done = self.backups.under_way.take_if(|backup| backup.batch == reply.batch);
         let Some(UnderWay { name, waiter, .. }) = done else { return Some(reply) };
         let answer = match &reply.result {
             Ok(()) => Outcome::success().data_id(&name).response(200),
@@ -92,9 +100,20 @@ impl Control {
             }
         };
         if let Some(requester) = waiter {
-            self.cx.answer(requester, answer);
+            cx.answer(requester, answer);
         }
         None
+    }
+}
+
+impl Control {
+    /// The command line asks for a backup.
+    pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
+        let requester = Requester::unknown(session);
+        if !self.walks.back_up(&self.cx, &mut self.records, now, requester) {
+            self.cx.answer(requester, busy());
+        }
+        self.end_turn(now);
     }
 }
 

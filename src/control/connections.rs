@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::Control;
 use super::answer::Outcome;
+use super::context::Context;
 use super::mask::Requester;
 use super::rest::Reply;
+use super::stats::Figures;
 use crate::http::Response;
 use crate::mail::ToWorker;
 use crate::stats::{ConnectionFigures, Role, ViewerFigures};
@@ -56,10 +57,16 @@ pub(super) struct ConnectionQuestions {
     by_stream: BTreeMap<StreamId, Question>,
 }
 
-impl Control {
+impl Figures {
     /// A request for the figures of a live stream's connections.
-    pub(super) fn ask_connections(&mut self, requester: Requester, stream: StreamId, asked: Asked) -> Reply {
-        let questions = &mut self.figures.connections.by_stream;
+    pub(super) fn ask_connections(
+        &mut self,
+        cx: &mut Context,
+        requester: Requester,
+        stream: StreamId,
+        asked: Asked,
+    ) -> Reply {
+        let questions = &mut self.connections.by_stream;
         let waiting: usize = questions.values().map(|question| question.waiting.len()).sum();
         if waiting >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many requests wait"));
@@ -67,7 +74,7 @@ impl Control {
         let question = questions.entry(stream).or_default();
         question.waiting.push((requester, asked));
         if question.waiting.len() == 1 {
-            self.cx.post_all(&ToWorker::Connections(stream));
+            cx.post_all(&ToWorker::Connections(stream));
         }
         Reply::Later
     }
@@ -75,19 +82,20 @@ impl Control {
     /// Takes the answer of one worker.
     pub(super) fn connections_told(
         &mut self,
+        cx: &mut Context,
         now: Now,
         worker: WorkerId,
         stream: StreamId,
         (connections, viewers): (Vec<ConnectionFigures>, Vec<ViewerFigures>),
     ) {
-        let Some(question) = self.figures.connections.by_stream.get_mut(&stream) else { return };
+        let Some(question) = self.connections.by_stream.get_mut(&stream) else { return };
         question.told.insert(worker);
         question.connections.extend(connections);
         question.viewers.extend(viewers);
-        if question.told.len() < usize::from(self.cx.config.workers) {
+        if question.told.len() < usize::from(cx.config.workers) {
             return;
         }
-        let Some(mut question) = self.figures.connections.by_stream.remove(&stream) else { return };
+        let Some(mut question) = self.connections.by_stream.remove(&stream) else { return };
         // Whichever worker was first: pages of a list follow each other.
         question.connections.sort_by_key(|one| one.peer);
         question.viewers.sort_by_key(|one| std::cmp::Reverse((one.seconds, one.session)));
@@ -108,24 +116,24 @@ impl Control {
                 }
                 Asked::End(name) => {
                     let one = viewers.iter().find(|one| name_of(one.session) == name);
-                    self.end_viewer(requester, stream, one.map(|one| one.session));
+                    cx.end_viewer(requester, stream, one.map(|one| one.session));
                     continue;
                 }
             };
-            self.cx.answer(requester, Response::json(200, Value::Array(list).to_string()));
+            cx.answer(requester, Response::json(200, Value::Array(list).to_string()));
         }
     }
 }
 
-impl Control {
+impl Context {
     /// Ends what a viewer is sent, and answers whether there was one.
     fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<SessionRef>) {
         let Some(SessionRef { worker, conn, handle }) = viewer else {
-            return self.cx.answer(requester, Outcome::failure("There is no such viewer").response(200));
+            return self.answer(requester, Outcome::failure("There is no such viewer").response(200));
         };
         let viewer = SubscriptionId { conn, handle };
-        self.cx.post(worker, ToWorker::EndViewer { stream, viewer, reason: "an operator ended it" });
-        self.cx.answer(requester, Outcome::success().response(200));
+        self.post(worker, ToWorker::EndViewer { stream, viewer, reason: "an operator ended it" });
+        self.answer(requester, Outcome::success().response(200));
     }
 }
 

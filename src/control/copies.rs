@@ -18,7 +18,11 @@ use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};
 
 use super::Control;
+use super::Outbound;
+use super::access::Access;
 use super::cluster::Location;
+use super::context::Context;
+use super::live::Registry;
 use super::live::{Live, State};
 use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
@@ -126,20 +130,48 @@ impl Copying {
     }
 }
 
-impl Control {
+impl Outbound {
     /// Whether the stream of this key is one of another node.
-    pub(super) fn is_copy(&self, key: &StreamKey) -> bool {
-        let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
-        self.outbound.sources.is_copying(key) || live.is_some_and(Live::is_copy)
+    pub(super) fn is_copy(&self, registry: &Registry, key: &StreamKey) -> bool {
+        let live = registry.find(key).and_then(|stream| registry.get(&stream));
+        self.sources.is_copying(key) || live.is_some_and(Live::is_copy)
     }
 
+    /// A publisher was let in here: the copy is fetched no more. The stream stays, and waits for its units.
+    pub(super) fn release_copy(
+        &mut self,
+        cx: &mut Context,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        if !self.sources.is_copying(key) {
+            return;
+        }
+        let Some(id) = self.sources.by_key.remove(key) else { return };
+        self.sources.by_id.remove(&id);
+        if let Some(worker) = self.supervisor.remove(Job::Pull(id)) {
+            cx.post(worker, ToWorker::StopPull(id));
+        }
+        let Some(stream) = registry.find(key) else { return };
+        registry.change(stream, |source| source.state = State::Awaited);
+        // What the worker said last of the clock is up to a second old.
+        if let Some(live) = registry.get_mut(&stream) {
+            let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
+            live.clock.position.dts_ms =
+                live.clock.position.dts_ms.max(wall_ms.saturating_sub(live.clock.zero_ms));
+        }
+    }
+}
+
+impl Access {
     /// The places that may have a stream which is not here.
-    fn origins_of(&self, key: &StreamKey) -> Vec<Origin> {
-        let node = self.access.cluster.location(key).and_then(|Location { host, port, .. }| {
+    fn origins_of(&self, cx: &Context, key: &StreamKey) -> Vec<Origin> {
+        let node = self.cluster.location(key).and_then(|Location { host, port, .. }| {
             let target = outbound::at_node(&host, port, key)?;
             Some(Origin { url: format!("{host}:{port}"), target, skip: Duration::ZERO })
         });
-        let templates = self.cx.config.server.edge_origins();
+        let templates = cx.config.server.edge_origins();
         let targets = templates.filter_map(|template| {
             let url = template.replace("{app}", &key.app).replace("{id}", &key.id);
             let target = outbound::read_origin(&url).ok()?;
@@ -147,19 +179,21 @@ impl Control {
         });
         node.into_iter().chain(targets).collect()
     }
+}
 
+impl Control {
     /// A viewer waits for a stream that is not here. Says whether it may come.
     pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey, via: Vec<String>) -> bool {
         // Whatever else a viewer asks for is no id, and has no place in a URL.
         let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };
-        let origins = self.origins_of(key);
+        let origins = self.access.origins_of(&self.cx, key);
         let Some(origin) = origins.first().cloned() else { return false };
         if self.outbound.sources.absent.contains(now.mono, key) || self.cx.is_draining() {
             return false;
         }
-        if self.is_short_for_source(now, &settings) {
+        if self.outbound.is_short_for_source(&self.cx, &self.registry, &self.figures, now, &settings) {
             tracing::info!(%key, "copy not fetched: resources are short");
             return false;
         }
@@ -172,7 +206,7 @@ impl Control {
     /// An attempt to fetch a copy is over. `is_over`: the place that was asked says that there is no such stream.
     pub(super) fn copy_failed(&mut self, now: Now, id: PullId, reason: &str, is_over: bool) {
         let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
-        let origins = self.origins_of(&key);
+        let origins = self.access.origins_of(&self.cx, &key);
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let Some(copying) = &mut source.copying else { return };
         let goes_on = copying.goes_on(now.mono, is_over);
@@ -207,26 +241,6 @@ impl Control {
         }
     }
 
-    /// A publisher was let in here: the copy is fetched no more. The stream stays, and waits for its units.
-    pub(super) fn release_copy(&mut self, now: Now, key: &StreamKey) {
-        if !self.outbound.sources.is_copying(key) {
-            return;
-        }
-        let Some(id) = self.outbound.sources.by_key.remove(key) else { return };
-        self.outbound.sources.by_id.remove(&id);
-        if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
-            self.cx.post(worker, ToWorker::StopPull(id));
-        }
-        let Some(stream) = self.registry.find(key) else { return };
-        self.registry.change(stream, |source| source.state = State::Awaited);
-        // What the worker said last of the clock is up to a second old.
-        if let Some(live) = self.registry.get_mut(&stream) {
-            let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
-            live.clock.position.dts_ms =
-                live.clock.position.dts_ms.max(wall_ms.saturating_sub(live.clock.zero_ms));
-        }
-    }
-
     /// The directory names another node for a stream than before, or none. A copy goes there at once; a stream whose publisher is lost here
     /// becomes one; and who waits for the stream may ask for it now.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
@@ -245,7 +259,7 @@ impl Control {
 
     /// Asks for a copy where it is now.
     fn ask_anew(&mut self, now: Now, key: &StreamKey) {
-        let origins = self.origins_of(key);
+        let origins = self.access.origins_of(&self.cx, key);
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
@@ -262,7 +276,7 @@ impl Control {
     /// Makes a stream of this node a copy of the one that another node has now. Its publisher is closed, its viewers stay. False: there is
     /// no such node, or it has no relay.
     pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
-        let origins = self.origins_of(key);
+        let origins = self.access.origins_of(&self.cx, key);
         let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {
             return false;
         };

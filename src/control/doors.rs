@@ -1,6 +1,7 @@
 //! The log lines at the start about doors that are open: uses of the server that need no credential.
 
 use super::Control;
+use super::context::Context;
 use super::management::{CODE_CHARACTERS, FirstCode};
 use crate::config::AppSettings;
 
@@ -9,7 +10,7 @@ impl Control {
     /// where it is told.
     pub(super) fn log_doors(&mut self) {
         if !self.records.has_users() && self.cx.config.server.doors.first_user_code {
-            let code = FirstCode::new(self.alphanumerics(CODE_CHARACTERS));
+            let code = FirstCode::new(self.cx.alphanumerics(CODE_CHARACTERS));
             tracing::info!(
                 code = code.reveal(),
                 "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
@@ -22,7 +23,7 @@ impl Control {
                  first request to /rest/v2/users/initial"
             );
         }
-        let open = self.open_apps();
+        let open = self.cx.open_apps();
         if !open.is_empty() {
             tracing::info!(
                 applications = %open.join(","),
@@ -30,7 +31,9 @@ impl Control {
             );
         }
     }
+}
 
+impl Context {
     /// The applications that let every publisher in.
     pub(super) fn open_apps(&self) -> Vec<&str> {
         let is_open = |app: &&AppSettings| {
@@ -38,6 +41,6 @@ impl Control {
                 && !app.accept_only_streams_in_data_store
                 && app.allowed_publisher_cidr.is_empty()
         };
-        self.cx.apps.values().map(AsRef::as_ref).filter(is_open).map(|app| &*app.name).collect()
+        self.apps.values().map(AsRef::as_ref).filter(is_open).map(|app| &*app.name).collect()
     }
 }

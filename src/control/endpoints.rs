@@ -7,6 +7,8 @@
 //!    publish.
 //! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
 
+use super::context::Context;
+use super::live::Registry;
 use crate::control::records::Records;
 use crate::control::{ControlConfig, Outbound};
 use std::collections::{BTreeMap, VecDeque};
@@ -165,7 +167,7 @@ impl Control {
     pub(super) fn reconcile_pushes(&mut self, now: Now, key: &StreamKey) {
         let Some(stream) = self.registry.find(key) else { return };
         // Those of a copy are its origin's.
-        let record = self.records.get(key).filter(|_| !self.is_copy(key));
+        let record = self.records.get(key).filter(|_| !self.outbound.is_copy(&self.registry, key));
         let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
         let Some(live) = self.registry.get(&stream) else { return };
         let mut kept = Vec::new();
@@ -176,7 +178,7 @@ impl Control {
             if list.iter().any(same) {
                 kept.push(id);
             } else {
-                self.stop_push(id);
+                self.outbound.stop_push(&mut self.cx, id);
             }
         }
         for endpoint in &list {
@@ -229,39 +231,6 @@ impl Control {
         self.outbound.supervisor.add(Job::Push(id), remote);
         self.attempt(now, Job::Push(id));
         Some(id)
-    }
-
-    /// The resolver is silent, and the status says so.
-    pub(super) fn push_still_resolving(&mut self, now: Now, id: PushId) {
-        let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
-        let (key, url) = (push.key.clone(), push.url.clone());
-        if self.outbound.supervisor.has_failed(Job::Push(id)) {
-            self.outbound.repeats.note(now, Repeat::Resolver, &key, &redact(&url));
-        } else {
-            tracing::info!(%key, url = redact(&url), "the resolver does not answer");
-        }
-        self.records.set_endpoint_status(&key, &url, status::FAILED);
-    }
-
-    /// Orders the attempt from the source's worker.
-    pub(super) fn order_push(&mut self, id: PushId, address: SocketAddr) {
-        let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
-        let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Push(id)) else { return };
-        let Some(live) = self.registry.get(&push.stream) else { return };
-        let mut via = live.via.clone();
-        via.push(via_entry(&self.cx.config.node, &push.key));
-        let order = PushOrder {
-            push: id,
-            attempt,
-            stream: push.stream,
-            address,
-            target: push.target.clone(),
-            via,
-            settings: live.settings.clone(),
-        };
-        let worker = live.source().worker;
-        self.outbound.supervisor.open(Job::Push(id), worker);
-        self.cx.post(worker, ToWorker::StartPush(Box::new(order)));
     }
 
     pub(super) fn push_news(&mut self, now: Now, id: PushId, attempt: u64, state: PushState) {
@@ -327,11 +296,52 @@ impl Control {
             self.hook_endpoint_failed(now, &key, &url);
         }
     }
+}
 
-    fn stop_push(&mut self, id: PushId) {
-        self.outbound.pushes.by_id.remove(&id);
-        if let Some(worker) = self.outbound.supervisor.remove(Job::Push(id)) {
-            self.cx.post(worker, ToWorker::StopPush(id));
+impl Outbound {
+    /// The resolver is silent, and the status says so.
+    pub(super) fn push_still_resolving(&mut self, records: &mut Records, now: Now, id: PushId) {
+        let Some(push) = self.pushes.by_id.get(&id) else { return };
+        let (key, url) = (push.key.clone(), push.url.clone());
+        if self.supervisor.has_failed(Job::Push(id)) {
+            self.repeats.note(now, Repeat::Resolver, &key, &redact(&url));
+        } else {
+            tracing::info!(%key, url = redact(&url), "the resolver does not answer");
+        }
+        records.set_endpoint_status(&key, &url, status::FAILED);
+    }
+
+    /// Orders the attempt from the source's worker.
+    pub(super) fn order_push(
+        &mut self,
+        cx: &mut Context,
+        registry: &Registry,
+        id: PushId,
+        address: SocketAddr,
+    ) {
+        let Some(push) = self.pushes.by_id.get(&id) else { return };
+        let Some(attempt) = self.supervisor.attempt_of(Job::Push(id)) else { return };
+        let Some(live) = registry.get(&push.stream) else { return };
+        let mut via = live.via.clone();
+        via.push(via_entry(&cx.config.node, &push.key));
+        let order = PushOrder {
+            push: id,
+            attempt,
+            stream: push.stream,
+            address,
+            target: push.target.clone(),
+            via,
+            settings: live.settings.clone(),
+        };
+        let worker = live.source().worker;
+        self.supervisor.open(Job::Push(id), worker);
+        cx.post(worker, ToWorker::StartPush(Box::new(order)));
+    }
+
+    fn stop_push(&mut self, cx: &mut Context, id: PushId) {
+        self.pushes.by_id.remove(&id);
+        if let Some(worker) = self.supervisor.remove(Job::Push(id)) {
+            cx.post(worker, ToWorker::StopPush(id));
         }
     }
 }

@@ -10,11 +10,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Files;
 use super::answer::Outcome;
+use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
-use super::{Control, wall};
+use super::wall;
 use crate::control::ControlConfig;
 use crate::http::Response;
 use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};
@@ -53,25 +55,35 @@ impl Records {
     }
 }
 
-impl Control {
+impl Records {
     /// Imports a folder. Gives the answer when it is known at once.
     pub(super) fn import_folder(
-        &mut self,
+        &self,
+        cx: &mut Context,
         requester: Requester,
         app: &Arc<str>,
         folder: &str,
     ) -> Option<Response> {
-        if folder.is_empty() || self.cx.config.server.import_folders().next().is_none() {
-            return Some(self.cx.config.not_allowed());
+        if folder.is_empty() || cx.config.server.import_folders().next().is_none() {
+            return Some(cx.config.not_allowed());
         }
-        if self.records.imported(app, "").count() >= IMPORTED_MAX {
+        if self.imported(app, "").count() >= IMPORTED_MAX {
             return Some(refused("The application has too many imported files"));
         }
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Link { app: Arc::clone(&app), folder: asked.clone() });
-        let sent = self.cx.submit(work, move |control, now, outcome| {
+        let sent = cx.submit(work, move |control, now, outcome| {
             let answer = match outcome.import() {
-                ImportOutcome::Linked(files) => return control.folder_linked(now, requester, &app, files),
+                ImportOutcome::Linked(files) => {
+                    return control.files.folder_linked(
+                        &mut control.cx,
+                        &mut control.records,
+                        now,
+                        requester,
+                        &app,
+                        files,
+                    );
+                }
                 ImportOutcome::Outside => control.cx.config.not_allowed(),
                 ImportOutcome::Missing => refused(&format!("{asked} does not exist or is not a directory")),
                 ImportOutcome::Taken(name) => {
@@ -89,6 +101,30 @@ impl Control {
         (!sent).then(busy)
     }
 
+    fn folder_unlinked(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        requester: Requester,
+        app: &Arc<str>,
+        below: &str,
+    ) {
+        let ids = self.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
+        let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
+        let text = format!("{} of records are deleted", changes.len());
+        let answer = Outcome::success().message(Some(&text)).response(200);
+        tracing::info!(app = &**app, records = changes.len(), "an imported folder was forgotten");
+        if changes.is_empty() {
+            return cx.answer(requester, answer);
+        }
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
+        );
+    }
+}
+
+impl Context {
     /// Forgets an imported folder. Gives the answer when it is known at once.
     pub(super) fn forget_folder(
         &mut self,
@@ -100,8 +136,10 @@ impl Control {
         let Some(folder) = folder else { return Some(missing("null")) };
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Unlink { app: Arc::clone(&app), folder: asked.clone() });
-        let sent = self.cx.submit(work, move |control, now, outcome| match outcome.import() {
-            ImportOutcome::Unlinked(below) => control.folder_unlinked(now, requester, &app, &below),
+        let sent = self.submit(work, move |control, now, outcome| match outcome.import() {
+            ImportOutcome::Unlinked(below) => {
+                control.records.folder_unlinked(&mut control.cx, now, requester, &app, &below)
+            }
             ImportOutcome::Failed(reason) => {
                 tracing::warn!(app = &*app, reason, "an imported folder cannot be forgotten");
                 control.cx.answer(requester, refused(""));
@@ -114,21 +152,31 @@ impl Control {
         });
         (!sent).then(busy)
     }
+}
 
-    fn folder_linked(&mut self, now: Now, requester: Requester, app: &Arc<str>, files: Vec<ImportedFile>) {
+impl Files {
+    fn folder_linked(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        requester: Requester,
+        app: &Arc<str>,
+        files: Vec<ImportedFile>,
+    ) {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
-        if !self.cx.apps.contains_key(app) {
+        if !cx.apps.contains_key(app) {
             // It was deleted meanwhile, and the link with it.
-            return self.cx.answer(requester, refused(""));
+            return cx.answer(requester, refused(""));
         }
         tracing::info!(app = &**app, files = files.len(), "a folder was imported");
         if files.is_empty() {
-            return self.cx.answer(requester, answer);
+            return cx.answer(requester, answer);
         }
         let mut ids = BTreeSet::new();
         while ids.len() < files.len() {
-            ids.insert(self.vod_id(now));
+            ids.insert(self.vod_id(cx, now));
         }
         let record = |(id, file): (String, ImportedFile)| {
             let vod = Vod {
@@ -144,22 +192,7 @@ impl Control {
             (Vod::key(app, &id), Some(Auxiliary::Vod(vod.finished(file.finished))))
         };
         let changes = ids.into_iter().zip(files).map(record).collect();
-        self.records.write_auxiliary(
-            now,
-            AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
-        );
-    }
-
-    fn folder_unlinked(&mut self, now: Now, requester: Requester, app: &Arc<str>, below: &str) {
-        let ids = self.records.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
-        let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
-        let text = format!("{} of records are deleted", changes.len());
-        let answer = Outcome::success().message(Some(&text)).response(200);
-        tracing::info!(app = &**app, records = changes.len(), "an imported folder was forgotten");
-        if changes.is_empty() {
-            return self.cx.answer(requester, answer);
-        }
-        self.records.write_auxiliary(
+        records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Control;
 use super::context::Context;
 use super::live::Live;
+use super::live::Registry;
+use super::stats::Figures;
 use crate::mail::ViewerCounts;
 use crate::types::Now;
 
@@ -104,22 +105,22 @@ fn viewers_of(live: &Live) -> u64 {
     live.viewers().map(ViewerCounts::total).sum()
 }
 
-impl Control {
+impl Figures {
     /// Takes the samples of the server and its applications, when they are due.
-    pub(super) fn sample_server(&mut self, now: Now) {
-        if self.figures.history.server.due(now.mono).is_none() {
+    pub(super) fn sample_server(&mut self, cx: &Context, registry: &Registry, now: Now) {
+        if self.history.server.due(now.mono).is_none() {
             return;
         }
-        let host = &self.figures.host;
+        let host = &self.host;
         let sample = ServerSample {
             cpu_percent: host.system_cpu_percent,
             memory_percent: host.memory_percent,
             disk_percent: percent(host.disk.total.saturating_sub(host.disk.free), host.disk.total),
             process_percent: percent(host.process_memory, host.memory_total),
-            live: self.registry.len(),
+            live: registry.len(),
             network: NetworkLoad { sent_bps: host.network.sent_bps, received_bps: host.network.received_bps },
         };
-        let (figures, apps, registry) = (&mut self.figures, &self.cx.apps, &self.registry);
+        let (figures, apps, registry) = (self, &cx.apps, registry);
         figures.history.server.push(now.mono, sample);
         figures.history.apps.retain(|name, _| apps.contains_key(name));
         for name in apps.keys() {

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::Control;
+use super::context::Context;
 use crate::auth::access::Trust;
 use crate::auth::jwks::KeySet;
 use crate::auth::jwt::{self, Claims, JwtError};
@@ -107,16 +107,16 @@ impl Access {
     }
 }
 
-impl Control {
+impl Access {
     /// Keeps the sets that settings name, and forgets the others.
-    pub(super) fn follow_key_sets(&mut self, now: Now) {
-        let server = self.cx.config.server.management_trust.as_ref().and_then(Trust::keys);
-        let apps = self.cx.apps.values().flat_map(|app| {
+    pub(super) fn follow_key_sets(&mut self, cx: &Context, now: Now) {
+        let server = cx.config.server.management_trust.as_ref().and_then(Trust::keys);
+        let apps = cx.apps.values().flat_map(|app| {
             [app.security.rest_jwt.as_ref().and_then(Trust::keys), app.security.secrets.keys.as_ref()]
         });
         let wanted: Vec<HookUrl> = apps.chain([server]).flatten().cloned().collect();
         let names: BTreeSet<&str> = wanted.iter().map(HookUrl::as_str).collect();
-        let sets = &mut self.access.key_sets.0;
+        let sets = &mut self.key_sets.0;
         sets.retain(|name, _| names.contains(name.as_str()));
         for url in &wanted {
             sets.entry(url.as_str().to_owned()).or_insert_with(|| Kept {
@@ -132,21 +132,21 @@ impl Control {
     }
 
     /// Fetches what is due.
-    pub(super) fn fire_key_sets(&mut self, now: Now) {
+    pub(super) fn fire_key_sets(&mut self, cx: &mut Context, now: Now) {
         let due = |kept: &Kept| kept.due().is_some_and(|due| due <= now.mono);
-        let sets = self.access.key_sets.0.values().filter(|kept| due(kept));
+        let sets = self.key_sets.0.values().filter(|kept| due(kept));
         for url in sets.map(|kept| kept.url.clone()).collect::<Vec<_>>() {
             let name = url.as_str().to_owned();
             let work = Work::Fetch { url };
             let of = name.clone();
-            let sent = self.cx.submit(work, move |control, now, outcome| {
+            let sent = cx.submit(work, move |control, now, outcome| {
                 control.access.key_set_came(
                     now,
                     &of,
                     outcome.fetched().and_then(|bytes| KeySet::read(&bytes).map_err(str::to_owned)),
                 );
             });
-            if let Some(kept) = self.access.key_sets.0.get_mut(&name) {
+            if let Some(kept) = self.key_sets.0.get_mut(&name) {
                 kept.under_way = sent;
                 kept.asked = Some(now.mono);
                 kept.is_stale.set(false);

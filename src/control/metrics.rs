@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use super::Control;
 use super::answer::Reply;
+use super::context::Context;
 use super::mask::Requester;
+use super::stats::Figures;
 use crate::http::{Request, Response};
 use crate::mail::ToWorker;
 use crate::stats::{self, Format, Page, WorkerFigures};
@@ -21,20 +23,22 @@ pub(super) struct Scrape {
     told: BTreeMap<WorkerId, WorkerFigures>,
 }
 
-impl Control {
+impl Figures {
     /// A request for the page.
-    pub(super) fn metrics(&mut self, requester: Requester, request: &Request) -> Reply {
-        if self.figures.scrape.waiting.len() >= WAITING_MAX {
+    pub(super) fn metrics(&mut self, cx: &mut Context, requester: Requester, request: &Request) -> Reply {
+        if self.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));
         }
-        if self.figures.scrape.waiting.is_empty() {
-            self.cx.post_all(&ToWorker::Measure { per_stream: self.cx.config.server.metrics_per_stream });
+        if self.scrape.waiting.is_empty() {
+            cx.post_all(&ToWorker::Measure { per_stream: cx.config.server.metrics_per_stream });
         }
         let format = Format::of_accept(request.headers.all("accept"));
-        self.figures.scrape.waiting.push((requester, format));
+        self.scrape.waiting.push((requester, format));
         Reply::Later
     }
+}
 
+impl Control {
     /// Takes the counters of one worker.
     pub(super) fn measured(&mut self, worker: WorkerId, figures: WorkerFigures) {
         self.figures.scrape.told.insert(worker, figures);

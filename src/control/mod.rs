@@ -55,7 +55,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ use crate::jobs::Job;
 use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
 use crate::stats::{HostFigures, JobCounts};
-use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::types::{Now, SessionRef, StreamKey, WorkerId};
 use crate::{directory, store};
 
 use access::{Access, Sweep};
@@ -292,10 +292,10 @@ impl Control {
         }
         control.log_doors();
         control.boot_sources(now);
-        control.boot_recordings(now);
-        control.boot_objects(now);
-        control.boot_backups(now);
-        control.follow_key_sets(now);
+        control.files.boot_recordings(&mut control.cx, &mut control.records, &control.access, now);
+        control.files.boot_objects(&control.records, &control.access, now);
+        control.walks.boot_backups(&control.cx, &control.access, now);
+        control.access.follow_key_sets(&control.cx, now);
         control.end_turn(now);
         Ok(control)
     }
@@ -340,19 +340,25 @@ impl Control {
                 let response = rest::answer(self, now, (&key, &let_in), &question);
                 self.cx.answer(Requester::unknown(session), response);
             }
-            ToControl::Describe { key, meta_data } => self.describe(now, key, meta_data),
-            ToControl::Data { key, payload } => self.hook_data(now, &key, payload),
+            ToControl::Describe { key, meta_data } => {
+                self.records.describe(&self.registry, now, key, meta_data)
+            }
+            ToControl::Data { key, payload } => self.hooks.hook_data(&mut self.cx, now, &key, payload),
             ToControl::Call { session, peer, event } => self.call_event(now, session, peer, event),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Connections { worker, stream, connections, viewers } => {
-                self.connections_told(now, worker, stream, (connections, viewers));
+                self.figures.connections_told(&mut self.cx, now, worker, stream, (connections, viewers));
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
-            ToControl::Sink { stream, kind, news } => self.sink_news(stream, kind, news),
+            ToControl::Sink { stream, kind, news } => {
+                self.registry.sink_news(&mut self.cx, stream, kind, news)
+            }
             ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
-            ToControl::Upload { session, news } => self.upload_news(now, session, news),
+            ToControl::Upload { session, news } => {
+                self.files.upload_news(&mut self.cx, &mut self.records, now, session, news)
+            }
             ToControl::NextServer { pull, attempt, server } => self.next_server(now, pull, attempt, server),
             ToControl::Wanted { key, via } => self.wanted(now, &key, via),
             ToControl::Drained(worker) => {
@@ -373,7 +379,7 @@ impl Control {
 
     /// The command line adds an administrator; the answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
-        self.add_administrator(now, Requester::unknown(session), email, hash);
+        self.records.add_administrator(&mut self.cx, now, Requester::unknown(session), email, hash);
         self.end_turn(now);
     }
 
@@ -381,21 +387,21 @@ impl Control {
     pub fn handle_timeout(&mut self, now: Now) {
         self.cx.audit.note_time(now.mono);
         self.end_overdue_graces(now);
-        self.fire_admissions(now);
+        self.access.fire_admissions(&mut self.cx, now);
         self.fire_attempts(now);
         self.fire_sources(now);
         self.records.handle_timeout(now);
-        self.fire_scans(now);
-        self.fire_sweep(now);
+        self.walks.fire_scans(&mut self.cx, &self.records, now);
+        self.records.fire_sweep(&mut self.walks, now);
         self.fire_idles(now);
-        self.fire_hooks(now);
-        self.fire_held(now);
-        self.fire_purges(now);
-        self.fire_backups(now);
-        self.fire_key_sets(now);
+        self.hooks.fire_hooks(&mut self.cx, &mut self.outbound, now);
+        self.management.fire_held(&mut self.cx, now);
+        self.walks.fire_purges(&mut self.records, now);
+        self.walks.fire_backups(&self.cx, &mut self.records, now);
+        self.access.fire_key_sets(&mut self.cx, now);
         self.outbound.fire_repeats(now);
         self.fire_recordings(now);
-        self.fire_objects(now);
+        self.files.fire_objects(&mut self.cx, &self.records, now);
         self.end_turn(now);
     }
 
@@ -404,7 +410,7 @@ impl Control {
         self.figures.jobs = jobs;
         self.figures.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
-        self.sample_server(now);
+        self.figures.sample_server(&self.cx, &self.registry, now);
         let cpu = u8::try_from(self.figures.load.busy_permille(now) / 10).unwrap_or(100);
         self.access.cluster.note_load(cpu, self.figures.load.memory_percent);
         self.end_turn(now);
@@ -418,8 +424,8 @@ impl Control {
         }
         let waiting = (0..self.cx.config.workers).map(WorkerId).collect();
         self.cx.drain = Some(Drain { waiting, exited: false });
-        self.end_admissions(now);
-        self.forget_sources(now);
+        self.access.end_admissions(&mut self.cx, now);
+        self.outbound.forget_sources(&mut self.records, &self.registry, now);
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Control;
+use super::access::Access;
+use super::context::Context;
+use super::records::Records;
 use super::records::auxiliary::{Auxiliary, Kept, Vod};
 use crate::config::S3Settings;
 use crate::control::Files;
@@ -146,71 +149,83 @@ impl Files {
     }
 }
 
-impl Control {
+impl Context {
     /// The record of a file that has become complete, with whether it is to be uploaded.
     pub(super) fn to_be_kept(&self, key: &Key, vod: Vod) -> Vod {
-        let storage = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
+        let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod) }), ..vod }
     }
 
+    /// The store has a record: once it says that the object is there, the local file goes.
+    pub(super) fn kept_recorded(
+        &mut self,
+        key: &Key,
+        before: Option<&Auxiliary>,
+        record: Option<&Auxiliary>,
+    ) {
+        let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
+        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
+        let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
+        if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
+            self.remove_local(&key.app, vod);
+        }
+    }
+}
+
+impl Files {
     /// Queues the uploads that the store says are still to be done.
-    pub(super) fn boot_objects(&mut self, now: Now) {
-        let wanted = self.records.auxiliary.all().filter_map(|(key, record)| match record {
+    pub(super) fn boot_objects(&mut self, records: &Records, access: &Access, now: Now) {
+        let wanted = records.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(vod @ Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {
-                self.access.cluster.has_file(vod).then(|| key.clone())
+                access.cluster.has_file(vod).then(|| key.clone())
             }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });
         let wanted: Vec<Key> = wanted.collect();
-        wanted.into_iter().for_each(|key| self.files.objects.wait(now.mono, key));
+        wanted.into_iter().for_each(|key| self.objects.wait(now.mono, key));
     }
 
     /// A file is complete; it is uploaded when its record says so.
-    pub(super) fn keep_object(&mut self, now: Now, key: Key) {
-        if self
-            .files
-            .vod_of(&self.records, &key)
-            .is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. })))
-        {
-            self.files.objects.wait(now.mono, key);
-            self.fire_objects(now);
+    pub(super) fn keep_object(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
+        if self.vod_of(records, &key).is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. }))) {
+            self.objects.wait(now.mono, key);
+            self.fire_objects(cx, records, now);
         }
     }
 
     /// The settings of an application have changed: what waits for a storage may have one.
-    pub(super) fn keep_objects_of(&mut self, now: Now, app: &str) {
-        if self.cx.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
+    pub(super) fn keep_objects_of(&mut self, cx: &mut Context, records: &Records, now: Now, app: &str) {
+        if cx.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
             return;
         }
         let of_app = |key: &&Key| &*key.app == app;
-        for key in self.files.objects.parked.iter().filter(of_app).cloned().collect::<Vec<_>>() {
-            self.files.objects.parked.remove(&key);
-            self.files.objects.wait(now.mono, key);
+        for key in self.objects.parked.iter().filter(of_app).cloned().collect::<Vec<_>>() {
+            self.objects.parked.remove(&key);
+            self.objects.wait(now.mono, key);
         }
-        self.fire_objects(now);
+        self.fire_objects(cx, records, now);
     }
 
-    pub(super) fn fire_objects(&mut self, now: Now) {
-        while let Some(key) = self.files.objects.next(now.mono) {
-            self.upload_object(now, key);
+    pub(super) fn fire_objects(&mut self, cx: &mut Context, records: &Records, now: Now) {
+        while let Some(key) = self.objects.next(now.mono) {
+            self.upload_object(cx, records, now, key);
         }
-        let (due, later) = std::mem::take(&mut self.files.objects.removals)
-            .into_iter()
-            .partition(|(at, ..)| *at <= now.mono);
-        self.files.objects.removals = later;
+        let (due, later) =
+            std::mem::take(&mut self.objects.removals).into_iter().partition(|(at, ..)| *at <= now.mono);
+        self.objects.removals = later;
         let due: Vec<(Instant, Arc<S3Settings>, String, u32)> = due;
         for (_, storage, name, failed) in due {
-            self.remove_object(now, storage, name, failed);
+            self.remove_object(cx, now, storage, name, failed);
         }
     }
 
-    fn upload_object(&mut self, now: Now, key: Key) {
-        let Some(vod) = self.files.vod_of(&self.records, &key) else { return };
+    fn upload_object(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
+        let Some(vod) = self.vod_of(records, &key) else { return };
         let Some(Kept::Wanted { name }) = vod.kept.clone() else { return };
         let path = vod.path(&key.app);
-        let Some(storage) = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
+        let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
             // It was switched off. The record still says what is wanted.
-            self.files.objects.parked.insert(key);
+            self.objects.parked.insert(key);
             return;
         };
         let work = ObjectWork {
@@ -219,19 +234,53 @@ impl Control {
             action: ObjectAction::Put { path },
         };
         let (of, at) = (key.clone(), key.clone());
-        let sent = self.cx.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
+        let sent = cx.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
             control.files.end_upload_turn(now, &of);
             control.object_uploaded(now, of, storage, name, outcome);
-            control.fire_objects(now);
+            control.files.fire_objects(&mut control.cx, &control.records, now);
         });
         if sent {
-            let turn = self.files.objects.threads.begin(Payer::new(Some(&at.app), ""));
-            self.files.objects.under_way.insert(at, (turn, now.mono));
+            let turn = self.objects.threads.begin(Payer::new(Some(&at.app), ""));
+            self.objects.under_way.insert(at, (turn, now.mono));
         } else {
-            self.files.object_failed(now, at, "too many jobs wait");
+            self.object_failed(now, at, "too many jobs wait");
         }
     }
 
+    /// Removes the object of a record that is removed.
+    pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
+        // One that is on its way goes when it has come.
+        let Some(Kept::There { name }) = &vod.kept else { return };
+        match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
+            Some(storage) => self.remove_object(cx, now, storage, name.clone(), 0),
+            None => tracing::warn!(app, object = name, "an object stays: s3RecordingEnabled is off"),
+        }
+    }
+
+    fn remove_object(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        storage: Arc<S3Settings>,
+        name: String,
+        failed: u32,
+    ) {
+        let work =
+            ObjectWork { storage: Arc::clone(&storage), name: name.clone(), action: ObjectAction::Remove };
+        let again = (Arc::clone(&storage), name.clone());
+        let sent = cx.submit(Work::Object(work), move |control, now, outcome| {
+            if let ObjectOutcome::Failed(reason) = outcome.object() {
+                tracing::warn!(object = name, reason, "an object cannot be removed from S3");
+                control.files.remove_later(now, storage, name, failed.saturating_add(1));
+            }
+        });
+        if !sent {
+            self.remove_later(now, again.0, again.1, failed.saturating_add(1));
+        }
+    }
+}
+
+impl Control {
     fn object_uploaded(
         &mut self,
         now: Now,
@@ -244,7 +293,7 @@ impl Control {
         let Some(vod) = self.files.vod_of(&self.records, &key).cloned() else {
             // It was removed meanwhile, and nobody wants its object.
             if outcome == ObjectOutcome::Done {
-                self.remove_object(now, storage, name, 0);
+                self.files.remove_object(&mut self.cx, now, storage, name, 0);
             }
             self.files.objects.failed.remove(&key);
             return;
@@ -260,54 +309,19 @@ impl Control {
                 );
                 self.files.objects.uploaded = self.files.objects.uploaded.saturating_add(1);
                 self.files.objects.failed.remove(&key);
-                self.put_vod(now, key, Some(Vod { kept: Some(Kept::There { name }), ..vod }));
+                self.files.put_vod(
+                    &mut self.records,
+                    now,
+                    key,
+                    Some(Vod { kept: Some(Kept::There { name }), ..vod }),
+                );
             }
             ObjectOutcome::NoFile => {
                 tracing::warn!(app = &*key.app, file = vod.file_path, "not uploaded to S3: the file is gone");
                 self.files.objects.failed.remove(&key);
-                self.put_vod(now, key, Some(Vod { kept: None, ..vod }));
+                self.files.put_vod(&mut self.records, now, key, Some(Vod { kept: None, ..vod }));
             }
             ObjectOutcome::Failed(reason) => self.files.object_failed(now, key, &reason),
-        }
-    }
-
-    /// The store has a record: once it says that the object is there, the local file goes.
-    pub(super) fn kept_recorded(
-        &mut self,
-        key: &Key,
-        before: Option<&Auxiliary>,
-        record: Option<&Auxiliary>,
-    ) {
-        let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
-        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
-        let storage = self.cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
-        if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
-            self.remove_local(&key.app, vod);
-        }
-    }
-
-    /// Removes the object of a record that is removed.
-    pub(super) fn drop_object(&mut self, now: Now, app: &str, vod: &Vod) {
-        // One that is on its way goes when it has come.
-        let Some(Kept::There { name }) = &vod.kept else { return };
-        match self.cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
-            Some(storage) => self.remove_object(now, storage, name.clone(), 0),
-            None => tracing::warn!(app, object = name, "an object stays: s3RecordingEnabled is off"),
-        }
-    }
-
-    fn remove_object(&mut self, now: Now, storage: Arc<S3Settings>, name: String, failed: u32) {
-        let work =
-            ObjectWork { storage: Arc::clone(&storage), name: name.clone(), action: ObjectAction::Remove };
-        let again = (Arc::clone(&storage), name.clone());
-        let sent = self.cx.submit(Work::Object(work), move |control, now, outcome| {
-            if let ObjectOutcome::Failed(reason) = outcome.object() {
-                tracing::warn!(object = name, reason, "an object cannot be removed from S3");
-                control.files.remove_later(now, storage, name, failed.saturating_add(1));
-            }
-        });
-        if !sent {
-            self.files.remove_later(now, again.0, again.1, failed.saturating_add(1));
         }
     }
 }

@@ -12,6 +12,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::Outbound;
+use super::context::Context;
 use crate::auth::redact;
 use crate::control::records::Records;
 use crate::mail::StreamEnd;
@@ -73,18 +75,18 @@ impl Records {
     }
 }
 
-impl Control {
+impl Records {
     /// The first item that can be pulled, from where the playlist stands on, and its place.
     ///
     /// # Errors
     /// Why the last one looked at cannot be pulled.
-    pub(super) fn first_item(&self, key: &StreamKey) -> Result<(usize, Origin), String> {
-        let Some(record) = self.records.get(key) else { return Err(String::new()) };
+    pub(super) fn first_item(&self, cx: &Context, key: &StreamKey) -> Result<(usize, Origin), String> {
+        let Some(record) = self.get(key) else { return Err(String::new()) };
         let at = position(record);
         let order = (at..items(record).len()).chain(0..at);
         let mut refusal = "The playlist is empty".to_owned();
         for index in order {
-            match self.item(key, index) {
+            match self.item(cx, key, index) {
                 Ok(origin) => return Ok((index, origin)),
                 Err(reason) => refusal = reason,
             }
@@ -93,27 +95,54 @@ impl Control {
     }
 
     /// The source of an item.
-    fn item(&self, key: &StreamKey, index: usize) -> Result<Origin, String> {
-        let record = self.records.get(key).ok_or("There is no such broadcast")?;
+    fn item(&self, cx: &Context, key: &StreamKey, index: usize) -> Result<Origin, String> {
+        let record = self.get(key).ok_or("There is no such broadcast")?;
         let item = items(record).get(index).ok_or("There is no such item")?;
         let url = item.stream_url.clone().unwrap_or_default();
         let skip = u64::try_from(item.seek_time_in_ms).unwrap_or(0);
-        Ok(Origin { target: self.source_target(key, &url)?, url, skip: Duration::from_millis(skip) })
-    }
-
-    /// The playlist begins at this item.
-    pub(super) fn begin_playlist(&mut self, now: Now, key: &StreamKey, index: usize) -> Playlist {
-        self.outbound.sources.planned.remove(key);
-        self.records.stand_at(key, index);
-        self.records.playlist_status(now, key, status::BROADCASTING);
-        Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
+        Ok(Origin { target: cx.source_target(key, &url)?, url, skip: Duration::from_millis(skip) })
     }
 
     /// The playlist has ended.
     pub(super) fn end_playlist(&mut self, now: Now, key: &StreamKey) {
-        self.records.playlist_status(now, key, status::FINISHED);
+        self.playlist_status(now, key, status::FINISHED);
+    }
+}
+
+impl Outbound {
+    /// The playlist begins at this item.
+    pub(super) fn begin_playlist(
+        &mut self,
+        records: &mut Records,
+        now: Now,
+        key: &StreamKey,
+        index: usize,
+    ) -> Playlist {
+        self.sources.planned.remove(key);
+        records.stand_at(key, index);
+        records.playlist_status(now, key, status::BROADCASTING);
+        Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
+    /// Keeps in mind when a playlist is to begin by itself, or that it is not.
+    pub(super) fn note_planned(&mut self, records: &Records, now: Now, key: &StreamKey) {
+        let planned = |record: &&Broadcast| {
+            is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
+        };
+        let at = records.get(key).filter(planned).map(|record| record.planned_start_date);
+        match at.and_then(|at| u64::try_from(at).ok()) {
+            Some(at) => {
+                self.sources.planned.insert(key.clone(), at);
+                self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
+            }
+            None => {
+                self.sources.planned.remove(key);
+            }
+        }
+    }
+}
+
+impl Control {
     /// The attempt at an item is over: it has been played, or brought nothing.
     pub(super) fn item_over(&mut self, now: Now, id: PullId, reason: &str) {
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
@@ -154,7 +183,7 @@ impl Control {
                 }
             }
             self.records.stand_at(key, index);
-            match self.item(key, index) {
+            match self.records.item(&self.cx, key, index) {
                 Ok(origin) => return self.begin_item(now, key, origin, wanted.is_some()),
                 Err(reason) => tracing::info!(%key, index, reason, "item passed over"),
             }
@@ -185,24 +214,6 @@ impl Control {
             self.records.source_status(now, key, status::FINISHED);
         }
         self.records.mark_dirty(now, key.clone());
-    }
-
-    /// Keeps in mind when a playlist is to begin by itself, or that it is not.
-    pub(super) fn note_planned(&mut self, now: Now, key: &StreamKey) {
-        let planned = |record: &&Broadcast| {
-            is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
-        };
-        let at = self.records.get(key).filter(planned).map(|record| record.planned_start_date);
-        match at.and_then(|at| u64::try_from(at).ok()) {
-            Some(at) => {
-                self.outbound.sources.planned.insert(key.clone(), at);
-                self.outbound.sources.tick =
-                    self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
-            }
-            None => {
-                self.outbound.sources.planned.remove(key);
-            }
-        }
     }
 
     /// Starts the playlists whose time has come.

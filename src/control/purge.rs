@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Control;
+use super::records::Records;
 use super::records::auxiliary::AuxiliaryWrite;
 use super::records::{Change, Write};
 use crate::control::Walks;
@@ -41,36 +41,35 @@ impl Walks {
     }
 }
 
-impl Control {
+impl Walks {
     /// Runs one slice.
-    pub(super) fn fire_purges(&mut self, now: Now) {
-        if self.walks.app_changes.due.is_none_or(|due| due > now.mono) {
+    pub(super) fn fire_purges(&mut self, records: &mut Records, now: Now) {
+        if self.app_changes.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        if let Some(app) = self.walks.app_changes.removed.front().cloned() {
+        if let Some(app) = self.app_changes.removed.front().cloned() {
             let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
             let keys: Vec<StreamKey> =
-                self.records.of(&app).take(SLICE).map(|record| key(&record.stream_id)).collect();
+                records.of(&app).take(SLICE).map(|record| key(&record.stream_id)).collect();
             let auxiliary: Vec<Key> = [Kind::Token, Kind::Subscriber, Kind::Vod]
                 .into_iter()
-                .flat_map(|kind| self.records.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
+                .flat_map(|kind| records.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
                 .take(SLICE)
                 .collect();
             if keys.is_empty() && auxiliary.is_empty() {
-                self.walks.app_changes.removed.pop_front();
+                self.app_changes.removed.pop_front();
             }
             for key in keys {
-                if self.records.pending(&key).is_some() {
-                    self.records.write(now, Write { key, change: Change::Delete, waiter: None });
+                if records.pending(&key).is_some() {
+                    records.write(now, Write { key, change: Change::Delete, waiter: None });
                 }
             }
-            if auxiliary.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
+            if auxiliary.iter().any(|key| records.auxiliary.pending(key).is_some()) {
                 let changes = auxiliary.into_iter().map(|key| (key, None)).collect();
-                self.records
-                    .write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+                records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
             }
         }
-        self.walks.app_changes.due =
-            if self.walks.app_changes.removed.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        self.app_changes.due =
+            if self.app_changes.removed.is_empty() { None } else { now.mono.checked_add(PAUSE) };
     }
 }

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use media::{Codec, Position, TrackKind};
 
+use super::Outbound;
+use super::access::Access;
+use super::context::Context;
 use super::live::Registry;
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
@@ -81,16 +84,18 @@ impl Control {
     /// The end of an admission: the token is used up, and the stream begins or its publisher returns.
     pub(super) fn reserve(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
-        if settings.security.publish.token && !self.burn_token(now, &request.key, &request.params) {
+        if settings.security.publish.token
+            && !self.access.burn_token(&mut self.records, now, &request.key, &request.params)
+        {
             return Err(Refusal::Denied(Denial::Token));
         }
         match self.registry.find(&request.key) {
             None => {
-                self.release_copy(now, &request.key);
+                self.outbound.release_copy(&mut self.cx, &mut self.registry, now, &request.key);
                 Ok(self.begin_stream(now, request, settings))
             }
-            Some(stream) if self.is_copy(&request.key) => {
-                self.release_copy(now, &request.key);
+            Some(stream) if self.outbound.is_copy(&self.registry, &request.key) => {
+                self.outbound.release_copy(&mut self.cx, &mut self.registry, now, &request.key);
                 let grant = self.return_publisher(now, stream, request.clone()).ok_or(Refusal::InUse)?;
                 self.publish_begun(now, stream, &request);
                 // Its units have come before.
@@ -99,23 +104,6 @@ impl Control {
             }
             Some(stream) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
         }
-    }
-
-    /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
-    pub(super) fn check_free(&self, request: &PublishRequest) -> Result<(), Refusal> {
-        // The id belongs to its source for as long as that runs, whether it delivers or not.
-        if self.outbound.sources.is_running(&request.key) && !self.is_copy(&request.key) {
-            return Err(Refusal::InUse);
-        }
-        let live = self.registry.find(&request.key).and_then(|stream| self.registry.get(&stream));
-        let free = live.is_none_or(|live| match live.source().state {
-            // Its publisher is at another node: the directory has the last word, where there is one.
-            State::Live(_) if live.is_copy() => self.access.cluster.is_shared(),
-            State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
-            State::Grace(_) => true,
-            State::Awaited => live.is_copy(),
-        });
-        if free { Ok(()) } else { Err(Refusal::InUse) }
     }
 
     pub(super) fn begin_stream(
@@ -131,14 +119,14 @@ impl Control {
         let stream = self.registry.insert(live);
         if !is_copy {
             self.hooks.forget_idle(&key);
-            self.record_started(now, &request);
-            self.publisher_came(now, &request);
+            self.registry.record_started(&self.cx, &mut self.records, &self.access, now, &request);
+            self.access.publisher_came(&self.cx, now, &request);
         }
-        let details = self.details_of(&key);
+        let details = self.registry.details_of(&self.cx, &self.records, &key);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.told.details = details;
         }
-        self.post_stream_up(stream);
+        self.registry.post_stream_up(&mut self.cx, stream);
         self.reconcile_pushes(now, &key);
         self.reconcile_recording(now, &key);
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
@@ -148,11 +136,11 @@ impl Control {
     fn publish_begun(&mut self, now: Now, stream: StreamId, request: &PublishRequest) {
         let key = &request.key;
         self.hooks.forget_idle(key);
-        self.record_started(now, request);
+        self.registry.record_started(&self.cx, &mut self.records, &self.access, now, request);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.began = now.mono;
         }
-        self.review_viewers(key);
+        self.registry.review_viewers(&mut self.cx, &self.records, key);
         self.reconcile_pushes(now, key);
         self.reconcile_recording(now, key);
     }
@@ -191,14 +179,14 @@ impl Control {
                 record.remote_ip = remote_ip(&request);
                 record.touch(now);
             }
-            self.publisher_came(now, &request);
+            self.access.publisher_came(&self.cx, now, &request);
         }
         if let Some(old) = old {
             self.leave(now, old);
             self.cx.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
         }
         if moved {
-            self.post_stream_up(stream);
+            self.registry.post_stream_up(&mut self.cx, stream);
         }
         Some(grant)
     }
@@ -223,61 +211,13 @@ impl Control {
             live.received.bytes_before = 0;
             live.began = now.mono;
         }
-        self.record_started(now, &request);
+        self.registry.record_started(&self.cx, &mut self.records, &self.access, now, &request);
         Some(grant)
-    }
-
-    /// The source hears it first: a worker that asks it for a mirror does so after its own copy of this news, and
-    /// must find the source informed.
-    fn post_stream_up(&mut self, stream: StreamId) {
-        let Some(live) = self.registry.get(&stream) else { return };
-        let (key, settings) = (live.key.clone(), live.settings.clone());
-        let Source { worker: source, ingest, .. } = *live.source();
-        let details = live.told.details.clone();
-        let others = (0..self.cx.config.workers).map(WorkerId).filter(|worker| *worker != source);
-        for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
-            let (key, settings, details) = (key.clone(), settings.clone(), details.clone());
-            let up = ToWorker::StreamUp { stream, key, source, ingest, details, settings };
-            self.cx.post(worker, up);
-        }
-    }
-
-    /// Marks the record live; without one, publishing creates a zombi.
-    fn record_started(&mut self, now: Now, request: &PublishRequest) {
-        let key = &request.key;
-        if self.records.get(key).is_none() {
-            let mut record = Broadcast { zombi: true, ..Broadcast::default() };
-            self.cx.complete(now, key, &mut record);
-            self.records.insert(key.clone(), record);
-        }
-        self.join_main_track(now, request);
-        self.records.take_description(request);
-        let Some(record) = self.records.get_mut(key) else { return };
-        status::BROADCASTING.clone_into(&mut record.status);
-        record.publish_type = Some(publish_type(request.ingest));
-        record.start_time = wall(now);
-        record.touch(now);
-        record.duration = 0;
-        record.received_bytes = 0;
-        record.bitrate = 0;
-        record.speed = 0.0;
-        record.absolute_start_time_ms = 0;
-        (record.packets_lost, record.packet_lost_ratio) = (0, 0.0);
-        (record.rtt_ms, record.jitter_ms) = (0, 0);
-        record.user_agent = agent(&request.user_agent);
-        record.remote_ip = remote_ip(request);
-        record.forget_viewers();
-        if !record.zombi || self.access.cluster.is_shared() {
-            self.records.mark_dirty(now, key.clone());
-        }
-        if let Some(main) = self.records.main_track_of(key) {
-            self.follow_subtracks(now, &main);
-        }
     }
 
     /// The connection is gone and its grant is on the way: nobody will say so later.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
-        if self.abandon_admission(now, session) {
+        if self.access.abandon_admission(&mut self.cx, now, session) {
             return;
         }
         let Some(stream) = self.registry.of_publisher(session) else { return };
@@ -353,64 +293,7 @@ impl Control {
         let main = self.records.main_track_of(&live.key);
         self.records.record_ended(now, live.key);
         if let Some(main) = main {
-            self.follow_subtracks(now, &main);
-        }
-    }
-
-    /// A worker wants a sink of a stream, or has one, or has one no more. The first who wants it has it begun where the publisher is;
-    /// it stays there when the publisher moves.
-    pub(super) fn sink_news(&mut self, stream: StreamId, kind: &'static str, news: SinkNews) {
-        let Some(live) = self.registry.get_mut(&stream) else { return };
-        match news {
-            SinkNews::Wanted => {
-                let worker = live.source().worker;
-                if let Entry::Vacant(vacant) = live.sinks.entry(kind) {
-                    vacant.insert(worker);
-                    self.cx.post(worker, ToWorker::StartSink { kind, stream });
-                }
-            }
-            SinkNews::Begun(worker) => drop(live.sinks.insert(kind, worker)),
-            SinkNews::Over => drop(live.sinks.remove(kind)),
-        }
-    }
-
-    /// The sessions that publish a stream: none while its publisher is waited for.
-    pub(super) fn publisher_of(&self, key: &StreamKey) -> Option<SessionRef> {
-        match self.registry.get(&self.registry.find(key)?)?.source().state {
-            State::Live(session) => Some(session),
-            State::Grace(_) | State::Awaited => None,
-        }
-    }
-
-    /// The members of a stream's record that workers use.
-    pub(super) fn details_of(&self, key: &StreamKey) -> StreamDetails {
-        let Some(record) = self.records.get(key) else { return StreamDetails::default() };
-        let groups = self.cx.apps.get(&key.app).is_some_and(|app| are_renditions(app));
-        let main = self.records.main_track_of(key).filter(|_| groups);
-        let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
-        let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);
-        let is_video = |codec: &&Codec| codec.kind() == TrackKind::Video;
-        let videos = codecs.map_or(0, |codecs| codecs.iter().filter(is_video).count());
-        StreamDetails {
-            main: main.map(|key| MainTrack { folder: self.polled_folder(&key), key }),
-            videos: if videos > 1 { videos } else { 0 },
-            zero_ms: live.map_or(0, |live| live.clock.zero_ms),
-            tell_viewers: self.hook_url(key).is_some(),
-            limits_polled: record.limits_polled(),
-            main_track: self.records.main_track_of(key).map(|main| main.id),
-            role: record.role.as_deref().unwrap_or_default().into(),
-            folder: self.polled_folder(key),
-            overrides: record.hls_overrides(),
-        }
-    }
-
-    /// Workers hear of what has changed in the record of a stream.
-    pub(super) fn review_viewers(&mut self, key: &StreamKey) {
-        let details = self.details_of(key);
-        let Some(stream) = self.registry.find(key) else { return };
-        let Some(live) = self.registry.get_mut(&stream) else { return };
-        if std::mem::replace(&mut live.told.details, details.clone()) != details {
-            self.post_stream_up(stream);
+            self.records.follow_subtracks(&self.registry, now, &main);
         }
     }
 
@@ -435,7 +318,149 @@ impl Control {
             // What is recorded depends on them.
             let key = live.key.clone();
             self.reconcile_recording(now, &key);
-            self.review_viewers(&key);
+            self.registry.review_viewers(&mut self.cx, &self.records, &key);
+        }
+    }
+}
+
+impl Registry {
+    /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
+    pub(super) fn check_free(
+        &self,
+        outbound: &Outbound,
+        access: &Access,
+        request: &PublishRequest,
+    ) -> Result<(), Refusal> {
+        // The id belongs to its source for as long as that runs, whether it delivers or not.
+        if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
+            return Err(Refusal::InUse);
+        }
+        let live = self.find(&request.key).and_then(|stream| self.get(&stream));
+        let free = live.is_none_or(|live| match live.source().state {
+            // Its publisher is at another node: the directory has the last word, where there is one.
+            State::Live(_) if live.is_copy() => access.cluster.is_shared(),
+            State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
+            State::Grace(_) => true,
+            State::Awaited => live.is_copy(),
+        });
+        if free { Ok(()) } else { Err(Refusal::InUse) }
+    }
+
+    /// The source hears it first: a worker that asks it for a mirror does so after its own copy of this news, and
+    /// must find the source informed.
+    fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
+        let Some(live) = self.get(&stream) else { return };
+        let (key, settings) = (live.key.clone(), live.settings.clone());
+        let Source { worker: source, ingest, .. } = *live.source();
+        let details = live.told.details.clone();
+        let others = (0..cx.config.workers).map(WorkerId).filter(|worker| *worker != source);
+        for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
+            let (key, settings, details) = (key.clone(), settings.clone(), details.clone());
+            let up = ToWorker::StreamUp { stream, key, source, ingest, details, settings };
+            cx.post(worker, up);
+        }
+    }
+
+    /// Marks the record live; without one, publishing creates a zombi.
+    fn record_started(
+        &self,
+        cx: &Context,
+        records: &mut Records,
+        access: &Access,
+        now: Now,
+        request: &PublishRequest,
+    ) {
+        let key = &request.key;
+        if records.get(key).is_none() {
+            let mut record = Broadcast { zombi: true, ..Broadcast::default() };
+            cx.complete(now, key, &mut record);
+            records.insert(key.clone(), record);
+        }
+        records.join_main_track(cx, self, now, request);
+        records.take_description(request);
+        let Some(record) = records.get_mut(key) else { return };
+        status::BROADCASTING.clone_into(&mut record.status);
+        record.publish_type = Some(publish_type(request.ingest));
+        record.start_time = wall(now);
+        record.touch(now);
+        record.duration = 0;
+        record.received_bytes = 0;
+        record.bitrate = 0;
+        record.speed = 0.0;
+        record.absolute_start_time_ms = 0;
+        (record.packets_lost, record.packet_lost_ratio) = (0, 0.0);
+        (record.rtt_ms, record.jitter_ms) = (0, 0);
+        record.user_agent = agent(&request.user_agent);
+        record.remote_ip = remote_ip(request);
+        record.forget_viewers();
+        if !record.zombi || access.cluster.is_shared() {
+            records.mark_dirty(now, key.clone());
+        }
+        if let Some(main) = records.main_track_of(key) {
+            records.follow_subtracks(self, now, &main);
+        }
+    }
+
+    /// A worker wants a sink of a stream, or has one, or has one no more. The first who wants it has it begun where the publisher is;
+    /// it stays there when the publisher moves.
+    pub(super) fn sink_news(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        kind: &'static str,
+        news: SinkNews,
+    ) {
+        let Some(live) = self.get_mut(&stream) else { return };
+        match news {
+            SinkNews::Wanted => {
+                let worker = live.source().worker;
+                if let Entry::Vacant(vacant) = live.sinks.entry(kind) {
+                    vacant.insert(worker);
+                    cx.post(worker, ToWorker::StartSink { kind, stream });
+                }
+            }
+            SinkNews::Begun(worker) => drop(live.sinks.insert(kind, worker)),
+            SinkNews::Over => drop(live.sinks.remove(kind)),
+        }
+    }
+
+    /// The sessions that publish a stream: none while its publisher is waited for.
+    pub(super) fn publisher_of(&self, key: &StreamKey) -> Option<SessionRef> {
+        match self.get(&self.find(key)?)?.source().state {
+            State::Live(session) => Some(session),
+            State::Grace(_) | State::Awaited => None,
+        }
+    }
+
+    /// The members of a stream's record that workers use.
+    pub(super) fn details_of(&self, cx: &Context, records: &Records, key: &StreamKey) -> StreamDetails {
+        let Some(record) = records.get(key) else { return StreamDetails::default() };
+        let groups = cx.apps.get(&key.app).is_some_and(|app| are_renditions(app));
+        let main = records.main_track_of(key).filter(|_| groups);
+        let live = self.find(key).and_then(|stream| self.get(&stream));
+        let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);
+        let is_video = |codec: &&Codec| codec.kind() == TrackKind::Video;
+        let videos = codecs.map_or(0, |codecs| codecs.iter().filter(is_video).count());
+        StreamDetails {
+            main: main.map(|key| MainTrack { folder: records.polled_folder(cx, &key), key }),
+            videos: if videos > 1 { videos } else { 0 },
+            zero_ms: live.map_or(0, |live| live.clock.zero_ms),
+            tell_viewers: records.hook_url(cx, key).is_some(),
+            limits_polled: record.limits_polled(),
+            main_track: records.main_track_of(key).map(|main| main.id),
+            role: record.role.as_deref().unwrap_or_default().into(),
+            folder: records.polled_folder(cx, key),
+            overrides: record.hls_overrides(),
+        }
+    }
+
+    /// Workers hear of what has changed in the record of a stream.
+    pub(super) fn review_viewers(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
+        let details = self.details_of(cx, records, key);
+        let Some(stream) = self.find(key) else { return };
+        let Some(live) = self.get_mut(&stream) else { return };
+        if std::mem::replace(&mut live.told.details, details.clone()) != details {
+            self.post_stream_up(cx, stream);
         }
     }
 }

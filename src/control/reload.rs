@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::context::Context;
 use super::{AUDIT, Control, Output};
 use crate::config::{Config, LostApp, ServerSettings};
 use crate::jobs::AdminWork;
@@ -31,10 +32,10 @@ impl Control {
                 "these settings were changed and are in effect after a restart"
             );
         }
-        self.install_server(Arc::clone(&config.server));
-        self.boot_backups(now);
-        self.follow_key_sets(now);
-        self.settings_lost(&config.lost);
+        self.cx.install_server(Arc::clone(&config.server));
+        self.walks.boot_backups(&self.cx, &self.access, now);
+        self.access.follow_key_sets(&self.cx, now);
+        self.cx.settings_lost(&config.lost);
         let mut changed = 0_usize;
         for app in &config.apps {
             let known = self.cx.apps.get(&app.name).is_some_and(|old| old.values == app.values);
@@ -60,12 +61,14 @@ impl Control {
             tracing::info!(target: AUDIT, who = "signal", from = "-", changed, gone = gone.len(), "Load settings");
         }
     }
+}
 
+impl Context {
     /// Settings that were there and are no more, cannot be used, or ask for a protection that is missing here, are not taken for
     /// defaults: an application that runs keeps those it has, and one that does not run is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
-            if self.cx.apps.contains_key(name) {
+            if self.apps.contains_key(name) {
                 tracing::error!(
                     app = &**name,
                     reason,
@@ -79,16 +82,16 @@ impl Control {
                 );
             }
         }
-        self.cx.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();
+        self.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();
     }
 
     /// New settings of the server.
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
-        self.cx.config.outbound.deny = server.outbound.deny.clone();
-        self.cx.config.outbound.public_only = server.outbound.public_only;
-        self.cx.outbox.outputs.push_back(Output::Outbound(self.cx.config.outbound.clone()));
-        self.cx.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server, &self.cx.config.node))));
-        self.cx.config.server = server;
+        self.config.outbound.deny = server.outbound.deny.clone();
+        self.config.outbound.public_only = server.outbound.public_only;
+        self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
+        self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server, &self.config.node))));
+        self.config.server = server;
     }
 }
 

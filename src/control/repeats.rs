@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::hooks::Hooks;
 use crate::control::Outbound;
 use crate::types::{Now, StreamKey};
 
-use super::Control;
 use super::hooks::LostHook;
 
 /// Failures of this time are gathered into one line.
@@ -130,15 +130,15 @@ impl Outbound {
     }
 }
 
-impl Control {
+impl Outbound {
     /// Tells of hooks that were given up: somebody's books are wrong from then on.
-    pub(super) fn tell_lost_hooks(&mut self, now: Now) {
-        while let Some(LostHook { key, action, url, reason }) = self.hooks.poll_lost() {
-            if self.outbound.repeats.is_first_hook(now) {
+    pub(super) fn tell_lost_hooks(&mut self, hooks: &mut Hooks, now: Now) {
+        while let Some(LostHook { key, action, url, reason }) = hooks.poll_lost() {
+            if self.repeats.is_first_hook(now) {
                 tracing::warn!(%key, action, url, reason, "hook lost");
             } else {
                 tracing::debug!(%key, action, url, reason, "hook lost");
-                self.outbound.repeats.note(now, Repeat::Hook, &key, &reason);
+                self.repeats.note(now, Repeat::Hook, &key, &reason);
             }
         }
     }

@@ -3,31 +3,40 @@
 
 use std::sync::Arc;
 
-use super::Control;
+use super::Files;
+use super::Outbound;
+use super::context::Context;
+use super::records::Records;
 use crate::jobs::shares::Room;
 
-impl Control {
+impl Context {
     /// Whether an application may hold one more of what it is counted by, of at most `limit` in all.
     fn has_share(&self, limit: usize, app: &str, held: impl Fn(&str) -> usize) -> bool {
         let others: Vec<usize> =
-            self.cx.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
+            self.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
         Room::new(limit, held(app), others.into_iter()).is_there()
     }
+}
 
+impl Records {
     /// Whether an application may have one more record (`limits.broadcasts`).
-    pub(super) fn has_room_for_record(&self, app: &str) -> bool {
+    pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
         // What is on its way to the disk is nobody's yet.
-        let limit = self.cx.config.server.limits.broadcasts.saturating_sub(self.records.inserts());
-        self.has_share(limit, app, |app| self.records.count(app))
+        let limit = cx.config.server.limits.broadcasts.saturating_sub(self.inserts());
+        cx.has_share(limit, app, |app| self.count(app))
     }
+}
 
+impl Outbound {
     /// Whether an application may run one more source (`limits.pulls`).
-    pub(super) fn has_room_for_source(&self, app: &str) -> bool {
-        self.has_share(self.cx.config.server.limits.pulls, app, |app| self.outbound.sources.count(app))
+    pub(super) fn has_room_for_source(&self, cx: &Context, app: &str) -> bool {
+        cx.has_share(cx.config.server.limits.pulls, app, |app| self.sources.count(app))
     }
+}
 
+impl Files {
     /// Whether an application may take in one more upload, of at most `limit` in all.
-    pub(super) fn has_room_for_upload(&self, limit: usize, app: &Arc<str>) -> bool {
-        self.has_share(limit, app, |app| self.files.uploads.count(app))
+    pub(super) fn has_room_for_upload(&self, cx: &Context, limit: usize, app: &Arc<str>) -> bool {
+        cx.has_share(limit, app, |app| self.uploads.count(app))
     }
 }

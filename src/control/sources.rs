@@ -18,6 +18,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::context::Context;
+use super::live::Registry;
+use super::stats::Figures;
 use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
 use crate::control::records::Records;
@@ -189,10 +192,10 @@ impl Records {
     }
 }
 
-impl Control {
+impl Context {
     /// The target of a record's URL; the error says why it cannot be pulled.
     pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
-        let target = match self.cx.config.read_source(key, url) {
+        let target = match self.config.read_source(key, url) {
             Ok(target) => target,
             Err(UrlError::Scheme) => {
                 return Err("The scheme of the stream url is not supported by this version".to_owned());
@@ -203,13 +206,13 @@ impl Control {
         if target.is_file() {
             return Ok(target);
         }
-        if self.cx.config.is_loop(key, &target) {
+        if self.config.is_loop(key, &target) {
             return Err("The stream would be pulled from itself".to_owned());
         }
         if let Ok(address) = target.host.parse()
             && !target.listens()
         {
-            let denied = self.cx.config.outbound.check(SocketAddr::new(address, target.port)).err();
+            let denied = self.config.outbound.check(SocketAddr::new(address, target.port)).err();
             if let Some(denied) = denied {
                 return Err(format!("The stream url is denied: {denied}"));
             }
@@ -217,27 +220,131 @@ impl Control {
         Ok(target)
     }
 
+    /// The target that the URL of a record names.
+    fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
+        let url = record.stream_url.clone().unwrap_or_default();
+        let target = self.source_target(key, &url)?;
+        let skip = u64::try_from(record.seek_time_in_ms).unwrap_or(0);
+        Ok(Origin { url, target, skip: Duration::from_millis(skip) })
+    }
+}
+
+impl Outbound {
     /// Whether there is no room for one more.
-    pub(super) fn is_short_for_source(&self, now: Now, app: &AppSettings) -> bool {
+    pub(super) fn is_short_for_source(
+        &self,
+        cx: &Context,
+        registry: &Registry,
+        figures: &Figures,
+        now: Now,
+        app: &AppSettings,
+    ) -> bool {
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        !self.has_room_for_source(&app.name)
-            || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
-            || self.figures.load.is_high(now, &self.cx.config.server)
+        !self.has_room_for_source(cx, &app.name)
+            || limit.is_some_and(|limit| self.streams_of(registry, &app.name) >= limit)
+            || figures.load.is_high(now, &cx.config.server)
     }
 
     /// Live streams of an application, with those that sources are about to bring.
-    pub(super) fn streams_of(&self, app: &str) -> usize {
-        let waiting = self.outbound.sources.waiting(app, |key| self.registry.is_live(key));
-        self.registry.count(app).saturating_add(waiting)
+    pub(super) fn streams_of(&self, registry: &Registry, app: &str) -> usize {
+        let waiting = self.sources.waiting(app, |key| registry.is_live(key));
+        registry.count(app).saturating_add(waiting)
     }
 
     /// Notes in its record how a source is. A copy has none of its own.
-    fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
-        if !self.outbound.sources.is_copying(key) {
-            self.records.source_status(now, key, status);
+    fn source_status(&self, records: &mut Records, now: Now, key: &StreamKey, status: &str) {
+        if !self.sources.is_copying(key) {
+            records.source_status(now, key, status);
         }
     }
 
+    fn least_loaded(&self, cx: &Context, figures: &Figures, now: Now) -> WorkerId {
+        let mut pulls = vec![0u64; usize::from(cx.config.workers)];
+        for worker in self.supervisor.open_pulls() {
+            if let Some(count) = pulls.get_mut(usize::from(worker.0)) {
+                *count = count.saturating_add(1);
+            }
+        }
+        let load = |worker: u16| {
+            let pulls = pulls.get(usize::from(worker)).copied().unwrap_or(0);
+            figures
+                .load
+                .latest_permille(now, WorkerId(worker))
+                .saturating_add(pulls.saturating_mul(PULL_PERMILLE))
+        };
+        WorkerId((0..cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
+    }
+
+    /// Tells the worker of an attempt where it goes on, or why not.
+    fn go_on(
+        &self,
+        cx: &mut Context,
+        pull: PullId,
+        attempt: u64,
+        server: NextServer,
+        resolved: Result<Vec<SocketAddr>, String>,
+    ) {
+        let job = Job::Pull(pull);
+        let Some(worker) = self.supervisor.worker_of(job) else { return };
+        if !self.supervisor.is_current(job, attempt) {
+            return;
+        }
+        let address = resolved.and_then(|addresses| allowed(&addresses, 1, &cx.config.outbound));
+        cx.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
+    }
+
+    /// The next attempt is due.
+    pub(super) fn pull_attempts(&self, records: &mut Records, now: Now, id: PullId) {
+        if let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) {
+            self.source_status(records, now, &key, status::PREPARING);
+        }
+    }
+
+    /// The resolver is silent: nothing is being prepared.
+    pub(super) fn pull_still_resolving(&mut self, records: &mut Records, now: Now, id: PullId) {
+        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let key = source.key.clone();
+        if self.supervisor.has_failed(Job::Pull(id)) {
+            self.repeats.note(now, Repeat::Resolver, &key, &redact(&source.origin.url));
+        } else {
+            tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
+        }
+        self.source_status(records, now, &key, status::FINISHED);
+    }
+
+    /// Tells the workers when viewers may start this stream, or no longer.
+    pub(super) fn note_auto_start(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
+        let on = cx.apps.contains_key(&key.app) && records.get(key).is_some_and(starts_by_viewer);
+        let changed = if on {
+            self.sources.auto_start.insert(key.clone())
+        } else {
+            self.sources.auto_start.remove(key)
+        };
+        if changed {
+            cx.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
+        }
+    }
+
+    /// The server is shutting down: the workers close the connections on their own.
+    pub(super) fn forget_sources(&mut self, records: &mut Records, registry: &Registry, now: Now) {
+        for key in std::mem::take(&mut self.sources.by_key).into_keys() {
+            let is_copy = self.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
+            if !registry.is_live(&key) && !is_copy {
+                records.source_status(now, &key, status::FINISHED);
+                records.mark_dirty(now, key);
+            }
+        }
+        for (id, source) in std::mem::take(&mut self.sources.by_id) {
+            self.supervisor.remove(Job::Pull(id));
+            if source.playlist.is_some() {
+                records.end_playlist(now, &source.key);
+            }
+        }
+        self.sources.tick = None;
+    }
+}
+
+impl Control {
     /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
     ///
     /// # Errors
@@ -245,10 +352,10 @@ impl Control {
     pub(super) fn begin_source(&mut self, now: Now, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let record = self.records.get(key).ok_or("There is no such broadcast")?;
-        let item = if is_playable(record) { Some(self.first_item(key)?) } else { None };
+        let item = if is_playable(record) { Some(self.records.first_item(&self.cx, key)?) } else { None };
         let origin = match &item {
             Some((_, origin)) => origin.clone(),
-            None => self.origin_of(key, record)?,
+            None => self.cx.origin_of(key, record)?,
         };
         if self.outbound.sources.is_running(key) || self.registry.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
@@ -259,11 +366,14 @@ impl Control {
         if self.access.cluster.refuses() {
             return Err("The directory of the cluster is away".to_owned());
         }
-        if self.cx.is_draining() || self.is_short_for_source(now, &settings) {
+        if self.cx.is_draining()
+            || self.outbound.is_short_for_source(&self.cx, &self.registry, &self.figures, now, &settings)
+        {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
         tracing::info!(%key, url = redact(&origin.url), "source started");
-        let playlist = item.map(|(index, _)| self.begin_playlist(now, key, index));
+        let playlist =
+            item.map(|(index, _)| self.outbound.begin_playlist(&mut self.records, now, key, index));
         self.start_source(now, Source { playlist, ..Source::new(now, key, origin) });
         self.records.source_wanted(now, key, true);
         Ok(())
@@ -287,20 +397,12 @@ impl Control {
         }
     }
 
-    /// The target that the URL of a record names.
-    fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
-        let url = record.stream_url.clone().unwrap_or_default();
-        let target = self.source_target(key, &url)?;
-        let skip = u64::try_from(record.seek_time_in_ms).unwrap_or(0);
-        Ok(Origin { url, target, skip: Duration::from_millis(skip) })
-    }
-
     /// Ends a source and its stream. Says whether there was one.
     pub(super) fn stop_source(&mut self, now: Now, key: &StreamKey, end: StreamEnd) -> bool {
         let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
         let source = self.outbound.sources.by_id.remove(&id);
         if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
-            self.end_playlist(now, key);
+            self.records.end_playlist(now, key);
         }
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
             self.cx.post(worker, ToWorker::StopPull(id));
@@ -332,7 +434,7 @@ impl Control {
             return;
         };
         let url = redact(&source.origin.url);
-        match self.records.get(key).map(|record| self.origin_of(key, record)) {
+        match self.records.get(key).map(|record| self.cx.origin_of(key, record)) {
             Some(Ok(origin)) => self.go_to(now, key, origin),
             Some(Err(reason)) => {
                 tracing::info!(%key, url, reason, "source cannot continue");
@@ -377,28 +479,13 @@ impl Control {
         let skip = source.sought.take().unwrap_or(source.origin.skip);
         let lead = source.seen.saturating_duration_since(now.mono);
         let live = self.registry.find(&key).and_then(|stream| self.registry.get(&stream));
-        let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
-        self.source_status(now, &key, status::PREPARING);
+        let worker = live
+            .map(|live| live.source().worker)
+            .unwrap_or_else(|| self.outbound.least_loaded(&self.cx, &self.figures, now));
+        self.outbound.source_status(&mut self.records, now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };
         self.cx.post(worker, ToWorker::StartPull(Box::new(order)));
-    }
-
-    fn least_loaded(&self, now: Now) -> WorkerId {
-        let mut pulls = vec![0u64; usize::from(self.cx.config.workers)];
-        for worker in self.outbound.supervisor.open_pulls() {
-            if let Some(count) = pulls.get_mut(usize::from(worker.0)) {
-                *count = count.saturating_add(1);
-            }
-        }
-        let load = |worker: u16| {
-            let pulls = pulls.get(usize::from(worker)).copied().unwrap_or(0);
-            self.figures
-                .load
-                .latest_permille(now, WorkerId(worker))
-                .saturating_add(pulls.saturating_mul(PULL_PERMILLE))
-        };
-        WorkerId((0..self.cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
 
     /// An attempt has media: it publishes.
@@ -432,7 +519,7 @@ impl Control {
         match state {
             PullState::Preparing => {
                 let key = source.key.clone();
-                self.source_status(now, &key, status::PREPARING);
+                self.outbound.source_status(&mut self.records, now, &key, status::PREPARING);
             }
             PullState::Failed(reason) => self.pull_failed(now, id, &reason),
             PullState::Over(reason) => self.copy_failed(now, id, &reason, true),
@@ -449,30 +536,13 @@ impl Control {
     pub(super) fn next_server(&mut self, now: Now, pull: PullId, attempt: u64, server: NextServer) {
         if let Ok(address) = server.host.parse::<IpAddr>() {
             let remote = Ok(vec![SocketAddr::new(address, server.port)]);
-            return self.go_on(pull, attempt, server, remote);
+            return self.outbound.go_on(&mut self.cx, pull, attempt, server, remote);
         }
         let Some(source) = self.outbound.sources.by_id.get(&pull) else { return };
         let (app, host, port) = (Arc::clone(&source.key.app), server.host.clone(), server.port);
         self.look_up(now, &app, (&host, port), move |control, _, result| {
-            control.go_on(pull, attempt, server, result);
+            control.outbound.go_on(&mut control.cx, pull, attempt, server, result);
         });
-    }
-
-    /// Tells the worker of an attempt where it goes on, or why not.
-    fn go_on(
-        &mut self,
-        pull: PullId,
-        attempt: u64,
-        server: NextServer,
-        resolved: Result<Vec<SocketAddr>, String>,
-    ) {
-        let job = Job::Pull(pull);
-        let Some(worker) = self.outbound.supervisor.worker_of(job) else { return };
-        if !self.outbound.supervisor.is_current(job, attempt) {
-            return;
-        }
-        let address = resolved.and_then(|addresses| allowed(&addresses, 1, &self.cx.config.outbound));
-        self.cx.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
     }
 
     pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {
@@ -492,26 +562,7 @@ impl Control {
             tracing::debug!(%key, url, failures, reason, "pull failed");
             self.outbound.repeats.note(now, Repeat::Pull, &key, reason);
         }
-        self.source_status(now, &key, status::FINISHED);
-    }
-
-    /// The next attempt is due.
-    pub(super) fn pull_attempts(&mut self, now: Now, id: PullId) {
-        if let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) {
-            self.source_status(now, &key, status::PREPARING);
-        }
-    }
-
-    /// The resolver is silent: nothing is being prepared.
-    pub(super) fn pull_still_resolving(&mut self, now: Now, id: PullId) {
-        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
-        let key = source.key.clone();
-        if self.outbound.supervisor.has_failed(Job::Pull(id)) {
-            self.outbound.repeats.note(now, Repeat::Resolver, &key, &redact(&source.origin.url));
-        } else {
-            tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
-        }
-        self.source_status(now, &key, status::FINISHED);
+        self.outbound.source_status(&mut self.records, now, &key, status::FINISHED);
     }
 
     /// Stops sources that nobody watches, and restarts those with a period.
@@ -578,19 +629,6 @@ impl Control {
         }
     }
 
-    /// Tells the workers when viewers may start this stream, or no longer.
-    pub(super) fn note_auto_start(&mut self, key: &StreamKey) {
-        let on = self.cx.apps.contains_key(&key.app) && self.records.get(key).is_some_and(starts_by_viewer);
-        let changed = if on {
-            self.outbound.sources.auto_start.insert(key.clone())
-        } else {
-            self.outbound.sources.auto_start.remove(key)
-        };
-        if changed {
-            self.cx.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
-        }
-    }
-
     /// An application is there, or gone: what its records say counts, or no longer.
     pub(super) fn app_changed(&mut self, now: Now, name: &Arc<str>) {
         if !self.cx.apps.contains_key(name) {
@@ -606,7 +644,7 @@ impl Control {
         let records = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
         let records = records.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
         let keys: BTreeSet<StreamKey> = known.cloned().chain(records).collect();
-        keys.iter().for_each(|key| self.note_auto_start(key));
+        keys.iter().for_each(|key| self.outbound.note_auto_start(&mut self.cx, &self.records, key));
     }
 
     /// Starts the sources of an application that could not run while it was not there.
@@ -634,7 +672,7 @@ impl Control {
         }
         let planned = self.records.all().filter(|(_, record)| record.planned_start_date > 0);
         for key in planned.map(|(key, _)| key).collect::<Vec<_>>() {
-            self.note_planned(now, &key);
+            self.outbound.note_planned(&self.records, now, &key);
         }
         let starts = |app: &StreamKey| self.cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
         let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
@@ -647,24 +685,5 @@ impl Control {
                 tracing::info!(%key, reason, "source not started");
             }
         }
-    }
-
-    /// The server is shutting down: the workers close the connections on their own.
-    pub(super) fn forget_sources(&mut self, now: Now) {
-        for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
-            let is_copy =
-                self.outbound.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
-            if !self.registry.is_live(&key) && !is_copy {
-                self.records.source_status(now, &key, status::FINISHED);
-                self.records.mark_dirty(now, key);
-            }
-        }
-        for (id, source) in std::mem::take(&mut self.outbound.sources.by_id) {
-            self.outbound.supervisor.remove(Job::Pull(id));
-            if source.playlist.is_some() {
-                self.end_playlist(now, &source.key);
-            }
-        }
-        self.outbound.sources.tick = None;
     }
 }

@@ -9,9 +9,12 @@ use crate::types::{Now, StreamId, WorkerId};
 
 use super::Control;
 use super::connections::ConnectionQuestions;
+use super::context::Context;
 use super::history::History;
 use super::live::Live;
+use super::live::Registry;
 use super::metrics::Scrape;
+use super::records::Records;
 use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Reception};
 
 /// Reports per worker that the guard looks at: five seconds.
@@ -132,7 +135,7 @@ impl Control {
 
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
         self.figures.load.note(now, worker, report.busy_permille);
-        self.watch_load(now);
+        self.hooks.watch_load(&mut self.cx, &self.registry, &self.figures, now);
         for figures in &report.sources {
             self.note_source(now, worker, figures);
             self.check_acceptance(now, figures.stream);
@@ -140,16 +143,25 @@ impl Control {
         let mut streams = self.registry.set_viewers(worker, report);
         streams.extend(self.registry.of_worker(worker));
         for stream in streams {
-            self.refresh_record(now, worker, stream);
+            self.registry.refresh_record(&self.cx, &mut self.records, now, worker, stream);
         }
     }
+}
 
+impl Registry {
     /// Puts the figures of a stream into its record.
-    fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
+    fn refresh_record(
+        &mut self,
+        cx: &Context,
+        records: &mut Records,
+        now: Now,
+        worker: WorkerId,
+        stream: StreamId,
+    ) {
         // The record of a copy is the origin's.
-        let Some(live) = self.registry.get(&stream).filter(|live| !live.is_copy()) else { return };
-        let Some(record) = self.records.get_mut(&live.key) else { return };
-        let counts = self.cx.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
+        let Some(live) = self.get(&stream).filter(|live| !live.is_copy()) else { return };
+        let Some(record) = records.get_mut(&live.key) else { return };
+        let counts = cx.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
             let viewers: u64 = live.viewers().filter(|_| counts).map(|counts| u64::from(count(counts))).sum();
             i32::try_from(viewers).unwrap_or(i32::MAX)
@@ -183,7 +195,7 @@ impl Control {
         record.speed = speed(media_ms, passed_ms);
         let dropped = (record.drop_packet_count_in_ingestion, record.packet_lost_ratio);
         let (received_bytes, speed) = (record.received_bytes, record.speed);
-        if let Some(live) = self.registry.get_mut(&stream) {
+        if let Some(live) = self.get_mut(&stream) {
             live.sample(now, received_bytes, speed, dropped);
         }
     }

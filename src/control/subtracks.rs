@@ -1,6 +1,8 @@
 //! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track; a
 //! virtual main track is live while one of its subtracks is (docs/rest.md).
 
+use super::context::Context;
+use super::live::Registry;
 use crate::auth::access::is_stream_id;
 use crate::config::AppSettings;
 use crate::control::records::Records;
@@ -8,7 +10,7 @@ use crate::mail::{PublishRequest, Refusal};
 use crate::types::{Now, StreamKey};
 
 use super::broadcast::{Broadcast, status};
-use super::{Control, wall};
+use super::wall;
 
 /// The parameter by which a publisher names its main track.
 const MAIN_TRACK: &str = "mainTrack";
@@ -33,39 +35,44 @@ pub(super) fn are_renditions(app: &AppSettings) -> bool {
     app.values.text("hls.group").trim().eq_ignore_ascii_case("renditions")
 }
 
-impl Control {
+impl Records {
     /// Subtracks of a main track that are live.
-    pub(super) fn active_subtracks(&self, main: &StreamKey) -> usize {
-        self.records.subtracks(main).filter(|id| self.registry.is_active(main, id)).count()
+    pub(super) fn active_subtracks(&self, registry: &Registry, main: &StreamKey) -> usize {
+        self.subtracks(main).filter(|id| registry.is_active(main, id)).count()
     }
 
     /// Whether a subtrack of a main track is live.
-    pub(super) fn has_active_subtrack(&self, main: &StreamKey) -> bool {
-        self.records.subtracks(main).any(|id| self.registry.is_active(main, id))
+    pub(super) fn has_active_subtrack(&self, registry: &Registry, main: &StreamKey) -> bool {
+        self.subtracks(main).any(|id| registry.is_active(main, id))
     }
 
     /// Whether a publisher may join the main track that it names.
-    pub(super) fn check_main_track(&self, request: &PublishRequest) -> Result<(), Refusal> {
+    pub(super) fn check_main_track(
+        &self,
+        cx: &Context,
+        registry: &Registry,
+        request: &PublishRequest,
+    ) -> Result<(), Refusal> {
         let Some(main) = wanted_main(request) else { return Ok(()) };
         if !is_stream_id(&main.id) {
             return Err(Refusal::NotAllowed("mainTrack is not a stream id"));
         }
-        let Some(record) = self.records.pending(&main) else {
-            let app = self.cx.apps.get(&main.app);
+        let Some(record) = self.pending(&main) else {
+            let app = cx.apps.get(&main.app);
             let known_only =
                 app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
-            let is_full = !self.has_room_for_record(&main.app);
+            let is_full = !self.has_room_for_record(cx, &main.app);
             return match (known_only, is_full) {
                 (true, _) => Err(Refusal::NotAllowed("the main track has no record")),
                 (false, true) => Err(Refusal::NotAllowed("limits.broadcasts is reached")),
                 (false, false) => Ok(()),
             };
         };
-        if !self.may_join(request, &main, record) {
+        if !self.may_join(cx, request, &main, record) {
             return Err(Refusal::NotAllowed("the main track is the broadcast of somebody else"));
         }
         let limit = usize::try_from(record.subtracks_limit).ok();
-        if limit.is_some_and(|limit| self.active_subtracks(&main) >= limit) {
+        if limit.is_some_and(|limit| self.active_subtracks(registry, &main) >= limit) {
             return Err(Refusal::NotAllowed("subtracksLimit of the main track is reached"));
         }
         Ok(())
@@ -74,57 +81,63 @@ impl Control {
     /// Whether a publisher may be a subtrack of another's record. Where nobody is checked, everybody may publish everything.
     /// Elsewhere a record may be joined that is a main track by the operator's word, or was made by publishing; any other one
     /// only by a stream whose own record or whose token names it.
-    fn may_join(&self, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
-        let is_checked = self.cx.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
-        let is_room = record.zombi || (record.is_virtual && !self.records.joined.contains(main));
-        let own = self.records.pending(&request.key).and_then(|own| own.main_track_stream_id.as_deref());
-        let is_given = own == Some(&*main.id) && !self.records.joined.contains(main);
-        !is_checked || is_room || is_given || self.token_names_room(request, &main.id)
+    fn may_join(&self, cx: &Context, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
+        let is_checked = cx.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
+        let is_room = record.zombi || (record.is_virtual && !self.joined.contains(main));
+        let own = self.pending(&request.key).and_then(|own| own.main_track_stream_id.as_deref());
+        let is_given = own == Some(&*main.id) && !self.joined.contains(main);
+        !is_checked || is_room || is_given || self.token_names_room(cx, request, &main.id)
     }
 
     /// A publisher has come: it joins the main track that it names, which is made when it has no record.
-    pub(super) fn join_main_track(&mut self, now: Now, request: &PublishRequest) {
+    pub(super) fn join_main_track(
+        &mut self,
+        cx: &Context,
+        registry: &Registry,
+        now: Now,
+        request: &PublishRequest,
+    ) {
         let Some(main) = wanted_main(request) else { return };
-        if self.records.get(&main).is_none() {
+        if self.get(&main).is_none() {
             let mut record = Broadcast { zombi: true, is_virtual: true, ..Broadcast::default() };
-            self.cx.complete(now, &main, &mut record);
-            self.records.insert(main.clone(), record);
-        } else if !self.registry.is_live(&main)
-            && let Some(record) = self.records.get_mut(&main).filter(|record| !record.is_virtual)
+            cx.complete(now, &main, &mut record);
+            self.insert(main.clone(), record);
+        } else if !registry.is_live(&main)
+            && let Some(record) = self.get_mut(&main).filter(|record| !record.is_virtual)
         {
             record.is_virtual = true;
             if !record.zombi {
-                self.records.mark_dirty(now, main.clone());
+                self.mark_dirty(now, main.clone());
             }
-            self.records.joined.insert(main.clone());
+            self.joined.insert(main.clone());
         }
         // The index of subtracks follows what is inserted.
-        if let Some(mut record) = self.records.get(&request.key).cloned() {
+        if let Some(mut record) = self.get(&request.key).cloned() {
             record.main_track_stream_id = Some(main.id.as_ref().to_owned());
-            self.records.insert(request.key.clone(), record);
+            self.insert(request.key.clone(), record);
         }
     }
 
     /// A subtrack came or went: a virtual main track follows; one that publishing made ends with its last subtrack.
-    pub(super) fn follow_subtracks(&mut self, now: Now, main: &StreamKey) {
-        if self.registry.is_live(main) {
+    pub(super) fn follow_subtracks(&mut self, registry: &Registry, now: Now, main: &StreamKey) {
+        if registry.is_live(main) {
             return;
         }
-        let any = self.has_active_subtrack(main);
-        let Some(record) = self.records.get_mut(main).filter(|record| record.is_virtual) else { return };
+        let any = self.has_active_subtrack(registry, main);
+        let Some(record) = self.get_mut(main).filter(|record| record.is_virtual) else { return };
         if record.zombi && !any {
-            self.records.remove(main);
+            self.remove(main);
             return;
         }
         let was = record.status == status::BROADCASTING;
-        if !any && self.records.joined.remove(main) {
+        if !any && self.joined.remove(main) {
             // It was a main track while somebody had joined it.
-            if let Some(record) = self.records.get_mut(main) {
+            if let Some(record) = self.get_mut(main) {
                 record.is_virtual = false;
             }
-            self.records.mark_dirty(now, main.clone());
+            self.mark_dirty(now, main.clone());
         }
-        let Some(record) = self.records.get_mut(main) else { return };
+        let Some(record) = self.get_mut(main) else { return };
         if any == was {
             return;
         }
@@ -136,7 +149,7 @@ impl Control {
             status::FINISHED.clone_into(&mut record.status);
         }
         if !record.zombi {
-            self.records.mark_dirty(now, main.clone());
+            self.mark_dirty(now, main.clone());
         }
     }
 }

@@ -394,7 +394,7 @@ impl Control {
     /// Begins the next attempt of a job.
     pub(super) fn attempt(&mut self, now: Now, job: Job) {
         if let Job::Pull(id) = job {
-            self.pull_attempts(now, id);
+            self.outbound.pull_attempts(&mut self.records, now, id);
         }
         if let Some(step) = self.outbound.supervisor.attempt(now.mono, job, &self.cx.config.outbound) {
             self.follow(now, job, step);
@@ -411,8 +411,12 @@ impl Control {
         while let Some((job, due)) = self.outbound.supervisor.poll_due(now.mono) {
             match (due, job) {
                 (Due::Attempt, job) => self.attempt(now, job),
-                (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(now, id),
-                (Due::ResolverSilent, Job::Pull(id)) => self.pull_still_resolving(now, id),
+                (Due::ResolverSilent, Job::Push(id)) => {
+                    self.outbound.push_still_resolving(&mut self.records, now, id)
+                }
+                (Due::ResolverSilent, Job::Pull(id)) => {
+                    self.outbound.pull_still_resolving(&mut self.records, now, id)
+                }
             }
         }
     }
@@ -424,7 +428,9 @@ impl Control {
                     self.resolve(now, &app, request);
                 }
             }
-            (Step::Connect(address), Job::Push(id)) => self.order_push(id, address),
+            (Step::Connect(address), Job::Push(id)) => {
+                self.outbound.order_push(&mut self.cx, &self.registry, id, address)
+            }
             (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
             (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),
             (Step::Failed(reason), Job::Pull(id)) => self.pull_failed(now, id, &reason),

@@ -15,7 +15,7 @@ use crate::mail::{
 };
 use crate::protocol::{Addresses, schema};
 use crate::store::{Faults, Memory, Store};
-use crate::types::{ConnId, Ingest, PushId};
+use crate::types::{ConnId, Ingest, PushId, StreamId};
 
 mod access;
 mod admission;

@@ -12,7 +12,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::answer::Outcome;
+use super::context::Context;
 use super::mask::Requester;
+use super::records::Records;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::{Control, wall};
 use crate::control::Files;
@@ -95,13 +97,13 @@ impl Control {
         let Some(settings) = self.cx.apps.get(app) else { return false };
         let bytes_max = settings.vod.upload_bytes_max;
         if bytes_max == 0
-            || !self.has_room_for_upload(UPLOADS_MAX, app)
+            || !self.files.has_room_for_upload(&self.cx, UPLOADS_MAX, app)
             || !self.files.uploads.has_room(client)
             || self.files.uploads.by_session.contains_key(&requester.session())
         {
             return false;
         }
-        let id = self.vod_id(now);
+        let id = self.files.vod_id(&mut self.cx, now);
         let vod = Vod {
             stream_name: Some(name.to_owned()),
             vod_name: Some(name.to_owned()),
@@ -123,71 +125,6 @@ impl Control {
         true
     }
 
-    /// The record of an upload is stored: its file is made. False when the session has none.
-    pub(super) fn upload_recorded(&mut self, now: Now, session: SessionRef) -> bool {
-        let Some(upload) = self.files.uploads.by_session.get_mut(&session) else { return false };
-        if upload.stage != Stage::Recorded {
-            return false;
-        }
-        upload.stage = Stage::Made;
-        let (key, bytes_max) = (upload.key.clone(), upload.bytes_max);
-        let Some(mut path) = self.files.vod_of(&self.records, &key).map(|vod| vod.path(&key.app)) else {
-            // Its application was deleted.
-            self.files.uploads.by_session.remove(&session);
-            return false;
-        };
-        if let Some(name) = path.last_mut() {
-            name.push_str(UNFINISHED);
-        }
-        let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = self.cx.submit(work, move |control, now, outcome| {
-            let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
-                return control.upload_failed(now, session, "the file cannot be made");
-            };
-            if let Some(upload) = control.files.uploads.by_session.get_mut(&session) {
-                upload.stage = Stage::Granted;
-            }
-            let grant = Box::new(UploadGrant { file, bytes_max });
-            control.cx.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
-        });
-        if !sent {
-            self.upload_failed(now, session, "too many jobs wait");
-        }
-        true
-    }
-
-    /// News of a session that was granted an upload.
-    pub(super) fn upload_news(&mut self, now: Now, session: SessionRef, news: UploadNews) {
-        match news {
-            UploadNews::Received { metadata } => self.upload_received(now, session, metadata),
-            UploadNews::Failed(reason) => self.upload_failed(now, session, reason),
-            UploadNews::Gone => {
-                if let Some(upload) = self.files.uploads.by_session.remove(&session) {
-                    tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "an upload was broken off");
-                    self.drop_upload(now, &upload.key);
-                }
-            }
-        }
-    }
-
-    fn upload_received(&mut self, now: Now, session: SessionRef, metadata: Option<String>) {
-        let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
-        let Upload { key, requester, .. } = upload;
-        let Some(path) = self.files.vod_of(&self.records, &key).map(|vod| vod.path(&key.app)) else {
-            // Its application was deleted.
-            return self.cx.answer(requester, not_written());
-        };
-        let failed = key.clone();
-        let sent =
-            self.cx.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
-                control.upload_adopted(now, requester, key, metadata, outcome.recording());
-            });
-        if !sent {
-            self.drop_upload(now, &failed);
-            self.cx.answer(requester, not_written());
-        }
-    }
-
     fn upload_adopted(
         &mut self,
         now: Now,
@@ -200,33 +137,132 @@ impl Control {
             (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
-                self.drop_upload(now, &key);
+                self.files.drop_upload(&mut self.cx, &mut self.records, now, &key);
                 return self.cx.answer(requester, not_written());
             }
         };
         tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
         let vod = Vod { metadata, creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
-        let vod = self.to_be_kept(&key, vod);
+        let vod = self.cx.to_be_kept(&key, vod);
         let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
         let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
         self.records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
-        self.keep_object(now, key);
+        self.files.keep_object(&mut self.cx, &self.records, now, key);
+    }
+}
+
+impl Files {
+    /// The record of an upload is stored: its file is made. False when the session has none.
+    pub(super) fn upload_recorded(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        session: SessionRef,
+    ) -> bool {
+        let Some(upload) = self.uploads.by_session.get_mut(&session) else { return false };
+        if upload.stage != Stage::Recorded {
+            return false;
+        }
+        upload.stage = Stage::Made;
+        let (key, bytes_max) = (upload.key.clone(), upload.bytes_max);
+        let Some(mut path) = self.vod_of(records, &key).map(|vod| vod.path(&key.app)) else {
+            // Its application was deleted.
+            self.uploads.by_session.remove(&session);
+            return false;
+        };
+        if let Some(name) = path.last_mut() {
+            name.push_str(UNFINISHED);
+        }
+        let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
+        let sent = cx.submit(work, move |control, now, outcome| {
+            let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
+                return control.files.upload_failed(
+                    &mut control.cx,
+                    &mut control.records,
+                    now,
+                    session,
+                    "the file cannot be made",
+                );
+            };
+            if let Some(upload) = control.files.uploads.by_session.get_mut(&session) {
+                upload.stage = Stage::Granted;
+            }
+            let grant = Box::new(UploadGrant { file, bytes_max });
+            control.cx.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
+        });
+        if !sent {
+            self.upload_failed(cx, records, now, session, "too many jobs wait");
+        }
+        true
     }
 
-    fn upload_failed(&mut self, now: Now, session: SessionRef, reason: &str) {
-        let Some(upload) = self.files.uploads.by_session.remove(&session) else { return };
+    /// News of a session that was granted an upload.
+    pub(super) fn upload_news(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        session: SessionRef,
+        news: UploadNews,
+    ) {
+        match news {
+            UploadNews::Received { metadata } => self.upload_received(cx, records, now, session, metadata),
+            UploadNews::Failed(reason) => self.upload_failed(cx, records, now, session, reason),
+            UploadNews::Gone => {
+                if let Some(upload) = self.uploads.by_session.remove(&session) {
+                    tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "an upload was broken off");
+                    self.drop_upload(cx, records, now, &upload.key);
+                }
+            }
+        }
+    }
+
+    fn upload_received(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        session: SessionRef,
+        metadata: Option<String>,
+    ) {
+        let Some(upload) = self.uploads.by_session.remove(&session) else { return };
+        let Upload { key, requester, .. } = upload;
+        let Some(path) = self.vod_of(records, &key).map(|vod| vod.path(&key.app)) else {
+            // Its application was deleted.
+            return cx.answer(requester, not_written());
+        };
+        let failed = key.clone();
+        let sent = cx.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
+            control.upload_adopted(now, requester, key, metadata, outcome.recording());
+        });
+        if !sent {
+            self.drop_upload(cx, records, now, &failed);
+            cx.answer(requester, not_written());
+        }
+    }
+
+    fn upload_failed(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        session: SessionRef,
+        reason: &str,
+    ) {
+        let Some(upload) = self.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
-        self.drop_upload(now, &upload.key);
-        self.cx.answer(upload.requester, not_written());
+        self.drop_upload(cx, records, now, &upload.key);
+        cx.answer(upload.requester, not_written());
     }
 
     /// Removes what there is of an upload that is not complete.
-    pub(super) fn drop_upload(&mut self, now: Now, key: &Key) {
-        let Some(vod) = self.files.vod_of(&self.records, key).cloned() else { return };
-        self.remove_file(now, &key.app, &vod);
-        self.put_vod(now, key.clone(), None);
+    pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &mut Records, now: Now, key: &Key) {
+        let Some(vod) = self.vod_of(records, key).cloned() else { return };
+        self.remove_file(cx, now, &key.app, &vod);
+        self.put_vod(records, now, key.clone(), None);
     }
 }

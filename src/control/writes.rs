@@ -1,5 +1,9 @@
 //! The effects of changes of records: once stored they take effect, and are answered.
 
+use super::Files;
+use super::context::Context;
+use super::live::Registry;
+use super::management::Management;
 use crate::control::records::Records;
 use crate::http::Response;
 use crate::mail::StreamEnd;
@@ -34,7 +38,7 @@ impl Control {
     }
 
     pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
-        let Some(reply) = self.backed_up(reply) else { return };
+        let Some(reply) = self.walks.backed_up(&mut self.cx, reply) else { return };
         let committed = self.records.handle_store(now, reply);
         self.follow_records(now);
         if committed {
@@ -48,7 +52,13 @@ impl Control {
         while let Some(event) = self.records.poll_event() {
             match event {
                 Event::Record(write) => self.apply(now, write),
-                Event::Auxiliary(write) => self.apply_auxiliary(now, write),
+                Event::Auxiliary(write) => self.records.apply_auxiliary(
+                    &mut self.cx,
+                    &mut self.files,
+                    &mut self.management,
+                    now,
+                    write,
+                ),
                 Event::Foreign(ops) => self.foreign(now, ops),
                 Event::Undone(key) => self.files.recording_may_change(key),
                 Event::Failed(requester) => {
@@ -61,39 +71,6 @@ impl Control {
         while let Some(request) = self.records.poll_request() {
             self.cx.outbox.outputs.push_back(Output::Store(request));
         }
-    }
-
-    /// The changes are on disk: now they happen.
-    fn apply_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
-        for (key, record) in write.changes {
-            if key.kind == Kind::User {
-                self.management.first_code = None;
-                let verb = if record.is_some() { "saved" } else { "deleted" };
-                tracing::info!(email = %key.id, "user {verb}");
-            }
-            let before = self.records.auxiliary.get(&key).cloned();
-            self.end_sessions_of(before.as_ref(), record.as_ref());
-            self.kept_recorded(&key, before.as_ref(), record.as_ref());
-            self.records.auxiliary.apply(key, record);
-        }
-        for (app, vod) in write.files {
-            self.remove_file(now, &app, &vod);
-        }
-        if let Some((requester, response)) = write.waiter
-            && !self.upload_recorded(now, requester.session())
-        {
-            self.cx.answer(requester, response);
-        }
-    }
-
-    /// The publisher of a live stream says something else about it.
-    pub(super) fn describe(&mut self, now: Now, key: StreamKey, meta_data: String) {
-        if !self.registry.is_live(&key) || self.records.get(&key).is_none() {
-            return;
-        }
-        let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
-        self.records
-            .write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
     }
 
     /// The change is on disk: now it happens.
@@ -114,7 +91,7 @@ impl Control {
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
                 self.files.recording_may_change(key.clone());
-                self.review_viewers(&key);
+                self.registry.review_viewers(&mut self.cx, &self.records, &key);
                 if restarts {
                     self.restart_source(now, &key);
                 }
@@ -131,10 +108,10 @@ impl Control {
             }
         }
         for main in [main_before, self.records.main_track_of(&key)].into_iter().flatten() {
-            self.follow_subtracks(now, &main);
+            self.records.follow_subtracks(&self.registry, now, &main);
         }
-        self.note_auto_start(&key);
-        self.note_planned(now, &key);
+        self.outbound.note_auto_start(&mut self.cx, &self.records, &key);
+        self.outbound.note_planned(&self.records, now, &key);
         if let Some((requester, answer)) = waiter {
             let Some(answer) = self.started(now, requester, &key, answer) else { return };
             let response = answer_of(&self.records, now, &key, answer, existed, live.is_some() || runs);
@@ -157,6 +134,47 @@ impl Control {
         let waiter = Some((requester, answer));
         self.records.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
         None
+    }
+}
+
+impl Records {
+    /// The changes are on disk: now they happen.
+    fn apply_auxiliary(
+        &mut self,
+        cx: &mut Context,
+        files: &mut Files,
+        management: &mut Management,
+        now: Now,
+        write: AuxiliaryWrite,
+    ) {
+        for (key, record) in write.changes {
+            if key.kind == Kind::User {
+                management.first_code = None;
+                let verb = if record.is_some() { "saved" } else { "deleted" };
+                tracing::info!(email = %key.id, "user {verb}");
+            }
+            let before = self.auxiliary.get(&key).cloned();
+            management.end_sessions_of(before.as_ref(), record.as_ref());
+            cx.kept_recorded(&key, before.as_ref(), record.as_ref());
+            self.auxiliary.apply(key, record);
+        }
+        for (app, vod) in write.files {
+            files.remove_file(cx, now, &app, &vod);
+        }
+        if let Some((requester, response)) = write.waiter
+            && !files.upload_recorded(cx, self, now, requester.session())
+        {
+            cx.answer(requester, response);
+        }
+    }
+
+    /// The publisher of a live stream says something else about it.
+    pub(super) fn describe(&mut self, registry: &Registry, now: Now, key: StreamKey, meta_data: String) {
+        if !registry.is_live(&key) || self.get(&key).is_none() {
+            return;
+        }
+        let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
+        self.write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
     }
 }
 

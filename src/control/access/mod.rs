@@ -80,17 +80,17 @@ impl Control {
             if subscriber.is_blocked(direction, now) {
                 return Err(Denial::Blocked(id.to_owned()));
             }
-            if !subscriber.has_room(self.connections_of(direction, key, id, peer)) {
+            if !subscriber.has_room(self.access.connections_of(&self.registry, direction, key, id, peer)) {
                 return Err(Denial::Connections);
             }
         }
         if checks.time_code
             && (self.access.attempts.is_over(now, key, shown.subscriber, peer)
-                || !self.is_time_code(now, direction, app, key, shown))
+                || !self.records.is_time_code(now, direction, app, key, shown))
         {
             return Err(Denial::TimeCode);
         }
-        if checks.token && self.valid_token(now, direction, key, shown.token).is_none() {
+        if checks.token && self.records.valid_token(now, direction, key, shown.token).is_none() {
             return Err(Denial::Token);
         }
         if checks.hash && !is_hash(shown.token, &key.id, direction, &security.secrets.hash) {
@@ -99,12 +99,14 @@ impl Control {
         if checks.publish_key && !self.records.is_publish_key(key, shown.publish_key) {
             return Err(Denial::PublishKey);
         }
-        if checks.jwt && !self.is_stream_token(now, direction, security, key, shown.token) {
+        if checks.jwt && !self.access.is_stream_token(now, direction, security, key, shown.token) {
             return Err(Denial::Jwt);
         }
         Ok(())
     }
+}
 
+impl Access {
     /// Whether a token is signed for the stream, by the secret or with a key of the set.
     fn is_stream_token(
         &self,
@@ -118,10 +120,12 @@ impl Control {
             return true;
         }
         let (Some(token), Some(url)) = (token, &security.secrets.keys) else { return false };
-        let claims = self.access.key_sets.verify(now, url, token);
+        let claims = self.key_sets.verify(now, url, token);
         claims.is_ok_and(|claims| is_for_stream(&claims, &key.id, direction))
     }
+}
 
+impl Records {
     /// Whether the subscriber shows its code of this moment.
     fn is_time_code(
         &self,
@@ -133,7 +137,7 @@ impl Control {
     ) -> bool {
         let (Some(id), Some(code)) = (shown.subscriber, shown.code) else { return false };
         let secrets = &app.security.secrets;
-        let record = self.records.subscriber(key, id);
+        let record = self.subscriber(key, id);
         if record.is_some_and(|record| !record.may(direction)) {
             return false;
         }

@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::access::Access;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::{Control, wall};
 use crate::mail::{LeaseNews, PlayRequest, PublishRequest, StreamEnd, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
@@ -166,11 +169,12 @@ impl Access {
     }
 }
 
-impl Control {
+impl Access {
     /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
     /// subscriber does not stand in its own way.
     pub(super) fn connections_of(
         &self,
+        registry: &Registry,
         direction: Direction,
         key: &StreamKey,
         id: &str,
@@ -179,27 +183,32 @@ impl Control {
         // Who watches by separate requests from the same network takes its own place.
         let polled = match direction {
             Direction::Publish => 0,
-            Direction::Play => self.access.passes.elsewhere(key, id, peer),
+            Direction::Play => self.passes.elsewhere(key, id, peer),
         };
-        let all = self.access.presences.count(key, id).saturating_add(polled);
+        let all = self.presences.count(key, id).saturating_add(polled);
         let replaced = match direction {
-            Direction::Publish => self.publisher_of(key),
+            Direction::Publish => registry.publisher_of(key),
             Direction::Play => None,
         };
-        let own = replaced.and_then(|session| self.access.presences.sessions.get(&session));
+        let own = replaced.and_then(|session| self.presences.sessions.get(&session));
         let counted = own.is_some_and(|presence| presence.subscriber.as_deref() == Some(id));
         all.saturating_sub(usize::from(counted))
     }
 
     /// Whether a viewer that watches by separate requests was let in before, and may still.
-    pub(in crate::control) fn has_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
+    pub(in crate::control) fn has_pass(
+        &mut self,
+        records: &Records,
+        now: Now,
+        request: &PlayRequest,
+    ) -> bool {
         let Some(polled) = &request.polled else { return false };
         let subscriber = Credentials::of(&request.params).subscriber;
-        let record = subscriber.and_then(|id| self.records.subscriber(&request.key, id));
+        let record = subscriber.and_then(|id| records.subscriber(&request.key, id));
         if record.is_some_and(|record| record.is_blocked(Direction::Play, now)) {
             return false;
         }
-        let (passes, of) = (&mut self.access.passes, (&request.key, request.egress));
+        let (passes, of) = (&mut self.passes, (&request.key, request.egress));
         if let Some(former) = &polled.former {
             passes.rename(now.mono, of, (former, &polled.who), request.peer.ip());
         }
@@ -207,25 +216,71 @@ impl Control {
     }
 
     /// Such a viewer is let in. False when there is no room for it.
-    pub(in crate::control) fn give_pass(&mut self, now: Now, request: &PlayRequest) -> bool {
+    pub(in crate::control) fn give_pass(
+        &mut self,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        request: &PlayRequest,
+    ) -> bool {
         let who = request.polled.as_ref().map_or("", |polled| polled.who.as_str());
         let subscriber = Credentials::of(&request.params).subscriber;
         let (key, peer) = (&request.key, request.peer.ip());
-        let limit = subscriber.and_then(|id| self.records.subscriber(key, id)?.connections_max());
+        let limit = subscriber.and_then(|id| records.subscriber(key, id)?.connections_max());
         if let (Some(id), Some(limit)) = (subscriber, limit) {
-            let others = self.connections_of(Direction::Play, key, id, peer).saturating_add(1);
-            self.access.passes.limit_here(key, id, peer, limit.saturating_sub(others));
+            let others = self.connections_of(registry, Direction::Play, key, id, peer).saturating_add(1);
+            self.passes.limit_here(key, id, peer, limit.saturating_sub(others));
         }
-        if self
-            .records
-            .polled_limit(request)
-            .is_some_and(|limit| self.access.passes(key, request.egress) >= limit)
-        {
-            self.access.passes.make_room(key, request.egress, peer);
+        if records.polled_limit(request).is_some_and(|limit| self.passes(key, request.egress) >= limit) {
+            self.passes.make_room(key, request.egress, peer);
         }
-        self.access.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
+        self.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
     }
 
+    /// A publisher was granted.
+    pub(in crate::control) fn publisher_came(&mut self, cx: &Context, now: Now, request: &PublishRequest) {
+        let Some(id) = Credentials::of(&request.params).subscriber else { return };
+        let presence = Presence {
+            key: request.key.clone(),
+            direction: Direction::Publish,
+            protocol: request.ingest.name,
+            params: Params::new(),
+            subscriber: Some(id.to_owned()),
+            started: true,
+            told: None,
+        };
+        self.presences.insert(request.session, presence);
+        self.note_event(cx, now, request.session, "connected");
+    }
+
+    /// Remembers that a subscriber came or went, where the application wants it.
+    fn note_event(&mut self, cx: &Context, now: Now, session: SessionRef, event_type: &'static str) {
+        let Some(presence) = self.presences.sessions.get(&session).filter(|p| p.started) else {
+            return;
+        };
+        let Some(subscriber_id) = presence.subscriber.clone() else { return };
+        let key = &presence.key;
+        if !cx.apps.get(&key.app).is_some_and(|app| app.security.subscriber_events) {
+            return;
+        }
+        let event = ConnectionEvent {
+            timestamp: wall(now),
+            event_type,
+            instance_ip: cx.config.host_address.clone(),
+            kind: presence.direction.word(),
+            event_protocol: presence.protocol,
+            stream_id: key.id.to_string(),
+            subscriber_id,
+        };
+        let events = self.presences.events.entry(key.app.clone()).or_default();
+        events.push_back(event);
+        if events.len() > EVENTS_MAX {
+            events.pop_front();
+        }
+    }
+}
+
+impl Control {
     /// A viewer is served.
     pub(in crate::control) fn play_started(
         &mut self,
@@ -239,8 +294,8 @@ impl Control {
         let Some(presence) = self.access.presences.sessions.get_mut(&session) else { return };
         presence.started = true;
         let (key, params) = (presence.key.clone(), presence.params.clone());
-        self.note_event(now, session, "connected");
-        let told = self.hook_url(&key);
+        self.access.note_event(&self.cx, now, session, "connected");
+        let told = self.records.hook_url(&self.cx, &key);
         if let Some(url) = &told {
             self.hook_viewer(now, &key, url, "playStarted", &params);
         }
@@ -251,7 +306,7 @@ impl Control {
 
     /// A viewer that watches by separate requests has come, or is gone.
     pub(in crate::control) fn viewer_leased(&mut self, now: Now, news: &LeaseNews) {
-        if let Some(url) = self.hook_url(&news.key) {
+        if let Some(url) = self.records.hook_url(&self.cx, &news.key) {
             let action = if news.came { "playStarted" } else { "playStopped" };
             self.hook_viewer(now, &news.key, &url, action, &news.params);
         }
@@ -259,30 +314,14 @@ impl Control {
 
     /// A viewer is gone, or has given up asking.
     pub(in crate::control) fn play_ended(&mut self, now: Now, session: SessionRef) {
-        if !self.abandon_admission(now, session) {
+        if !self.access.abandon_admission(&mut self.cx, now, session) {
             self.leave(now, session);
         }
     }
 
-    /// A publisher was granted.
-    pub(in crate::control) fn publisher_came(&mut self, now: Now, request: &PublishRequest) {
-        let Some(id) = Credentials::of(&request.params).subscriber else { return };
-        let presence = Presence {
-            key: request.key.clone(),
-            direction: Direction::Publish,
-            protocol: request.ingest.name,
-            params: Params::new(),
-            subscriber: Some(id.to_owned()),
-            started: true,
-            told: None,
-        };
-        self.access.presences.insert(request.session, presence);
-        self.note_event(now, request.session, "connected");
-    }
-
     /// A session is gone; many are not known here.
     pub(in crate::control) fn leave(&mut self, now: Now, session: SessionRef) {
-        self.note_event(now, session, "disconnected");
+        self.access.note_event(&self.cx, now, session, "disconnected");
         let Some(presence) = self.access.presences.remove(session) else { return };
         if let Some(url) = &presence.told {
             self.hook_viewer(now, &presence.key, url, "playStopped", &presence.params);
@@ -304,7 +343,7 @@ impl Control {
             match self.access.presences.sessions.get(&session).map(|presence| presence.direction) {
                 Some(Direction::Publish) if publish => {
                     if let Some(stream) =
-                        self.registry.find(key).filter(|_| self.publisher_of(key) == Some(session))
+                        self.registry.find(key).filter(|_| self.registry.publisher_of(key) == Some(session))
                     {
                         self.end_stream(now, stream, StreamEnd::Stopped);
                     }
@@ -318,32 +357,6 @@ impl Control {
                 }
                 Some(_) | None => {}
             }
-        }
-    }
-
-    /// Remembers that a subscriber came or went, where the application wants it.
-    fn note_event(&mut self, now: Now, session: SessionRef, event_type: &'static str) {
-        let Some(presence) = self.access.presences.sessions.get(&session).filter(|p| p.started) else {
-            return;
-        };
-        let Some(subscriber_id) = presence.subscriber.clone() else { return };
-        let key = &presence.key;
-        if !self.cx.apps.get(&key.app).is_some_and(|app| app.security.subscriber_events) {
-            return;
-        }
-        let event = ConnectionEvent {
-            timestamp: wall(now),
-            event_type,
-            instance_ip: self.cx.config.host_address.clone(),
-            kind: presence.direction.word(),
-            event_protocol: presence.protocol,
-            stream_id: key.id.to_string(),
-            subscriber_id,
-        };
-        let events = self.access.presences.events.entry(key.app.clone()).or_default();
-        events.push_back(event);
-        if events.len() > EVENTS_MAX {
-            events.pop_front();
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Direction, Params};
+use crate::control::Walks;
+use crate::control::access::Access;
+use crate::control::context::Context;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
-use crate::control::{Control, Walks};
 use crate::mail::PublishRequest;
 use crate::store::Key;
 use crate::types::{Now, StreamKey};
@@ -39,7 +42,7 @@ impl Walks {
     }
 }
 
-impl Control {
+impl Records {
     /// The stored token that a peer may use, if what it shows is one.
     pub(super) fn valid_token(
         &self,
@@ -49,57 +52,69 @@ impl Control {
         shown: Option<&str>,
     ) -> Option<Key> {
         let stored = Token::key(&key.app, &key.id, shown?);
-        match self.records.auxiliary.pending(&stored)? {
+        match self.auxiliary.pending(&stored)? {
             Auxiliary::Token(token) => token.is_valid(now, direction.word()).then_some(stored),
             Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         }
     }
 
     /// Whether the one-time token of a publisher, where those are checked, was made for this room.
-    pub(in crate::control) fn token_names_room(&self, request: &PublishRequest, room: &str) -> bool {
+    pub(in crate::control) fn token_names_room(
+        &self,
+        cx: &Context,
+        request: &PublishRequest,
+        room: &str,
+    ) -> bool {
         let Some(shown) = Credentials::of(&request.params).token else { return false };
-        let checks = self.cx.apps.get(&request.key.app).is_some_and(|app| app.security.publish.token);
-        match self.records.auxiliary.pending(&Token::key(&request.key.app, &request.key.id, shown)) {
+        let checks = cx.apps.get(&request.key.app).is_some_and(|app| app.security.publish.token);
+        match self.auxiliary.pending(&Token::key(&request.key.app, &request.key.id, shown)) {
             Some(Auxiliary::Token(token)) => checks && token.room_id.as_deref() == Some(room),
             Some(Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => false,
         }
     }
 
+    pub(in crate::control) fn fire_sweep(&mut self, walks: &mut Walks, now: Now) {
+        if walks.sweep.due.is_none_or(|due| due > now.mono) {
+            return;
+        }
+        let behind = walks.sweep.behind.take();
+        let (seen, last, stale) = self.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
+        if !stale.is_empty() {
+            let changes = stale.into_iter().map(|key| (key, None)).collect();
+            self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+        }
+        let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
+        walks.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
+        // Without tokens there is nothing to look for.
+        let none = seen == 0 && behind.is_none();
+        walks.sweep.due = if none { None } else { now.mono.checked_add(pause) };
+    }
+}
+
+impl Access {
     /// Uses up the token that was checked. It is gone for everybody from here on, and on the disk with the next commit;
     /// while the disk fails nothing can be used up, and nobody gets in.
-    pub(in crate::control) fn burn_token(&mut self, now: Now, key: &StreamKey, params: &Params) -> bool {
+    pub(in crate::control) fn burn_token(
+        &self,
+        records: &mut Records,
+        now: Now,
+        key: &StreamKey,
+        params: &Params,
+    ) -> bool {
         let Some(shown) = Credentials::of(params).token else { return false };
         let stored = Token::key(&key.app, &key.id, shown);
-        if self.records.is_broken() || self.records.auxiliary.pending(&stored).is_none() {
+        if records.is_broken() || records.auxiliary.pending(&stored).is_none() {
             return false;
         }
-        self.records.auxiliary.remove(&stored);
-        if self.access.cluster.is_shared() {
+        records.auxiliary.remove(&stored);
+        if self.cluster.is_shared() {
             // The directory has used it up before, for this peer alone.
             return true;
         }
-        self.records.write_auxiliary(
+        records.write_auxiliary(
             now,
             AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
         );
         true
-    }
-
-    pub(in crate::control) fn fire_sweep(&mut self, now: Now) {
-        if self.walks.sweep.due.is_none_or(|due| due > now.mono) {
-            return;
-        }
-        let behind = self.walks.sweep.behind.take();
-        let (seen, last, stale) =
-            self.records.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
-        if !stale.is_empty() {
-            let changes = stale.into_iter().map(|key| (key, None)).collect();
-            self.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
-        }
-        let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
-        self.walks.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
-        // Without tokens there is nothing to look for.
-        let none = seen == 0 && behind.is_none();
-        self.walks.sweep.due = if none { None } else { now.mono.checked_add(pause) };
     }
 }

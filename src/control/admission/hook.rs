@@ -14,6 +14,7 @@ use crate::auth::access::{Credentials, Denial, Direction, PUBLISH_KEY, Params, S
 use crate::auth::{HookUrl, network};
 use crate::control::Control;
 use crate::control::access::Access;
+use crate::control::context::Context;
 use crate::control::records::Records;
 use crate::jobs::{BodyType, Post, Receiver, Work};
 use crate::mail::{PlayRequest, PublishRequest};
@@ -86,52 +87,61 @@ impl Records {
     }
 }
 
-impl Control {
+impl Access {
     /// Asks a receiver about an admission.
-    pub(super) fn ask_receiver(&mut self, now: Now, admission: Admission, url: HookUrl) {
+    pub(super) fn ask_receiver(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        admission: Admission,
+        url: HookUrl,
+    ) {
         let body = match &admission.request {
             Request::Publish(request) => {
-                let PublishRequest { key, params, .. } = self.without_publish_key(request);
-                self.records.publish_question(&key, &params)
+                let PublishRequest { key, params, .. } = cx.without_publish_key(request);
+                records.publish_question(&key, &params)
             }
-            Request::Play(request) => self.records.play_question(request),
+            Request::Play(request) => records.play_question(request),
         };
         let ticket = admission.ticket;
         let publishes = admission.request.direction() == Direction::Publish;
         let app = Arc::clone(&admission.request.key().app);
         let question = Queued { ticket, app, network: network(admission.request.peer()), publishes };
-        self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
-        if self.access.admissions.waiting.contains_key(&ticket) {
-            self.access.admissions.hooks.push(question);
-            self.hand_over_questions(now);
+        self.park_admission(cx, now, admission, Pending::Hook { url, body: Some(body) });
+        if self.admissions.waiting.contains_key(&ticket) {
+            self.admissions.hooks.push(question);
+            self.hand_over_questions(cx, now);
         }
     }
 
     /// Gives questions to the threads that are free.
-    pub(super) fn hand_over_questions(&mut self, now: Now) {
-        while let Some((ticket, url, body)) = self.access.next_question() {
-            let Some(waiter) = self.access.admissions.waiting.get(&ticket) else { continue };
+    pub(super) fn hand_over_questions(&mut self, cx: &mut Context, now: Now) {
+        while let Some((ticket, url, body)) = self.next_question() {
+            let Some(waiter) = self.admissions.waiting.get(&ticket) else { continue };
             let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
             let network = network(waiter.admission.request.peer());
             let app = Arc::clone(&waiter.admission.request.key().app);
-            self.access.admissions.hooks.begin(ticket, &app, &url, network);
-            let secret = self.hook_secret(ticket);
+            self.admissions.hooks.begin(ticket, &app, &url, network);
+            let secret = self.hook_secret(cx, ticket);
             let post =
                 Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
             // There is room: no more are under way than there are threads.
-            self.cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
+            cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
         }
     }
 
     /// The secret that marks questions to an application's receiver as ours.
-    fn hook_secret(&self, ticket: Ticket) -> Secret {
-        let waiter = self.access.admissions.waiting.get(&ticket);
-        let app = waiter.and_then(|waiter| self.cx.apps.get(&waiter.admission.request.key().app));
+    fn hook_secret(&self, cx: &Context, ticket: Ticket) -> Secret {
+        let waiter = self.admissions.waiting.get(&ticket);
+        let app = waiter.and_then(|waiter| cx.apps.get(&waiter.admission.request.key().app));
         app.map(|app| app.hooks.secret.clone()).unwrap_or_default()
     }
+}
 
+impl Control {
     /// A receiver has answered, or could not.
     fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
         self.access.admissions.hooks.end(ticket);
@@ -145,20 +155,22 @@ impl Control {
                 }
             };
             match denial.map(|denial| admission.request.denied(denial)) {
-                Some(why) => self.refuse_admission(now, admission, why),
+                Some(why) => self.access.refuse_admission(&mut self.cx, now, admission, why),
                 None => {
                     admission.approved = true;
                     self.run_admission(now, admission);
                 }
             }
         }
-        self.hand_over_questions(now);
+        self.access.hand_over_questions(&mut self.cx, now);
     }
+}
 
+impl Context {
     /// The request for all who come after the check of the key: receivers are not told it.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
-        if self.cx.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
+        if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
             request.params.retain(|(name, _)| name != PUBLISH_KEY);
         }
         request

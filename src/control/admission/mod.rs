@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::Control;
+use super::context::Context;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
 use crate::control::access::Access;
@@ -325,9 +326,9 @@ impl Control {
     /// A viewer asks.
     pub(super) fn admit_viewer(&mut self, now: Now, mut request: PlayRequest) {
         if request.polled.is_some() {
-            self.name_stream(&mut request);
-            if self.has_pass(now, &request) {
-                return self.play_verdict(&request, Ok(()));
+            self.records.name_stream(&self.files, &mut request);
+            if self.access.has_pass(&self.records, now, &request) {
+                return self.cx.play_verdict(&request, Ok(()));
             }
         }
         self.begin_admission(now, Request::Play(request));
@@ -343,26 +344,30 @@ impl Control {
         loop {
             let question = match self.pass_steps(now, &admission) {
                 Ok(question) => question,
-                Err(why) => return self.refuse_admission(now, admission, why),
+                Err(why) => return self.access.refuse_admission(&mut self.cx, now, admission, why),
             };
             admission.passed = true;
             match question {
                 None => return self.complete_admission(now, admission),
-                Some(Question::Hook(url)) => return self.ask_receiver(now, admission, url),
+                Some(Question::Hook(url)) => {
+                    return self.access.ask_receiver(&mut self.cx, &self.records, now, admission, url);
+                }
                 Some(Question::Burn(key)) if self.access.cluster.burn(admission.ticket, &key) => {
-                    return self.park_admission(now, admission, Pending::Burn);
+                    return self.access.park_admission(&mut self.cx, now, admission, Pending::Burn);
                 }
                 Some(Question::Burn(_)) => {
                     let why = admission.request.denied(Denial::Token);
-                    return self.refuse_admission(now, admission, why);
+                    return self.access.refuse_admission(&mut self.cx, now, admission, why);
                 }
                 Some(Question::Claim) => {
                     match self.access.cluster.claim(admission.ticket, admission.request.key()) {
                         Claim::Granted => admission.claimed = true,
-                        Claim::Asked => return self.park_admission(now, admission, Pending::Claim),
+                        Claim::Asked => {
+                            return self.access.park_admission(&mut self.cx, now, admission, Pending::Claim);
+                        }
                         Claim::Refused => {
                             let why = Why::Publish(Refusal::NotAllowed(NO_DIRECTORY));
-                            return self.refuse_admission(now, admission, why);
+                            return self.access.refuse_admission(&mut self.cx, now, admission, why);
                         }
                     }
                 }
@@ -381,26 +386,6 @@ impl Control {
             }
         }
         Ok(open)
-    }
-
-    /// Has an admission wait, when not too many do.
-    fn park_admission(&mut self, now: Now, mut admission: Admission, pending: Pending) {
-        if self.access.admissions.waiting.len() >= WAITING_MAX {
-            let newcomer = network(admission.request.peer());
-            let app = Arc::clone(&admission.request.key().app);
-            let excess = self.access.admissions.hooks.excess(&app, newcomer);
-            let Some(Waiter { admission: excess, .. }) =
-                excess.and_then(|one| self.access.admissions.take(one))
-            else {
-                let why = admission.request.unavailable();
-                return self.refuse_admission(now, admission, why);
-            };
-            let why = excess.request.unavailable();
-            self.refuse_admission(now, excess, why);
-        }
-        let latest = now.mono.checked_add(PATIENCE).unwrap_or(now.mono);
-        let until = *admission.until.get_or_insert(latest);
-        self.access.admissions.park(admission, until, pending);
     }
 
     /// Whether somebody may take part in a call: as a viewer of its id, but that no receiver is asked.
@@ -440,7 +425,7 @@ impl Control {
             Err(Claim::Refused) => Refusal::NotAllowed(NO_DIRECTORY),
             Err(Claim::Granted | Claim::Asked) => Refusal::InUse,
         };
-        self.refuse_admission(now, admission, Why::Publish(refusal));
+        self.access.refuse_admission(&mut self.cx, now, admission, Why::Publish(refusal));
     }
 
     /// The directory has used up a token, or somebody has been faster.
@@ -451,7 +436,7 @@ impl Control {
             return self.run_admission(now, admission);
         }
         let why = admission.request.denied(Denial::Token);
-        self.refuse_admission(now, admission, why);
+        self.access.refuse_admission(&mut self.cx, now, admission, why);
     }
 
     /// All steps have passed, within this turn: uses up the token and reserves the id.
@@ -459,7 +444,7 @@ impl Control {
         let Admission { ticket, request, claimed, .. } = admission;
         let session = request.session();
         match request {
-            Request::Publish(request) => match self.reserve(now, self.without_publish_key(&request)) {
+            Request::Publish(request) => match self.reserve(now, self.cx.without_publish_key(&request)) {
                 Ok(grant) => {
                     self.cx.audit_publish(&request);
                     if claimed {
@@ -474,59 +459,82 @@ impl Control {
                 }
                 Err(refusal) => {
                     self.access.give_back(ticket);
-                    self.refuse_publish(&request, refusal);
+                    self.cx.refuse_publish(&request, refusal);
                 }
             },
-            Request::Play(request) => match self.let_in(now, &request) {
-                Ok(()) if request.polled.is_some() => {
-                    let is_given = self.give_pass(now, &request);
-                    let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Unavailable) };
-                    self.play_verdict(&request, verdict);
+            Request::Play(request) => {
+                match self.access.let_in(&self.cx, &mut self.records, &self.registry, now, &request) {
+                    Ok(()) if request.polled.is_some() => {
+                        let is_given = self.access.give_pass(&self.records, &self.registry, now, &request);
+                        let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Unavailable) };
+                        self.cx.play_verdict(&request, verdict);
+                    }
+                    Ok(()) => {
+                        self.cx.play_verdict(&request, Ok(()));
+                        self.access.viewer_admitted(request);
+                    }
+                    Err(why) => self.cx.play_verdict(&request, Err(why)),
                 }
-                Ok(()) => {
-                    self.play_verdict(&request, Ok(()));
-                    self.access.viewer_admitted(request);
-                }
-                Err(why) => self.play_verdict(&request, Err(why)),
-            },
+            }
         }
     }
+}
 
-    fn refuse_admission(&mut self, now: Now, admission: Admission, why: Why) {
+impl Access {
+    /// Has an admission wait, when not too many do.
+    fn park_admission(&mut self, cx: &mut Context, now: Now, mut admission: Admission, pending: Pending) {
+        if self.admissions.waiting.len() >= WAITING_MAX {
+            let newcomer = network(admission.request.peer());
+            let app = Arc::clone(&admission.request.key().app);
+            let excess = self.admissions.hooks.excess(&app, newcomer);
+            let Some(Waiter { admission: excess, .. }) = excess.and_then(|one| self.admissions.take(one))
+            else {
+                let why = admission.request.unavailable();
+                return self.refuse_admission(cx, now, admission, why);
+            };
+            let why = excess.request.unavailable();
+            self.refuse_admission(cx, now, excess, why);
+        }
+        let latest = now.mono.checked_add(PATIENCE).unwrap_or(now.mono);
+        let until = *admission.until.get_or_insert(latest);
+        self.admissions.park(admission, until, pending);
+    }
+
+    fn refuse_admission(&mut self, cx: &mut Context, now: Now, admission: Admission, why: Why) {
         let Admission { ticket, request, passed, .. } = admission;
         let wrong_code = why == request.denied(Denial::TimeCode);
         // A code that was right when it was shown is no guess.
         if wrong_code && !passed {
-            self.access.attempts.note(now, request.key(), request.params(), request.peer());
+            self.attempts.note(now, request.key(), request.params(), request.peer());
         }
-        self.access.give_back(ticket);
+        self.give_back(ticket);
         match (request, why) {
-            (Request::Publish(request), Why::Publish(refusal)) => self.refuse_publish(&request, refusal),
-            (Request::Play(request), Why::Play(why)) => self.play_verdict(&request, Err(why)),
-            (Request::Publish(request), Why::Play(_)) => self.refuse_publish(&request, Refusal::Resources),
+            (Request::Publish(request), Why::Publish(refusal)) => cx.refuse_publish(&request, refusal),
+            (Request::Play(request), Why::Play(why)) => cx.play_verdict(&request, Err(why)),
+            (Request::Publish(request), Why::Play(_)) => cx.refuse_publish(&request, Refusal::Resources),
             (Request::Play(request), Why::Publish(_)) => {
-                self.play_verdict(&request, Err(NoSubscription::Unavailable));
+                cx.play_verdict(&request, Err(NoSubscription::Unavailable));
             }
         }
     }
 
     /// The peer went while it waited. False when it did not wait.
-    pub(super) fn abandon_admission(&mut self, now: Now, session: SessionRef) -> bool {
-        let Some(ticket) = self.access.admissions.by_session.get(&session).copied() else { return false };
-        self.access.admissions.take(ticket);
-        self.access.give_back(ticket);
-        self.hand_over_questions(now);
+    pub(super) fn abandon_admission(&mut self, cx: &mut Context, now: Now, session: SessionRef) -> bool {
+        let Some(ticket) = self.admissions.by_session.get(&session).copied() else { return false };
+        self.admissions.take(ticket);
+        self.give_back(ticket);
+        self.hand_over_questions(cx, now);
         true
     }
 
     /// Ends what has waited long enough.
-    pub(super) fn fire_admissions(&mut self, now: Now) {
-        while let Some((at, ticket)) = self.access.admissions.due.first().copied() {
+    pub(super) fn fire_admissions(&mut self, cx: &mut Context, now: Now) {
+        while let Some((at, ticket)) = self.admissions.due.first().copied() {
             if at > now.mono {
                 return;
             }
-            self.access.admissions.due.remove(&(at, ticket));
-            let Some(Waiter { admission, pending, .. }) = self.access.admissions.take(ticket) else {
+            self.admissions.due.remove(&(at, ticket));
+            let Some(Waiter { admission, pending, .. }) = self.admissions.take(ticket) else {
                 continue;
             };
             let why = match pending {
@@ -536,16 +544,16 @@ impl Control {
                     admission.request.unavailable()
                 }
             };
-            self.refuse_admission(now, admission, why);
+            self.refuse_admission(cx, now, admission, why);
         }
     }
 
     /// The server is shutting down: answers all that wait.
-    pub(super) fn end_admissions(&mut self, now: Now) {
-        for ticket in self.access.admissions.waiting.keys().copied().collect::<Vec<_>>() {
-            if let Some(Waiter { admission, .. }) = self.access.admissions.take(ticket) {
+    pub(super) fn end_admissions(&mut self, cx: &mut Context, now: Now) {
+        for ticket in self.admissions.waiting.keys().copied().collect::<Vec<_>>() {
+            if let Some(Waiter { admission, .. }) = self.admissions.take(ticket) {
                 let why = admission.request.draining();
-                self.refuse_admission(now, admission, why);
+                self.refuse_admission(cx, now, admission, why);
             }
         }
     }

@@ -3,7 +3,11 @@
 use super::{Admission, Answer, Question, Request, Step, Why};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
+use crate::control::Files;
+use crate::control::access::Access;
 use crate::control::broadcast::{Broadcast, is_stream_id};
+use crate::control::context::Context;
+use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Token;
 use crate::control::{Control, wall};
@@ -25,17 +29,17 @@ impl Control {
     pub(super) fn take_step(&self, now: Now, step: Step, admission: &Admission) -> Answer {
         match (step, &admission.request) {
             (Step::Record, Request::Publish(request)) => {
-                Answer::of(self.check_request(now, request).map_err(Why::Publish))
+                Answer::of(self.records.check_request(&self.cx, now, request).map_err(Why::Publish))
             }
             (Step::Record, Request::Play(request)) => {
-                Answer::of(self.check_play_request(request).map_err(Why::Play))
+                Answer::of(self.cx.check_play_request(request).map_err(Why::Play))
             }
             (Step::Limits, Request::Publish(request)) => {
                 Answer::of(self.check_limits(now, request).map_err(Why::Publish))
             }
-            (Step::Limits, Request::Play(request)) => {
-                Answer::of(self.check_viewer_limits(request).map_err(Why::Play))
-            }
+            (Step::Limits, Request::Play(request)) => Answer::of(
+                self.access.check_viewer_limits(&self.cx, &self.records, request).map_err(Why::Play),
+            ),
             // Viewers claim nothing.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
             (Step::Claim, Request::Publish(request)) => {
@@ -48,98 +52,16 @@ impl Control {
                 let checked = self.check_request_credentials(now, request);
                 Answer::of(checked.map_err(|denial| request.denied(denial)))
             }
-            (Step::Hook, request) => self.hook_step(admission, request),
-            (Step::Burn, request) => self.burn_step(admission, request),
-            (Step::Reserve, Request::Publish(request)) => {
-                Answer::of(self.check_free(request).map_err(Why::Publish))
+            (Step::Hook, request) => self.records.hook_step(&self.cx, &self.registry, admission, request),
+            (Step::Burn, request) => {
+                self.access.burn_step(&self.cx, &self.records, &self.registry, admission, request)
             }
+            (Step::Reserve, Request::Publish(request)) => Answer::of(
+                self.registry.check_free(&self.outbound, &self.access, request).map_err(Why::Publish),
+            ),
             // Whether the stream is there is told only to who may play it: at the end.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
-    }
-
-    fn app_of(&self, key: &StreamKey) -> Option<&AppSettings> {
-        self.cx.apps.get(&key.app).map(AsRef::as_ref)
-    }
-
-    fn check_request(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
-        if self.cx.is_draining() {
-            return Err(Refusal::Draining);
-        }
-        let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
-        if !is_stream_id(&request.key.id) {
-            return Err(Refusal::NotAllowed("the stream id is not valid"));
-        }
-        let rules = &app.allowed_publisher_cidr;
-        if !rules.is_empty() && !rules.contains(request.peer.ip()) {
-            return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
-        }
-        // One whose create is not on disk yet is nobody's: it may fail.
-        let is_there = self.records.get(&request.key).is_some();
-        if app.accept_only_streams_in_data_store && !is_there {
-            return Err(Refusal::NotAllowed(NO_RECORD));
-        }
-        check_record(now, app, self.records.pending(&request.key))?;
-        let own = via_entry(&self.cx.config.node, &request.key);
-        if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
-            return Err(Refusal::Loop);
-        }
-        Ok(())
-    }
-
-    /// The limits of the record and of the application, of the formats that are counted apart.
-    fn check_viewer_limits(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
-        if request.polled.is_some() {
-            return self.check_polled_limit(request);
-        }
-        let kind = Format::find(request.egress, 0).map(Format::kind);
-        let Some(counted_as) = kind.and_then(|kind| kind.counted_as) else { return Ok(()) };
-        let of_app = self.app_of(&request.key).and_then(|app| app.limits.viewers);
-        let of_stream = self.records.get(&request.key).and_then(|record| record.viewer_limit(counted_as));
-        let (presences, key) = (&self.access.presences, &request.key);
-        let is_full = of_stream.is_some_and(|limit| presences.viewers_of(request.egress, key) >= limit)
-            || of_app.is_some_and(|limit| presences.viewers_of_app(request.egress, &key.app) >= limit);
-        if is_full {
-            return Err(NoSubscription::Denied(Denial::Viewers));
-        }
-        Ok(())
-    }
-
-    /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
-    fn check_polled_limit(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
-        let (key, egress) = (&request.key, request.egress);
-        let is_full =
-            self.records.polled_limit(request).is_some_and(|limit| self.access.passes(key, egress) >= limit);
-        if is_full && !self.access.passes.gives_way(key, egress, request.peer.ip()) {
-            return Err(NoSubscription::Denied(Denial::Viewers));
-        }
-        Ok(())
-    }
-
-    /// The stream that a file is of: that of its record. Of a file without one the name tells: `{id}.mp4`, and the recordings
-    /// that followed, `{id}_1.mp4` and so on.
-    pub(super) fn name_stream(&self, request: &mut PlayRequest) {
-        let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
-        if let Some(stream) = self.files.stream_of_file(&self.records, &request.key.app, &polled.file) {
-            request.key.id = stream;
-            return;
-        }
-        if self.records.pending(&request.key).is_some() {
-            return;
-        }
-        let (stem, number) = request.key.id.rsplit_once('_').unwrap_or((&request.key.id, ""));
-        let named = StreamKey::new(&request.key.app, stem);
-        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && self.records.pending(&named).is_some() {
-            request.key = named;
-        }
-    }
-
-    fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
-        if self.cx.is_draining() {
-            return Err(NoSubscription::Unavailable);
-        }
-        self.app_of(&request.key).map(drop).ok_or(NoSubscription::NotFound)
     }
 
     /// A stream that is live was let in already.
@@ -147,13 +69,13 @@ impl Control {
         if self.registry.is_live(&request.key) {
             return Ok(());
         }
-        let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
+        let app = self.cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
+        if limit.is_some_and(|limit| self.outbound.streams_of(&self.registry, &app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
         let new_record = self.records.pending(&request.key).is_none();
-        if new_record && !self.has_room_for_record(&request.key.app) {
+        if new_record && !self.records.has_room_for_record(&self.cx, &request.key.app) {
             return Err(Refusal::NotAllowed(
                 "limits.broadcasts is reached, or the application's share of it",
             ));
@@ -165,7 +87,7 @@ impl Control {
         if !is_exempt && self.registry.count_of(address) >= server.limits.publishers_per_address {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
-        self.check_main_track(request)?;
+        self.records.check_main_track(&self.cx, &self.registry, request)?;
         if self.figures.load.is_high(now, &self.cx.config.server) {
             return Err(Refusal::Resources);
         }
@@ -174,67 +96,26 @@ impl Control {
 
     fn check_request_credentials(&self, now: Now, request: &Request) -> Result<(), Denial> {
         // Whether there is such an application was an earlier step.
-        let Some(app) = self.app_of(request.key()) else { return Ok(()) };
+        let Some(app) = self.cx.app_of(request.key()) else { return Ok(()) };
         self.check_credentials(now, request.direction(), app, request.key(), request.params(), request.peer())
     }
+}
 
-    fn hook_step(&self, admission: &Admission, request: &Request) -> Answer {
-        let Some(app) = self.app_of(request.key()).filter(|_| !admission.approved) else {
-            return Answer::Continue;
-        };
-        let hook = match request {
-            Request::Publish(_) => app.security.publish.hook.as_ref(),
-            Request::Play(request) => app.security.play.hook.as_ref().filter(|_| self.is_watchable(request)),
-        };
-        hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
+impl Context {
+    fn app_of(&self, key: &StreamKey) -> Option<&AppSettings> {
+        self.apps.get(&key.app).map(AsRef::as_ref)
     }
 
-    /// A token that is for one use is used up by the directory, where there is one.
-    fn burn_step(&self, admission: &Admission, request: &Request) -> Answer {
-        let Some(app) = self.app_of(request.key()).filter(|_| !admission.burnt) else {
-            return Answer::Continue;
-        };
-        let is_checked = match request {
-            Request::Publish(_) => app.security.publish.token,
-            Request::Play(play) => app.security.play.token && self.is_there(play),
-        };
-        let shown = Credentials::of(request.params()).token;
-        match shown.filter(|_| is_checked && self.access.cluster.is_shared()) {
-            Some(shown) => {
-                Answer::Wait(Question::Burn(Token::key(&request.key().app, &request.key().id, shown)))
-            }
-            None => Answer::Continue,
+    fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
+        if self.is_draining() {
+            return Err(NoSubscription::Unavailable);
         }
-    }
-
-    /// Whether a receiver need be asked: about what is there, or would be started by its viewer.
-    fn is_watchable(&self, request: &PlayRequest) -> bool {
-        let starts = |key| self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled);
-        self.is_there(request) || (request.egress != VOD && starts(&request.key))
-    }
-
-    /// Whether there is something to play: the live stream, a subtrack or, of a viewer by separate requests, what it has found.
-    fn is_there(&self, request: &PlayRequest) -> bool {
-        let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
-        let is_live = || self.registry.is_live(&request.key) || self.has_active_subtrack(&request.key);
-        is_found || (request.egress != VOD && is_live())
-    }
-
-    /// The end of a viewer's admission. No token is used up for what is not there.
-    pub(super) fn let_in(&mut self, now: Now, request: &PlayRequest) -> Result<(), NoSubscription> {
-        if !self.is_there(request) {
-            return Err(NoSubscription::NotFound);
-        }
-        let token = self.app_of(&request.key).is_some_and(|app| app.security.play.token);
-        if token && !self.burn_token(now, &request.key, &request.params) {
-            return Err(NoSubscription::Denied(Denial::Token));
-        }
-        Ok(())
+        self.app_of(&request.key).map(drop).ok_or(NoSubscription::NotFound)
     }
 
     pub(super) fn refuse_publish(&mut self, request: &PublishRequest, refusal: Refusal) {
         let SessionRef { worker, conn, handle } = request.session;
-        self.cx.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
+        self.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
     }
 
     pub(super) fn play_verdict(&mut self, request: &PlayRequest, verdict: Result<(), NoSubscription>) {
@@ -243,7 +124,164 @@ impl Control {
             Some(_) => ToWorker::Pass { conn, verdict },
             None => ToWorker::PlayVerdict { conn, handle, verdict },
         };
-        self.cx.post(worker, mail);
+        self.post(worker, mail);
+    }
+}
+
+impl Records {
+    fn check_request(&self, cx: &Context, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
+        if cx.is_draining() {
+            return Err(Refusal::Draining);
+        }
+        let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;
+        if !is_stream_id(&request.key.id) {
+            return Err(Refusal::NotAllowed("the stream id is not valid"));
+        }
+        let rules = &app.allowed_publisher_cidr;
+        if !rules.is_empty() && !rules.contains(request.peer.ip()) {
+            return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
+        }
+        // One whose create is not on disk yet is nobody's: it may fail.
+        let is_there = self.get(&request.key).is_some();
+        if app.accept_only_streams_in_data_store && !is_there {
+            return Err(Refusal::NotAllowed(NO_RECORD));
+        }
+        check_record(now, app, self.pending(&request.key))?;
+        let own = via_entry(&cx.config.node, &request.key);
+        if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
+            return Err(Refusal::Loop);
+        }
+        Ok(())
+    }
+
+    /// The stream that a file is of: that of its record. Of a file without one the name tells: `{id}.mp4`, and the recordings
+    /// that followed, `{id}_1.mp4` and so on.
+    pub(super) fn name_stream(&self, files: &Files, request: &mut PlayRequest) {
+        let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
+        if let Some(stream) = files.stream_of_file(self, &request.key.app, &polled.file) {
+            request.key.id = stream;
+            return;
+        }
+        if self.pending(&request.key).is_some() {
+            return;
+        }
+        let (stem, number) = request.key.id.rsplit_once('_').unwrap_or((&request.key.id, ""));
+        let named = StreamKey::new(&request.key.app, stem);
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && self.pending(&named).is_some() {
+            request.key = named;
+        }
+    }
+
+    fn hook_step(
+        &self,
+        cx: &Context,
+        registry: &Registry,
+        admission: &Admission,
+        request: &Request,
+    ) -> Answer {
+        let Some(app) = cx.app_of(request.key()).filter(|_| !admission.approved) else {
+            return Answer::Continue;
+        };
+        let hook = match request {
+            Request::Publish(_) => app.security.publish.hook.as_ref(),
+            Request::Play(request) => {
+                app.security.play.hook.as_ref().filter(|_| self.is_watchable(registry, request))
+            }
+        };
+        hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
+    }
+
+    /// Whether a receiver need be asked: about what is there, or would be started by its viewer.
+    fn is_watchable(&self, registry: &Registry, request: &PlayRequest) -> bool {
+        let starts = |key| self.get(key).is_some_and(|record| record.auto_start_stop_enabled);
+        self.is_there(registry, request) || (request.egress != VOD && starts(&request.key))
+    }
+
+    /// Whether there is something to play: the live stream, a subtrack or, of a viewer by separate requests, what it has found.
+    fn is_there(&self, registry: &Registry, request: &PlayRequest) -> bool {
+        let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
+        let is_live = || registry.is_live(&request.key) || self.has_active_subtrack(registry, &request.key);
+        is_found || (request.egress != VOD && is_live())
+    }
+}
+
+impl Access {
+    /// The limits of the record and of the application, of the formats that are counted apart.
+    fn check_viewer_limits(
+        &self,
+        cx: &Context,
+        records: &Records,
+        request: &PlayRequest,
+    ) -> Result<(), NoSubscription> {
+        if request.polled.is_some() {
+            return self.check_polled_limit(records, request);
+        }
+        let kind = Format::find(request.egress, 0).map(Format::kind);
+        let Some(counted_as) = kind.and_then(|kind| kind.counted_as) else { return Ok(()) };
+        let of_app = cx.app_of(&request.key).and_then(|app| app.limits.viewers);
+        let of_stream = records.get(&request.key).and_then(|record| record.viewer_limit(counted_as));
+        let (presences, key) = (&self.presences, &request.key);
+        let is_full = of_stream.is_some_and(|limit| presences.viewers_of(request.egress, key) >= limit)
+            || of_app.is_some_and(|limit| presences.viewers_of_app(request.egress, &key.app) >= limit);
+        if is_full {
+            return Err(NoSubscription::Denied(Denial::Viewers));
+        }
+        Ok(())
+    }
+
+    /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
+    fn check_polled_limit(&self, records: &Records, request: &PlayRequest) -> Result<(), NoSubscription> {
+        let (key, egress) = (&request.key, request.egress);
+        let is_full = records.polled_limit(request).is_some_and(|limit| self.passes(key, egress) >= limit);
+        if is_full && !self.passes.gives_way(key, egress, request.peer.ip()) {
+            return Err(NoSubscription::Denied(Denial::Viewers));
+        }
+        Ok(())
+    }
+
+    /// A token that is for one use is used up by the directory, where there is one.
+    fn burn_step(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &Registry,
+        admission: &Admission,
+        request: &Request,
+    ) -> Answer {
+        let Some(app) = cx.app_of(request.key()).filter(|_| !admission.burnt) else {
+            return Answer::Continue;
+        };
+        let is_checked = match request {
+            Request::Publish(_) => app.security.publish.token,
+            Request::Play(play) => app.security.play.token && records.is_there(registry, play),
+        };
+        let shown = Credentials::of(request.params()).token;
+        match shown.filter(|_| is_checked && self.cluster.is_shared()) {
+            Some(shown) => {
+                Answer::Wait(Question::Burn(Token::key(&request.key().app, &request.key().id, shown)))
+            }
+            None => Answer::Continue,
+        }
+    }
+
+    /// The end of a viewer's admission. No token is used up for what is not there.
+    pub(super) fn let_in(
+        &self,
+        cx: &Context,
+        records: &mut Records,
+        registry: &Registry,
+        now: Now,
+        request: &PlayRequest,
+    ) -> Result<(), NoSubscription> {
+        if !records.is_there(registry, request) {
+            return Err(NoSubscription::NotFound);
+        }
+        let token = cx.app_of(&request.key).is_some_and(|app| app.security.play.token);
+        if token && !self.burn_token(records, now, &request.key, &request.params) {
+            return Err(NoSubscription::Denied(Denial::Token));
+        }
+        Ok(())
     }
 }
 

@@ -40,7 +40,7 @@ impl Control {
     fn foreign_put(&mut self, now: Now, key: StreamKey, record: Broadcast) {
         let before = self.records.get(&key).cloned();
         // A copy is none of the record's: it follows its origin.
-        let is_copy = self.is_copy(&key);
+        let is_copy = self.outbound.is_copy(&self.registry, &key);
         let runs = self.outbound.sources.is_running(&key) && !is_copy;
         let mut merged = record.clone();
         merged.updated = Some(now.mono);
@@ -55,7 +55,7 @@ impl Control {
         self.claim_changed(now, &key);
         self.reconcile_pushes(now, &key);
         self.files.recording_may_change(key.clone());
-        self.review_viewers(&key);
+        self.registry.review_viewers(&mut self.cx, &self.records, &key);
         if runs && !record.source_wanted && record.status != status::CREATED {
             self.stop_source(now, &key, StreamEnd::Stopped);
         } else if restarts {
@@ -70,7 +70,7 @@ impl Control {
     fn foreign_delete(&mut self, now: Now, key: &StreamKey) {
         let main_before = self.records.main_track_of(key);
         // A copy ends with the stream that it is one of.
-        if !self.is_copy(key)
+        if !self.outbound.is_copy(&self.registry, key)
             && !self.stop_source(now, key, StreamEnd::Deleted)
             && let Some(stream) = self.registry.find(key)
         {
@@ -83,10 +83,10 @@ impl Control {
 
     fn foreign_applied(&mut self, now: Now, key: &StreamKey, main_before: Option<StreamKey>) {
         for main in [main_before, self.records.main_track_of(key)].into_iter().flatten() {
-            self.follow_subtracks(now, &main);
+            self.records.follow_subtracks(&self.registry, now, &main);
         }
-        self.note_auto_start(key);
-        self.note_planned(now, key);
+        self.outbound.note_auto_start(&mut self.cx, &self.records, key);
+        self.outbound.note_planned(&self.records, now, key);
     }
 
     fn foreign_auxiliary(&mut self, now: Now, key: Key, record: Option<Auxiliary>) {
@@ -96,11 +96,11 @@ impl Control {
             (Kind::Token, _, Some(_)) => self.walks.arm_sweep(now),
             (Kind::Vod, Some(Auxiliary::Vod(vod)), None) if self.access.cluster.has_file(vod) => {
                 let vod = vod.clone();
-                self.remove_file(now, &key.app, &vod);
+                self.files.remove_file(&mut self.cx, now, &key.app, &vod);
             }
             (Kind::Broadcast | Kind::Token | Kind::Subscriber | Kind::Vod, ..) => {}
         }
-        self.end_sessions_of(before.as_ref(), record.as_ref());
+        self.management.end_sessions_of(before.as_ref(), record.as_ref());
         let subscriber = match &record {
             Some(Auxiliary::Subscriber(subscriber)) => Some(subscriber.clone()),
             Some(Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => None,

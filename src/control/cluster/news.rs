@@ -49,7 +49,7 @@ impl Control {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");
         }
         let is_elsewhere = self.access.cluster.elsewhere(key).is_some();
-        if !self.registry.is_live(key) || self.is_copy(key) {
+        if !self.registry.is_live(key) || self.outbound.is_copy(&self.registry, key) {
             self.records.note_elsewhere(now, key, is_elsewhere);
         }
         self.follow_claim(now, key);

@@ -8,10 +8,15 @@ use serde_json::{Map, Value};
 
 use crate::auth::HookUrl;
 use crate::auth::access::Params;
+use crate::control::Outbound;
 use crate::control::broadcast::Broadcast;
+use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::live::Live;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::Vod;
+use crate::control::stats::Figures;
 use crate::control::{Control, wall};
 use crate::jobs::{Outcome, Work};
 use crate::mail::StreamEnd;
@@ -91,59 +96,170 @@ impl Hooks {
     }
 }
 
-impl Control {
+impl Hooks {
     /// Tells a receiver of something.
-    fn post_hook(&mut self, now: Now, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
-        let settings = self.cx.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
-        self.hooks.tell(key, url, action, body, &settings);
-        self.send_hooks(now);
+    fn post_hook(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        key: &StreamKey,
+        url: &HookUrl,
+        action: &'static str,
+        body: Bytes,
+    ) {
+        let settings = cx.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
+        self.tell(key, url, action, body, &settings);
+        self.send_hooks(cx, now);
     }
 
     /// Hands out what there are threads for.
-    fn send_hooks(&mut self, now: Now) {
-        while let Some((number, app, post)) = self.hooks.poll_post(now) {
+    fn send_hooks(&mut self, cx: &mut Context, now: Now) {
+        while let Some((number, app, post)) = self.poll_post(now) {
             // There is room: no more are under way than there are threads.
             let next = move |control: &mut Control, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
-                control.tell_lost_hooks(now);
-                control.send_hooks(now);
+                control.outbound.tell_lost_hooks(&mut control.hooks, now);
+                control.hooks.send_hooks(&mut control.cx, now);
             };
             match app {
-                Some(app) => self.cx.submit_for(&app, Work::Post(post), next),
-                None => self.cx.submit(Work::Post(post), next),
+                Some(app) => cx.submit_for(&app, Work::Post(post), next),
+                None => cx.submit(Work::Post(post), next),
             };
         }
     }
 
     /// Fires what time brings.
-    pub(in crate::control) fn fire_hooks(&mut self, now: Now) {
-        self.hooks.handle_timeout(now);
-        self.tell_lost_hooks(now);
-        self.send_hooks(now);
-    }
-
-    /// The hook URL of a stream: its record's, else its application's.
-    pub(in crate::control) fn hook_url(&self, key: &StreamKey) -> Option<HookUrl> {
-        let own = self.records.get(key).and_then(|record| record.listener_hook_url.as_deref());
-        match own.filter(|url| !url.trim().is_empty()) {
-            Some(url) => HookUrl::parse(url).ok(),
-            None => self.cx.apps.get(&key.app).and_then(|app| app.hooks.url.clone()),
-        }
+    pub(in crate::control) fn fire_hooks(&mut self, cx: &mut Context, outbound: &mut Outbound, now: Now) {
+        self.handle_timeout(now);
+        outbound.tell_lost_hooks(self, now);
+        self.send_hooks(cx, now);
     }
 
     /// A message of a data channel goes to the application's receiver.
-    pub(in crate::control) fn hook_data(&mut self, now: Now, key: &StreamKey, payload: Bytes) {
-        let Some(app) = self.cx.apps.get(&key.app) else { return };
+    pub(in crate::control) fn hook_data(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        key: &StreamKey,
+        payload: Bytes,
+    ) {
+        let Some(app) = cx.apps.get(&key.app) else { return };
         if let Some(url) = &app.hooks.data_url {
-            self.hooks.tell_data(key, url, payload, &app.hooks);
-            self.send_hooks(now);
+            self.tell_data(key, url, payload, &app.hooks);
+            self.send_hooks(cx, now);
         }
     }
 
-    fn is_form(&self, key: &StreamKey) -> bool {
-        self.cx.apps.get(&key.app).is_some_and(|app| app.hooks.form)
+    fn arm_status(&mut self, cx: &Context, registry: &Registry, now: Now, stream: StreamId) {
+        let Some(live) = registry.get(&stream) else { return };
+        let period = cx.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
+        if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
+            self.idles.arm_status(at, stream);
+        }
     }
 
+    /// The figures of a stream. Not while its publisher is waited for, and not while older hooks of it wait.
+    fn hook_status(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        stream: StreamId,
+    ) {
+        let Some(key) = registry.get(&stream).map(|live| live.key.clone()) else { return };
+        if registry.publisher_of(&key).is_none() || self.has_line(&key) {
+            return;
+        }
+        let (Some(url), Some(record)) = (records.hook_url(cx, &key), records.get(&key)) else { return };
+        let members = serde_json::json!({
+            "id": &*key.id,
+            "action": "liveStreamStatus",
+            "width": record.width,
+            "height": record.height,
+            "totalByteReceived": record.received_bytes,
+            "inputQueueSize": record.pending_packet_size,
+            "speed": record.speed,
+            "timestamp": wall(now),
+            "streamName": record.name,
+            "encodingQueueSize": record.encoder_queue_size,
+            "dropFrameCountInEncoding": record.drop_frame_count_in_encoding,
+            "dropPacketCountInIngestion": record.drop_packet_count_in_ingestion,
+        });
+        let Value::Object(mut members) = members else { return };
+        members.retain(|_, value| !value.is_null());
+        let body = Members(members).text(cx.is_form(&key));
+        self.post_hook(cx, now, &key, &url, "liveStreamStatus", body);
+    }
+
+    /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
+    pub(in crate::control) fn watch_load(
+        &mut self,
+        cx: &mut Context,
+        registry: &Registry,
+        figures: &Figures,
+        now: Now,
+    ) {
+        let high = figures.load.is_high(now, &cx.config.server);
+        if std::mem::replace(&mut self.load_high, high) || !high {
+            return;
+        }
+        let Some(url) = cx.config.server.status_hook.clone() else { return };
+        let body = serde_json::json!({
+            "action": "highResourceUsage",
+            "host": cx.config.host_address,
+            "resourceInfo": registry.resource_report(cx, figures, now).to_string(),
+        });
+        // Of no application: sent as JSON, and once.
+        self.post_hook(cx, now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
+    }
+
+    /// A recording can be played.
+    pub(in crate::control) fn hook_vod_ready(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        key: &StreamKey,
+        vod: &Vod,
+    ) {
+        let Some(url) = records.hook_url(cx, key) else { return };
+        let mut members = Members::new(now, key, "vodReady");
+        let name = vod.vod_name.as_deref().unwrap_or_default();
+        members.put("vodName", Some(name.rsplit_once('.').map_or(name, |(stem, _)| stem)));
+        members.put("vodId", vod.vod_id.as_deref());
+        members.put("duration", Some(&vod.duration.to_string()));
+        members.metadata(vod.metadata.as_deref());
+        let body = members.text(cx.is_form(key));
+        self.post_hook(cx, now, key, &url, "vodReady", body);
+    }
+}
+
+impl Records {
+    /// The hook URL of a stream: its record's, else its application's.
+    pub(in crate::control) fn hook_url(&self, cx: &Context, key: &StreamKey) -> Option<HookUrl> {
+        let own = self.get(key).and_then(|record| record.listener_hook_url.as_deref());
+        match own.filter(|url| !url.trim().is_empty()) {
+            Some(url) => HookUrl::parse(url).ok(),
+            None => cx.apps.get(&key.app).and_then(|app| app.hooks.url.clone()),
+        }
+    }
+
+    /// The number of subtracks of a main track that hooks have announced as live.
+    fn announced_subtracks(&self, registry: &Registry, main: &StreamKey) -> usize {
+        let stream = |id: &Arc<str>| registry.find(&StreamKey { app: main.app.clone(), id: id.clone() });
+        let live = self.subtracks(main).filter_map(stream);
+        live.filter(|stream| registry.get(stream).is_some_and(|live| live.told.announced)).count()
+    }
+}
+
+impl Context {
+    fn is_form(&self, key: &StreamKey) -> bool {
+        self.apps.get(&key.app).is_some_and(|app| app.hooks.form)
+    }
+}
+
+impl Control {
     /// A hook about a stream, with the members of its record.
     fn hook(
         &mut self,
@@ -153,7 +269,7 @@ impl Control {
         metadata: Option<&str>,
         params: Option<&Params>,
     ) {
-        let Some(url) = self.hook_url(key) else { return };
+        let Some(url) = self.records.hook_url(&self.cx, key) else { return };
         let mut members = Members::new(now, key, action);
         let record = self.records.get(key);
         if let Some(record) = record {
@@ -163,8 +279,8 @@ impl Control {
         if let Some(params) = params {
             members.params(params);
         }
-        let body = members.text(self.is_form(key));
-        self.post_hook(now, key, &url, action, body);
+        let body = members.text(self.cx.is_form(key));
+        self.hooks.post_hook(&mut self.cx, now, key, &url, action, body);
     }
 
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
@@ -177,18 +293,11 @@ impl Control {
         let (key, params) = (live.key.clone(), live.params.clone());
         self.hook(now, &key, "liveStreamStarted", None, Some(&params));
         if let Some(main) = self.records.main_track_of(&key)
-            && self.announced_subtracks(&main) == 1
+            && self.records.announced_subtracks(&self.registry, &main) == 1
         {
             self.hook(now, &key, "firstActiveTrackAddedInMainTrack", None, None);
         }
-        self.arm_status(now, stream);
-    }
-
-    /// The number of subtracks of a main track that hooks have announced as live.
-    fn announced_subtracks(&self, main: &StreamKey) -> usize {
-        let stream = |id: &Arc<str>| self.registry.find(&StreamKey { app: main.app.clone(), id: id.clone() });
-        let live = self.records.subtracks(main).filter_map(stream);
-        live.filter(|stream| self.registry.get(stream).is_some_and(|live| live.told.announced)).count()
+        self.hooks.arm_status(&self.cx, &self.registry, now, stream);
     }
 
     /// A stream is over, and its record still there.
@@ -204,7 +313,7 @@ impl Control {
         if live.told.announced {
             self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
             if let Some(main) = self.records.main_track_of(key)
-                && self.announced_subtracks(&main) == 0
+                && self.records.announced_subtracks(&self.registry, &main) == 0
             {
                 self.hook(now, &main, "noActiveSubtracksLeftInMainTrack", None, None);
             }
@@ -233,44 +342,9 @@ impl Control {
             self.hook(now, &key, "idleTimeIsExpired", None, None);
         }
         while let Some(stream) = self.hooks.idles.next_status(now.mono) {
-            self.hook_status(now, stream);
-            self.arm_status(now, stream);
+            self.hooks.hook_status(&mut self.cx, &self.records, &self.registry, now, stream);
+            self.hooks.arm_status(&self.cx, &self.registry, now, stream);
         }
-    }
-
-    fn arm_status(&mut self, now: Now, stream: StreamId) {
-        let Some(live) = self.registry.get(&stream) else { return };
-        let period = self.cx.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
-        if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
-            self.hooks.idles.arm_status(at, stream);
-        }
-    }
-
-    /// The figures of a stream. Not while its publisher is waited for, and not while older hooks of it wait.
-    fn hook_status(&mut self, now: Now, stream: StreamId) {
-        let Some(key) = self.registry.get(&stream).map(|live| live.key.clone()) else { return };
-        if self.publisher_of(&key).is_none() || self.hooks.has_line(&key) {
-            return;
-        }
-        let (Some(url), Some(record)) = (self.hook_url(&key), self.records.get(&key)) else { return };
-        let members = serde_json::json!({
-            "id": &*key.id,
-            "action": "liveStreamStatus",
-            "width": record.width,
-            "height": record.height,
-            "totalByteReceived": record.received_bytes,
-            "inputQueueSize": record.pending_packet_size,
-            "speed": record.speed,
-            "timestamp": wall(now),
-            "streamName": record.name,
-            "encodingQueueSize": record.encoder_queue_size,
-            "dropFrameCountInEncoding": record.drop_frame_count_in_encoding,
-            "dropPacketCountInIngestion": record.drop_packet_count_in_ingestion,
-        });
-        let Value::Object(mut members) = members else { return };
-        members.retain(|_, value| !value.is_null());
-        let body = Members(members).text(self.is_form(&key));
-        self.post_hook(now, &key, &url, "liveStreamStatus", body);
     }
 
     /// A viewer came or went.
@@ -288,37 +362,8 @@ impl Control {
             members.metadata(record.meta_data.as_deref());
         }
         members.params(params);
-        let body = members.text(self.is_form(key));
-        self.post_hook(now, key, url, action, body);
-    }
-
-    /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
-    pub(in crate::control) fn watch_load(&mut self, now: Now) {
-        let high = self.figures.load.is_high(now, &self.cx.config.server);
-        if std::mem::replace(&mut self.hooks.load_high, high) || !high {
-            return;
-        }
-        let Some(url) = self.cx.config.server.status_hook.clone() else { return };
-        let body = serde_json::json!({
-            "action": "highResourceUsage",
-            "host": self.cx.config.host_address,
-            "resourceInfo": self.resource_report(now).to_string(),
-        });
-        // Of no application: sent as JSON, and once.
-        self.post_hook(now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
-    }
-
-    /// A recording can be played.
-    pub(in crate::control) fn hook_vod_ready(&mut self, now: Now, key: &StreamKey, vod: &Vod) {
-        let Some(url) = self.hook_url(key) else { return };
-        let mut members = Members::new(now, key, "vodReady");
-        let name = vod.vod_name.as_deref().unwrap_or_default();
-        members.put("vodName", Some(name.rsplit_once('.').map_or(name, |(stem, _)| stem)));
-        members.put("vodId", vod.vod_id.as_deref());
-        members.put("duration", Some(&vod.duration.to_string()));
-        members.metadata(vod.metadata.as_deref());
-        let body = members.text(self.is_form(key));
-        self.post_hook(now, key, &url, "vodReady", body);
+        let body = members.text(self.cx.is_form(key));
+        self.hooks.post_hook(&mut self.cx, now, key, url, action, body);
     }
 
     /// A recording has failed while its stream is live.

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use super::users::User;
-use crate::control::Control;
 use crate::control::answer::Origin;
+use crate::control::context::Context;
+use crate::control::records::Records;
 use crate::jobs::{PasswordDigest, PasswordWork, Work};
 
 /// The purpose of hashing a password.
@@ -35,28 +36,30 @@ impl Purpose {
     }
 }
 
-impl Control {
+impl Context {
     /// Has a password hashed for storing; false when too many wait.
     pub(in crate::control) fn make_hash(&mut self, digest: PasswordDigest, purpose: Purpose) -> bool {
         let mut salt = [0; 16];
-        self.cx.random.fill(&mut salt);
+        self.random.fill(&mut salt);
         self.hash(PasswordWork::Make { digest, salt }, purpose)
     }
 
+    fn hash(&mut self, work: PasswordWork, purpose: Purpose) -> bool {
+        self.submit(Work::Password(work), move |control, now, outcome| control.hashed(now, purpose, outcome))
+    }
+}
+
+impl Records {
     /// Has a password compared with a stored one, or with none when the user is unknown, so that it takes as long; false when
     /// too many wait.
     pub(in crate::control) fn verify_hash(
-        &mut self,
+        &self,
+        cx: &mut Context,
         digest: PasswordDigest,
         email: &str,
         purpose: Purpose,
     ) -> bool {
-        let stored = self.records.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
-        self.hash(PasswordWork::Verify { digest, stored }, purpose)
-    }
-
-    fn hash(&mut self, work: PasswordWork, purpose: Purpose) -> bool {
-        self.cx
-            .submit(Work::Password(work), move |control, now, outcome| control.hashed(now, purpose, outcome))
+        let stored = self.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
+        cx.hash(PasswordWork::Verify { digest, stored }, purpose)
     }
 }

@@ -9,7 +9,7 @@ mod users;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::Control;
+use super::context::Context;
 use super::mask::Requester;
 use crate::http::Response;
 use crate::types::Now;
@@ -65,21 +65,27 @@ impl Management {
     }
 }
 
-impl Control {
+impl Management {
     /// Answers later, at a time that nobody can foretell, up to four seconds: who tries passwords cannot tell a slow
     /// check from a quick one.
-    pub(super) fn answer_late(&mut self, now: Now, requester: Requester, response: Response) {
+    pub(super) fn answer_late(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        requester: Requester,
+        response: Response,
+    ) {
         const DELAY_MAX_MS: u64 = 4000;
-        let delay = Duration::from_millis(self.cx.random.below(DELAY_MAX_MS));
-        if let Some(response) = self.management.hold(now, delay, requester, response) {
-            self.cx.answer(requester, response);
+        let delay = Duration::from_millis(cx.random.below(DELAY_MAX_MS));
+        if let Some(response) = self.hold(now, delay, requester, response) {
+            cx.answer(requester, response);
         }
     }
 
     /// Sends what was held back long enough.
-    pub(super) fn fire_held(&mut self, now: Now) {
-        while let Some((requester, response)) = self.management.poll_due(now) {
-            self.cx.answer(requester, response);
+    pub(super) fn fire_held(&mut self, cx: &mut Context, now: Now) {
+        while let Some((requester, response)) = self.poll_due(now) {
+            cx.answer(requester, response);
         }
     }
 }

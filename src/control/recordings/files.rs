@@ -7,6 +7,7 @@ use super::names::STREAMS;
 use super::{Control, Retry, Writing};
 use crate::config::AppSettings;
 use crate::control::Files;
+use crate::control::context::Context;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use crate::control::wall;
@@ -70,41 +71,54 @@ impl Files {
     }
 }
 
-impl Control {
-    pub(in crate::control) fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
+impl Files {
+    pub(in crate::control) fn put_vod(
+        &mut self,
+        records: &mut Records,
+        now: Now,
+        key: Key,
+        vod: Option<Vod>,
+    ) {
         match &vod {
             Some(vod) => {
-                self.files.recordings.unsaved.insert(key.clone(), vod.clone());
-                self.files.try_again(now, Retry::Save(key.clone()));
+                self.recordings.unsaved.insert(key.clone(), vod.clone());
+                self.try_again(now, Retry::Save(key.clone()));
             }
-            None => drop(self.files.recordings.unsaved.remove(&key)),
+            None => drop(self.recordings.unsaved.remove(&key)),
         }
         let changes = vec![(key, vod.map(Auxiliary::Vod))];
-        self.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+        records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
     }
 
     /// Writes a record again, unless the store has it.
-    pub(super) fn save_again(&mut self, now: Now, key: Key) {
-        let Some(vod) = self.files.recordings.unsaved.remove(&key) else { return };
-        let stored = self.records.auxiliary.get(&key);
+    pub(super) fn save_again(&mut self, cx: &Context, records: &mut Records, now: Now, key: Key) {
+        let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
+        let stored = records.auxiliary.get(&key);
         let is_stored = matches!(stored, Some(Auxiliary::Vod(stored)) if *stored == vod);
-        if !is_stored && self.cx.apps.contains_key(&key.app) {
-            self.put_vod(now, key, Some(vod));
+        if !is_stored && cx.apps.contains_key(&key.app) {
+            self.put_vod(records, now, key, Some(vod));
         }
     }
 
     /// A file is written.
-    pub(super) fn file_begun(&mut self, now: Now, id: RecordingId, path: &[String]) {
+    pub(super) fn file_begun(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        id: RecordingId,
+        path: &[String],
+    ) {
         let Some((app, below)) = path.split_first() else { return };
-        let next = self.vod_id(now);
-        let Some(recording) = self.files.recordings.by_id.get_mut(&id) else { return };
+        let next = self.vod_id(cx, now);
+        let Some(recording) = self.recordings.by_id.get_mut(&id) else { return };
         recording.files = recording.files.saturating_add(1);
         let (vod_id, start) =
             if recording.files == 1 { (recording.vod.clone(), recording.began) } else { (next, wall(now)) };
         let key = recording.key.clone();
         let file = below.join("/");
         tracing::info!(%key, file, "recording");
-        let record = self.records.get(&key);
+        let record = records.get(&key);
         let vod = Vod {
             stream_name: record.and_then(|record| record.name.clone()),
             vod_name: below.last().cloned(),
@@ -119,40 +133,95 @@ impl Control {
         };
         let app: Arc<str> = app.as_str().into();
         let record = Vod::key(&app, &vod_id);
-        self.files.recordings.writing.insert(path.to_vec(), Writing { recording: id, key: record.clone() });
-        self.put_vod(now, record, Some(vod));
+        self.recordings.writing.insert(path.to_vec(), Writing { recording: id, key: record.clone() });
+        self.put_vod(records, now, record, Some(vod));
     }
 
     /// Nothing more comes into the file.
-    pub(super) fn file_ended(&mut self, now: Now, path: &[String]) {
-        if let Some(writing) = self.files.recordings.writing.remove(path) {
-            self.finish_file(now, writing.key);
+    pub(super) fn file_ended(&mut self, cx: &mut Context, records: &Records, now: Now, path: &[String]) {
+        if let Some(writing) = self.recordings.writing.remove(path) {
+            self.finish_file(cx, records, now, writing.key);
         }
     }
 
-    pub(super) fn finish_file(&mut self, now: Now, key: Key) {
-        let Some(vod) = self.files.vod_of(&self.records, &key) else { return };
+    pub(super) fn finish_file(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
+        let Some(vod) = self.vod_of(records, &key) else { return };
         let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
         let retry = key.clone();
-        let sent = self.cx.submit(work, move |control, now, outcome| {
+        let sent = cx.submit(work, move |control, now, outcome| {
             control.file_finished(now, key, outcome.recording());
         });
         if !sent {
-            self.files.try_again(now, Retry::Finish(retry));
+            self.try_again(now, Retry::Finish(retry));
         }
     }
 
+    /// Removes the file of a record that is removed, wherever it is.
+    pub(in crate::control) fn remove_file(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
+        if let Some(id) = &vod.vod_id {
+            self.recordings.unsaved.remove(&Vod::key(&app.into(), id));
+        }
+        self.drop_object(cx, now, app, vod);
+        cx.remove_local(app, vod);
+    }
+
+    /// Removes the recordings that their application no longer keeps, the oldest first.
+    pub(in crate::control) fn remove_old_recordings(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+    ) {
+        let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
+        let apps = cx.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
+        let apps: Vec<_> = apps.collect();
+        self.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
+        for app in apps {
+            for vod in self.old_recordings(cx, records, now, &app) {
+                let Some(id) = &vod.vod_id else { continue };
+                tracing::info!(app = &*app, file = vod.file_path, "an old recording is removed");
+                self.remove_file(cx, now, &app, &vod);
+                self.put_vod(records, now, Vod::key(&app, id), None);
+            }
+        }
+    }
+
+    fn old_recordings(&self, cx: &Context, records: &Records, now: Now, app: &Arc<str>) -> Vec<Vod> {
+        let Some(settings) = cx.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
+        let is_there = |vod: &&Vod| {
+            let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
+            vod.kind.as_deref() == Some(Vod::RECORDED)
+                && key.is_some_and(|key| self.vod_of(records, &key).is_some())
+        };
+        let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
+        let mut all = records.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
+        let oldest = settings
+            .age_max
+            .map(|age| wall(now).saturating_sub_unsigned(age.as_millis().try_into().unwrap_or(u64::MAX)));
+        let is_old = |vod: &&Vod| {
+            let is_old = oldest.is_some_and(|oldest| vod.creation_date < oldest)
+                || settings.bytes_max.is_some_and(|max| all > max);
+            if is_old {
+                all = all.saturating_sub(bytes(vod));
+            }
+            is_old
+        };
+        records.vods(app).filter(is_there).take_while(is_old).take(REMOVED_AT_ONCE).cloned().collect()
+    }
+}
+
+impl Control {
     fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
         let Some(vod) = self.files.vod_of(&self.records, &key).cloned() else { return };
         if !self.cx.apps.contains_key(&key.app) {
             // Its application was deleted, and its folder with it.
-            return self.put_vod(now, key, None);
+            return self.files.put_vod(&mut self.records, now, key, None);
         }
         match outcome {
             RecordingOutcome::Finished(finished) => self.recorded(now, key, vod, finished),
             RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {
                 tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
-                self.put_vod(now, key, None);
+                self.files.put_vod(&mut self.records, now, key, None);
             }
             RecordingOutcome::SetAside(name) => {
                 tracing::error!(
@@ -162,7 +231,7 @@ impl Control {
                     "a recording is damaged; it is set aside"
                 );
                 self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
-                self.put_vod(now, key, None);
+                self.files.put_vod(&mut self.records, now, key, None);
             }
             RecordingOutcome::Failed(reason) => {
                 tracing::error!(
@@ -182,25 +251,18 @@ impl Control {
         let Finished { bytes, duration_ms } = finished;
         tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
         let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
-        let vod = self.to_be_kept(&key, vod);
+        let vod = self.cx.to_be_kept(&key, vod);
         let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
-        self.hook_vod_ready(now, &stream, &vod);
-        self.put_vod(now, key.clone(), Some(vod));
-        self.keep_object(now, key);
+        self.hooks.hook_vod_ready(&mut self.cx, &self.records, now, &stream, &vod);
+        self.files.put_vod(&mut self.records, now, key.clone(), Some(vod));
+        self.files.keep_object(&mut self.cx, &self.records, now, key);
         if self.files.recordings.sweep_due.is_some() {
             self.files.recordings.sweep_due = now.mono.checked_add(SETTLED);
         }
     }
+}
 
-    /// Removes the file of a record that is removed, wherever it is.
-    pub(in crate::control) fn remove_file(&mut self, now: Now, app: &str, vod: &Vod) {
-        if let Some(id) = &vod.vod_id {
-            self.files.recordings.unsaved.remove(&Vod::key(&app.into(), id));
-        }
-        self.drop_object(now, app, vod);
-        self.remove_local(app, vod);
-    }
-
+impl Context {
     /// Removes the file on this machine.
     pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
         if vod.kind.as_deref() == Some(Vod::IMPORTED) {
@@ -208,7 +270,7 @@ impl Control {
         }
         let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
         let file = vod.file_path.clone();
-        let sent = self.cx.submit(work, move |_, _, outcome| {
+        let sent = self.submit(work, move |_, _, outcome| {
             if let RecordingOutcome::Failed(reason) = outcome.recording() {
                 tracing::warn!(file, reason, "a recording cannot be removed");
             }
@@ -216,44 +278,5 @@ impl Control {
         if !sent {
             tracing::warn!(file = vod.file_path, "a recording cannot be removed now");
         }
-    }
-
-    /// Removes the recordings that their application no longer keeps, the oldest first.
-    pub(in crate::control) fn remove_old_recordings(&mut self, now: Now) {
-        let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
-        let apps = self.cx.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
-        let apps: Vec<_> = apps.collect();
-        self.files.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
-        for app in apps {
-            for vod in self.old_recordings(now, &app) {
-                let Some(id) = &vod.vod_id else { continue };
-                tracing::info!(app = &*app, file = vod.file_path, "an old recording is removed");
-                self.remove_file(now, &app, &vod);
-                self.put_vod(now, Vod::key(&app, id), None);
-            }
-        }
-    }
-
-    fn old_recordings(&self, now: Now, app: &Arc<str>) -> Vec<Vod> {
-        let Some(settings) = self.cx.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
-        let is_there = |vod: &&Vod| {
-            let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
-            vod.kind.as_deref() == Some(Vod::RECORDED)
-                && key.is_some_and(|key| self.files.vod_of(&self.records, &key).is_some())
-        };
-        let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
-        let mut all = self.records.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
-        let oldest = settings
-            .age_max
-            .map(|age| wall(now).saturating_sub_unsigned(age.as_millis().try_into().unwrap_or(u64::MAX)));
-        let is_old = |vod: &&Vod| {
-            let is_old = oldest.is_some_and(|oldest| vod.creation_date < oldest)
-                || settings.bytes_max.is_some_and(|max| all > max);
-            if is_old {
-                all = all.saturating_sub(bytes(vod));
-            }
-            is_old
-        };
-        self.records.vods(app).filter(is_there).take_while(is_old).take(REMOVED_AT_ONCE).cloned().collect()
     }
 }

@@ -5,16 +5,26 @@ use std::sync::Arc;
 
 use super::Control;
 use super::names::stream_of;
+use crate::control::Files;
+use crate::control::access::Access;
+use crate::control::context::Context;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::{RecordingOutcome, RecordingWork, Work};
 use crate::mail::ToWorker;
 use crate::types::{Now, StreamKey, WorkerId};
 
-impl Control {
+impl Files {
     /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
-    pub(in crate::control) fn boot_recordings(&mut self, now: Now) {
-        let unfinished = self.records.auxiliary.all().filter_map(|(key, record)| match record {
-            Auxiliary::Vod(vod) if vod.unfinished && self.access.cluster.has_file(vod) => {
+    pub(in crate::control) fn boot_recordings(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        access: &Access,
+        now: Now,
+    ) {
+        let unfinished = records.auxiliary.all().filter_map(|(key, record)| match record {
+            Auxiliary::Vod(vod) if vod.unfinished && access.cluster.has_file(vod) => {
                 Some((key.clone(), vod.clone()))
             }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
@@ -23,40 +33,48 @@ impl Control {
         let (uploads, recordings): (Vec<_>, Vec<_>) = unfinished.partition(is_upload);
         // Their records go, and with them what tells their files from recordings.
         let uploaded: BTreeSet<_> = uploads.iter().map(|(key, vod)| vod.path(&key.app)).collect();
-        let apps = self.cx.apps.keys().map(ToString::to_string).collect();
-        let sent = self.cx.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
-            control.leftovers_found(uploaded, outcome.recording());
+        let apps = cx.apps.keys().map(ToString::to_string).collect();
+        let sent = cx.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
+            control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
-        self.files.recordings.held = sent.then(Vec::new);
+        self.recordings.held = sent.then(Vec::new);
         // Nobody was told that they are there.
-        uploads.into_iter().for_each(|(key, _)| self.drop_upload(now, &key));
-        recordings.into_iter().for_each(|(key, _)| self.finish_file(now, key));
-        self.remove_old_recordings(now);
+        uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
+        recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
+        self.remove_old_recordings(cx, records, now);
     }
 
     /// Tells a worker of a recording, once it may begin.
-    pub(super) fn post_recording(&mut self, worker: WorkerId, mail: ToWorker) {
-        match &mut self.files.recordings.held {
+    pub(super) fn post_recording(&mut self, cx: &mut Context, worker: WorkerId, mail: ToWorker) {
+        match &mut self.recordings.held {
             Some(held) => held.push((worker, mail)),
-            None => self.cx.post(worker, mail),
+            None => cx.post(worker, mail),
         }
     }
 
-    fn leftovers_found(&mut self, uploaded: BTreeSet<Vec<String>>, outcome: RecordingOutcome) {
+    fn leftovers_found(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        uploaded: BTreeSet<Vec<String>>,
+        outcome: RecordingOutcome,
+    ) {
         if let RecordingOutcome::Found(found) = outcome {
-            self.finish_leftovers(uploaded, found);
+            records.finish_leftovers(cx, uploaded, found);
         } else {
             tracing::error!(?outcome, "unfinished recordings cannot be looked for");
         }
-        for (worker, mail) in self.files.recordings.held.take().unwrap_or_default() {
-            self.cx.post(worker, mail);
+        for (worker, mail) in self.recordings.held.take().unwrap_or_default() {
+            cx.post(worker, mail);
         }
     }
+}
 
+impl Records {
     /// Finishes the files that have no record: a crash came between the two.
-    fn finish_leftovers(&mut self, uploaded: BTreeSet<Vec<String>>, found: Vec<Vec<String>>) {
+    fn finish_leftovers(&self, cx: &mut Context, uploaded: BTreeSet<Vec<String>>, found: Vec<Vec<String>>) {
         let mut known = uploaded;
-        known.extend(self.records.auxiliary.all().filter_map(|(key, record)| match record {
+        known.extend(self.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(vod) => Some(vod.path(&key.app)),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         }));
@@ -64,7 +82,7 @@ impl Control {
         for path in unknown {
             let work = Work::Recording(RecordingWork::Finish { path: path.clone() });
             let file = path.join("/");
-            let sent = self.cx.submit(work, move |control, now, outcome| {
+            let sent = cx.submit(work, move |control, now, outcome| {
                 control.leftover_finished(now, &path, outcome.recording());
             });
             if !sent {
@@ -72,7 +90,9 @@ impl Control {
             }
         }
     }
+}
 
+impl Control {
     /// Its record is made when it can be played: until then the next start finds the file again.
     fn leftover_finished(&mut self, now: Now, path: &[String], outcome: RecordingOutcome) {
         let Some((app, below)) = path.split_first() else { return };
@@ -100,7 +120,7 @@ impl Control {
         }
         let is_broadcast = |id: &str| self.records.get(&StreamKey::new(&app, id)).is_some();
         let stream = below.last().map(|name| stream_of(name, is_broadcast));
-        let id = self.vod_id(now);
+        let id = self.files.vod_id(&mut self.cx, now);
         let vod = Vod {
             vod_name: below.last().cloned(),
             stream_id: stream,

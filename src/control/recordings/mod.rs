@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 pub(in crate::control) use self::names::stream_of;
 use super::answer::Outcome;
 use super::broadcast::Broadcast;
+use super::context::Context;
 use super::mask::Requester;
 use super::records::auxiliary::Vod;
 use super::{Control, wall};
@@ -207,11 +208,11 @@ impl Registry {
 }
 
 /// Whether a call may have a live stream recorded in a container: what is not known to fit does not.
-pub(super) fn may_record(control: &Control, key: &StreamKey, container: Container) -> bool {
-    let carries = |stream| control.registry.carries(stream, container);
+pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Container) -> bool {
+    let carries = |stream| registry.carries(stream, container);
     match container {
         Container::Mp4 => true,
-        Container::WebM => control.registry.find(key).and_then(carries).unwrap_or(false),
+        Container::WebM => registry.find(key).and_then(carries).unwrap_or(false),
     }
 }
 
@@ -240,7 +241,7 @@ impl Control {
             return;
         };
         // A copy is recorded where its publisher is.
-        let is_wanted = is_wanted(container, record, settings) && !self.is_copy(key);
+        let is_wanted = is_wanted(container, record, settings) && !self.outbound.is_copy(&self.registry, key);
         // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
@@ -252,7 +253,7 @@ impl Control {
                     let container = container.name();
                     tracing::info!(%key, container, "not recorded: the container has no place for its tracks");
                 }
-                self.end_recording(id);
+                self.files.end_recording(&mut self.cx, id);
             }
             None | Some(_) => {}
         }
@@ -284,10 +285,10 @@ impl Control {
         let Some(worker) = self.registry.get(&stream).map(|live| live.source().worker) else {
             return Recorded::Refused;
         };
-        let (folder, stem) = self.recording_place(now, key, name, &settings.recording);
+        let (folder, stem) = self.records.recording_place(now, key, name, &settings.recording);
         self.files.recordings.ordered = self.files.recordings.ordered.saturating_add(1);
         let recording = RecordingId(self.files.recordings.ordered);
-        let (vod, began) = (self.vod_id(now), wall(now));
+        let (vod, began) = (self.files.vod_id(&mut self.cx, now), wall(now));
         let files = 0;
         let entry = Recording {
             key: key.clone(),
@@ -309,34 +310,15 @@ impl Control {
         let clip = clip.map(|(range, _)| range);
         let order =
             RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
-        self.post_recording(worker, ToWorker::StartRecording(Box::new(order)));
+        self.files.post_recording(&mut self.cx, worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
-    }
-
-    /// Ends the recording of a live stream.
-    pub(super) fn stop_recording(&mut self, key: &StreamKey, container: Container) -> Recorded {
-        let of_stream = |stream| self.files.recordings.of_stream(stream, container);
-        let id = self.registry.find(key).and_then(of_stream);
-        let Some(id) = id else { return Recorded::Refused };
-        self.end_recording(id);
-        match self.files.recordings.by_id.get(&id) {
-            Some(recording) => Recorded::Done { vod: recording.vod.clone(), began: recording.began },
-            None => Recorded::Refused,
-        }
-    }
-
-    fn end_recording(&mut self, id: RecordingId) {
-        let Some(recording) = self.files.recordings.by_id.get_mut(&id) else { return };
-        recording.stopped = true;
-        let worker = recording.worker;
-        self.post_recording(worker, ToWorker::StopRecording(id));
     }
 
     /// News of a sink.
     pub(super) fn recording_news(&mut self, now: Now, id: RecordingId, news: RecordingNews) {
         match news {
             RecordingNews::Begun { path } => {
-                self.file_begun(now, id, &path);
+                self.files.file_begun(&mut self.cx, &mut self.records, now, id, &path);
                 let begun = self.files.recordings.by_id.get_mut(&id);
                 if let Some(recording) = begun
                     && let Some(requester) = recording.waiter.take()
@@ -345,7 +327,7 @@ impl Control {
                     self.cx.answer(requester, answer);
                 }
             }
-            RecordingNews::Ended { path } => self.file_ended(now, &path),
+            RecordingNews::Ended { path } => self.files.file_ended(&mut self.cx, &self.records, now, &path),
             RecordingNews::Over(reason) => self.recording_over(now, id, &reason),
         }
     }
@@ -356,7 +338,7 @@ impl Control {
         let of_it =
             |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
         for path in self.files.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
-            self.file_ended(now, &path);
+            self.files.file_ended(&mut self.cx, &self.records, now, &path);
         }
         let key = recording.key;
         if let Some(requester) = recording.waiter {
@@ -391,20 +373,47 @@ impl Control {
             self.files.recordings.retries.pop_first();
             match retry {
                 Retry::Start(key, container, name) => self.reconcile(now, &key, container, name.as_deref()),
-                Retry::Finish(key) => self.finish_file(now, key),
-                Retry::Save(key) => self.save_again(now, key),
+                Retry::Finish(key) => self.files.finish_file(&mut self.cx, &self.records, now, key),
+                Retry::Save(key) => self.files.save_again(&self.cx, &mut self.records, now, key),
             }
         }
         if self.files.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
-            self.remove_old_recordings(now);
+            self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
         }
+    }
+}
+
+impl Files {
+    /// Ends the recording of a live stream.
+    pub(super) fn stop_recording(
+        &mut self,
+        cx: &mut Context,
+        registry: &Registry,
+        key: &StreamKey,
+        container: Container,
+    ) -> Recorded {
+        let of_stream = |stream| self.recordings.of_stream(stream, container);
+        let id = registry.find(key).and_then(of_stream);
+        let Some(id) = id else { return Recorded::Refused };
+        self.end_recording(cx, id);
+        match self.recordings.by_id.get(&id) {
+            Some(recording) => Recorded::Done { vod: recording.vod.clone(), began: recording.began },
+            None => Recorded::Refused,
+        }
+    }
+
+    fn end_recording(&mut self, cx: &mut Context, id: RecordingId) {
+        let Some(recording) = self.recordings.by_id.get_mut(&id) else { return };
+        recording.stopped = true;
+        let worker = recording.worker;
+        self.post_recording(cx, worker, ToWorker::StopRecording(id));
     }
 
     /// An id of 24 digits, of which the first are the time. Ids are in the order of their making, also when the wall clock is
     /// set back: the first of them is the oldest file.
-    pub(super) fn vod_id(&mut self, now: Now) -> String {
-        let newest = &mut self.files.recordings.newest_id_ms;
+    pub(super) fn vod_id(&mut self, cx: &mut Context, now: Now) -> String {
+        let newest = &mut self.recordings.newest_id_ms;
         *newest = if now.wall_ms < *newest { newest.saturating_add(1) } else { now.wall_ms };
-        format!("{newest:013}{:011}", self.cx.random.below(ID_DIGITS))
+        format!("{newest:013}{:011}", cx.random.below(ID_DIGITS))
     }
 }

@@ -1,7 +1,8 @@
 //! Where a recording is written: `{app}/streams/{folder}/{name}.mp4`.
 
-use super::super::Control;
 use crate::config::RecordingSettings;
+use crate::control::context::Context;
+use crate::control::records::Records;
 use crate::types::{Civil, Now, StreamKey};
 
 /// The folder of an application that files are played from.
@@ -59,12 +60,12 @@ pub(in crate::control) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> b
     unnumbered.filter(|id| is_broadcast(id) && !is_broadcast(stem)).unwrap_or(stem).to_owned()
 }
 
-impl Control {
+impl Records {
     /// The folder below `streams` that the playlists of a stream are in, with its slash.
-    pub(in crate::control) fn polled_folder(&self, key: &StreamKey) -> String {
-        let record = self.records.get(key);
+    pub(in crate::control) fn polled_folder(&self, cx: &Context, key: &StreamKey) -> String {
+        let record = self.get(key);
         let own = record.and_then(|record| record.sub_folder.as_deref()).filter(|own| !own.trim().is_empty());
-        let of_app = self.cx.apps.get(&key.app).map(|app| app.recording.shared_folder.as_str());
+        let of_app = cx.apps.get(&key.app).map(|app| app.recording.shared_folder.as_str());
         let main = record.and_then(|record| record.main_track_stream_id.as_deref()).unwrap_or_default();
         let names = folders(own.or(of_app).unwrap_or_default(), main, &key.id);
         names.into_iter().map(|name| name + "/").collect()
@@ -78,7 +79,7 @@ impl Control {
         name: Option<&str>,
         settings: &RecordingSettings,
     ) -> (Vec<String>, String) {
-        let record = self.records.get(key);
+        let record = self.get(key);
         let own = record.and_then(|record| record.sub_folder.as_deref()).filter(|own| !own.trim().is_empty());
         let main = record.and_then(|record| record.main_track_stream_id.as_deref()).unwrap_or_default();
         let below = folders(own.unwrap_or(&settings.folder), main, &key.id);

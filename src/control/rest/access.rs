@@ -16,7 +16,10 @@ use super::proxy;
 use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_media};
 use super::routes::{Found, find};
 use crate::control::Control;
+use crate::control::access::Access;
 use crate::control::audit::ADDRESS;
+use crate::control::context::Context;
+use crate::control::management::Management;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Auxiliary;
@@ -63,11 +66,11 @@ impl Control {
             let caller = Caller::Nobody;
             return self.answer_server(now, origin, client, caller, found, request);
         }
-        let Some(client) = client.filter(|client| self.may_see_dashboard(*client)) else {
-            self.note_refused(None, client, request);
+        let Some(client) = client.filter(|client| self.records.may_see_dashboard(&self.cx, *client)) else {
+            self.records.note_refused(&self.cx, &mut self.outbound, None, client, request);
             return refused("Not allowed IP");
         };
-        let caller = match self.caller(now, request) {
+        let caller = match self.access.caller(&self.cx, &mut self.management, now, request) {
             Ok(caller) => caller,
             Err(refusal) => return Reply::Now(refusal),
         };
@@ -83,7 +86,7 @@ impl Control {
             };
         }
         let is_open = matches!(found, Found::Route(route, _) if route.policy == Policy::Open);
-        if !is_open && let Err(text) = self.check_caller(&caller, &found, request) {
+        if !is_open && let Err(text) = self.records.check_caller(&self.cx, &caller, &found, request) {
             return refused(text);
         }
         if let (Caller::User { .. }, Found::Route(route, _)) = (&caller, &found)
@@ -93,7 +96,7 @@ impl Control {
         }
         match found {
             Found::Route(route, params) => {
-                let sees_all = self.sees_credentials(&caller, route, params, request);
+                let sees_all = self.records.sees_credentials(&caller, route, params, request);
                 origin.requester = origin.requester.seeing(sees_all);
                 let origin = *origin;
                 self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
@@ -120,6 +123,25 @@ impl Control {
         }
     }
 
+    fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
+        match (refuse_media(route, call.request), route.handler) {
+            (Some(refusal), _) => Reply::Now(refusal),
+            (None, Handler::Root(handler)) => {
+                let who = match &call.caller {
+                    Caller::User { email, .. } => email,
+                    Caller::Token => "token",
+                    Caller::Nobody => ADDRESS,
+                };
+                self.cx.audit.audit_actor(who, Some(call.client));
+                self.cx.audit_route(call.origin.requester.session(), route, call.request);
+                handler(self, now, call)
+            }
+            (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),
+        }
+    }
+}
+
+impl Records {
     /// Whether the answer may have credentials: not for users who may only read what it is about, and not for nobody.
     fn sees_credentials(
         &self,
@@ -143,51 +165,10 @@ impl Control {
         }
     }
 
-    fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
-        match (refuse_media(route, call.request), route.handler) {
-            (Some(refusal), _) => Reply::Now(refusal),
-            (None, Handler::Root(handler)) => {
-                let who = match &call.caller {
-                    Caller::User { email, .. } => email,
-                    Caller::Token => "token",
-                    Caller::Nobody => ADDRESS,
-                };
-                self.cx.audit.audit_actor(who, Some(call.client));
-                self.cx.audit_route(call.origin.requester.session(), route, call.request);
-                handler(self, now, call)
-            }
-            (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),
-        }
-    }
-
-    /// Identifies the caller. The error is an answer.
-    fn caller(&mut self, now: Now, request: &Request) -> Result<Caller, Response> {
-        if let Some(trust) = &self.cx.config.server.management_trust {
-            if request.headers.count("proxyauthorization") > 1 {
-                return Err(Response::error(400, "More than one ProxyAuthorization"));
-            }
-            let token = request.header("proxyauthorization").unwrap_or("");
-            if !token.trim().is_empty() {
-                return match self.access.verify_token(now, trust, token) {
-                    Ok(_) => Ok(Caller::Token),
-                    Err(error) => {
-                        tracing::debug!(%error, "management token refused");
-                        Err(Response::error(403, "Invalid Server JWT Token"))
-                    }
-                };
-            }
-        }
-        let ids: Vec<SessionId> = session_ids(request).collect();
-        let found = ids.into_iter().find_map(|id| {
-            let email = self.management.sessions.find(now.mono, id)?;
-            Some(Caller::User { email, id })
-        });
-        Ok(found.unwrap_or(Caller::Nobody))
-    }
-
     /// Whether a caller may use what it asks for; the error is the text of the refusal.
     fn check_caller(
         &self,
+        cx: &Context,
         caller: &Caller,
         found: &Found<'_>,
         request: &Request,
@@ -198,23 +179,69 @@ impl Control {
             Caller::User { email, .. } => email,
         };
         // Who is being deleted, or loses a right, has no more of them than after it; a new one counts when it is stored.
-        let (stored, soon) = (self.records.stored_user(email), self.records.user(email));
+        let (stored, soon) = (self.stored_user(email), self.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
         };
-        if !reads(request.method) && !self.cx.config.is_own_page(request) {
+        if !reads(request.method) && !cx.config.is_own_page(request) {
             return Err("Not allowed from another site");
         }
         let allowed = match found {
             Found::Route(route, params) => {
-                [stored, soon].into_iter().all(|user| self.may_use(user, route, params, request))
+                [stored, soon].into_iter().all(|user| cx.may_use(user, route, params, request))
             }
             Found::Methods(_) | Found::Nothing => stored.role_in(SYSTEM).is_some(),
         };
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
+    /// The addresses that the operator names. Without a word of theirs: this machine alone until a user exists, then
+    /// the default of the setting.
+    fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
+        let server = &cx.config.server;
+        if server.doors.dashboard_explicit || self.has_users() {
+            server.doors.dashboard.contains(client)
+        } else {
+            client.to_canonical().is_loopback()
+        }
+    }
+}
+
+impl Access {
+    /// Identifies the caller. The error is an answer.
+    fn caller(
+        &self,
+        cx: &Context,
+        management: &mut Management,
+        now: Now,
+        request: &Request,
+    ) -> Result<Caller, Response> {
+        if let Some(trust) = &cx.config.server.management_trust {
+            if request.headers.count("proxyauthorization") > 1 {
+                return Err(Response::error(400, "More than one ProxyAuthorization"));
+            }
+            let token = request.header("proxyauthorization").unwrap_or("");
+            if !token.trim().is_empty() {
+                return match self.verify_token(now, trust, token) {
+                    Ok(_) => Ok(Caller::Token),
+                    Err(error) => {
+                        tracing::debug!(%error, "management token refused");
+                        Err(Response::error(403, "Invalid Server JWT Token"))
+                    }
+                };
+            }
+        }
+        let ids: Vec<SessionId> = session_ids(request).collect();
+        let found = ids.into_iter().find_map(|id| {
+            let email = management.sessions.find(now.mono, id)?;
+            Some(Caller::User { email, id })
+        });
+        Ok(found.unwrap_or(Caller::Nobody))
+    }
+}
+
+impl Context {
     fn may_use(&self, user: &User, route: &Route, params: &[&str], request: &Request) -> bool {
         let may = |role: Option<Role>| match role {
             Some(Role::Admin) => true,
@@ -230,17 +257,6 @@ impl Control {
             }
             Policy::Proxied => proxy::may_pass(user, request),
             Policy::AppFilter => false,
-        }
-    }
-
-    /// The addresses that the operator names. Without a word of theirs: this machine alone until a user exists, then
-    /// the default of the setting.
-    fn may_see_dashboard(&self, client: IpAddr) -> bool {
-        let server = &self.cx.config.server;
-        if server.doors.dashboard_explicit || self.records.has_users() {
-            server.doors.dashboard.contains(client)
-        } else {
-            client.to_canonical().is_loopback()
         }
     }
 }

@@ -6,9 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::call::{Caller, Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
+use crate::control::Walks;
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{Broadcast, parse_json, status};
+use crate::control::context::Context;
 use crate::control::from_json::{EncoderSettings, FromJson};
+use crate::control::live::Registry;
 use crate::control::management::{Role, SYSTEM};
 use crate::control::records::Records;
 use crate::control::{Control, Now, wall};
@@ -42,38 +45,33 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// `GET /applications`.
-pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let names: Vec<&str> = control.cx.apps.keys().map(AsRef::as_ref).collect();
+pub(super) fn list(cx: &Context) -> Reply {
+    let names: Vec<&str> = cx.apps.keys().map(AsRef::as_ref).collect();
     Reply::Now(object(200, &json!({ "applications": names })))
 }
 
 /// `GET /applications-info`.
-pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let names: Vec<Arc<str>> = control.cx.apps.keys().cloned().collect();
-    control.cx.answer_admin(
-        call.origin.requester,
-        AdminWork::Storage(names.clone()),
-        move |control, _, result| {
-            let bytes = if let AdminOutcome::Storage(bytes) = result { bytes } else { Vec::new() };
-            let rows =
-                names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
-                    json!({
-                        "name": &**name,
-                        "liveStreamCount": control.registry.count(name),
-                        "vodCount": control.records.vods(name).count(),
-                        "storage": storage,
-                    })
-                });
-            object(200, &rows.collect::<Vec<_>>())
-        },
-    );
+pub(super) fn info(cx: &mut Context, call: &RootCall<'_>) -> Reply {
+    let names: Vec<Arc<str>> = cx.apps.keys().cloned().collect();
+    cx.answer_admin(call.origin.requester, AdminWork::Storage(names.clone()), move |control, _, result| {
+        let bytes = if let AdminOutcome::Storage(bytes) = result { bytes } else { Vec::new() };
+        let rows = names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
+            json!({
+                "name": &**name,
+                "liveStreamCount": control.registry.count(name),
+                "vodCount": control.records.vods(name).count(),
+                "storage": storage,
+            })
+        });
+        object(200, &rows.collect::<Vec<_>>())
+    });
     Reply::Later
 }
 
 /// `GET /applications/live-streams/{app}`.
-pub(super) fn live_streams(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn live_streams(registry: &Registry, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
-    let rows = control.registry.of_app(app).map(|(_, live)| {
+    let rows = registry.of_app(app).map(|(_, live)| {
         let viewers: u64 = live.viewers().map(crate::mail::ViewerCounts::total).sum();
         json!({ "name": &*live.key.id, "watcherCount": viewers.to_string() })
     });
@@ -81,30 +79,30 @@ pub(super) fn live_streams(control: &mut Control, _: Now, call: &RootCall<'_>) -
 }
 
 /// `POST /applications/{app}`.
-pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn create(cx: &mut Context, walks: &mut Walks, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     if !is_plain(name) {
         let text = "Application name is not alphanumeric. Please provide alphanumeric characters";
         return done(Outcome::failure(text));
     }
-    let taken = control.cx.apps.contains_key(name)
-        || control.cx.config.lost.contains(name)
-        || control.walks.app_changes.changing.contains(name)
-        || control.walks.app_changes.removed.iter().any(|app| &**app == name);
+    let taken = cx.apps.contains_key(name)
+        || cx.config.lost.contains(name)
+        || walks.app_changes.changing.contains(name)
+        || walks.app_changes.removed.iter().any(|app| &**app == name);
     if taken {
         return done(Outcome::failure("Application with the same name already exists"));
     }
     if !is_app_name(name) {
         return done(Outcome::failure("The application's name is reserved or too long"));
     }
-    if control.cx.apps.len() + control.walks.app_changes.changing.len() >= APPS_MAX {
+    if cx.apps.len() + walks.app_changes.changing.len() >= APPS_MAX {
         return done(Outcome::failure("The limit of applications is reached"));
     }
     let name: Arc<str> = name.into();
-    control.walks.app_changes.changing.insert(name.clone());
+    walks.app_changes.changing.insert(name.clone());
     let work = AdminWork::CreateApp(name.clone());
     let requester = call.origin.requester;
-    let sent = control.cx.submit_admin(work, move |control, now, result| {
+    let sent = cx.submit_admin(work, move |control, now, result| {
         control.walks.app_changes.changing.remove(&name);
         let response = match result.app() {
             Ok(settings) => {
@@ -117,14 +115,14 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     });
     if !sent {
         let [name, ..] = call.params;
-        control.walks.app_changes.changing.remove(name);
+        walks.app_changes.changing.remove(name);
         return Reply::Now(busy());
     }
     Reply::Later
 }
 
 /// `PUT /applications/{app}`: nothing runs in this server that came over the network.
-pub(super) fn upload(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn upload() -> Reply {
     Reply::Now(
         Response::error(405, "WAR files cannot be deployed").header("Allow", "GET, HEAD, POST, DELETE"),
     )
@@ -176,37 +174,42 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
 }
 
 /// `POST /applications/{app}/reset`: what is not live is finished, and nobody watches it. The number is that of all records.
-pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn reset(
+    cx: &Context,
+    records: &mut Records,
+    registry: &Registry,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     let [name, ..] = call.params;
-    let Some(app) = control.cx.apps.get(name).map(|app| app.name.clone()) else {
+    let Some(app) = cx.apps.get(name).map(|app| app.name.clone()) else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
     let changed = |record: &&Broadcast| record.status != status::FINISHED || record.anyone_watching;
-    let all = control.records.count(&app);
+    let all = records.count(&app);
     let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
-    let keys: Vec<StreamKey> = control
-        .records
+    let keys: Vec<StreamKey> = records
         .of(&app)
         .filter(changed)
         .map(|record| key(&record.stream_id))
-        .filter(|key| !control.registry.is_live(key))
+        .filter(|key| !registry.is_live(key))
         .collect();
     for key in &keys {
-        if let Some(record) = control.records.get_mut(key) {
+        if let Some(record) = records.get_mut(key) {
             status::FINISHED.clone_into(&mut record.status);
             record.forget_viewers();
         }
-        control.records.mark_dirty(now, key.clone());
+        records.mark_dirty(now, key.clone());
     }
     let text = format!("Successfull operations: {all}");
     done(Outcome::success().message(Some(&text)))
 }
 
 /// `GET /applications/settings/{app}`. Secrets, and what of a URL may be one, are for administrators: others cannot write them back.
-pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
-    let Some(app) = control.cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };
-    let may_know = control.records.administers(&call.caller, name);
+    let Some(app) = cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };
+    let may_know = records.administers(&call.caller, name);
     let reader = call.origin.requester.seeing(may_know);
     let shown: Map<String, Value> = protocol::schema()
         .members()
@@ -239,11 +242,9 @@ enum Unfit {
 }
 
 /// `POST /applications/settings/{app}`: the whole object; members left out return to their defaults.
-pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
-    let Some(app) =
-        control.cx.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name)).cloned()
-    else {
+    let Some(app) = cx.apps.get(name).filter(|_| !walks.app_changes.changing.contains(name)).cloned() else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
@@ -259,7 +260,7 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
     let work = AdminWork::EditApp(app.name.clone(), edit);
-    control.cx.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
+    cx.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
         Ok(settings) => {
             control.install_app(now, settings);
             Outcome::success().message(Some(&foreign)).response(200)
@@ -404,15 +405,15 @@ impl Control {
         }
         self.cx.apps.insert(settings.name.clone(), settings.clone());
         self.cx.post_all(&ToWorker::App(settings));
-        self.follow_key_sets(now);
+        self.access.follow_key_sets(&self.cx, now);
         self.app_changed(now, &name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {
-            self.review_viewers(&key);
+            self.registry.review_viewers(&mut self.cx, &self.records, &key);
         }
         self.reconcile_recordings_of(now, &name);
-        self.keep_objects_of(now, &name);
-        self.remove_old_recordings(now);
+        self.files.keep_objects_of(&mut self.cx, &self.records, now, &name);
+        self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
     }
 
     /// The application is gone; so are its streams.
@@ -425,7 +426,7 @@ impl Control {
         tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.cx.apps.remove(name);
         self.access.presences.forget_events(name);
-        self.follow_key_sets(now);
+        self.access.follow_key_sets(&self.cx, now);
         self.app_changed(now, name);
         self.cx.post_all(&ToWorker::AppGone(name.clone()));
     }

@@ -6,12 +6,16 @@ use super::call::{Call, Reply, bad_request};
 use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
 use crate::control::ControlConfig;
+use crate::control::Outbound;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body, status};
+use crate::control::context::Context;
 use crate::control::json_text::readable;
+use crate::control::live::Registry;
 use crate::control::playlists::is_playlist;
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::control::sources::is_source;
+use crate::control::stats::Figures;
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::StreamEnd;
@@ -40,9 +44,9 @@ fn refused(message: &str) -> Reply {
 }
 
 /// `GET /broadcasts/{id}`.
-pub(super) fn get(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn get(records: &Records, at: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    match control.records.find(&call.app.name, id) {
+    match records.find(&call.app.name, id) {
         Some(record) => Reply::Now(Response::json(200, record.to_json(at))),
         None => Reply::Now(Response::error(404, "Not Found")),
     }
@@ -61,27 +65,39 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         let key = StreamKey { app: call.app.name.clone(), id: given.into() };
         if is_stream_id(given) && control.records.pending(&key).is_some() {
             let text = "Stream id is already being used. Please change stream id or keep it empty";
-            return control.settled(at, call.requester, &key, Outcome::failure(text).response(400));
+            return control.records.settled(at, call.requester, &key, Outcome::failure(text).response(400));
         }
         if !is_stream_id(given) {
             return refused("Stream id is not valid.");
         }
     }
-    if auto_start && let Some(refusal) = auto_start_refusal(control, at, call, body.as_ref()) {
+    if auto_start
+        && let Some(refusal) = auto_start_refusal(
+            &control.cx,
+            &control.registry,
+            &control.outbound,
+            &control.figures,
+            at,
+            call,
+            body.as_ref(),
+        )
+    {
         return refusal;
     }
     let mut body = body.unwrap_or_default();
     if auto_start && body.stream_url.iter().flatten().any(|url| is_file(url)) {
         body.kind = Some(Some("VoD".to_owned()));
     }
-    let id = if given.is_empty() { control.generated_id(at) } else { given.to_owned() };
+    let id =
+        if given.is_empty() { control.records.generated_id(&mut control.cx, at) } else { given.to_owned() };
     let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-    let mut record = match control.new_record(at, &key, body) {
+    let mut record = match control.records.new_record(&mut control.cx, at, &key, body) {
         Ok(record) => record,
         Err(message) => return refused(message),
     };
     record.source_wanted = auto_start;
-    if auto_start && let Err(reason) = control.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
+    if auto_start
+        && let Err(reason) = control.cx.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
     {
         // Stored, not started and deleted again, for short.
         return now(Outcome::failure(&reason).error_id(-4));
@@ -94,24 +110,32 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 
 /// `POST /broadcasts/{id}/publish-key`: a new key in place of the old one, and the first one of an older record. Who is
 /// live stays so.
-pub(super) fn new_publish_key(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn new_publish_key(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if !call.app.security.publish.publish_key {
         return now(Outcome::failure("publishKeyRequired is not on"));
     }
-    if control.records.pending(&key).is_none_or(|record| record.zombi) {
+    if records.pending(&key).is_none_or(|record| record.zombi) {
         return now(Outcome::failure("There is no broadcast of that id"));
     }
-    let made = control.alphanumerics(PUBLISH_KEY_CHARACTERS);
+    let made = cx.alphanumerics(PUBLISH_KEY_CHARACTERS);
     let waiter = Some((call.requester, Answer::Made(made.clone())));
-    control.records.write(at, Write { key, change: Change::PublishKey(made), waiter });
+    records.write(at, Write { key, change: Change::PublishKey(made), waiter });
     Reply::Later
 }
 
 /// Why a create with `autoStart` is refused before the record exists.
-fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<&Body>) -> Option<Reply> {
+fn auto_start_refusal(
+    cx: &Context,
+    registry: &Registry,
+    outbound: &Outbound,
+    figures: &Figures,
+    at: Now,
+    call: &Call<'_>,
+    body: Option<&Body>,
+) -> Option<Reply> {
     let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
-    if control.is_short_for_source(at, call.app) {
+    if outbound.is_short_for_source(cx, registry, figures, at, call.app) {
         return Some(now(Outcome::failure("Resource usage is high").error_id(-3)));
     }
     match body.kind.as_ref().and_then(|kind| kind.as_deref()) {
@@ -163,7 +187,13 @@ fn is_camera_address(address: &str) -> bool {
 }
 
 /// `PUT /broadcasts/{id}`.
-pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn update(
+    cx: &mut Context,
+    records: &mut Records,
+    outbound: &Outbound,
+    at: Now,
+    call: &Call<'_>,
+) -> Reply {
     let body = match parse_body(&call.request.body) {
         Ok(body) => body,
         Err(error) => return bad_request(&error.to_string()),
@@ -171,14 +201,14 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
     let Some(mut body) = body else { return now(Outcome::failure("")) };
-    let Some(record) = control.records.pending(&key) else {
+    let Some(record) = records.pending(&key) else {
         return now(Outcome::failure(&format!("Broadcast with streamId: {id} does not exist")));
     };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
     // One that runs is not stopped for a URL that it cannot go on with.
-    let runs = control.outbound.sources.is_running(&key);
-    if checked && (!is_source_url(&key.app, url) || (runs && control.source_target(&key, url).is_err())) {
+    let runs = outbound.sources.is_running(&key);
+    if checked && (!is_source_url(&key.app, url) || (runs && cx.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
     }
     let mut after = record.clone();
@@ -190,58 +220,56 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         return now(Outcome::failure("Subfolder is not valid. "));
     }
     let hook = body.listener_hook_url.as_ref().and_then(|url| url.as_deref());
-    if !control.cx.config.may_hook(hook) {
+    if !cx.config.may_hook(hook) {
         return now(Outcome::failure(BAD_HOOK));
     }
     let endpoints = match body.end_point_list.take().flatten() {
         None => None,
-        Some(given) => match control.endpoints_of_body(&key, given) {
+        Some(given) => match cx.endpoints_of_body(&key, given) {
             Some(list) => Some(list),
             None => return now(Outcome::failure(&format!("Endpoint is not added to stream: {id}"))),
         },
     };
     let change = Change::Update { body: Box::new(body), endpoints };
-    control.records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Success)) });
+    records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Success)) });
     Reply::Later
 }
 
 /// `DELETE /broadcasts/{id}`: with its subtracks unless `deleteSubtracks=false`.
-pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    if control.records.pending(&key).is_none() {
+    if records.pending(&key).is_none() {
         return now(Outcome::failure(""));
     }
     if unless_false(call, "deleteSubtracks") {
-        for key in control.records.subtrack_keys(&key) {
-            control.records.write(at, Write { key, change: Change::Delete, waiter: None });
+        for key in records.subtrack_keys(&key) {
+            records.write(at, Write { key, change: Change::Delete, waiter: None });
         }
     }
-    control
-        .records
-        .write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
+    records.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
     Reply::Later
 }
 
 /// `DELETE /broadcasts?ids=a,b`: stops at the first id that is not there.
-pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete_many(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let ids = call.query("ids");
     if ids.trim().is_empty() {
         return now(Outcome::failure("ids parameter is blank"));
     }
-    delete_all(control, at, call, ids.split(','))
+    delete_all(records, at, call, ids.split(','))
 }
 
 /// `DELETE /broadcasts/bulk` of the servers before 3.0: the same with an array of ids as its body.
-pub(super) fn delete_bulk(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete_bulk(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     match serde_json::from_slice::<Vec<String>>(&readable(&call.request.body)) {
         Ok(ids) if ids.is_empty() => now(Outcome::failure("")),
-        Ok(ids) => delete_all(control, at, call, ids.iter().map(String::as_str)),
+        Ok(ids) => delete_all(records, at, call, ids.iter().map(String::as_str)),
         Err(error) => bad_request(&error.to_string()),
     }
 }
 
 fn delete_all<'a>(
-    control: &mut Control,
+    records: &mut Records,
     at: Now,
     call: &Call<'_>,
     ids: impl Iterator<Item = &'a str>,
@@ -252,7 +280,7 @@ fn delete_all<'a>(
     let mut failed = false;
     for id in ids {
         let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-        failed = keys.len() >= BULK_MAX || control.records.pending(&key).is_none() || keys.contains(&key);
+        failed = keys.len() >= BULK_MAX || records.pending(&key).is_none() || keys.contains(&key);
         if failed {
             break;
         }
@@ -260,15 +288,13 @@ fn delete_all<'a>(
     }
     let Some(last) = keys.pop() else {
         let key = StreamKey { app: call.app.name.clone(), id: first.into() };
-        return control.settled(at, call.requester, &key, Outcome::failure("").response(200));
+        return records.settled(at, call.requester, &key, Outcome::failure("").response(200));
     };
     for key in keys {
-        control.records.write(at, Write { key, change: Change::Delete, waiter: None });
+        records.write(at, Write { key, change: Change::Delete, waiter: None });
     }
     let answer = if failed { Answer::Failure } else { Answer::Deleted };
-    control
-        .records
-        .write(at, Write { key: last, change: Change::Delete, waiter: Some((call.requester, answer)) });
+    records.write(at, Write { key: last, change: Change::Delete, waiter: Some((call.requester, answer)) });
     Reply::Later
 }
 
@@ -302,7 +328,7 @@ fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamK
         let text = format!("Playlist is already running for stream:{}", key.id);
         return now(Outcome::failure(&text));
     }
-    if control.first_item(key).is_err() {
+    if control.records.first_item(&control.cx, key).is_err() {
         control.records.source_status(at, key, status::FINISHED);
         control.records.mark_dirty(at, key.clone());
         return now(Outcome::failure(""));
@@ -311,7 +337,7 @@ fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamK
 }
 
 fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
-    if control.is_short_for_source(at, call.app) {
+    if control.outbound.is_short_for_source(&control.cx, &control.registry, &control.figures, at, call.app) {
         return now(Outcome::failure("Not enough resource on server to start streaming."));
     }
     if control.outbound.sources.is_running(key) || control.registry.is_live(key) {
@@ -319,9 +345,14 @@ fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey
         return now(Outcome::failure(text));
     }
     match control.begin_source(at, key) {
-        Ok(()) => {
-            source_kept(control, at, call, key, true, Outcome::success().data_id(&key.id).response(200))
-        }
+        Ok(()) => source_kept(
+            &mut control.records,
+            at,
+            call,
+            key,
+            true,
+            Outcome::success().data_id(&key.id).response(200),
+        ),
         Err(reason) => now(Outcome::failure(&reason).error_id(-4)),
     }
 }
@@ -329,18 +360,18 @@ fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey
 /// Answers when it is on the disk that the source runs, or not: so it is after a crash, too. A disk that takes nothing is not waited
 /// for, since what was asked for has happened.
 fn source_kept(
-    control: &mut Control,
+    records: &mut Records,
     at: Now,
     call: &Call<'_>,
     key: &StreamKey,
     wanted: bool,
     response: Response,
 ) -> Reply {
-    if control.records.is_broken() {
+    if records.is_broken() {
         return Reply::Now(response);
     }
     let waiter = Some((call.requester, Answer::Prepared(Box::new(response))));
-    control.records.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
+    records.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
     Reply::Later
 }
 
@@ -358,7 +389,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if control.stop_source(at, &key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
         let outcome = if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) };
-        return source_kept(control, at, call, &key, false, outcome.response(200));
+        return source_kept(&mut control.records, at, call, &key, false, outcome.response(200));
     }
     if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
@@ -368,7 +399,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         Some(kind) if is_elsewhere && (is_source(kind) || kind == "playlist") => {
             // The node that runs it hears of it by the record.
             let outcome = Outcome::success().message(Some("Stream stopped"));
-            source_kept(control, at, call, &key, false, outcome.response(200))
+            source_kept(&mut control.records, at, call, &key, false, outcome.response(200))
         }
         Some(kind) if is_source(kind) || kind == "playlist" => {
             let text = format!("No matching stream source in this server:{id}");
@@ -417,10 +448,13 @@ impl Control {
         }
         stream.is_some()
     }
+}
 
+impl Records {
     /// The record of a create.
     pub(super) fn new_record(
-        &mut self,
+        &self,
+        cx: &mut Context,
         at: Now,
         key: &StreamKey,
         mut body: Body,
@@ -440,39 +474,41 @@ impl Control {
         if has_dots(record.sub_folder.as_deref()) {
             return Err("Subfolder is not valid. ");
         }
-        if !self.cx.config.may_hook(record.listener_hook_url.as_deref()) {
+        if !cx.config.may_hook(record.listener_hook_url.as_deref()) {
             return Err(BAD_HOOK);
         }
         if let Some(given) = endpoints {
-            let list = self.endpoints_of_body(key, given);
+            let list = cx.endpoints_of_body(key, given);
             record.end_point_list = Some(list.ok_or("Endpoint is not valid.")?);
         }
-        self.cx.complete(at, key, &mut record);
-        if self.cx.apps.get(&key.app).is_some_and(|app| app.security.publish.publish_key) {
-            record.publish_key = Some(self.alphanumerics(PUBLISH_KEY_CHARACTERS));
+        cx.complete(at, key, &mut record);
+        if cx.apps.get(&key.app).is_some_and(|app| app.security.publish.publish_key) {
+            record.publish_key = Some(cx.alphanumerics(PUBLISH_KEY_CHARACTERS));
         }
         if record.encode().len() > RECORD_BYTES_MAX {
             return Err("The record is larger than 32 KiB.");
         }
-        if !self.has_room_for_record(&key.app) {
+        if !self.has_room_for_record(cx, &key.app) {
             return Err("Broadcast limit is reached.");
         }
         Ok(record)
     }
 
     /// Sixteen random letters and digits, then a number that grows.
-    pub(super) fn generated_id(&mut self, at: Now) -> String {
-        self.records.generated = self.records.generated.wrapping_add(1);
-        let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.records.generated % 1_000_000);
-        format!("{}{nanos}", self.alphanumerics(16))
+    pub(super) fn generated_id(&mut self, cx: &mut Context, at: Now) -> String {
+        self.generated = self.generated.wrapping_add(1);
+        let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.generated % 1_000_000);
+        format!("{}{nanos}", cx.alphanumerics(16))
     }
+}
 
+impl Context {
     /// Random letters and digits, of almost six bits each.
     pub(in crate::control) fn alphanumerics(&mut self, count: usize) -> String {
         let pick = |random: &mut crypto::Random| {
             let at = usize::try_from(random.below(ALPHANUMERICS.len() as u64)).unwrap_or(0);
             char::from(ALPHANUMERICS.get(at).copied().unwrap_or(b'A'))
         };
-        (0..count).map(|_| pick(&mut self.cx.random)).collect()
+        (0..count).map(|_| pick(&mut self.random)).collect()
     }
 }

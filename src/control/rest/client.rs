@@ -8,7 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::auth::proxy;
 use crate::config::AppSettings;
-use crate::control::{Control, ControlConfig};
+use crate::control::ControlConfig;
+use crate::control::Outbound;
+use crate::control::context::Context;
+use crate::control::records::Records;
 use crate::http::{Request, cors};
 
 /// An address that only rules for everybody contain.
@@ -35,11 +38,13 @@ impl ControlConfig {
     }
 }
 
-impl Control {
+impl Records {
     /// Logs what an operator can do about a request that was refused for its address, once for each address: of an application,
     /// or of the server.
     pub(super) fn note_refused(
-        &mut self,
+        &self,
+        cx: &Context,
+        outbound: &mut Outbound,
         app: Option<&AppSettings>,
         client: Option<IpAddr>,
         request: &Request,
@@ -59,10 +64,10 @@ impl Control {
             );
             return;
         }
-        if !self.outbound.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
+        if !outbound.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
             return;
         }
-        let is_set = self.cx.config.server.doors.dashboard_explicit || self.records.has_users();
+        let is_set = cx.config.server.doors.dashboard_explicit || self.has_users();
         match app {
             Some(app) => tracing::warn!(
                 application = &*app.name,
@@ -80,7 +85,9 @@ impl Control {
             ),
         }
     }
+}
 
+impl Context {
     /// Whether a credential may be told: not to another's page, which has nothing but the address of its reader.
     pub(super) fn may_hand_out(
         &self,
@@ -88,6 +95,6 @@ impl Control {
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> bool {
-        peer.is_none() || app.security.rest_jwt.is_some() || self.cx.config.is_own_page(request)
+        peer.is_none() || app.security.rest_jwt.is_some() || self.config.is_own_page(request)
     }
 }

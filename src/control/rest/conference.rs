@@ -9,9 +9,13 @@ use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
 use super::scan::{Order, Scan, Wanted};
 use super::subtracks;
+use crate::control::Walks;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, Broadcast, is_stream_id, parse_json};
+use crate::control::context::Context;
 use crate::control::from_json::loose;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -117,16 +121,16 @@ impl RoomBody {
 }
 
 /// `POST /broadcasts/conference-rooms`.
-pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn create(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let mut room = match read(call) {
         Ok(room) => room,
         Err(refusal) => return refusal,
     };
     let given = room.room_id.take().unwrap_or_default();
-    let id = if given.trim().is_empty() { control.generated_id(at) } else { given };
+    let id = if given.trim().is_empty() { records.generated_id(cx, at) } else { given };
     let key = StreamKey { app: call.app.name.clone(), id: id.as_str().into() };
-    if !is_stream_id(&id) || control.records.pending(&key).is_some() {
-        return control.settled(at, call.requester, &key, Outcome::failure(NOT_COMPLETED).response(400));
+    if !is_stream_id(&id) || records.pending(&key).is_some() {
+        return records.settled(at, call.requester, &key, Outcome::failure(NOT_COMPLETED).response(400));
     }
     let now_s = i64::try_from(at.wall_ms / 1000).unwrap_or(i64::MAX);
     let end_s = now_s.saturating_add(LASTS_S);
@@ -134,73 +138,74 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     room.end_date = room.end_date.filter(|end| *end != 0).or(Some(end_s));
     room.mode.get_or_insert_with(|| MODE.to_owned());
     let body = Body { is_virtual: Some(Some(true)), ..room.members() };
-    let Ok(record) = control.new_record(at, &key, body) else { return not_completed() };
-    control.move_streams(at, &key, room.room_stream_list);
+    let Ok(record) = records.new_record(cx, at, &key, body) else { return not_completed() };
+    records.move_streams(at, &key, room.room_stream_list);
     let change = Change::Insert(Box::new(record));
-    control.records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
+    records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
     Reply::Later
 }
 
 /// `PUT /broadcasts/conference-rooms/{id}`. A list of streams takes the place of the one before.
-pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn update(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let room = match read(call) {
         Ok(room) => room,
         Err(refusal) => return refusal,
     };
     let key = call.key();
-    if !control.records.pending(&key).is_some_and(|record| record.is_virtual) {
+    if !records.pending(&key).is_some_and(|record| record.is_virtual) {
         return not_completed();
     }
     let body = Box::new(room.members());
-    control.move_streams(at, &key, room.room_stream_list);
+    records.move_streams(at, &key, room.room_stream_list);
     let change = Change::Update { body, endpoints: None };
-    control.records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
+    records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Room)) });
     Reply::Later
 }
 
 /// `DELETE /broadcasts/conference-rooms/{id}`: its streams stay.
-pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    if control.records.pending(&key).is_none() {
+    if records.pending(&key).is_none() {
         return Reply::Now(Outcome::failure("").response(200));
     }
-    control
-        .records
-        .write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
+    records.write(at, Write { key, change: Change::Delete, waiter: Some((call.requester, Answer::Deleted)) });
     Reply::Later
 }
 
 /// `GET /broadcasts/conference-rooms/{id}`.
-pub(super) fn get(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    match control.records.get(&call.key()).filter(|record| record.is_virtual) {
+pub(super) fn get(records: &Records, call: &Call<'_>) -> Reply {
+    match records.get(&call.key()).filter(|record| record.is_virtual) {
         Some(record) => Reply::Now(shown(record)),
         None => Reply::Now(Response::error(404, "Not Found")),
     }
 }
 
 /// `GET /broadcasts/conference-rooms/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = Wanted::Page { order: Order::from_call(call), offset, size };
     let search = call.query("search").to_lowercase();
-    control.scan(now, Scan::new(call, search, String::new(), wanted).of_rooms())
+    walks.scan(cx, records, now, Scan::new(call, search, String::new(), wanted).of_rooms())
 }
 
 /// `GET /broadcasts/conference-rooms/{id}/room-info?streamId=`: the live streams but the one that asks.
-pub(super) fn info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn info(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let [room_id, ..] = call.params;
     let (key, asks) = (call.key(), call.query("streamId"));
     let mut info =
         RoomInfo { room_id, stream_details_map: None, stream_list: None, start_date: 0, end_date: 0 };
-    if let Some(record) = control.records.get(&key) {
-        let others = control
-            .records
-            .subtracks(&key)
-            .filter(|id| &***id != asks && control.registry.is_active(&key, id));
-        let records = others.take(SHOWN_MAX).filter_map(|id| control.records.find(&key.app, id));
+    if let Some(record) = records.get(&key) {
+        let others = records.subtracks(&key).filter(|id| &***id != asks && registry.is_active(&key, id));
+        let records = others.take(SHOWN_MAX).filter_map(|id| records.find(&key.app, id));
         let streams: BTreeMap<_, _> =
             records.map(|record| (record.stream_id.as_str(), record.name.as_deref())).collect();
         info.stream_list = Some(streams.keys().copied().collect());
@@ -232,22 +237,21 @@ pub(super) fn remove_named(control: &mut Control, at: Now, call: &Call<'_>) -> R
     subtracks::leave(control, at, call, stream)
 }
 
-impl Control {
+impl Records {
     /// The streams of the list that there are join the room, and those that are not in it leave; without a list
     /// everybody stays.
     fn move_streams(&mut self, at: Now, room: &StreamKey, wanted: Option<Vec<String>>) {
         let Some(wanted) = wanted else { return };
-        let left: Vec<_> =
-            self.records.subtracks(room).filter(|id| !wanted.iter().any(|w| **w == ***id)).collect();
+        let left: Vec<_> = self.subtracks(room).filter(|id| !wanted.iter().any(|w| **w == ***id)).collect();
         let left: Vec<String> = left.into_iter().map(|id| id.to_string()).collect();
         let joins = wanted.into_iter().map(|id| (id, room.id.to_string()));
         let moves: Vec<_> = joins.chain(left.into_iter().map(|id| (id, String::new()))).collect();
         for (id, main) in moves {
             let key = StreamKey { app: room.app.clone(), id: id.into() };
-            if key != *room && self.records.pending(&key).is_some() {
+            if key != *room && self.pending(&key).is_some() {
                 let body = Body { main_track_stream_id: Some(Some(main)), ..Body::default() };
                 let change = Change::Update { body: Box::new(body), endpoints: None };
-                self.records.write(at, Write { key, change, waiter: None });
+                self.write(at, Write { key, change, waiter: None });
             }
         }
     }

@@ -4,11 +4,14 @@ use serde::Deserialize;
 
 use super::call::{Call, Reply, bad_request};
 use crate::auth::redact;
+use crate::control::Now;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{BodyError, EndpointRecord, RECORD_BYTES_MAX, parse_json, status};
+use crate::control::context::Context;
 use crate::control::from_json::loose;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::records::{Answer, Change, Write};
-use crate::control::{Control, Now};
 use crate::protocol::outbound;
 use crate::types::StreamKey;
 
@@ -31,7 +34,13 @@ fn failure(message: &str) -> Reply {
 }
 
 /// `POST /broadcasts/{id}/endpoint` and `/rtmp-endpoint`.
-pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn add(
+    cx: &mut Context,
+    records: &mut Records,
+    registry: &Registry,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let body: Result<Option<Option<AddBody>>, BodyError> = parse_json(&call.request.body);
     let body = match body {
         Ok(body) => body.flatten().unwrap_or_default(),
@@ -44,12 +53,12 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let Some(url) = body.endpoint_url.or(body.rtmp_url) else { return failure("Missing Endpoint url") };
     let key = call.key();
     let [id, ..] = call.params;
-    let Some(record) = control.records.pending(&key) else {
+    let Some(record) = records.pending(&key) else {
         return failure(&format!("Stream does not exist with Id: {id}"));
     };
     let list = record.end_point_list.as_deref().unwrap_or_default();
     let not_added = format!("Endpoint is not added to stream: {id}");
-    if height != 0 && height != record.height && control.registry.is_live(&key) {
+    if height != 0 && height != record.height && registry.is_live(&key) {
         return failure(&not_added);
     }
     if list.iter().any(|e| e.endpoint_url == url) {
@@ -57,23 +66,23 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return failure(&text);
     }
     let wanted = body.endpoint_service_id.unwrap_or_default();
-    if list.len() >= control.cx.config.server.limits.endpoints
+    if list.len() >= cx.config.server.limits.endpoints
         || wanted.len() > SERVICE_ID_BYTES_MAX
         || record.encode().len().saturating_add(url.len() * 2) > RECORD_BYTES_MAX
     {
         return failure(&not_added);
     }
-    if let Err(reason) = control.check_url(&key, &url) {
+    if let Err(reason) = cx.check_url(&key, &url) {
         tracing::debug!(%key, url = redact(&url), reason, "endpoint refused");
         // The reference hands out an id here too, although nothing has it.
-        let id = control.service_id();
+        let id = cx.service_id();
         return Reply::Now(Outcome::failure(&not_added).data_id(&id).response(200));
     }
-    let service_id = if wanted.is_empty() { control.service_id() } else { wanted };
+    let service_id = if wanted.is_empty() { cx.service_id() } else { wanted };
     let endpoint = endpoint_record(service_id.clone(), url);
     let change = Change::AddEndpoint(endpoint);
     let waiter = Some((call.requester, Answer::Made(service_id)));
-    control.records.write(now, Write { key, change, waiter });
+    records.write(now, Write { key, change, waiter });
     Reply::Later
 }
 
@@ -89,33 +98,31 @@ fn endpoint_record(service_id: String, url: String) -> EndpointRecord {
 }
 
 /// `DELETE /broadcasts/{id}/endpoint` and `/rtmp-endpoint`.
-pub(super) fn remove(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn remove(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if let Err(refusal) = call.number::<i32>("resolutionHeight") {
         return refusal;
     }
     let wanted = call.query("endpointServiceId").to_owned();
-    let list =
-        control.records.pending(&key).and_then(|record| record.end_point_list.as_deref()).unwrap_or_default();
+    let list = records.pending(&key).and_then(|record| record.end_point_list.as_deref()).unwrap_or_default();
     if wanted.is_empty() || !list.iter().any(|e| e.endpoint_service_id == wanted) {
         return failure("");
     }
     let waiter = Some((call.requester, Answer::Success));
-    control.records.write(now, Write { key, change: Change::RemoveEndpoint(wanted), waiter });
+    records.write(now, Write { key, change: Change::RemoveEndpoint(wanted), waiter });
     Reply::Later
 }
 
-impl Control {
+impl Context {
     /// Whether an endpoint may have this URL. Addresses are checked when they are connected to; what can be seen
     /// in the text already is refused here.
     fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
         let target = outbound::read_endpoint(url).map_err(|e| e.to_string())?;
-        if self.cx.config.is_loop(key, &target) {
+        if self.config.is_loop(key, &target) {
             return Err("the stream would be pushed into itself".to_owned());
         }
         match target.host.parse() {
             Ok(address) if !target.listens() => self
-                .cx
                 .config
                 .outbound
                 .check(std::net::SocketAddr::new(address, target.port))
@@ -136,7 +143,7 @@ impl Control {
         given: Vec<EndpointRecord>,
     ) -> Option<Vec<EndpointRecord>> {
         let mut list: Vec<EndpointRecord> = Vec::new();
-        if given.len() > self.cx.config.server.limits.endpoints {
+        if given.len() > self.config.server.limits.endpoints {
             return None;
         }
         for entry in given {

@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 use super::call::{Call, Reply};
 use super::subtracks::of_role;
 use crate::auth::jwt;
+use crate::control::Now;
 use crate::control::answer::{Outcome, SimpleStat, json as object};
 use crate::control::broadcast::is_stream_id;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::Subscriber;
-use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::{DataSender, Message, StreamData, ToWorker};
 use crate::types::{ConnId, SessionRef, WorkerId};
@@ -60,10 +63,10 @@ const fn codec_name(codec: Codec) -> Option<&'static str> {
 
 /// `GET /broadcasts/{id}/stream-info`: what the publisher sends is the only rendition. Its bit rate is that of video
 /// and audio together.
-pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn stream_info(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = control.registry.find(&key).and_then(|stream| control.registry.get(&stream));
-    let (Some(live), Some(record)) = (live, control.records.get(&key)) else { return empty_list() };
+    let live = registry.find(&key).and_then(|stream| registry.get(&stream));
+    let (Some(live), Some(record)) = (live, records.get(&key)) else { return empty_list() };
     let info = StreamInfo {
         video_height: record.height,
         video_width: record.width,
@@ -80,29 +83,29 @@ pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Rep
 }
 
 /// `GET /broadcasts/onvif-devices`.
-pub(super) fn no_cameras(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn no_cameras() -> Reply {
     empty_list()
 }
 
 /// `GET /broadcasts/webrtc-viewers/list/{offset}/{size}` of the servers before 3.0.
-pub(super) fn no_webrtc_viewers(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn no_webrtc_viewers(call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     empty_page(offset, size)
 }
 
 /// `POST /broadcasts/webrtc-viewers/{viewer}/stop` of the servers before 3.0: there is none of that id.
-pub(super) fn stop_webrtc_viewer(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn stop_webrtc_viewer() -> Reply {
     refused("")
 }
 
 /// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: nothing looks at pictures.
-pub(super) fn no_detections(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn no_detections(call: &Call<'_>) -> Reply {
     let [_, offset, size, _] = call.params;
     empty_page(offset, size)
 }
 
 /// `GET /broadcasts/{id}/detections/count` of the servers before 3.0.
-pub(super) fn no_detection_count(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn no_detection_count() -> Reply {
     Reply::Now(object(200, &SimpleStat { number: 0 }))
 }
 
@@ -116,13 +119,13 @@ fn empty_page(offset: &str, size: &str) -> Reply {
 }
 
 /// `POST /broadcasts/{id}/data`: the body goes to the data channels of the stream's publisher and viewers, as text.
-pub(super) fn data(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn data(cx: &mut Context, records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     if !call.app.values.boolean("dataChannelEnabled").unwrap_or(false) {
         return refused("Data channels are not enabled");
     }
     let key = call.key();
-    let is_room = || of_role((&control.records, &control.registry), &key, "", true).next().is_some();
-    if control.registry.find(&key).is_none() && !is_room() {
+    let is_room = || of_role((records, registry), &key, "", true).next().is_some();
+    if registry.find(&key).is_none() && !is_room() {
         return refused("Requested WebRTC stream does not exist");
     }
     let is_text = std::str::from_utf8(&call.request.body).is_ok();
@@ -133,12 +136,12 @@ pub(super) fn data(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let data = StreamData { sender: DataSender::Api, stream, is_text, payload };
     // Nobody's number: no session is left out.
     let from = SessionRef::new(WorkerId(u16::MAX), ConnId { slot: u32::MAX, generation: u32::MAX });
-    control.cx.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
+    cx.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
     Reply::Now(Outcome::success().response(200))
 }
 
 /// `GET /broadcasts/webrtc-send-low-level-stats`.
-pub(super) fn webrtc_send_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn webrtc_send_stats() -> Reply {
     let members =
         |names: &[&str]| Value::Object(names.iter().map(|name| ((*name).to_owned(), json!(0))).collect());
     let audio = members(&[
@@ -164,7 +167,7 @@ pub(super) fn webrtc_send_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply 
 }
 
 /// `GET /broadcasts/webrtc-receive-low-level-stats`.
-pub(super) fn webrtc_receive_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn webrtc_receive_stats() -> Reply {
     // The reference has these as numbers with a point.
     let is_ratio = |name: &str| name.ends_with("itter") || name.ends_with("FractionLost");
     let zero = |name: &str| if is_ratio(name) { json!(0.0) } else { json!(0) };
@@ -198,7 +201,7 @@ pub(super) fn webrtc_receive_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Rep
 
 /// `GET /broadcasts/duration?url=`: the length of media at a URL. Nothing here reads files of others; -2 is the
 /// reference's number for a URL that cannot be opened.
-pub(super) fn duration(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn duration(call: &Call<'_>) -> Reply {
     if call.query("url").trim().is_empty() {
         return refused("");
     }
@@ -206,12 +209,12 @@ pub(super) fn duration(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `GET /broadcasts/{id}/ip-camera/device-profiles`.
-pub(super) fn camera_profiles(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn camera_profiles() -> Reply {
     Reply::Now(Response::empty(204))
 }
 
 /// `POST /broadcasts/{id}/ip-camera/move`.
-pub(super) fn camera_move(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn camera_move(call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let movement = call.query("movement");
     for value in ["valueX", "valueY", "valueZ"] {
@@ -232,33 +235,33 @@ pub(super) fn camera_move(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `POST /broadcasts/{id}/ip-camera/stop-move`.
-pub(super) fn camera_stop(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn camera_stop(call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     refused(if is_stream_id(id) { "Camera not found" } else { "Stream id not valid" })
 }
 
 /// `GET /broadcasts/{id}/ip-camera-error`.
-pub(super) fn camera_error(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn camera_error(call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     refused(&format!("Camera is not found with streamId: {id}"))
 }
 
 /// `POST /broadcasts/{id}/id3`.
-pub(super) fn id3(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn id3(registry: &Registry, call: &Call<'_>) -> Reply {
     if !call.app.values.boolean("id3TagEnabled").unwrap_or(false) {
         return refused_with_null(Some("ID3 tag is not enabled"));
     }
-    in_band(control, call)
+    in_band(registry, call)
 }
 
 /// `POST /broadcasts/{id}/sei`.
-pub(super) fn sei(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    in_band(control, call)
+pub(super) fn sei(registry: &Registry, call: &Call<'_>) -> Reply {
+    in_band(registry, call)
 }
 
 /// In-band messages are not supported in this version.
-fn in_band(control: &Control, call: &Call<'_>) -> Reply {
-    if control.registry.is_live(&call.key()) {
+fn in_band(registry: &Registry, call: &Call<'_>) -> Reply {
+    if registry.is_live(&call.key()) {
         refused("")
     } else {
         refused_with_null(Some("Stream is not available"))
@@ -266,7 +269,7 @@ fn in_band(control: &Control, call: &Call<'_>) -> Reply {
 }
 
 /// `POST /broadcasts/{file}/hls-to-mp4`.
-pub(super) fn hls_to_mp4(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn hls_to_mp4() -> Reply {
     refused("HLS to MP4 conversion has failed")
 }
 
@@ -283,7 +286,7 @@ fn is_object(text: &[u8]) -> bool {
 const TOKEN_HOLDS_S: i64 = 3600;
 
 /// `GET /push-notification/subscriber-auth-token`: signed with `subscriberAuthenticationKey`; nothing is stored.
-pub(super) fn push_token(_: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn push_token(now: Now, call: &Call<'_>) -> Reply {
     let subscriber = call.query("subscriberId");
     let holds_s = match call.number::<i32>("timeoutSeconds") {
         Ok(given) => given.map(i64::from).filter(|given| *given > 0).unwrap_or(TOKEN_HOLDS_S),
@@ -309,7 +312,7 @@ pub(super) fn push_token(_: &mut Control, now: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `POST /push-notification/subscribers`.
-pub(super) fn push_to_subscribers(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn push_to_subscribers(call: &Call<'_>) -> Reply {
     let body: Value = serde_json::from_slice(&call.request.body).unwrap_or_default();
     let message = body.get("jsonMessage").and_then(Value::as_str).unwrap_or_default();
     if !is_object(message.as_bytes()) {
@@ -319,6 +322,6 @@ pub(super) fn push_to_subscribers(_: &mut Control, _: Now, call: &Call<'_>) -> R
 }
 
 /// `POST /push-notification/topics/{topic}`.
-pub(super) fn push_to_topic(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn push_to_topic(call: &Call<'_>) -> Reply {
     refused(if is_object(&call.request.body) { NO_PUSH } else { "JSON content cannot be parsed" })
 }

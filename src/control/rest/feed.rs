@@ -9,9 +9,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call::{Reply, RootCall};
+use crate::control::Files;
+use crate::control::Outbound;
 use crate::control::broadcast::Broadcast;
+use crate::control::context::Context;
 use crate::control::live::Live;
 use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::mail::SourceFigures;
@@ -167,13 +171,20 @@ fn recordings<'a>(list: impl Iterator<Item = (&'a StreamKey, Container, i64)>) -
 }
 
 /// `GET /live/{app}?ids=`: an application, and those of its broadcasts that are named.
-pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn application(
+    cx: &Context,
+    records: &Records,
+    registry: &Registry,
+    files: &Files,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     let [name, ..] = call.params;
-    if !control.cx.apps.contains_key(name) {
+    if !cx.apps.contains_key(name) {
         return Reply::Now(Response::error(404, "Not Found"));
     }
-    let (live, all) = (control.registry.count(name), control.records.count(name));
-    let under_way = || control.files.recordings.under_way(name);
+    let (live, all) = (registry.count(name), records.count(name));
+    let under_way = || files.recordings.under_way(name);
     let head = json!({ "application": {
         "name": name,
         "liveStreams": live,
@@ -183,8 +194,8 @@ pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) 
     let recorded: BTreeSet<&str> = under_way().map(|(key, ..)| &*key.id).collect();
     let ids = call.query("ids").split(',').filter(|id| !id.is_empty()).take(BROADCASTS_MAX);
     let row = |id: &str| {
-        let record = control.records.find(name, id);
-        let live = record.zip(self::live(&control.registry, name, id));
+        let record = records.find(name, id);
+        let live = record.zip(self::live(registry, name, id));
         let live = live.map(|(record, live)| LiveRow::of(record, live, recorded.contains(id)));
         let row = Row::of(id, record, live, now);
         serde_json::to_vec(&json!({ "broadcast": row })).unwrap_or_default()
@@ -200,10 +211,10 @@ pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) ->
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now), b"}"].concat();
-    let endpoints = line(&json!({ "endpoints": endpoints(control, app, id) }));
+    let endpoints = line(&json!({ "endpoints": endpoints(&control.registry, &control.outbound, app, id) }));
     let of_stream = control.files.recordings.under_way(app).filter(|(key, ..)| *key.id == *id);
     let recordings = line(&json!({ "recordings": recordings(of_stream) }));
-    lines([shown, line(&json!({ "source": source(control, app, id) })), endpoints, recordings])
+    lines([shown, line(&json!({ "source": source(&control.registry, app, id) })), endpoints, recordings])
 }
 
 /// Faults of the publisher's clocks by kind; only those that there were.
@@ -217,16 +228,14 @@ fn live<'a>(registry: &'a Registry, app: &str, id: &str) -> Option<&'a Live> {
 }
 
 /// The histories of a live stream's endpoints, the newest last.
-fn endpoints(control: &Control, app: &str, id: &str) -> Vec<Value> {
-    let histories =
-        live(&control.registry, app, id).into_iter().flat_map(|live| control.outbound.pushes.histories(live));
+fn endpoints(registry: &Registry, outbound: &Outbound, app: &str, id: &str) -> Vec<Value> {
+    let histories = live(registry, app, id).into_iter().flat_map(|live| outbound.pushes.histories(live));
     histories.map(|(url, history)| json!({ "endpointUrl": url, "history": history })).collect()
 }
 
 /// The publisher's figures; null of a stream that is not live.
-fn source(control: &Control, app: &str, id: &str) -> Value {
-    let figures =
-        live(&control.registry, app, id).and_then(|live| Some((live, live.received.figures.as_ref()?)));
+fn source(registry: &Registry, app: &str, id: &str) -> Value {
+    let figures = live(registry, app, id).and_then(|live| Some((live, live.received.figures.as_ref()?)));
     figures.map_or(Value::Null, |(live, figures)| {
         json!({
             "receivedBytes": live.received.bytes_before.saturating_add(figures.received_bytes),

@@ -5,14 +5,18 @@ use serde_json::{Value, json};
 
 use super::call::{Caller, Reply, RootCall};
 use crate::control::answer::json as object;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
+use crate::control::stats::Figures;
 use crate::control::{Control, Now, wall};
 
 fn told(part: &Value) -> Reply {
     Reply::Now(object(200, part))
 }
 
-fn cpu(control: &Control, _: Now) -> Value {
-    let host = &control.figures.host;
+fn cpu(figures: &Figures) -> Value {
+    let host = &figures.host;
     json!({
         "processCPUTime": host.process_cpu_us,
         "systemCPULoad": host.system_cpu_percent,
@@ -21,8 +25,8 @@ fn cpu(control: &Control, _: Now) -> Value {
     })
 }
 
-fn process_memory(control: &Control, _: Now) -> Value {
-    let host = &control.figures.host;
+fn process_memory(figures: &Figures) -> Value {
+    let host = &figures.host;
     json!({
         "maxMemory": host.memory_total,
         "totalMemory": host.process_memory_peak,
@@ -31,8 +35,8 @@ fn process_memory(control: &Control, _: Now) -> Value {
     })
 }
 
-fn native_memory(control: &Control, _: Now) -> Value {
-    json!({ "inUseMemory": control.figures.host.process_memory, "maxMemory": control.figures.host.memory_total })
+fn native_memory(figures: &Figures) -> Value {
+    json!({ "inUseMemory": figures.host.process_memory, "maxMemory": figures.host.memory_total })
 }
 
 /// The architecture under the name that a Java virtual machine has for it.
@@ -40,17 +44,17 @@ const fn arch() -> &'static str {
     if cfg!(target_arch = "x86_64") { "amd64" } else { std::env::consts::ARCH }
 }
 
-fn system(control: &Control, _: Now) -> Value {
+fn system(figures: &Figures) -> Value {
     json!({
         "osName": "Linux",
         "osArch": arch(),
         "javaVersion": concat!("none, millstream ", env!("CARGO_PKG_VERSION")),
-        "processorCount": control.figures.host.processors,
+        "processorCount": figures.host.processors,
     })
 }
 
-fn system_memory(control: &Control, _: Now) -> Value {
-    let host = &control.figures.host;
+fn system_memory(figures: &Figures) -> Value {
+    let host = &figures.host;
     json!({
         "virtualMemory": host.memory_committed,
         "totalMemory": host.memory_total,
@@ -63,8 +67,8 @@ fn system_memory(control: &Control, _: Now) -> Value {
     })
 }
 
-fn file_system(control: &Control, _: Now) -> Value {
-    let host = &control.figures.host;
+fn file_system(figures: &Figures) -> Value {
+    let host = &figures.host;
     json!({
         "usableSpace": host.disk.usable,
         "totalSpace": host.disk.total,
@@ -78,28 +82,28 @@ fn gpu() -> Value {
     json!([])
 }
 
-fn timing(control: &Control, now: Now) -> Value {
-    let up = now.mono.saturating_duration_since(control.figures.began.mono).as_millis();
-    json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(control.figures.began) })
+fn timing(figures: &Figures, now: Now) -> Value {
+    let up = now.mono.saturating_duration_since(figures.began.mono).as_millis();
+    json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(figures.began) })
 }
 
-impl Control {
+impl Registry {
     /// All figures for `GET /system-resources`.
-    pub(in crate::control) fn resource_report(&self, now: Now) -> Value {
-        everything(self, now)
+    pub(in crate::control) fn resource_report(&self, cx: &Context, figures: &Figures, now: Now) -> Value {
+        everything(cx, self, figures, now)
     }
 }
 
-fn everything(control: &Control, now: Now) -> Value {
-    let live = control.registry.len();
+fn everything(cx: &Context, registry: &Registry, figures: &Figures, now: Now) -> Value {
+    let live = registry.len();
     let mut all = json!({
-        "instanceId": control.cx.config.node,
-        "cpuUsage": cpu(control, now),
-        "jvmMemoryUsage": process_memory(control, now),
-        "systemInfo": system(control, now),
-        "systemMemoryInfo": system_memory(control, now),
-        "fileSystemInfo": file_system(control, now),
-        "jvmNativeMemoryUsage": native_memory(control, now),
+        "instanceId": cx.config.node,
+        "cpuUsage": cpu(figures),
+        "jvmMemoryUsage": process_memory(figures),
+        "systemInfo": system(figures),
+        "systemMemoryInfo": system_memory(figures),
+        "fileSystemInfo": file_system(figures),
+        "jvmNativeMemoryUsage": native_memory(figures),
         "softwareVersion": super::root::VERSION,
         "gpuUsageInfo": gpu(),
         "ffmpegBuildInfo": "none",
@@ -116,12 +120,12 @@ fn everything(control: &Control, now: Now) -> Value {
         "publish-timeout-errors": 0,
         "vertx-worker-thread-queue-size": -1,
         "webrtc-vertx-worker-thread-queue-size": -1,
-        "server-timing": timing(control, now),
+        "server-timing": timing(figures, now),
         "totalLiveStreamSize": live,
     });
     if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
         all.extend(more);
-        if control.cx.apps.is_empty() {
+        if cx.apps.is_empty() {
             all.remove("dbAverageQueryTimeMs");
         }
     }
@@ -129,43 +133,43 @@ fn everything(control: &Control, now: Now) -> Value {
 }
 
 /// `GET /system-resources`.
-pub(super) fn resources(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&everything(control, now))
+pub(super) fn resources(cx: &Context, registry: &Registry, figures: &Figures, now: Now) -> Reply {
+    told(&everything(cx, registry, figures, now))
 }
 
 /// `GET /cpu-status`.
-pub(super) fn cpu_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&cpu(control, now))
+pub(super) fn cpu_status(figures: &Figures, _now: Now) -> Reply {
+    told(&cpu(figures))
 }
 
 /// `GET /jvm-memory-status`.
-pub(super) fn process_memory_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&process_memory(control, now))
+pub(super) fn process_memory_status(figures: &Figures, _now: Now) -> Reply {
+    told(&process_memory(figures))
 }
 
 /// `GET /system-memory-status`.
-pub(super) fn system_memory_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&system_memory(control, now))
+pub(super) fn system_memory_status(figures: &Figures, _now: Now) -> Reply {
+    told(&system_memory(figures))
 }
 
 /// `GET /file-system-status`.
-pub(super) fn file_system_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&file_system(control, now))
+pub(super) fn file_system_status(figures: &Figures, _now: Now) -> Reply {
+    told(&file_system(figures))
 }
 
 /// `GET /system-status`.
-pub(super) fn system_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&system(control, now))
+pub(super) fn system_status(figures: &Figures, _now: Now) -> Reply {
+    told(&system(figures))
 }
 
 /// `GET /gpu-status`.
-pub(super) fn gpu_status(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn gpu_status() -> Reply {
     told(&gpu())
 }
 
 /// `GET /server-time`.
-pub(super) fn server_time(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
-    told(&timing(control, now))
+pub(super) fn server_time(figures: &Figures, now: Now) -> Reply {
+    told(&timing(figures, now))
 }
 
 /// `GET /live-clients-size`.
@@ -183,8 +187,8 @@ fn mbps(bps: u64) -> f64 {
 }
 
 /// `GET /system-resources/history`.
-pub(super) fn history(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let minutes = &control.figures.history.server;
+pub(super) fn history(figures: &Figures) -> Reply {
+    let minutes = &figures.history.server;
     let answer = json!({
         "cpu": minutes.column(|sample| sample.cpu_percent),
         "mem": minutes.column(|sample| sample.memory_percent),
@@ -200,8 +204,8 @@ pub(super) fn history(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
 }
 
 /// `GET /network-status`.
-pub(super) fn network(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let network = control.figures.host.network;
+pub(super) fn network(figures: &Figures) -> Reply {
+    let network = figures.host.network;
     let answer = json!({
         "outboundMbps": mbps(network.sent_bps),
         "inboundMbps": mbps(network.received_bps),
@@ -211,9 +215,9 @@ pub(super) fn network(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
 }
 
 /// `GET /applications/{app}/metrics-history`.
-pub(super) fn app_history(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn app_history(figures: &Figures, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
-    let minutes = control.figures.history.apps.get(app);
+    let minutes = figures.history.apps.get(app);
     let answer = json!({
         "viewers": minutes.map(|minutes| minutes.column(|sample| sample.viewers)).unwrap_or_default(),
         "streams": minutes.map(|minutes| minutes.column(|sample| sample.streams)).unwrap_or_default(),
@@ -223,11 +227,10 @@ pub(super) fn app_history(control: &mut Control, _: Now, call: &RootCall<'_>) ->
 
 /// `GET /liveness`.
 /// Whoever probes may know that the server lives; the name of the host is for those who may see its figures.
-pub(super) fn liveness(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let name = control.figures.host.host_name.as_str();
-    let may_know =
-        call.caller != Caller::Nobody || control.cx.config.server.doors.metrics.contains(call.client);
-    if control.records.is_gone() {
+pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call: &RootCall<'_>) -> Reply {
+    let name = figures.host.host_name.as_str();
+    let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);
+    if records.is_gone() {
         // Nothing is kept any more. As the reference answers what it cannot tell.
         return Reply::Now(object(500, &json!({ "host": "unknown", "status": "error" })));
     }
@@ -236,8 +239,8 @@ pub(super) fn liveness(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
 }
 
 /// `GET /threads`.
-pub(super) fn threads(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let count = control.figures.host.threads;
+pub(super) fn threads(figures: &Figures) -> Reply {
+    let count = figures.host.threads;
     let answer = json!({ "dead-locked-thread": [], "thread-count": count, "thread-peek-count": count });
     Reply::Now(object(200, &answer))
 }

@@ -9,6 +9,7 @@ use super::call::{Call, Reply, bad_request};
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, checked, is_stream_id};
 use crate::control::json_text::readable;
+use crate::control::records::Records;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::types::StreamKey;
@@ -40,7 +41,7 @@ pub(super) fn create_list(control: &mut Control, at: Now, call: &Call<'_>) -> Re
         return bad_request("There are more than 10000 broadcasts");
     }
     if on_duplicate == OnDuplicate::Refuse {
-        let there = duplicates(control, call, &bodies);
+        let there = duplicates(&control.records, call, &bodies);
         if there > 0 {
             let text = format!("{there} of {} stream ids are already being used.", bodies.len());
             return Reply::Now(Outcome::failure(&text).response(400));
@@ -73,11 +74,11 @@ fn id_of(body: &Body) -> &str {
 }
 
 /// How many of the ids are there already, or twice in the list.
-fn duplicates(control: &Control, call: &Call<'_>, bodies: &[Body]) -> usize {
+fn duplicates(records: &Records, call: &Call<'_>, bodies: &[Body]) -> usize {
     let mut seen = BTreeSet::new();
     let is_there = |id: &&str| {
         let key = StreamKey { app: call.app.name.clone(), id: (*id).into() };
-        !seen.insert((*id).to_owned()) || control.records.pending(&key).is_some()
+        !seen.insert((*id).to_owned()) || records.pending(&key).is_some()
     };
     bodies.iter().map(id_of).filter(|id| is_stream_id(id)).filter(is_there).count()
 }
@@ -96,7 +97,7 @@ struct Import {
 impl Import {
     fn add(&mut self, control: &mut Control, at: Now, call: &Call<'_>, body: Body) {
         let given = id_of(&body).to_owned();
-        let id = if given.is_empty() { control.generated_id(at) } else { given };
+        let id = if given.is_empty() { control.records.generated_id(&mut control.cx, at) } else { given };
         let word = self.add_as(control, at, call, &id, body);
         self.results.push((id, word));
     }
@@ -120,7 +121,7 @@ impl Import {
         if is_there && self.on_duplicate == OnDuplicate::Skip {
             return "skipped";
         }
-        let Ok(record) = control.new_record(at, &key, body) else { return "failed" };
+        let Ok(record) = control.records.new_record(&mut control.cx, at, &key, body) else { return "failed" };
         if is_there {
             self.write(control, at, &key, Change::Delete);
         }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use super::call::{Reply, RootCall};
 use crate::config::{Effect, Key, Level, Origin, Values};
 use crate::control::answer::json as object;
+use crate::control::context::Context;
 use crate::control::management::SYSTEM;
 use crate::control::mask::Requester;
-use crate::control::{Control, Now};
+use crate::control::records::Records;
 use crate::http::Response;
 use crate::protocol;
 
@@ -46,22 +47,22 @@ fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requeste
 }
 
 /// `GET /applications/settings/{app}/keys`: the members of the application's settings, in their order.
-pub(super) fn of_app(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn of_app(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
-    let Some(app) = control.cx.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
-    let reader = call.origin.requester.seeing(control.records.administers(&call.caller, &app.name));
+    let Some(app) = cx.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
+    let reader = call.origin.requester.seeing(records.administers(&call.caller, &app.name));
     let members = protocol::schema().members();
     let keys = members.map(|member| described(member.key, Some(member.name), &app.values, reader));
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))
 }
 
 /// `GET /server-settings/keys`: every key of the server's file, in its order.
-pub(super) fn of_server(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let values = &control.cx.config.server.values;
+pub(super) fn of_server(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
+    let values = &cx.config.server.values;
     let name = |key: &Key| {
         super::server::CHANGEABLE.iter().find(|(_, of, _)| *of == key.name).map(|(name, ..)| *name)
     };
-    let reader = call.origin.requester.seeing(control.records.administers(&call.caller, SYSTEM));
+    let reader = call.origin.requester.seeing(records.administers(&call.caller, SYSTEM));
     let keys =
         protocol::schema().keys(Level::Server).iter().map(|key| described(key, name(key), values, reader));
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))

@@ -2,12 +2,17 @@
 
 use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted};
+use crate::control::Now;
+use crate::control::Walks;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::status;
 use crate::control::connections::Asked;
+use crate::control::context::Context;
 use crate::control::history::Minutes;
+use crate::control::live::Registry;
+use crate::control::records::Records;
+use crate::control::stats::Figures;
 use crate::control::viewer_counts::Viewers;
-use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::protocol;
 
@@ -23,7 +28,13 @@ pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
 }
 
 /// `GET /broadcasts/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
@@ -31,63 +42,75 @@ pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let (search, kind) = (call.query("search").to_lowercase(), call.query("type_by").to_owned());
     let order = Order::from_call(call);
     if order.is_none() && search.is_empty() && kind.is_empty() {
-        let page = control.records.at_place(&call.app.name, offset).take(size);
+        let page = records.at_place(&call.app.name, offset).take(size);
         let ids = page.map(|record| record.stream_id.as_str().into()).collect();
-        return control.scan(now, Scan::of_ids(call, offset, ids));
+        return walks.scan(cx, records, now, Scan::of_ids(call, offset, ids));
     }
     let wanted = Wanted::Page { order, offset, size };
-    control.scan(now, Scan::new(call, search, kind, wanted))
+    walks.scan(cx, records, now, Scan::new(call, search, kind, wanted))
 }
 
 /// `GET /broadcasts/filter-list/{offset}/{size}/{type}` of the servers before 3.0.
-pub(super) fn filter_list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn filter_list(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [offset, size, kind, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = Wanted::Page { order: None, offset, size };
-    control.scan(now, Scan::new(call, String::new(), kind.to_owned(), wanted))
+    walks.scan(cx, records, now, Scan::new(call, String::new(), kind.to_owned(), wanted))
 }
 
 /// `GET /broadcasts/count` and `GET /broadcasts/count/{search}`.
-pub(super) fn count(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn count(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [search, ..] = call.params;
     if search.is_empty() {
-        let number = control.records.count(&call.app.name);
+        let number = records.count(&call.app.name);
         return Reply::Now(json(200, &SimpleStat { number }));
     }
-    control.scan(now, Scan::new(call, search.to_lowercase(), String::new(), Wanted::Count))
+    walks.scan(cx, records, now, Scan::new(call, search.to_lowercase(), String::new(), Wanted::Count))
 }
 
 /// `GET /broadcasts/active-live-stream-count`.
-pub(super) fn active(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
-    Reply::Now(json(200, &SimpleStat { number: live_count(control, now, call) }))
+pub(super) fn active(records: &Records, registry: &Registry, now: Now, call: &Call<'_>) -> Reply {
+    Reply::Now(json(200, &SimpleStat { number: live_count(records, registry, now, call) }))
 }
 
 /// Live streams whose record says so at this moment.
-fn live_count(control: &Control, now: Now, call: &Call<'_>) -> usize {
-    let of_app = control.registry.of_app(&call.app.name);
-    let shown = of_app.filter_map(|(_, live)| control.records.get(&live.key));
+fn live_count(records: &Records, registry: &Registry, now: Now, call: &Call<'_>) -> usize {
+    let of_app = registry.of_app(&call.app.name);
+    let shown = of_app.filter_map(|(_, live)| records.get(&live.key));
     shown.filter(|record| record.effective_status(now) == status::BROADCASTING).count()
 }
 
 /// `GET /broadcasts/{id}/broadcast-statistics`.
-pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn statistics(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = control.registry.is_live(&key);
-    let viewers = control.records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
+    let live = registry.is_live(&key);
+    let viewers = records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
     Reply::Now(json(200, &viewers))
 }
 
 /// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream by the minute. Nothing is encoded here, so that no frame waits
 /// for an encoder or is dropped by one.
-pub(super) fn metrics_history(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
-    if control.records.get(&key).is_none() {
+    if records.get(&key).is_none() {
         return Reply::Now(Response::error(404, "Not Found"));
     }
     let none = Minutes::default();
-    let live = control.registry.find(&key).and_then(|stream| control.registry.get(&stream));
+    let live = registry.find(&key).and_then(|stream| registry.get(&stream));
     let minutes = live.map_or(&none, |live| &live.received.minutes);
     let answer = serde_json::json!({
         "bitrate": minutes.column(|sample| sample.bitrate),
@@ -102,58 +125,81 @@ pub(super) fn metrics_history(control: &mut Control, _: Now, call: &Call<'_>) ->
 }
 
 /// `GET /broadcasts/{id}/srt-stats` (ours), and the like of other protocols: a list, empty while the stream is not live.
-pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn connection_statistics(
+    cx: &mut Context,
+    records: &Records,
+    registry: &Registry,
+    figures: &mut Figures,
+    call: &Call<'_>,
+) -> Reply {
     let key = call.key();
     let wanted = call.request.path.rsplit('/').next().unwrap_or_default().trim_end_matches("-stats");
     let Some(catalogue) = protocol::catalogues().find(|catalogue| catalogue.name == wanted) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    if control.records.get(&key).is_none() {
+    if records.get(&key).is_none() {
         return Reply::Now(Response::error(404, "Not Found"));
     }
-    match control.registry.find(&key) {
-        Some(stream) => control.ask_connections(call.requester, stream, Asked::Statistics(catalogue.name)),
+    match registry.find(&key) {
+        Some(stream) => {
+            figures.ask_connections(cx, call.requester, stream, Asked::Statistics(catalogue.name))
+        }
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
 
 /// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`: a list, empty for an unknown stream and for one that is not live.
-pub(super) fn clients(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn clients(
+    cx: &mut Context,
+    registry: &Registry,
+    figures: &mut Figures,
+    call: &Call<'_>,
+) -> Reply {
     let [_, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let asked = Asked::Clients { offset, size: size.min(CLIENTS_MAX) };
-    match control.registry.find(&call.key()) {
-        Some(stream) => control.ask_connections(call.requester, stream, asked),
+    match registry.find(&call.key()) {
+        Some(stream) => figures.ask_connections(cx, call.requester, stream, asked),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
 
 /// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (ours): viewers of every protocol with a connection of their own; those of HLS and
 /// DASH have none.
-pub(super) fn viewers(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn viewers(
+    cx: &mut Context,
+    registry: &Registry,
+    figures: &mut Figures,
+    call: &Call<'_>,
+) -> Reply {
     let [_, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    match control.registry.find(&call.key()) {
-        Some(stream) => control.ask_connections(call.requester, stream, Asked::Viewers { offset, size }),
+    match registry.find(&call.key()) {
+        Some(stream) => figures.ask_connections(cx, call.requester, stream, Asked::Viewers { offset, size }),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
 
 /// `POST /broadcasts/{id}/viewers/{viewer}/stop` (ours): ends what a viewer of the stream is sent.
-pub(super) fn stop_viewer(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn stop_viewer(
+    cx: &mut Context,
+    registry: &Registry,
+    figures: &mut Figures,
+    call: &Call<'_>,
+) -> Reply {
     let [_, viewer, ..] = call.params;
-    match control.registry.find(&call.key()) {
-        Some(stream) => control.ask_connections(call.requester, stream, Asked::End(viewer.to_owned())),
+    match registry.find(&call.key()) {
+        Some(stream) => figures.ask_connections(cx, call.requester, stream, Asked::End(viewer.to_owned())),
         None => Reply::Now(Outcome::failure("The stream is not live").response(200)),
     }
 }
 
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
-pub(super) fn total_statistics(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
-    let live = live_count(control, now, call);
+pub(super) fn total_statistics(records: &Records, registry: &Registry, now: Now, call: &Call<'_>) -> Reply {
+    let live = live_count(records, registry, now, call);
     Reply::Now(json(200, &Viewers::of_all(live)))
 }

@@ -43,6 +43,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::Control;
 use super::audit::ADDRESS;
 use super::mask::Requester;
+use super::records::Records;
 use super::records::auxiliary::AuxiliaryWrite;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
@@ -127,7 +128,7 @@ impl Control {
             return Reply::Now(refusal);
         }
         if peer.is_some() {
-            *requester = requester.seeing(self.may_hand_out(&app, peer, request));
+            *requester = requester.seeing(self.cx.may_hand_out(&app, peer, request));
         }
         let requester = *requester;
         if app.security.rest_jwt.is_some() {
@@ -135,7 +136,9 @@ impl Control {
         }
         let Some(rest) = rest.strip_prefix("/v2") else { return not_found() };
         match find(Base::App, request.method, rest) {
-            Found::Route(route, _) if route.gives_credential && !self.may_hand_out(&app, peer, request) => {
+            Found::Route(route, _)
+                if route.gives_credential && !self.cx.may_hand_out(&app, peer, request) =>
+            {
                 Reply::Now(Response::error(403, "Not allowed from another site"))
             }
             Found::Route(route, params) => match (refuse_media(route, request), route.handler) {
@@ -152,7 +155,7 @@ impl Control {
                     let call = Call { requester, app: &app, request, params, client };
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {
-                            self.settled(now, requester, &call.key(), response)
+                            self.records.settled(now, requester, &call.key(), response)
                         }
                         reply @ (Reply::Now(_) | Reply::Later) => reply,
                     }
@@ -161,18 +164,6 @@ impl Control {
             },
             found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
         }
-    }
-
-    /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
-    fn settled(&mut self, now: Now, requester: Requester, key: &StreamKey, response: Response) -> Reply {
-        if !self.records.is_pending(key) {
-            return Reply::Now(response);
-        }
-        self.records.write_auxiliary(
-            now,
-            AuxiliaryWrite { changes: Vec::new(), files: Vec::new(), waiter: Some((requester, response)) },
-        );
-        Reply::Later
     }
 
     /// The filters before every operation, whatever its path or method.
@@ -195,7 +186,7 @@ impl Control {
                 None => Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
             };
             if !client.is_some_and(|client| app.remote_allowed_cidr.contains(client)) {
-                self.note_refused(Some(app), client, request);
+                self.records.note_refused(&self.cx, &mut self.outbound, Some(app), client, request);
                 return Some(Response::error(403, "Not allowed IP"));
             }
         }
@@ -205,6 +196,20 @@ impl Control {
     /// A request came with a login or a valid token: its connection is no longer one of anybody's.
     fn note_authenticated(&mut self, session: SessionRef) {
         self.cx.post(session.worker, ToWorker::Authenticated(session.conn));
+    }
+}
+
+impl Records {
+    /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
+    fn settled(&mut self, now: Now, requester: Requester, key: &StreamKey, response: Response) -> Reply {
+        if !self.is_pending(key) {
+            return Reply::Now(response);
+        }
+        self.write_auxiliary(
+            now,
+            AuxiliaryWrite { changes: Vec::new(), files: Vec::new(), waiter: Some((requester, response)) },
+        );
+        Reply::Later
     }
 }
 

@@ -4,15 +4,16 @@ use serde_json::json;
 
 use super::call::{Reply, RootCall};
 use super::lists::page_of;
+use crate::control::Now;
+use crate::control::access::Access;
 use crate::control::answer::{Outcome, json as object};
-use crate::control::{Control, Now};
 use crate::directory::{Node, Request};
 use crate::http::Response;
 use crate::types::NodeId;
 
 /// `GET /cluster-mode-status`.
-pub(super) fn status(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let is_cluster = control.access.cluster.is_shared();
+pub(super) fn status(access: &Access) -> Reply {
+    let is_cluster = access.cluster.is_shared();
     let outcome = if is_cluster { Outcome::success() } else { Outcome::failure("") };
     Reply::Now(outcome.response(200))
 }
@@ -23,8 +24,8 @@ fn no_cluster() -> Reply {
 }
 
 /// `GET /cluster/node-count`.
-pub(super) fn count(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let cluster = &control.access.cluster;
+pub(super) fn count(access: &Access) -> Reply {
+    let cluster = &access.cluster;
     if !cluster.is_shared() {
         return no_cluster();
     }
@@ -32,8 +33,8 @@ pub(super) fn count(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
 }
 
 /// `GET /cluster/nodes/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
-    let cluster = &control.access.cluster;
+pub(super) fn list(access: &Access, now: Now, call: &RootCall<'_>) -> Reply {
+    let cluster = &access.cluster;
     if !cluster.is_shared() {
         return no_cluster();
     }
@@ -61,8 +62,8 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
 }
 
 /// `DELETE /cluster/node/{id}`: forgets a node that is gone.
-pub(super) fn delete(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let cluster = &mut control.access.cluster;
+pub(super) fn delete(access: &mut Access, call: &RootCall<'_>) -> Reply {
+    let cluster = &mut access.cluster;
     if !cluster.is_shared() {
         return no_cluster();
     }

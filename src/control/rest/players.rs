@@ -4,10 +4,11 @@ use serde::Deserialize;
 
 use super::call::{Call, Reply, bad_request};
 use crate::auth::jwt;
+use crate::control::Now;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::parse_json;
 use crate::control::from_json::loose;
-use crate::control::{Control, Now};
+use crate::control::stats::Figures;
 use crate::http::Response;
 
 /// The body of an event; its other members are ignored.
@@ -47,21 +48,21 @@ impl Event {
 }
 
 /// `POST /events/play`.
-pub(super) fn play(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn play(figures: &mut Figures, now: Now, call: &Call<'_>) -> Reply {
     let event = match Event::of(now, call) {
         Ok(event) => event,
         Err(refusal) => return refusal,
     };
-    control.figures.players.event(event.event.as_deref().unwrap_or_default(), event.protocol());
+    figures.players.event(event.event.as_deref().unwrap_or_default(), event.protocol());
     Reply::Now(Outcome::success().response(200))
 }
 
 /// `POST /events/watch-time`.
-pub(super) fn watch_time(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn watch_time(figures: &mut Figures, now: Now, call: &Call<'_>) -> Reply {
     let event = match Event::of(now, call) {
         Ok(event) => event,
         Err(refusal) => return refusal,
     };
-    control.figures.players.watched(event.watch_time_ms.unwrap_or(0), event.protocol());
+    figures.players.watched(event.watch_time_ms.unwrap_or(0), event.protocol());
     Reply::Now(Outcome::success().response(200))
 }

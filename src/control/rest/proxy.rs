@@ -6,6 +6,7 @@ use super::paths::split_path;
 use super::route::Base;
 use super::routes::{Found, find};
 use crate::control::management::{Role, SYSTEM, User};
+use crate::control::records::Records;
 use crate::control::{Control, Now};
 use crate::http::{Method, Request, Response};
 
@@ -46,8 +47,8 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
 }
 
 /// Whether nothing but reading is allowed to a user in an application.
-pub(super) fn only_reads(control: &Control, caller: &Caller, app: &str) -> bool {
-    let user = caller.email().and_then(|email| control.records.user(email));
+pub(super) fn only_reads(records: &Records, caller: &Caller, app: &str) -> bool {
+    let user = caller.email().and_then(|email| records.user(email));
     user.is_none_or(|user| roles(user, app).all(|role| role == Role::ReadOnly))
 }
 

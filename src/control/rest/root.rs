@@ -2,13 +2,15 @@
 
 use super::call::{Call, Reply, RootCall};
 use crate::control::answer::{Version, json};
+use crate::control::context::Context;
+use crate::control::stats::Figures;
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::types::build;
 
 /// `GET /metrics`.
-pub(super) fn metrics(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    control.metrics(call.origin.requester, call.request)
+pub(super) fn metrics(cx: &mut Context, figures: &mut Figures, call: &RootCall<'_>) -> Reply {
+    figures.metrics(cx, call.origin.requester, call.request)
 }
 
 /// `GET /openapi.json`.
@@ -26,11 +28,11 @@ pub(super) const VERSION: Version =
     Version { name: build::VERSION, kind: "Enterprise Edition", build: build::NUMBER };
 
 /// `GET /version`.
-pub(super) fn version(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn version() -> Reply {
     Reply::Now(json(200, &VERSION))
 }
 
 /// `GET /version` of an application.
-pub(super) fn app_version(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+pub(super) fn app_version() -> Reply {
     Reply::Now(json(200, &VERSION))
 }

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use super::call::{Call, Reply};
 use super::conference;
-use crate::control::Control;
+use crate::control::Walks;
 use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
+use crate::control::context::Context;
 use crate::control::mask::{Requester, ShownList};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
@@ -349,37 +350,57 @@ impl Records {
     }
 }
 
-impl Control {
+impl Walks {
     /// Does the first slice at once; most scans are done with it.
-    pub(super) fn scan(&mut self, now: Now, mut scan: Scan) -> Reply {
-        if self.walks.scans.waiting.len() >= SCANS_MAX {
+    pub(super) fn scan(&mut self, cx: &mut Context, records: &Records, now: Now, mut scan: Scan) -> Reply {
+        if self.scans.waiting.len() >= SCANS_MAX {
             return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
         }
-        let records = match scan.collection {
-            Collection::Broadcasts | Collection::Rooms => self.records.count(&scan.app),
-            Collection::Files => self.records.auxiliary.count(Kind::Vod, &scan.app),
+        let held = match scan.collection {
+            Collection::Broadcasts | Collection::Rooms => records.count(&scan.app),
+            Collection::Files => records.auxiliary.count(Kind::Vod, &scan.app),
         };
         if let (Wanted::Page { offset, .. }, Stage::Looking { .. }) = (scan.wanted, &scan.stage)
-            && offset >= records
+            && offset >= held
         {
             return Reply::Now(Response::json(200, "[]"));
         }
-        if scan.may_begin(records) {
+        if scan.may_begin(held) {
             let is_looking = matches!(scan.stage, Stage::Looking { .. });
-            let mut is_over = self.slice(now, &mut scan);
+            let mut is_over = records.slice(now, &mut scan);
             if !is_over && is_looking && matches!(scan.stage, Stage::Showing { .. }) {
-                is_over = self.slice(now, &mut scan);
+                is_over = records.slice(now, &mut scan);
             }
             if is_over {
-                self.scanned(scan);
+                cx.scanned(scan);
                 return Reply::Later;
             }
         }
-        self.walks.scans.waiting.push_back(scan);
-        self.walks.scans.due = self.walks.scans.due.or_else(|| now.mono.checked_add(PAUSE));
+        self.scans.waiting.push_back(scan);
+        self.scans.due = self.scans.due.or_else(|| now.mono.checked_add(PAUSE));
         Reply::Later
     }
 
+    /// Runs one slice of the scan whose turn it is.
+    pub(in crate::control) fn fire_scans(&mut self, cx: &mut Context, records: &Records, now: Now) {
+        if self.scans.due.is_none_or(|due| due > now.mono) {
+            return;
+        }
+        let mut scans = std::mem::take(&mut self.scans);
+        let active = scans.waiting.len().min(ACTIVE_MAX);
+        let turn = scans.turn.checked_rem(active).unwrap_or(0);
+        scans.turn = turn.saturating_add(1);
+        let is_over = scans.waiting.get_mut(turn).is_some_and(|scan| records.slice(now, scan));
+        if is_over && let Some(scan) = scans.waiting.remove(turn) {
+            scans.turn = turn;
+            cx.scanned(scan);
+        }
+        scans.due = if scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        self.scans = scans;
+    }
+}
+
+impl Records {
     /// Advances a scan; true when it is over.
     fn slice(&self, now: Now, scan: &mut Scan) -> bool {
         match &mut scan.stage {
@@ -393,7 +414,7 @@ impl Control {
         let Stage::Looking { after, .. } = &mut scan.stage else { return true };
         let (app, from) = (scan.app.clone(), after.take());
         let (mut seen, mut last, mut is_enough) = (0, None, false);
-        for (id, row) in self.records.rows(scan.collection, &app, from.as_deref()).take(SLICE) {
+        for (id, row) in self.rows(scan.collection, &app, from.as_deref()).take(SLICE) {
             seen += 1;
             last = Some(id);
             if let Some(row) = row.filter(|row| scan.is_match(*row)) {
@@ -429,7 +450,7 @@ impl Control {
             && let Some(id) = ids.front()
         {
             json.clear();
-            match (self.records.row(scan, id), scan.collection) {
+            match (self.row(scan, id), scan.collection) {
                 (Some(Row::Broadcast(record)), Collection::Rooms) => conference::write(record, &mut json),
                 (Some(Row::Broadcast(record)), _) => record.write_json(now, &mut json),
                 (Some(Row::File(vod)), _) => json = serde_json::to_vec(vod).unwrap_or_default(),
@@ -446,7 +467,9 @@ impl Control {
         scan.stage = Stage::Showing { ids, list };
         is_over
     }
+}
 
+impl Context {
     /// Answers a scan that is over.
     fn scanned(&mut self, scan: Scan) {
         let session = scan.requester.session();
@@ -461,25 +484,7 @@ impl Control {
                 list.finish(field)
             }
         };
-        self.cx.answer_shown(session, shown);
-    }
-
-    /// Runs one slice of the scan whose turn it is.
-    pub(in crate::control) fn fire_scans(&mut self, now: Now) {
-        if self.walks.scans.due.is_none_or(|due| due > now.mono) {
-            return;
-        }
-        let mut scans = std::mem::take(&mut self.walks.scans);
-        let active = scans.waiting.len().min(ACTIVE_MAX);
-        let turn = scans.turn.checked_rem(active).unwrap_or(0);
-        scans.turn = turn.saturating_add(1);
-        let is_over = scans.waiting.get_mut(turn).is_some_and(|scan| self.slice(now, scan));
-        if is_over && let Some(scan) = scans.waiting.remove(turn) {
-            scans.turn = turn;
-            self.scanned(scan);
-        }
-        scans.due = if scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
-        self.walks.scans = scans;
+        self.answer_shown(session, shown);
     }
 }
 

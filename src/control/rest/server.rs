@@ -9,10 +9,13 @@ use super::apps::foreign_members;
 use super::call::{Reply, RootCall, bad_request};
 use super::form::Form;
 use crate::config::Edit;
+use crate::control::Walks;
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::parse_json;
+use crate::control::context::Context;
 use crate::control::management::SYSTEM;
-use crate::control::{Control, Now, backups};
+use crate::control::records::Records;
+use crate::control::{Now, backups};
 use crate::http::Response;
 use crate::jobs::AdminWork;
 use crate::protocol;
@@ -35,24 +38,24 @@ fn done(outcome: Outcome<'_>) -> Reply {
 }
 
 /// `GET /server-settings`. The secret of the tokens is not shown to anybody: nothing can be done with it here.
-pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let answer = shown(control, call);
+pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
+    let answer = shown(cx, records, call);
     Reply::Now(object(200, &answer))
 }
 
 /// The settings as an object.
-fn shown(control: &Control, call: &RootCall<'_>) -> Value {
-    let server = &control.cx.config.server;
+fn shown(cx: &Context, records: &Records, call: &RootCall<'_>) -> Value {
+    let server = &cx.config.server;
     let values = &server.values;
     let text = |key: &str| values.text(key).to_owned();
     let flag = |key: &str| values.text(key).eq_ignore_ascii_case("true");
     let number = |key: &str| values.text(key).parse::<i64>().unwrap_or(0);
-    let may_know = control.records.administers(&call.caller, SYSTEM);
+    let may_know = records.administers(&call.caller, SYSTEM);
     let reader = call.origin.requester.seeing(may_know);
     let hook = "server.statusWebHookURL";
     json!({
         "allowedDashboardCIDR": text("server.allowed_dashboard_CIDR"),
-        "hostAddress": control.cx.config.host_address,
+        "hostAddress": cx.config.host_address,
         "serverName": text("server.name"),
         "licenceKey": if may_know { text("server.licence_key") } else { String::new() },
         "buildForMarket": false,
@@ -74,7 +77,7 @@ fn shown(control: &Control, call: &RootCall<'_>) -> Value {
         "srtPort": number("server.srt_port"),
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
-        "rtmpPort": protocol::publish_port(&control.cx.config.addresses),
+        "rtmpPort": protocol::publish_port(&cx.config.addresses),
         "serverStatusWebHookURL": Some(reader.member(hook, values.text(hook))).filter(|url| !url.is_empty()),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,
@@ -83,13 +86,13 @@ fn shown(control: &Control, call: &RootCall<'_>) -> Value {
 }
 
 /// `POST /server-settings`: four members count.
-pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
         Ok(body) => body,
         Err(error) => return bad_request(&error.to_string()),
     };
     let Some(body) = body.flatten() else { return done(Outcome::failure("")) };
-    let known = shown(control, call);
+    let known = shown(cx, records, call);
     let foreign = foreign_members(&body, |name| known.get(name).is_some());
     let given = |name: &str| match body.get(name) {
         Some(Value::String(text)) => Ok(Some(text.as_str())),
@@ -98,7 +101,7 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
             Err(format!("{name} has the wrong type"))
         }
     };
-    let values = &control.cx.config.server.values;
+    let values = &cx.config.server.values;
     let mut edit = Edit::default();
     for (member, key, default) in CHANGEABLE {
         let wanted = match given(member) {
@@ -119,27 +122,29 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    control.cx.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, _, result| {
-        match result.server() {
+    cx.answer_admin(
+        call.origin.requester,
+        AdminWork::EditServer(edit),
+        move |control, _, result| match result.server() {
             Ok(server) => {
-                control.install_server(Arc::new(server));
+                control.cx.install_server(Arc::new(server));
                 Outcome::success().message(Some(&foreign)).response(200)
             }
             Err(text) => Outcome::failure(&text).response(200),
-        }
-    });
+        },
+    );
     Reply::Later
 }
 
 /// `GET /log-file/{offset}/{charSize}?logType=`.
-pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn log_file(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     let (Ok(offset), Ok(size)) = (offset.parse::<i64>(), size.parse::<i64>()) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
     let work = AdminWork::ReadLog { offset, size, errors: call.query("logType") == "error" };
-    control.cx.answer_admin(call.origin.requester, work, |_, _, result| match result.log() {
+    cx.answer_admin(call.origin.requester, work, |_, _, result| match result.log() {
         Ok(Some((text, bytes))) => {
             object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))
         }
@@ -150,7 +155,7 @@ pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
 }
 
 /// `POST /ssl-settings?domain=&type=`: files of a certificate; the watch takes them into use.
-pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     let domain = call.query("domain");
     match call.query("type") {
         "CUSTOM_CERTIFICATE" => {}
@@ -180,7 +185,7 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
         return done(Outcome::failure("Invalid domain name parameter"));
     }
     let work = AdminWork::Certificate { full_chain, chain, key };
-    control.cx.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {
+    cx.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {
         Ok(()) => Outcome::success().response(200),
         Err(reason) => {
             let text = format!("Certificate file operation is not succesful due to {reason}");
@@ -191,25 +196,31 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
 }
 
 /// `POST /store/backup`: a copy in `data/backups`, whose name is the answer's `dataId`.
-pub(super) fn back_up(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
-    if control.back_up(now, call.origin.requester) {
+pub(super) fn back_up(
+    cx: &Context,
+    records: &mut Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
+    if walks.back_up(cx, records, now, call.origin.requester) {
         return Reply::Later;
     }
     Reply::Now(backups::busy())
 }
 
 /// `GET /enterprise-edition`: panels grey out what the open edition of the reference lacks, and this server has.
-pub(super) fn yes(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn yes() -> Reply {
     done(Outcome::success())
 }
 
 /// `GET /licence-status` and `GET /last-licence-status`.
-pub(super) fn no_licence(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn no_licence() -> Reply {
     Reply::Now(Response::empty(204))
 }
 
 /// Answers operations that only a Java virtual machine supports.
-pub(super) fn no_machine(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn no_machine() -> Reply {
     Reply::Now(Response::text(
         404,
         "This server runs without a Java virtual machine: there is nothing to dump",
@@ -217,22 +228,22 @@ pub(super) fn no_machine(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
 }
 
 /// `POST /system/gc`.
-pub(super) fn no_garbage(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn no_garbage() -> Reply {
     done(Outcome::failure("Memory is not garbage collected in this server"))
 }
 
 /// `POST /support/request`: nothing leaves this server for its makers.
-pub(super) fn no_support(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+pub(super) fn no_support() -> Reply {
     done(Outcome::failure("Support requests are not sent by this server"))
 }
 
 /// The applications that `appNames` names, or the refusal.
-fn named_apps(control: &Control, call: &RootCall<'_>) -> Result<(), Response> {
+fn named_apps(cx: &Context, call: &RootCall<'_>) -> Result<(), Response> {
     let names = call.query("appNames");
     if names.trim().is_empty() {
         return Err(Outcome::failure("Bad parameter for appNames. ").response(400));
     }
-    if names.split(',').all(|name| control.cx.apps.contains_key(name.trim())) {
+    if names.split(',').all(|name| cx.apps.contains_key(name.trim())) {
         return Ok(());
     }
     let text = "Either server may not be initialized or application name that does not exist is requested. ";
@@ -240,16 +251,16 @@ fn named_apps(control: &Control, call: &RootCall<'_>) -> Result<(), Response> {
 }
 
 /// `GET /shutdown-proper-status?appNames=`: every change is on disk before it is answered, so every shutdown was proper.
-pub(super) fn shutdown_status(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    match named_apps(control, call) {
+pub(super) fn shutdown_status(cx: &Context, call: &RootCall<'_>) -> Reply {
+    match named_apps(cx, call) {
         Ok(()) => done(Outcome::success()),
         Err(refusal) => Reply::Now(refusal),
     }
 }
 
 /// `GET /shutdown-properly?appNames=`.
-pub(super) fn shutdown_properly(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    match named_apps(control, call) {
+pub(super) fn shutdown_properly(cx: &Context, call: &RootCall<'_>) -> Reply {
+    match named_apps(cx, call) {
         Ok(()) => Reply::Now(object(200, &true)),
         Err(refusal) => Reply::Now(refusal),
     }

@@ -8,10 +8,13 @@ use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
 use crate::auth::access::Direction;
 use crate::auth::time_code;
+use crate::control::access::Access;
 use crate::control::access::{ConnectionEvent, code_key};
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::context::Context;
 use crate::control::from_json::loose;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
@@ -55,13 +58,13 @@ fn failure(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
 }
 
-impl Control {
+impl Records {
     /// Stores one, and answers when it is there.
     fn put_subscriber(&mut self, now: Now, call: &Call<'_>, subscriber: Subscriber) -> Reply {
         let key = Subscriber::key(&call.app.name, &subscriber.stream_id, &subscriber.subscriber_id);
         let changes = vec![(key, Some(Auxiliary::Subscriber(subscriber)))];
         let answer = Outcome::success().response(200);
-        self.records.write_auxiliary(
+        self.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
         );
@@ -70,7 +73,7 @@ impl Control {
 }
 
 /// `POST /broadcasts/{id}/subscribers`. Who is there already is replaced.
-pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn add(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let body: Result<Option<Option<SubscriberBody>>, BodyError> = parse_json(&call.request.body);
     let given = match body {
         Ok(body) => body.flatten().unwrap_or_default(),
@@ -92,7 +95,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         Some((period, Ok(fits))) if period >= PERIOD_MIN => Some(fits),
         Some(_) => return failure(BAD_PERIOD),
     };
-    if control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+    if records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
         return failure("");
     }
     let is_kind =
@@ -108,24 +111,23 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         totp_expiry_period_seconds: period,
         b32_secret: secret,
     };
-    control.put_subscriber(now, call, subscriber)
+    records.put_subscriber(now, call, subscriber)
 }
 
 /// `GET /broadcasts/{id}/subscribers/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(cx: &Context, records: &Records, access: &Access, call: &Call<'_>) -> Reply {
     let [id, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let key = call.key();
-    let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
+    let all = records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
     let subscribers = all.filter_map(|record| match record {
         Auxiliary::Subscriber(subscriber) => Some(subscriber),
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
     let page = subscribers.skip(offset).take(size);
-    let shown: Vec<_> =
-        page.map(|subscriber| control.access.shown_subscriber(&control.cx, &key, subscriber)).collect();
+    let shown: Vec<_> = page.map(|subscriber| access.shown_subscriber(cx, &key, subscriber)).collect();
     Reply::Now(json(200, &shown))
 }
 
@@ -141,12 +143,12 @@ struct SubscriberStats<'a> {
 }
 
 /// `GET /broadcasts/{id}/subscriber-stats/list/{offset}/{size}` of the servers before 3.0.
-pub(super) fn stats(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn stats(records: &Records, access: &Access, call: &Call<'_>) -> Reply {
     let [id, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
+    let all = records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
     let all = all.filter_map(|record| match record {
         Auxiliary::Subscriber(subscriber) => Some(subscriber.subscriber_id.as_str()),
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
@@ -154,7 +156,7 @@ pub(super) fn stats(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let mut page: BTreeMap<&str, Vec<&ConnectionEvent>> =
         all.skip(offset).take(size).map(|subscriber| (subscriber, Vec::new())).collect();
     // One walk over the events, whatever the page.
-    for event in control.access.presences.events(&call.app.name).filter(|event| event.stream_id == id) {
+    for event in access.presences.events(&call.app.name).filter(|event| event.stream_id == id) {
         if let Some(events) = page.get_mut(event.subscriber_id.as_str()) {
             events.push(event);
         }
@@ -170,40 +172,38 @@ pub(super) fn stats(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `DELETE /broadcasts/{id}/subscribers/{sid}`.
-pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let [stream, id, ..] = call.params;
     let key = Subscriber::key(&call.app.name, stream, id);
-    if control.records.auxiliary.pending(&key).is_none() {
+    if records.auxiliary.pending(&key).is_none() {
         return failure("");
     }
     let waiter = Some((call.requester, Outcome::success().response(200)));
-    control
-        .records
-        .write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], files: Vec::new(), waiter });
+    records.write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], files: Vec::new(), waiter });
     Reply::Later
 }
 
 /// `DELETE /broadcasts/{id}/subscribers`.
-pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete_all(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let [stream, ..] = call.params;
-    let keys = control.records.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
+    let keys = records.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
     if keys.is_empty() {
         return failure("");
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let waiter = Some((call.requester, Outcome::success().response(200)));
-    control.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
+    records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     Reply::Later
 }
 
 /// `GET /broadcasts/{id}/subscribers/{sid}/totp`: the code of this moment.
-pub(super) fn totp(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
     let [stream, id, ..] = call.params;
     if stream.trim().is_empty() || id.trim().is_empty() {
         return failure(BLANK);
     }
     let key = call.key();
-    let record = control.records.subscriber(&key, id);
+    let record = records.subscriber(&key, id);
     let secrets = &call.app.security.secrets;
     let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
     match code_key(call.app, call.query("type"), &key, id, record) {
@@ -241,22 +241,22 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         blocked_until_unit_time_stamp_ms: until,
         ..known.unwrap_or_default()
     };
-    let reply = control.put_subscriber(now, call, subscriber);
+    let reply = control.records.put_subscriber(now, call, subscriber);
     // Pending is as good as done for who is there: the block holds against it already.
     control.drop_subscriber(now, &key, id);
     reply
 }
 
 /// `GET /broadcasts/{id}/connection-events/{offset}/{size}`.
-pub(super) fn events(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn events(access: &Access, call: &Call<'_>) -> Reply {
     let [stream, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = call.query("subscriberId");
-    let events =
-        control.access.presences.events(&call.app.name).filter(|event| {
-            event.stream_id == stream && (wanted.is_empty() || event.subscriber_id == wanted)
-        });
+    let events = access
+        .presences
+        .events(&call.app.name)
+        .filter(|event| event.stream_id == stream && (wanted.is_empty() || event.subscriber_id == wanted));
     Reply::Now(json(200, &events.skip(offset).take(size).collect::<Vec<_>>()))
 }

@@ -3,8 +3,10 @@
 use super::call::{Call, Reply};
 use super::lists::page_of;
 use super::scan::Scan;
+use crate::control::Walks;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
+use crate::control::context::Context;
 use crate::control::live::Registry;
 use crate::control::mask::Requester;
 use crate::control::records::Records;
@@ -41,7 +43,7 @@ pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -
         return refused(&format!("Main track of the stream {sub} cannot be updated"));
     }
     let limit = usize::try_from(record.subtracks_limit).ok();
-    if limit.is_some_and(|limit| control.active_subtracks(&main_key) >= limit) {
+    if limit.is_some_and(|limit| control.records.active_subtracks(&control.registry, &main_key) >= limit) {
         return refused(&format!("Subtrack limit is reached for the main track:{main}"));
     }
     let (is_virtual, is_live) = (record.is_virtual, control.registry.is_live(&main_key));
@@ -50,7 +52,7 @@ pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -
         let change = Change::Update { body: Box::new(body), endpoints: None };
         control.records.write(at, Write { key: main_key, change, waiter: None });
     }
-    control.set_main_track(at, call.requester, key, main);
+    control.records.set_main_track(at, call.requester, key, main);
     Reply::Later
 }
 
@@ -67,7 +69,7 @@ pub(super) fn leave(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) 
     }
     match subtrack(control, call, sub) {
         Some((key, record)) if record.main_track_stream_id.as_deref() == Some(main) => {
-            control.set_main_track(at, call.requester, key, "");
+            control.records.set_main_track(at, call.requester, key, "");
             Reply::Later
         }
         Some(_) | None => {
@@ -77,48 +79,68 @@ pub(super) fn leave(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) 
 }
 
 /// `GET /broadcasts/{id}/subtracks/{offset}/{size}?role=`.
-pub(super) fn list(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    page(control, at, call, false)
+pub(super) fn list(
+    cx: &mut Context,
+    records: &Records,
+    registry: &Registry,
+    walks: &mut Walks,
+    at: Now,
+    call: &Call<'_>,
+) -> Reply {
+    page(cx, records, registry, walks, at, call, false)
 }
 
 /// `GET /broadcasts/{id}/active-subtracks/{offset}/{size}?role=`.
-pub(super) fn list_active(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    page(control, at, call, true)
+pub(super) fn list_active(
+    cx: &mut Context,
+    records: &Records,
+    registry: &Registry,
+    walks: &mut Walks,
+    at: Now,
+    call: &Call<'_>,
+) -> Reply {
+    page(cx, records, registry, walks, at, call, true)
 }
 
 /// `GET /broadcasts/{id}/active-subtracks-count?role=`.
-pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    match found(control, call) {
+pub(super) fn count_active(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
+    match found(records, call) {
         Ok(main) => {
-            let number =
-                of_role((&control.records, &control.registry), &main, call.query("role"), true).count();
+            let number = of_role((records, registry), &main, call.query("role"), true).count();
             Reply::Now(json(200, &SimpleStat { number }))
         }
         Err(missing) => missing,
     }
 }
 
-fn page(control: &mut Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
+fn page(
+    cx: &mut Context,
+    records: &Records,
+    registry: &Registry,
+    walks: &mut Walks,
+    at: Now,
+    call: &Call<'_>,
+    active: bool,
+) -> Reply {
     let [_, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    match found(control, call) {
+    match found(records, call) {
         Ok(main) => {
-            let page = of_role((&control.records, &control.registry), &main, call.query("role"), active)
-                .skip(offset)
-                .take(size);
+            let page =
+                of_role((records, registry), &main, call.query("role"), active).skip(offset).take(size);
             let ids = page.map(|record| record.stream_id.as_str().into()).collect();
-            control.scan(at, Scan::of_ids(call, offset, ids))
+            walks.scan(cx, records, at, Scan::of_ids(call, offset, ids))
         }
         Err(missing) => missing,
     }
 }
 
 /// The main track, or the answer that there is none.
-fn found(control: &Control, call: &Call<'_>) -> Result<StreamKey, Reply> {
+fn found(records: &Records, call: &Call<'_>) -> Result<StreamKey, Reply> {
     let key = call.key();
-    if control.records.get(&key).is_some() {
+    if records.get(&key).is_some() {
         return Ok(key);
     }
     let text = format!("Broadcast not found with id: {}", key.id);
@@ -137,11 +159,11 @@ pub(super) fn of_role<'a>(
     found.filter(move |record| role.is_empty() || record.role.as_deref() == Some(role))
 }
 
-impl Control {
+impl Records {
     /// An empty `main` clears it.
     fn set_main_track(&mut self, at: Now, requester: Requester, key: StreamKey, main: &str) {
         let body = Body { main_track_stream_id: Some(Some(main.to_owned())), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };
-        self.records.write(at, Write { key, change, waiter: Some((requester, Answer::Success)) });
+        self.write(at, Write { key, change, waiter: Some((requester, Answer::Success)) });
     }
 }

@@ -5,11 +5,14 @@ use serde::Deserialize;
 use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
 use crate::auth::access::{Direction, sign_jwt};
+use crate::control::Now;
+use crate::control::Walks;
 use crate::control::access::TOKENS_MAX;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::context::Context;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
-use crate::control::{Control, Now};
 use crate::store::Kind;
 
 /// Characters of a one-time token: 143 bits.
@@ -71,21 +74,27 @@ fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
 }
 
 /// `GET /broadcasts/{id}/token`: makes one.
-pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn create(
+    cx: &mut Context,
+    records: &mut Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let token = match wanted(call) {
         Ok(token) if !is_direction(&token.kind) => return refused(WRONG_TYPE),
-        Ok(token) => Token { token_id: control.alphanumerics(TOKEN_CHARS), ..token },
+        Ok(token) => Token { token_id: cx.alphanumerics(TOKEN_CHARS), ..token },
         Err(refusal) => return refusal,
     };
     let app = &call.app.name;
-    if control.records.auxiliary.count(Kind::Token, app) >= TOKENS_MAX {
+    if records.auxiliary.count(Kind::Token, app) >= TOKENS_MAX {
         return refused(NOT_SAVED);
     }
     let key = Token::key(app, &token.stream_id, &token.token_id);
     let answer = json(200, &token);
-    control.walks.arm_sweep(now);
+    walks.arm_sweep(now);
     let changes = vec![(key, Some(Auxiliary::Token(token)))];
-    control.records.write_auxiliary(
+    records.write_auxiliary(
         now,
         AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
     );
@@ -93,7 +102,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 }
 
 /// `GET /broadcasts/{id}/jwt-token`: signs one; nothing is stored.
-pub(super) fn create_jwt(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn create_jwt(call: &Call<'_>) -> Reply {
     let token = match wanted(call) {
         Ok(token) => token,
         Err(refusal) => return refusal,
@@ -108,7 +117,7 @@ pub(super) fn create_jwt(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `POST /broadcasts/validate-token`: a valid token is used up, unless it is asked for a room.
-pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn validate(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let body: Result<Option<Option<Asked>>, BodyError> = parse_json(&call.request.body);
     let asked = match body {
         Ok(body) => body.flatten().unwrap_or_default(),
@@ -118,12 +127,12 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
     let room = asked.room_id.filter(|room| !room.is_empty());
     let app = &call.app.name;
     let stream = match &room {
-        Some(_) => control.records.auxiliary.stream_of_room_token(app, &id).map(str::to_owned),
+        Some(_) => records.auxiliary.stream_of_room_token(app, &id).map(str::to_owned),
         None => asked.stream_id,
     };
     let Some(stream) = stream else { return outcome(false) };
     let key = Token::key(app, &stream, &id);
-    let Some(Auxiliary::Token(token)) = control.records.auxiliary.pending(&key) else {
+    let Some(Auxiliary::Token(token)) = records.auxiliary.pending(&key) else {
         return outcome(false);
     };
     if !token.is_valid(now, &kind) || (room.is_some() && token.room_id != room) {
@@ -133,7 +142,7 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
         return outcome(true);
     }
     let answer = Outcome::success().response(200);
-    control.records.write_auxiliary(
+    records.write_auxiliary(
         now,
         AuxiliaryWrite {
             changes: vec![(key, None)],
@@ -145,15 +154,15 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
 }
 
 /// `DELETE /broadcasts/{id}/tokens`.
-pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete_all(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    let keys = control.records.auxiliary.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
+    let keys = records.auxiliary.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
     if keys.is_empty() {
         return outcome(false);
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let answer = Outcome::success().response(200);
-    control.records.write_auxiliary(
+    records.write_auxiliary(
         now,
         AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
     );
@@ -161,15 +170,14 @@ pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Re
 }
 
 /// `GET /broadcasts/{id}/tokens/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(records: &Records, call: &Call<'_>) -> Reply {
     let [id, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(crate::http::Response::error(404, "Not Found"));
     };
-    let tokens =
-        control.records.auxiliary.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
-            Auxiliary::Token(token) => Some(token),
-            Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
-        });
+    let tokens = records.auxiliary.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
+        Auxiliary::Token(token) => Some(token),
+        Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
+    });
     Reply::Now(json(200, &tokens.skip(offset).take(size).collect::<Vec<_>>()))
 }

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::call::{Caller, Origin, Reply, RootCall, bad_request};
+use crate::control::Outbound;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, parse_json};
+use crate::control::context::Context;
+use crate::control::management::Management;
 use crate::control::management::{
     PasswordHash, Purpose, Role, SESSION_COOKIE, SYSTEM, SessionId, Try, User, is_email,
 };
@@ -100,39 +103,52 @@ fn busy() -> Response {
 }
 
 /// `POST /users/authenticate`.
-pub(super) fn authenticate(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn authenticate(
+    cx: &mut Context,
+    records: &Records,
+    management: &mut Management,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     let body = body_of!(call).unwrap_or_default();
     let email = body.email().to_owned();
     let (origin, client) = (call.origin, call.client);
-    match control.management.lockout.begin(now.mono, client, &email) {
+    match management.lockout.begin(now.mono, client, &email) {
         Try::Locked => return done(Outcome::failure(BLOCKED)),
         Try::TooMany => return Reply::Now(busy()),
         Try::Go => {}
     }
     let Some(digest) = body.password() else {
-        control.management.lockout.failed(now.mono, client, &email);
-        control.answer_late(now, origin.requester, Outcome::failure("").response(200));
+        management.lockout.failed(now.mono, client, &email);
+        management.answer_late(cx, now, origin.requester, Outcome::failure("").response(200));
         return Reply::Later;
     };
     let purpose = Purpose::Login { origin, client, email: email.clone() };
-    if control.verify_hash(digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
+    if records.verify_hash(cx, digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
 /// `POST /users/initial`: only while there is no user, only from this machine, and with `server.first_user_code` only with
 /// the code of this start.
-pub(super) fn initial(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn initial(
+    cx: &mut Context,
+    records: &Records,
+    outbound: &mut Outbound,
+    management: &mut Management,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     // The reference's number, success included.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
-        control.note_refused(None, Some(call.client), call.request);
+        records.note_refused(cx, outbound, None, Some(call.client), call.request);
         return Reply::Now(Response::error(403, "Not allowed IP"));
     }
     let body = body_of!(call).unwrap_or_default();
     let Some(digest) = body.password() else { return refused() };
-    if control.records.has_users() || !is_email(body.email()) {
+    if records.has_users() || !is_email(body.email()) {
         return refused();
     }
-    if let Some(refusal) = check_code(control, now, call, body.code.as_deref().unwrap_or("")) {
+    if let Some(refusal) = check_code(cx, management, now, call, body.code.as_deref().unwrap_or("")) {
         return refusal;
     }
     let user = User { user_type: None, ..body.into_user() };
@@ -147,35 +163,41 @@ pub(super) fn initial(control: &mut Control, now: Now, call: &RootCall<'_>) -> R
         return refused();
     }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: true };
-    if control.make_hash(digest, purpose) { Reply::Later } else { refused() }
+    if cx.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
 /// Refuses a first user without the code. Wrong codes count as failed logins of their address do. When all users were
 /// deleted there is no code until the next start.
-fn check_code(control: &mut Control, now: Now, call: &RootCall<'_>, given: &str) -> Option<Reply> {
-    if !control.cx.config.server.doors.first_user_code {
+fn check_code(
+    cx: &mut Context,
+    management: &mut Management,
+    now: Now,
+    call: &RootCall<'_>,
+    given: &str,
+) -> Option<Reply> {
+    if !cx.config.server.doors.first_user_code {
         return None;
     }
-    let lockout = &mut control.management.lockout;
+    let lockout = &mut management.lockout;
     match lockout.begin(now.mono, call.client, CODE_ATTEMPTS) {
         Try::Locked => return Some(done(Outcome::failure(BLOCKED).error_id(-1))),
         Try::TooMany => return Some(Reply::Now(busy())),
         Try::Go => {}
     }
-    if control.management.first_code.as_ref().is_some_and(|code| code.fits(given)) {
+    if management.first_code.as_ref().is_some_and(|code| code.fits(given)) {
         return None;
     }
     tracing::info!(client = %call.client, "the first user was refused: the code is not that of the log");
     lockout.failed(now.mono, call.client, CODE_ATTEMPTS);
     let refusal = Outcome::failure(WRONG_CODE).error_id(-1).response(200);
-    control.answer_late(now, call.origin.requester, refusal);
+    management.answer_late(cx, now, call.origin.requester, refusal);
     Some(Reply::Later)
 }
 
 /// `GET /first-login-status`.
-pub(super) fn first_login(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let code = control.cx.config.server.doors.first_user_code.then_some(CODE_WANTED);
-    done(if control.records.has_users() {
+pub(super) fn first_login(cx: &Context, records: &Records) -> Reply {
+    let code = cx.config.server.doors.first_user_code.then_some(CODE_WANTED);
+    done(if records.has_users() {
         Outcome::failure("")
     } else {
         Outcome::success().message(code.or(Some("")))
@@ -183,21 +205,21 @@ pub(super) fn first_login(control: &mut Control, _: Now, _: &RootCall<'_>) -> Re
 }
 
 /// `GET /authentication-status`.
-pub(super) fn authentication(_: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn authentication(call: &RootCall<'_>) -> Reply {
     done(if call.caller == Caller::Nobody { Outcome::failure("") } else { Outcome::success() })
 }
 
 /// `GET /users/{email}/blocked`: for the address that asks.
-pub(super) fn blocked(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn blocked(management: &Management, call: &RootCall<'_>) -> Reply {
     let [email, ..] = call.params;
-    let blocked = control.management.lockout.is_locked(call.client, email);
+    let blocked = management.lockout.is_locked(call.client, email);
     done(if blocked { Outcome::success() } else { Outcome::failure("") })
 }
 
 /// `DELETE /users/logout`.
-pub(super) fn logout(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn logout(management: &mut Management, call: &RootCall<'_>) -> Reply {
     if let Caller::User { id, .. } = &call.caller {
-        control.management.sessions.end(*id);
+        management.sessions.end(*id);
     }
     let gone = Outcome::success().response(200);
     Reply::Now(
@@ -206,11 +228,11 @@ pub(super) fn logout(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
 }
 
 /// `GET /admin-status`.
-pub(super) fn admin_status(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn admin_status(records: &Records, call: &RootCall<'_>) -> Reply {
     let is_admin = match &call.caller {
         Caller::Nobody => false,
         Caller::Token => true,
-        Caller::User { email, .. } => control.records.user(email).is_some_and(|user| {
+        Caller::User { email, .. } => records.user(email).is_some_and(|user| {
             user.user_type == Some(Role::Admin) || user.role_in(SYSTEM) == Some(Role::Admin)
         }),
     };
@@ -221,15 +243,15 @@ pub(super) fn admin_status(control: &mut Control, _: Now, call: &RootCall<'_>) -
 }
 
 /// `GET /user-list`.
-pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let users: Vec<User> = control.records.users().map(User::shown).collect();
+pub(super) fn list(records: &Records) -> Reply {
+    let users: Vec<User> = records.users().map(User::shown).collect();
     Reply::Now(json(200, &users))
 }
 
 /// `POST /users`.
-pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn create(cx: &mut Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let Some(body) = body_of!(call) else { return done(Outcome::failure("User object is null")) };
-    if body.email().is_empty() || body.password.is_none() || control.records.user(body.email()).is_some() {
+    if body.email().is_empty() || body.password.is_none() || records.user(body.email()).is_some() {
         return done(Outcome::failure(TAKEN));
     }
     if !is_email(body.email()) {
@@ -239,20 +261,20 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
         return done(Outcome::failure("The password must be an MD5 hash in hexadecimal"));
     };
     let user = body.into_user();
-    if user_bytes(&user) > USER_BYTES_MAX || control.records.users().count() >= USERS_MAX {
+    if user_bytes(&user) > USER_BYTES_MAX || records.users().count() >= USERS_MAX {
         return done(Outcome::failure("The limit of users is reached"));
     }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: false };
-    if control.make_hash(digest, purpose) { Reply::Later } else { Reply::Now(busy()) }
+    if cx.make_hash(digest, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
 /// `PUT /users`: the record is replaced by the body, but for the password when there is no new one.
-pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn update(cx: &mut Context, records: &mut Records, now: Now, call: &RootCall<'_>) -> Reply {
     let body = body_of!(call).unwrap_or_default();
     if call.caller.email() == Some(body.email()) {
         return done(Outcome::failure("User cannot edit itself"));
     }
-    let Some(old) = control.records.user(body.email()) else {
+    let Some(old) = records.user(body.email()) else {
         return done(Outcome::failure("Edited user is not found in database"));
     };
     let password_hash = old.password_hash.clone();
@@ -263,12 +285,17 @@ pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     }
     match new {
         None => {
-            control.write_user(now, user, Some((call.origin.requester, Outcome::success().response(200))));
+            records.write_user(
+                cx,
+                now,
+                user,
+                Some((call.origin.requester, Outcome::success().response(200))),
+            );
         }
         Some(None) => return done(Outcome::failure("The password must be an MD5 hash in hexadecimal")),
         Some(Some(digest)) => {
             let purpose = Purpose::Replace { origin: call.origin, user: Box::new(user) };
-            if !control.make_hash(digest, purpose) {
+            if !cx.make_hash(digest, purpose) {
                 return Reply::Now(busy());
             }
         }
@@ -277,16 +304,16 @@ pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
 }
 
 /// `DELETE /users/{email}`.
-pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn delete(records: &mut Records, now: Now, call: &RootCall<'_>) -> Reply {
     let [email, ..] = call.params;
     if call.caller.email() == Some(email) {
         return done(Outcome::failure("You cannot delete yourself"));
     }
-    if control.records.user(email).is_none() {
+    if records.user(email).is_none() {
         return done(Outcome::failure(""));
     }
     let waiter = Some((call.origin.requester, Outcome::success().response(200)));
-    control.records.write_auxiliary(
+    records.write_auxiliary(
         now,
         AuxiliaryWrite { changes: vec![(user_key(email), None)], files: Vec::new(), waiter },
     );
@@ -294,7 +321,13 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
 }
 
 /// `POST /users/password`: of the user of the session. A wrong old one counts as a failed login.
-pub(super) fn change_password(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn change_password(
+    cx: &mut Context,
+    records: &Records,
+    management: &mut Management,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     let body = body_of!(call).unwrap_or_default();
     let absent = "User name does not exist or there is no new password";
     let Some(email) =
@@ -303,18 +336,18 @@ pub(super) fn change_password(control: &mut Control, now: Now, call: &RootCall<'
         return done(Outcome::failure(absent));
     };
     let (origin, client) = (call.origin, call.client);
-    match control.management.lockout.begin(now.mono, client, email) {
+    match management.lockout.begin(now.mono, client, email) {
         Try::Locked => return done(Outcome::failure(BLOCKED)),
         Try::TooMany => return Reply::Now(busy()),
         Try::Go => {}
     }
     let Some(old) = body.password() else {
-        control.management.lockout.failed(now.mono, client, email);
+        management.lockout.failed(now.mono, client, email);
         return done(Outcome::failure("User not exist with that name and pass"));
     };
     let Some(new) = body.new_password() else { return done(Outcome::failure(absent)) };
     let purpose = Purpose::CheckOld { origin, client, email: email.to_owned(), new };
-    if control.verify_hash(old, email, purpose) { Reply::Later } else { Reply::Now(busy()) }
+    if records.verify_hash(cx, old, email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
 fn user_key(email: &str) -> Key {
@@ -347,18 +380,25 @@ impl Records {
     }
 }
 
-impl Control {
-    pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(Requester, Response)>) {
+impl Records {
+    pub(super) fn write_user(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        user: User,
+        waiter: Option<(Requester, Response)>,
+    ) {
         if let Some((requester, _)) = &waiter {
-            self.cx.audit.audit_user(requester.session(), &user.email);
+            cx.audit.audit_user(requester.session(), &user.email);
         }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
-        self.records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     }
 
     /// A user that the command line adds, its password hashed there.
     pub(in crate::control) fn add_administrator(
         &mut self,
+        cx: &mut Context,
         now: Now,
         requester: Requester,
         email: &str,
@@ -367,20 +407,22 @@ impl Control {
         let refused = |text| Outcome::failure(text).response(200);
         let refusal = if !is_email(email) {
             Some(refused("the e-mail must be one word of at most 254 bytes"))
-        } else if self.records.user(email).is_some() {
+        } else if self.user(email).is_some() {
             Some(refused("a user with this e-mail exists"))
         } else {
             None
         };
         if let Some(refusal) = refusal {
-            self.cx.answer(requester, refusal);
+            cx.answer(requester, refusal);
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-        self.cx.audit_command(requester.session(), "Make an administrator", "users");
-        self.write_user(now, user, Some((requester, Outcome::success().response(200))));
+        cx.audit_command(requester.session(), "Make an administrator", "users");
+        self.write_user(cx, now, user, Some((requester, Outcome::success().response(200))));
     }
+}
 
+impl Control {
     /// A hash is there.
     pub(in crate::control) fn hashed(&mut self, now: Now, purpose: Purpose, outcome: jobs::Outcome) {
         let jobs::Outcome::Password(outcome) = outcome else {
@@ -405,7 +447,7 @@ impl Control {
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
                 let response = Outcome::success().error_id(number).response(200);
-                self.write_user(now, user, Some((origin.requester, response)));
+                self.records.write_user(&mut self.cx, now, user, Some((origin.requester, response)));
             }
             (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
                 if self.records.user(&user.email).is_none() {
@@ -414,18 +456,23 @@ impl Control {
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
-                self.write_user(now, user, Some((origin.requester, success())));
+                self.records.write_user(&mut self.cx, now, user, Some((origin.requester, success())));
             }
             (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
                 if fits && !self.management.lockout.is_locked(client, &email) {
-                    if !self.make_hash(new, Purpose::SetNew { origin, email }) {
+                    if !self.cx.make_hash(new, Purpose::SetNew { origin, email }) {
                         self.cx.answer(origin.requester, busy());
                     }
                     return;
                 }
                 self.management.lockout.failed(now.mono, client, &email);
                 let text = "User not exist with that name and pass";
-                self.answer_late(now, origin.requester, Outcome::failure(text).response(200));
+                self.management.answer_late(
+                    &mut self.cx,
+                    now,
+                    origin.requester,
+                    Outcome::failure(text).response(200),
+                );
             }
             (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
                 let Some(user) = self.records.user(&email).cloned() else {
@@ -434,7 +481,7 @@ impl Control {
                 };
                 let user = User { password_hash: PasswordHash(hash), ..user };
                 let response = Outcome::success().message(Some("Success")).response(200);
-                self.write_user(now, user, Some((origin.requester, response)));
+                self.records.write_user(&mut self.cx, now, user, Some((origin.requester, response)));
             }
             // The answer is to the work that was submitted.
             (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
@@ -458,7 +505,12 @@ impl Control {
             // The name may be a password in the wrong field.
             tracing::info!(%client, "login failed");
             self.management.lockout.failed(now.mono, client, email);
-            self.answer_late(now, origin.requester, Outcome::failure("").response(200));
+            self.management.answer_late(
+                &mut self.cx,
+                now,
+                origin.requester,
+                Outcome::failure("").response(200),
+            );
             return;
         };
         tracing::info!(%client, email, "logged in");
@@ -468,7 +520,9 @@ impl Control {
         let response = Outcome::success().message(Some(&message)).response(200);
         self.cx.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
     }
+}
 
+impl Management {
     /// A user's record was replaced or removed: who is logged in with an old password is no more.
     pub(in crate::control) fn end_sessions_of(
         &mut self,
@@ -482,7 +536,7 @@ impl Control {
         if let Some(Auxiliary::User(user)) = before
             && hash(before) != hash(after)
         {
-            self.management.sessions.end_all(&user.email);
+            self.sessions.end_all(&user.email);
         }
     }
 }

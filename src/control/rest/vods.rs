@@ -6,8 +6,12 @@ use std::time::Duration;
 use super::call::{Call, Reply};
 use super::lists::page_of;
 use super::scan::{Order, Scan, Wanted};
+use crate::control::Files;
+use crate::control::Walks;
 use crate::control::answer::{Outcome, json};
+use crate::control::context::Context;
 use crate::control::recordings::{Begin, Recorded, may_record};
+use crate::control::records::Records;
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
@@ -60,8 +64,8 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     }
     let source_height = control.records.get(&key).map_or(0, |record| record.height);
     let recorded = if !on {
-        control.stop_recording(&key, container)
-    } else if !may_record(control, &key, container) {
+        control.files.stop_recording(&mut control.cx, &control.registry, &key, container)
+    } else if !may_record(&control.registry, &key, container) {
         Recorded::Refused
     } else if height != 0 && height != source_height {
         // Nothing is scaled: a stream has the height that it came with.
@@ -131,43 +135,55 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 }
 
 /// `POST /vods/directory`.
-pub(super) fn import_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    match control.import_folder(call.requester, &call.app.name, call.query("directory")) {
+pub(super) fn import_folder(cx: &mut Context, records: &Records, call: &Call<'_>) -> Reply {
+    match records.import_folder(cx, call.requester, &call.app.name, call.query("directory")) {
         Some(refusal) => Reply::Now(refusal),
         None => Reply::Later,
     }
 }
 
 /// `DELETE /vods/directory`.
-pub(super) fn forget_folder(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn forget_folder(cx: &mut Context, call: &Call<'_>) -> Reply {
     let folder = call.request.query_value("directory").filter(|folder| !folder.is_empty());
-    match control.forget_folder(call.requester, &call.app.name, folder) {
+    match cx.forget_folder(call.requester, &call.app.name, folder) {
         Some(refusal) => Reply::Now(refusal),
         None => Reply::Later,
     }
 }
 
 /// `GET /vods/{id}`: the reference answers an unknown id with an object of nulls.
-pub(super) fn read(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+pub(super) fn read(records: &Records, files: &Files, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let unknown = Vod::default();
-    Reply::Now(json(200, control.files.vod(&control.records, &call.app.name, id).unwrap_or(&unknown)))
+    Reply::Now(json(200, files.vod(records, &call.app.name, id).unwrap_or(&unknown)))
 }
 
 /// `GET /vods/list/{offset}/{size}`.
-pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn list(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = Wanted::Page { order: Order::of_files(call), offset, size };
-    control.scan(now, looked_for(call, call.query("search"), wanted))
+    walks.scan(cx, records, now, looked_for(call, call.query("search"), wanted))
 }
 
 /// `GET /vods/count` and `GET /vods/count/{search}`.
-pub(super) fn count(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn count(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [search, ..] = call.params;
-    control.scan(now, looked_for(call, search, Wanted::Count))
+    walks.scan(cx, records, now, looked_for(call, search, Wanted::Count))
 }
 
 fn looked_for(call: &Call<'_>, search: &str, wanted: Wanted) -> Scan {
@@ -175,26 +191,25 @@ fn looked_for(call: &Call<'_>, search: &str, wanted: Wanted) -> Scan {
 }
 
 /// `DELETE /vods/{id}`.
-pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete(records: &mut Records, files: &Files, now: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    delete_these(control, now, call, &[id])
+    delete_these(records, files, now, call, &[id])
 }
 
 /// `DELETE /vods?ids=`.
-pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn delete_all(records: &mut Records, files: &Files, now: Now, call: &Call<'_>) -> Reply {
     let ids = call.query("ids");
     if ids.trim().is_empty() {
         return Reply::Now(Outcome::failure(BLANK_IDS).response(200));
     }
     let ids: Vec<&str> = ids.split(',').map(str::trim).take(BULK_MAX).collect();
-    delete_these(control, now, call, &ids)
+    delete_these(records, files, now, call, &ids)
 }
 
 /// Removes records up to the first that is not there, all or none, and then their files: a disk that takes no change keeps both.
-fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
+fn delete_these(records: &mut Records, files: &Files, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
     let app = &call.app.name;
-    let found: Vec<Vod> =
-        ids.iter().map_while(|id| control.files.vod(&control.records, app, id).cloned()).collect();
+    let found: Vec<Vod> = ids.iter().map_while(|id| files.vod(records, app, id).cloned()).collect();
     let outcome = if found.len() == ids.len() {
         Outcome::success().message(Some("vod deleted"))
     } else {
@@ -207,8 +222,6 @@ fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) 
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
     let files = found.iter().map(|vod| (Arc::clone(app), vod.clone())).collect();
-    control
-        .records
-        .write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.requester, answer)) });
+    records.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: Some((call.requester, answer)) });
     Reply::Later
 }

@@ -246,7 +246,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     let closed = |mail: &ToWorker| matches!(mail, ToWorker::Replaced { stream: of, .. } if *of == stream);
     assert_eq!(rig.take().iter().filter(|(_, mail)| closed(mail)).count(), 1);
     // Its viewers stay, for the other node's stream.
-    assert!(rig.control.is_copy(&key));
+    assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
     assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (Some(stream), 0));
     // Whoever publishes it here now is asked about as anywhere.
     let again = rig.begin("s");
@@ -275,7 +275,7 @@ fn viewers_of_a_copy_wait_a_while_for_some_node_to_have_its_stream() {
     assert!(rig.control.access.cluster.location(&key).is_none());
     let asked = rig.resolves.pop().unwrap();
     rig.done(asked.id, Outcome::Resolved(Err("no such host".to_owned())));
-    assert!(rig.control.is_copy(&key));
+    assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
     rig.run_for(Duration::from_secs(12));
     assert_eq!(rig.control.registry.find(&key), None);
 }
@@ -324,9 +324,9 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
-    assert!(rig.control.registry.is_live(&key) && !rig.control.is_copy(&key));
+    assert!(rig.control.registry.is_live(&key) && !rig.control.outbound.is_copy(&rig.control.registry, &key));
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 52)) });
-    assert!(rig.control.is_copy(&key));
+    assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn a_broadcast_is_published_with_its_key_and_no_other() {
         assert_eq!(rig.publish_with_key("unknown", none).map(drop), refusal());
     }
     assert!(rig.publish_with_key("s", Some(&key)).is_ok());
-    assert!(rig.control.open_apps().is_empty(), "it is a check of publishers");
+    assert!(rig.control.cx.open_apps().is_empty(), "it is a check of publishers");
 }
 
 #[test]

@@ -56,17 +56,24 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/publish-key",
-        broadcasts::new_publish_key,
+        |control, now, call| broadcasts::new_publish_key(&mut control.cx, &mut control.records, now, call),
         "Result",
         BROADCASTS,
         "Make a new publish key",
     )
     .credential(),
-    app(Get, "/broadcasts/count", lists::count, "SimpleStat", BROADCASTS, "Count the broadcasts"),
+    app(
+        Get,
+        "/broadcasts/count",
+        |control, now, call| lists::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        "SimpleStat",
+        BROADCASTS,
+        "Count the broadcasts",
+    ),
     app(
         Get,
         "/broadcasts/active-live-stream-count",
-        lists::active,
+        |control, now, call| lists::active(&control.records, &control.registry, now, call),
         "SimpleStat",
         BROADCASTS,
         "Count the live streams",
@@ -74,7 +81,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/total-broadcast-statistics",
-        lists::total_statistics,
+        |control, now, call| lists::total_statistics(&control.records, &control.registry, now, call),
         "AppBroadcastStatistics",
         BROADCASTS,
         "Viewers of all streams",
@@ -82,7 +89,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/count/{search}",
-        lists::count,
+        |control, now, call| lists::count(&mut control.cx, &control.records, &mut control.walks, now, call),
         "SimpleStat",
         BROADCASTS,
         "Count the broadcasts that match",
@@ -90,18 +97,27 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/list/{offset}/{size}",
-        lists::list,
+        |control, now, call| lists::list(&mut control.cx, &control.records, &mut control.walks, now, call),
         "[Broadcast]",
         BROADCASTS,
         "List broadcasts, 250 at most",
     )
     .query(&["type_by", "sort_by", "order_by", "search"]),
-    app(Delete, "/broadcasts", broadcasts::delete_many, "Result", BROADCASTS, "Delete broadcasts")
-        .query(&["ids"]),
+    app(
+        Delete,
+        "/broadcasts",
+        |control, now, call| broadcasts::delete_many(&mut control.records, now, call),
+        "Result",
+        BROADCASTS,
+        "Delete broadcasts",
+    )
+    .query(&["ids"]),
     app(
         Get,
         "/broadcasts/filter-list/{offset}/{size}/{type}",
-        lists::filter_list,
+        |control, now, call| {
+            lists::filter_list(&mut control.cx, &control.records, &mut control.walks, now, call)
+        },
         "[Broadcast]",
         BROADCASTS,
         "List broadcasts of one type, 250 at most",
@@ -109,7 +125,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/webrtc-viewers/list/{offset}/{size}",
-        features::no_webrtc_viewers,
+        |_, _, call| features::no_webrtc_viewers(call),
         "[any]",
         STATS,
         "List WebRTC viewers",
@@ -117,7 +133,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/webrtc-send-low-level-stats",
-        features::webrtc_send_stats,
+        |_, _, _| features::webrtc_send_stats(),
         "any",
         STATS,
         "Send statistics of WebRTC",
@@ -125,59 +141,103 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/webrtc-receive-low-level-stats",
-        features::webrtc_receive_stats,
+        |_, _, _| features::webrtc_receive_stats(),
         "any",
         STATS,
         "Receive statistics of WebRTC",
     ),
-    app(Get, "/broadcasts/duration", features::duration, "Result", BROADCASTS, "Duration of media at a URL")
-        .query(&["url"]),
+    app(
+        Get,
+        "/broadcasts/duration",
+        |_, _, call| features::duration(call),
+        "Result",
+        BROADCASTS,
+        "Duration of media at a URL",
+    )
+    .query(&["url"]),
     app(
         Get,
         "/broadcasts/onvif-devices",
-        features::no_cameras,
+        |_, _, _| features::no_cameras(),
         "[string]",
         CAMERAS,
         "Cameras of the network",
     ),
-    app(Post, "/broadcasts/validate-token", tokens::validate, "Result", TOKENS, "Use up a token")
-        .takes("Token"),
-    app(Delete, "/broadcasts/bulk", broadcasts::delete_bulk, "Result", BROADCASTS, "Delete broadcasts")
-        .takes("[string]"),
+    app(
+        Post,
+        "/broadcasts/validate-token",
+        |control, now, call| tokens::validate(&mut control.records, now, call),
+        "Result",
+        TOKENS,
+        "Use up a token",
+    )
+    .takes("Token"),
+    app(
+        Delete,
+        "/broadcasts/bulk",
+        |control, now, call| broadcasts::delete_bulk(&mut control.records, now, call),
+        "Result",
+        BROADCASTS,
+        "Delete broadcasts",
+    )
+    .takes("[string]"),
     app(
         Post,
         "/broadcasts/webrtc-viewers/{viewer}/stop",
-        features::stop_webrtc_viewer,
+        |_, _, _| features::stop_webrtc_viewer(),
         "Result",
         STATS,
         "Stop a WebRTC viewer: there are none",
     ),
-    app(Post, "/broadcasts/conference-rooms", conference::create, "ConferenceRoom", ROOMS, "Make a room")
-        .takes("NewConferenceRoom"),
+    app(
+        Post,
+        "/broadcasts/conference-rooms",
+        |control, now, call| conference::create(&mut control.cx, &mut control.records, now, call),
+        "ConferenceRoom",
+        ROOMS,
+        "Make a room",
+    )
+    .takes("NewConferenceRoom"),
     app(
         Get,
         "/broadcasts/conference-rooms/list/{offset}/{size}",
-        conference::list,
+        |control, now, call| {
+            conference::list(&mut control.cx, &control.records, &mut control.walks, now, call)
+        },
         "[ConferenceRoom]",
         ROOMS,
         "List the rooms",
     )
     .query(&["sort_by", "order_by", "search"]),
-    app(Get, "/broadcasts/conference-rooms/{id}", conference::get, "ConferenceRoom", ROOMS, "Read a room"),
+    app(
+        Get,
+        "/broadcasts/conference-rooms/{id}",
+        |control, _, call| conference::get(&control.records, call),
+        "ConferenceRoom",
+        ROOMS,
+        "Read a room",
+    ),
     app(
         Put,
         "/broadcasts/conference-rooms/{id}",
-        conference::update,
+        |control, now, call| conference::update(&mut control.records, now, call),
         "ConferenceRoom",
         ROOMS,
         "Change a room",
     )
     .takes("NewConferenceRoom"),
-    app(Delete, "/broadcasts/conference-rooms/{id}", conference::delete, "Result", ROOMS, "Delete a room"),
+    app(
+        Delete,
+        "/broadcasts/conference-rooms/{id}",
+        |control, now, call| conference::delete(&mut control.records, now, call),
+        "Result",
+        ROOMS,
+        "Delete a room",
+    ),
     app(
         Get,
         "/broadcasts/conference-rooms/{id}/room-info",
-        conference::info,
+        |control, _, call| conference::info(&control.records, &control.registry, call),
         "RoomInfo",
         ROOMS,
         "Live streams of a room",
@@ -217,18 +277,41 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Take a stream out of a room",
     ),
-    app(Get, "/broadcasts/{id}", broadcasts::get, "Broadcast", BROADCASTS, "Read a broadcast"),
-    app(Put, "/broadcasts/{id}", broadcasts::update, "Result", BROADCASTS, "Change a broadcast")
-        .takes("Broadcast"),
-    app(Delete, "/broadcasts/{id}", broadcasts::delete, "Result", BROADCASTS, "Delete a broadcast")
-        .query(&["deleteSubtracks"]),
+    app(
+        Get,
+        "/broadcasts/{id}",
+        |control, now, call| broadcasts::get(&control.records, now, call),
+        "Broadcast",
+        BROADCASTS,
+        "Read a broadcast",
+    ),
+    app(
+        Put,
+        "/broadcasts/{id}",
+        |control, now, call| {
+            broadcasts::update(&mut control.cx, &mut control.records, &control.outbound, now, call)
+        },
+        "Result",
+        BROADCASTS,
+        "Change a broadcast",
+    )
+    .takes("Broadcast"),
+    app(
+        Delete,
+        "/broadcasts/{id}",
+        |control, now, call| broadcasts::delete(&mut control.records, now, call),
+        "Result",
+        BROADCASTS,
+        "Delete a broadcast",
+    )
+    .query(&["deleteSubtracks"]),
     app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source"),
     app(Post, "/broadcasts/{id}/stop", broadcasts::stop, "Result", BROADCASTS, "Stop a stream")
         .query(&["stopSubtracks"]),
     app(
         Get,
         "/broadcasts/{id}/broadcast-statistics",
-        lists::statistics,
+        |control, _, call| lists::statistics(&control.records, &control.registry, call),
         "BroadcastStatistics",
         BROADCASTS,
         "Viewers of a stream",
@@ -236,7 +319,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/metrics-history",
-        lists::metrics_history,
+        |control, _, call| lists::metrics_history(&control.records, &control.registry, call),
         "StreamHistory",
         BROADCASTS,
         "Figures of a live stream by the minute, for an hour",
@@ -244,34 +327,72 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/srt-stats",
-        lists::connection_statistics,
+        |control, _, call| {
+            lists::connection_statistics(
+                &mut control.cx,
+                &control.records,
+                &control.registry,
+                &mut control.figures,
+                call,
+            )
+        },
         "[SrtStatistics]",
         STATS,
         "SRT connections of a live stream",
     ),
     // ---- an application: tokens and subscribers
-    app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token")
-        .query(&["expireDate", "type", "roomId"])
-        .credential(),
-    app(Get, "/broadcasts/{id}/jwt-token", tokens::create_jwt, "Token", TOKENS, "Make a signed token")
-        .query(&["expireDate", "type", "roomId"])
-        .credential(),
-    app(Delete, "/broadcasts/{id}/tokens", tokens::delete_all, "Result", TOKENS, "Delete all tokens"),
+    app(
+        Get,
+        "/broadcasts/{id}/token",
+        |control, now, call| {
+            tokens::create(&mut control.cx, &mut control.records, &mut control.walks, now, call)
+        },
+        "Token",
+        TOKENS,
+        "Make a one-time token",
+    )
+    .query(&["expireDate", "type", "roomId"])
+    .credential(),
+    app(
+        Get,
+        "/broadcasts/{id}/jwt-token",
+        |_, _, call| tokens::create_jwt(call),
+        "Token",
+        TOKENS,
+        "Make a signed token",
+    )
+    .query(&["expireDate", "type", "roomId"])
+    .credential(),
+    app(
+        Delete,
+        "/broadcasts/{id}/tokens",
+        |control, now, call| tokens::delete_all(&mut control.records, now, call),
+        "Result",
+        TOKENS,
+        "Delete all tokens",
+    ),
     app(
         Get,
         "/broadcasts/{id}/tokens/list/{offset}/{size}",
-        tokens::list,
+        |control, _, call| tokens::list(&control.records, call),
         "[Token]",
         TOKENS,
         "List tokens, 250 at most",
     )
     .credential(),
-    app(Post, "/broadcasts/{id}/subscribers", subscribers::add, "Result", TOKENS, "Add a subscriber")
-        .takes("Subscriber"),
+    app(
+        Post,
+        "/broadcasts/{id}/subscribers",
+        |control, now, call| subscribers::add(&mut control.records, now, call),
+        "Result",
+        TOKENS,
+        "Add a subscriber",
+    )
+    .takes("Subscriber"),
     app(
         Delete,
         "/broadcasts/{id}/subscribers",
-        subscribers::delete_all,
+        |control, now, call| subscribers::delete_all(&mut control.records, now, call),
         "Result",
         TOKENS,
         "Delete all subscribers",
@@ -279,7 +400,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/subscriber-stats/list/{offset}/{size}",
-        subscribers::stats,
+        |control, _, call| subscribers::stats(&control.records, &control.access, call),
         "[SubscriberStats]",
         TOKENS,
         "Subscribers with their connection events",
@@ -287,7 +408,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/detections/count",
-        features::no_detection_count,
+        |_, _, _| features::no_detection_count(),
         "SimpleStat",
         STATS,
         "Count detected objects: none",
@@ -295,7 +416,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/detections/{offset}/{size}",
-        features::no_detections,
+        |_, _, call| features::no_detections(call),
         "[any]",
         STATS,
         "Detected objects: none",
@@ -303,7 +424,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/subscribers/list/{offset}/{size}",
-        subscribers::list,
+        |control, _, call| subscribers::list(&control.cx, &control.records, &control.access, call),
         "[Subscriber]",
         TOKENS,
         "List subscribers, 250 at most",
@@ -311,7 +432,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Delete,
         "/broadcasts/{id}/subscribers/{sid}",
-        subscribers::delete,
+        |control, now, call| subscribers::delete(&mut control.records, now, call),
         "Result",
         TOKENS,
         "Delete a subscriber",
@@ -319,7 +440,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/subscribers/{sid}/totp",
-        subscribers::totp,
+        |control, now, call| subscribers::totp(&control.records, now, call),
         "Result",
         TOKENS,
         "The time code of this moment",
@@ -337,25 +458,50 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/connection-events/{offset}/{size}",
-        subscribers::events,
+        |control, _, call| subscribers::events(&control.access, call),
         "[ConnectionEvent]",
         TOKENS,
         "Who came and went, 250 at most",
     )
     .query(&["subscriberId"]),
     // ---- an application: restreaming
-    app(Post, "/broadcasts/{id}/endpoint", endpoints::add, "Result", RESTREAM, "Add an endpoint")
-        .takes("Endpoint")
-        .query(&["resolutionHeight"]),
-    app(Delete, "/broadcasts/{id}/endpoint", endpoints::remove, "Result", RESTREAM, "Remove an endpoint")
-        .query(&["endpointServiceId", "resolutionHeight"]),
-    app(Post, "/broadcasts/{id}/rtmp-endpoint", endpoints::add, "Result", RESTREAM, "Add an RTMP endpoint")
-        .takes("Endpoint")
-        .query(&["resolutionHeight"]),
+    app(
+        Post,
+        "/broadcasts/{id}/endpoint",
+        |control, now, call| {
+            endpoints::add(&mut control.cx, &mut control.records, &control.registry, now, call)
+        },
+        "Result",
+        RESTREAM,
+        "Add an endpoint",
+    )
+    .takes("Endpoint")
+    .query(&["resolutionHeight"]),
+    app(
+        Delete,
+        "/broadcasts/{id}/endpoint",
+        |control, now, call| endpoints::remove(&mut control.records, now, call),
+        "Result",
+        RESTREAM,
+        "Remove an endpoint",
+    )
+    .query(&["endpointServiceId", "resolutionHeight"]),
+    app(
+        Post,
+        "/broadcasts/{id}/rtmp-endpoint",
+        |control, now, call| {
+            endpoints::add(&mut control.cx, &mut control.records, &control.registry, now, call)
+        },
+        "Result",
+        RESTREAM,
+        "Add an RTMP endpoint",
+    )
+    .takes("Endpoint")
+    .query(&["resolutionHeight"]),
     app(
         Delete,
         "/broadcasts/{id}/rtmp-endpoint",
-        endpoints::remove,
+        |control, now, call| endpoints::remove(&mut control.records, now, call),
         "Result",
         RESTREAM,
         "Remove an RTMP endpoint",
@@ -369,7 +515,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/stream-info",
-        features::stream_info,
+        |control, _, call| features::stream_info(&control.records, &control.registry, call),
         "[BasicStreamInfo]",
         BROADCASTS,
         "Renditions of a live stream",
@@ -377,7 +523,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/webrtc-client-stats/{offset}/{size}",
-        lists::clients,
+        |control, _, call| lists::clients(&mut control.cx, &control.registry, &mut control.figures, call),
         "[WebRTCClientStats]",
         STATS,
         "WebRTC viewers of a stream",
@@ -385,7 +531,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/viewers/list/{offset}/{size}",
-        lists::viewers,
+        |control, _, call| lists::viewers(&mut control.cx, &control.registry, &mut control.figures, call),
         "[Viewer]",
         STATS,
         "Viewers of a stream with a connection of their own",
@@ -393,7 +539,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/viewers/{viewer}/stop",
-        lists::stop_viewer,
+        |control, _, call| lists::stop_viewer(&mut control.cx, &control.registry, &mut control.figures, call),
         "Result",
         STATS,
         "Disconnect a viewer",
@@ -404,7 +550,16 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/subtracks/{offset}/{size}",
-        subtracks::list,
+        |control, now, call| {
+            subtracks::list(
+                &mut control.cx,
+                &control.records,
+                &control.registry,
+                &mut control.walks,
+                now,
+                call,
+            )
+        },
         "[Broadcast]",
         ROOMS,
         "List subtracks",
@@ -413,7 +568,16 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/active-subtracks/{offset}/{size}",
-        subtracks::list_active,
+        |control, now, call| {
+            subtracks::list_active(
+                &mut control.cx,
+                &control.records,
+                &control.registry,
+                &mut control.walks,
+                now,
+                call,
+            )
+        },
         "[Broadcast]",
         ROOMS,
         "List live subtracks",
@@ -422,7 +586,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/active-subtracks-count",
-        subtracks::count_active,
+        |control, _, call| subtracks::count_active(&control.records, &control.registry, call),
         "SimpleStat",
         ROOMS,
         "Count live subtracks",
@@ -431,7 +595,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/data",
-        features::data,
+        |control, _, call| features::data(&mut control.cx, &control.records, &control.registry, call),
         "Result",
         BROADCASTS,
         "Send a message over data channels",
@@ -449,17 +613,24 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/ip-camera/device-profiles",
-        features::camera_profiles,
+        |_, _, _| features::camera_profiles(),
         "",
         CAMERAS,
         "Profiles of a camera",
     ),
-    app(Post, "/broadcasts/{id}/ip-camera/move", features::camera_move, "Result", CAMERAS, "Move a camera")
-        .query(&["valueX", "valueY", "valueZ", "movement"]),
+    app(
+        Post,
+        "/broadcasts/{id}/ip-camera/move",
+        |_, _, call| features::camera_move(call),
+        "Result",
+        CAMERAS,
+        "Move a camera",
+    )
+    .query(&["valueX", "valueY", "valueZ", "movement"]),
     app(
         Post,
         "/broadcasts/{id}/ip-camera/stop-move",
-        features::camera_stop,
+        |_, _, call| features::camera_stop(call),
         "Result",
         CAMERAS,
         "Stop moving a camera",
@@ -467,31 +638,109 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/ip-camera-error",
-        features::camera_error,
+        |_, _, call| features::camera_error(call),
         "Result",
         CAMERAS,
         "The error of a camera",
     ),
-    app(Post, "/broadcasts/{id}/id3", features::id3, "Result", BROADCASTS, "Put an ID3 tag into a stream"),
-    app(Post, "/broadcasts/{id}/sei", features::sei, "Result", BROADCASTS, "Put SEI into a stream"),
-    app(Post, "/broadcasts/{file}/hls-to-mp4", features::hls_to_mp4, "Result", VODS, "Make MP4 of HLS")
-        .query(&["deleteHLSFiles"]),
-    app(Get, "/vods/count", vods::count, "SimpleStat", VODS, "Count the recordings"),
-    app(Get, "/vods/count/{search}", vods::count, "SimpleStat", VODS, "Count the recordings that match"),
-    app(Get, "/vods/list/{offset}/{size}", vods::list, "[VoD]", VODS, "List recordings")
-        .query(&["sort_by", "order_by", "streamId", "search"]),
+    app(
+        Post,
+        "/broadcasts/{id}/id3",
+        |control, _, call| features::id3(&control.registry, call),
+        "Result",
+        BROADCASTS,
+        "Put an ID3 tag into a stream",
+    ),
+    app(
+        Post,
+        "/broadcasts/{id}/sei",
+        |control, _, call| features::sei(&control.registry, call),
+        "Result",
+        BROADCASTS,
+        "Put SEI into a stream",
+    ),
+    app(
+        Post,
+        "/broadcasts/{file}/hls-to-mp4",
+        |_, _, _| features::hls_to_mp4(),
+        "Result",
+        VODS,
+        "Make MP4 of HLS",
+    )
+    .query(&["deleteHLSFiles"]),
+    app(
+        Get,
+        "/vods/count",
+        |control, now, call| vods::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        "SimpleStat",
+        VODS,
+        "Count the recordings",
+    ),
+    app(
+        Get,
+        "/vods/count/{search}",
+        |control, now, call| vods::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        "SimpleStat",
+        VODS,
+        "Count the recordings that match",
+    ),
+    app(
+        Get,
+        "/vods/list/{offset}/{size}",
+        |control, now, call| vods::list(&mut control.cx, &control.records, &mut control.walks, now, call),
+        "[VoD]",
+        VODS,
+        "List recordings",
+    )
+    .query(&["sort_by", "order_by", "streamId", "search"]),
     app(Post, "/vods/create", vods::create, "Result", VODS, "Upload a file").query(&["name"]).multipart(),
-    app(Post, "/vods/directory", vods::import_folder, "Result", VODS, "Import a folder")
-        .query(&["directory"]),
-    app(Delete, "/vods/directory", vods::forget_folder, "Result", VODS, "Forget an imported folder")
-        .query(&["directory"]),
-    app(Delete, "/vods", vods::delete_all, "Result", VODS, "Delete recordings").query(&["ids"]),
-    app(Get, "/vods/{id}", vods::read, "VoD", VODS, "Read a recording"),
-    app(Delete, "/vods/{id}", vods::delete, "Result", VODS, "Delete a recording"),
+    app(
+        Post,
+        "/vods/directory",
+        |control, _, call| vods::import_folder(&mut control.cx, &control.records, call),
+        "Result",
+        VODS,
+        "Import a folder",
+    )
+    .query(&["directory"]),
+    app(
+        Delete,
+        "/vods/directory",
+        |control, _, call| vods::forget_folder(&mut control.cx, call),
+        "Result",
+        VODS,
+        "Forget an imported folder",
+    )
+    .query(&["directory"]),
+    app(
+        Delete,
+        "/vods",
+        |control, now, call| vods::delete_all(&mut control.records, &control.files, now, call),
+        "Result",
+        VODS,
+        "Delete recordings",
+    )
+    .query(&["ids"]),
+    app(
+        Get,
+        "/vods/{id}",
+        |control, _, call| vods::read(&control.records, &control.files, call),
+        "VoD",
+        VODS,
+        "Read a recording",
+    ),
+    app(
+        Delete,
+        "/vods/{id}",
+        |control, now, call| vods::delete(&mut control.records, &control.files, now, call),
+        "Result",
+        VODS,
+        "Delete a recording",
+    ),
     app(
         Get,
         "/push-notification/subscriber-auth-token",
-        features::push_token,
+        |_, now, call| features::push_token(now, call),
         "Result",
         PUSH,
         "Make a token of a subscriber",
@@ -501,12 +750,19 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/push-notification/subscribers",
-        features::push_to_subscribers,
+        |_, _, call| features::push_to_subscribers(call),
         "Result",
         PUSH,
         "Notify subscribers",
     ),
-    app(Post, "/push-notification/topics/{topic}", features::push_to_topic, "Result", PUSH, "Notify a topic"),
+    app(
+        Post,
+        "/push-notification/topics/{topic}",
+        |_, _, call| features::push_to_topic(call),
+        "Result",
+        PUSH,
+        "Notify a topic",
+    ),
     app(
         Get,
         "/openapi.json",
@@ -515,5 +771,5 @@ pub(super) const ROUTES: &[Route] = &[
         SERVER,
         "The operations of the application",
     ),
-    app(Get, "/version", root::app_version, "Version", SERVER, "The server's version"),
+    app(Get, "/version", |_, _, _| root::app_version(), "Version", SERVER, "The server's version"),
 ];

@@ -24,6 +24,14 @@ const fn event(path: &'static str, handler: AppHandler, summary: &'static str) -
 
 /// See the module.
 pub(super) const ROUTES: &[Route] = &[
-    event("/events/play", players::play, "Report that a viewer started, paused or ended"),
-    event("/events/watch-time", players::watch_time, "Report how long a viewer has watched"),
+    event(
+        "/events/play",
+        |control, now, call| players::play(&mut control.figures, now, call),
+        "Report that a viewer started, paused or ended",
+    ),
+    event(
+        "/events/watch-time",
+        |control, now, call| players::watch_time(&mut control.figures, now, call),
+        "Report how long a viewer has watched",
+    ),
 ];

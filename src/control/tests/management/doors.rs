@@ -20,14 +20,14 @@ fn figures_are_for_listed_addresses_and_for_who_is_logged_in() {
 
 #[test]
 fn applications_without_a_check_of_publishers_are_told() {
-    assert_eq!(Rig::new().control.open_apps(), ["LiveApp", "live"]);
+    assert_eq!(Rig::new().control.cx.open_apps(), ["LiveApp", "live"]);
     for (key, value) in [
         ("publishTokenControlEnabled", "true"),
         ("acceptOnlyStreamsInDataStore", "true"),
         ("allowedPublisherCIDR", "192.0.2.0/24"),
         ("webhookAuthenticateURL", "http://receiver.example/"),
     ] {
-        assert!(Rig::with(&[], &[(key, value)]).control.open_apps().is_empty(), "{key}");
+        assert!(Rig::with(&[], &[(key, value)]).control.cx.open_apps().is_empty(), "{key}");
     }
 }
 
