@@ -236,7 +236,7 @@ impl Files {
         let (of, at) = (key.clone(), key.clone());
         let sent = cx.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
             control.files.end_upload_turn(now, &of);
-            control.object_uploaded(now, of, storage, name, outcome);
+            control.object_uploaded(now, of, (storage, name), outcome);
             control.files.fire_objects(&mut control.cx, &control.records, now);
         });
         if sent {
@@ -285,8 +285,7 @@ impl Control {
         &mut self,
         now: Now,
         key: Key,
-        storage: Arc<S3Settings>,
-        name: String,
+        (storage, name): (Arc<S3Settings>, String),
         outcome: Outcome,
     ) {
         let outcome = outcome.object();

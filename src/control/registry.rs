@@ -289,7 +289,7 @@ impl Control {
         if live.is_copy() {
             return;
         }
-        self.stream_ended(now, stream, &live, end);
+        self.stream_ended(now, (stream, &live), end);
         let main = self.records.main_track_of(&live.key);
         self.records.record_ended(now, live.key);
         if let Some(main) = main {

@@ -89,10 +89,9 @@ impl Control {
     pub(super) fn begin_upload(
         &mut self,
         now: Now,
-        requester: Requester,
+        (requester, client): (Requester, Option<IpAddr>),
         app: &Arc<str>,
         (name, extension): (&str, &str),
-        client: Option<IpAddr>,
     ) -> bool {
         let Some(settings) = self.cx.apps.get(app) else { return false };
         let bytes_max = settings.vod.upload_bytes_max;
@@ -129,8 +128,7 @@ impl Control {
         &mut self,
         now: Now,
         requester: Requester,
-        key: Key,
-        metadata: Option<String>,
+        (key, metadata): (Key, Option<String>),
         outcome: RecordingOutcome,
     ) {
         let (vod, finished) = match (self.files.vod_of(&self.records, &key).cloned(), outcome) {
@@ -237,7 +235,7 @@ impl Files {
         };
         let failed = key.clone();
         let sent = cx.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
-            control.upload_adopted(now, requester, key, metadata, outcome.recording());
+            control.upload_adopted(now, requester, (key, metadata), outcome.recording());
         });
         if !sent {
             self.drop_upload(cx, records, now, &failed);

@@ -53,17 +53,24 @@ impl Records {
     }
 }
 
+/// The request of a publisher or viewer whose credentials are checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) direction: Direction,
+    pub(super) key: &'a StreamKey,
+    pub(super) params: &'a Params,
+    pub(super) peer: IpAddr,
+}
+
 impl Control {
     /// The checks of an application that memory can answer. Nothing is used up.
     pub(super) fn check_credentials(
         &self,
         now: Now,
-        direction: Direction,
         app: &AppSettings,
-        key: &StreamKey,
-        params: &Params,
-        peer: IpAddr,
+        asked: Asked<'_>,
     ) -> Result<(), Denial> {
+        let Asked { direction, key, params, peer } = asked;
         let shown = Credentials::of(params);
         let security = &app.security;
         let checks = match direction {

@@ -10,6 +10,7 @@ use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::access::Access;
 use crate::control::context::Context;
+use crate::control::hooks::Notice;
 use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::{Control, wall};
@@ -297,7 +298,7 @@ impl Control {
         self.access.note_event(&self.cx, now, session, "connected");
         let told = self.records.hook_url(&self.cx, &key);
         if let Some(url) = &told {
-            self.hook_viewer(now, &key, url, "playStarted", &params);
+            self.hook_to(now, &key, url, Notice::of("playStarted").params(&params));
         }
         if let Some(presence) = self.access.presences.sessions.get_mut(&session) {
             presence.told = told;
@@ -308,7 +309,7 @@ impl Control {
     pub(in crate::control) fn viewer_leased(&mut self, now: Now, news: &LeaseNews) {
         if let Some(url) = self.records.hook_url(&self.cx, &news.key) {
             let action = if news.came { "playStarted" } else { "playStopped" };
-            self.hook_viewer(now, &news.key, &url, action, &news.params);
+            self.hook_to(now, &news.key, &url, Notice::of(action).params(&news.params));
         }
     }
 
@@ -324,7 +325,7 @@ impl Control {
         self.access.note_event(&self.cx, now, session, "disconnected");
         let Some(presence) = self.access.presences.remove(session) else { return };
         if let Some(url) = &presence.told {
-            self.hook_viewer(now, &presence.key, url, "playStopped", &presence.params);
+            self.hook_to(now, &presence.key, url, Notice::of("playStopped").params(&presence.params));
         }
     }
 

@@ -28,7 +28,7 @@ use super::Control;
 use super::context::Context;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
-use crate::control::access::Access;
+use crate::control::access::{Access, Asked};
 use crate::control::cluster::Claim;
 use crate::directory::ClaimAnswer;
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
@@ -80,6 +80,11 @@ impl Request {
             Self::Publish(request) => &request.params,
             Self::Play(request) => &request.params,
         }
+    }
+
+    /// The request, for the checks of its credentials.
+    const fn asked(&self) -> Asked<'_> {
+        Asked { direction: self.direction(), key: self.key(), params: self.params(), peer: self.peer() }
     }
 
     const fn peer(&self) -> IpAddr {

@@ -97,7 +97,7 @@ impl Control {
     fn check_request_credentials(&self, now: Now, request: &Request) -> Result<(), Denial> {
         // Whether there is such an application was an earlier step.
         let Some(app) = self.cx.app_of(request.key()) else { return Ok(()) };
-        self.check_credentials(now, request.direction(), app, request.key(), request.params(), request.peer())
+        self.check_credentials(now, app, request.asked())
     }
 }
 

@@ -89,6 +89,30 @@ impl Members {
     }
 }
 
+/// A notice about a stream: what has happened, and what is told beside the members of its record.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::control) struct Notice<'a> {
+    action: &'static str,
+    /// In place of the record's.
+    metadata: Option<&'a str>,
+    /// Those of the publisher or viewer.
+    params: Option<&'a Params>,
+}
+
+impl<'a> Notice<'a> {
+    pub(in crate::control) const fn of(action: &'static str) -> Self {
+        Self { action, metadata: None, params: None }
+    }
+
+    const fn metadata(self, metadata: &'a str) -> Self {
+        Self { metadata: Some(metadata), ..self }
+    }
+
+    pub(in crate::control) const fn params(self, params: &'a Params) -> Self {
+        Self { params: Some(params), ..self }
+    }
+}
+
 impl Hooks {
     /// The stream is back, or nobody waits for it.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
@@ -260,16 +284,22 @@ impl Context {
 }
 
 impl Control {
+    /// A hook about a stream, if it has a receiver.
+    fn hook(&mut self, now: Now, key: &StreamKey, notice: Notice<'_>) {
+        if let Some(url) = self.records.hook_url(&self.cx, key) {
+            self.hook_to(now, key, &url, notice);
+        }
+    }
+
     /// A hook about a stream, with the members of its record.
-    fn hook(
+    pub(in crate::control) fn hook_to(
         &mut self,
         now: Now,
         key: &StreamKey,
-        action: &'static str,
-        metadata: Option<&str>,
-        params: Option<&Params>,
+        url: &HookUrl,
+        notice: Notice<'_>,
     ) {
-        let Some(url) = self.records.hook_url(&self.cx, key) else { return };
+        let Notice { action, metadata, params } = notice;
         let mut members = Members::new(now, key, action);
         let record = self.records.get(key);
         if let Some(record) = record {
@@ -280,7 +310,7 @@ impl Control {
             members.params(params);
         }
         let body = members.text(self.cx.is_form(key));
-        self.hooks.post_hook(&mut self.cx, now, key, &url, action, body);
+        self.hooks.post_hook(&mut self.cx, now, key, url, action, body);
     }
 
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
@@ -291,11 +321,11 @@ impl Control {
             return;
         }
         let (key, params) = (live.key.clone(), live.params.clone());
-        self.hook(now, &key, "liveStreamStarted", None, Some(&params));
+        self.hook(now, &key, Notice::of("liveStreamStarted").params(&params));
         if let Some(main) = self.records.main_track_of(&key)
             && self.records.announced_subtracks(&self.registry, &main) == 1
         {
-            self.hook(now, &key, "firstActiveTrackAddedInMainTrack", None, None);
+            self.hook(now, &key, Notice::of("firstActiveTrackAddedInMainTrack"));
         }
         self.hooks.arm_status(&self.cx, &self.registry, now, stream);
     }
@@ -304,24 +334,23 @@ impl Control {
     pub(in crate::control) fn stream_ended(
         &mut self,
         now: Now,
-        stream: StreamId,
-        live: &Live,
+        (stream, live): (StreamId, &Live),
         end: StreamEnd,
     ) {
         self.hooks.idles.forget_status(stream);
         let key = &live.key;
         if live.told.announced {
-            self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
+            self.hook(now, key, Notice::of("liveStreamEnded").params(&live.params));
             if let Some(main) = self.records.main_track_of(key)
                 && self.records.announced_subtracks(&self.registry, &main) == 0
             {
-                self.hook(now, &main, "noActiveSubtracksLeftInMainTrack", None, None);
+                self.hook(now, &main, Notice::of("noActiveSubtracksLeftInMainTrack"));
             }
         } else if end == StreamEnd::GraceOver {
             let subscriber = live.params.iter().find(|(name, _)| name == "subscriberId");
             let subscriber = subscriber.map_or(Value::Null, |(_, id)| id.as_str().into());
             let metadata = serde_json::json!({ "subscriberId": subscriber }).to_string();
-            self.hook(now, key, "publishTimeoutError", Some(&metadata), None);
+            self.hook(now, key, Notice::of("publishTimeoutError").metadata(&metadata));
         }
         let Some(record) = self.records.get(key).filter(|record| !record.zombi) else { return };
         let seconds = u64::try_from(record.max_idle_time).unwrap_or(0);
@@ -339,7 +368,7 @@ impl Control {
                 break;
             }
             self.hooks.idles.forget(&key);
-            self.hook(now, &key, "idleTimeIsExpired", None, None);
+            self.hook(now, &key, Notice::of("idleTimeIsExpired"));
         }
         while let Some(stream) = self.hooks.idles.next_status(now.mono) {
             self.hooks.hook_status(&mut self.cx, &self.records, &self.registry, now, stream);
@@ -347,34 +376,15 @@ impl Control {
         }
     }
 
-    /// A viewer came or went.
-    pub(in crate::control) fn hook_viewer(
-        &mut self,
-        now: Now,
-        key: &StreamKey,
-        url: &HookUrl,
-        action: &'static str,
-        params: &Params,
-    ) {
-        let mut members = Members::new(now, key, action);
-        if let Some(record) = self.records.get(key) {
-            members.record(record);
-            members.metadata(record.meta_data.as_deref());
-        }
-        members.params(params);
-        let body = members.text(self.cx.is_form(key));
-        self.hooks.post_hook(&mut self.cx, now, key, url, action, body);
-    }
-
     /// A recording has failed while its stream is live.
     pub(in crate::control) fn hook_recording_failed(&mut self, now: Now, key: &StreamKey, reason: &str) {
         let metadata = serde_json::json!({ "reason": reason }).to_string();
-        self.hook(now, key, "recordingFailed", Some(&metadata), None);
+        self.hook(now, key, Notice::of("recordingFailed").metadata(&metadata));
     }
 
     /// An endpoint could not be reached so often that somebody should know.
     pub(in crate::control) fn hook_endpoint_failed(&mut self, now: Now, key: &StreamKey, url: &str) {
         let metadata = serde_json::json!({ "rtmp-url": url }).to_string();
-        self.hook(now, key, "endpointFailed", Some(&metadata), None);
+        self.hook(now, key, Notice::of("endpointFailed").metadata(&metadata));
     }
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+pub(super) use events::Notice;
 use idles::Idles;
 
 use crate::auth::access::Secret;

@@ -218,7 +218,7 @@ impl Control {
             return self.files.put_vod(&mut self.records, now, key, None);
         }
         match outcome {
-            RecordingOutcome::Finished(finished) => self.recorded(now, key, vod, finished),
+            RecordingOutcome::Finished(finished) => self.recorded(now, (key, vod), finished),
             RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {
                 tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
                 self.files.put_vod(&mut self.records, now, key, None);
@@ -247,7 +247,7 @@ impl Control {
     }
 
     /// A file can be played from now on.
-    pub(super) fn recorded(&mut self, now: Now, key: Key, vod: Vod, finished: Finished) {
+    pub(super) fn recorded(&mut self, now: Now, (key, vod): (Key, Vod), finished: Finished) {
         let Finished { bytes, duration_ms } = finished;
         tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
         let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);

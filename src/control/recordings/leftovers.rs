@@ -129,6 +129,6 @@ impl Control {
             kind: Some(Vod::RECORDED.to_owned()),
             ..Vod::default()
         };
-        self.recorded(now, Vod::key(&app, &id), vod, finished);
+        self.recorded(now, (Vod::key(&app, &id), vod), finished);
     }
 }

@@ -65,8 +65,10 @@ struct Recording {
 }
 
 /// A recording that is to begin.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Begin<'a> {
+    /// The form of its file.
+    pub(super) container: Container,
     /// The name that a caller wants.
     pub(super) name: Option<&'a str>,
     /// The time of a clip, and the caller, who is answered when it has begun.
@@ -246,7 +248,7 @@ impl Control {
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
             None if is_wanted && is_possible => {
-                drop(self.start_recording(now, key, container, Begin { name, clip: None }));
+                drop(self.start_recording(now, key, Begin { container, name, clip: None }));
             }
             Some(id) if !is_wanted || !is_possible => {
                 if is_wanted {
@@ -264,8 +266,7 @@ impl Control {
         &mut self,
         now: Now,
         key: &StreamKey,
-        container: Container,
-        Begin { name, clip }: Begin<'_>,
+        Begin { container, name, clip }: Begin<'_>,
     ) -> Recorded {
         let Some(stream) = self.registry.find(key) else { return Recorded::Refused };
         if clip.is_some() && self.files.recordings.clips(&key.app) >= CLIPS_MAX {

@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use super::broadcasts::BULK_MAX;
 use super::call::{Call, Reply, bad_request};
+use crate::control::Now;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, checked, is_stream_id};
+use crate::control::context::Context;
 use crate::control::json_text::readable;
 use crate::control::records::Records;
 use crate::control::records::{Answer, Change, Write};
-use crate::control::{Control, Now};
 use crate::types::StreamKey;
 
 /// The treatment of a broadcast whose id is there already.
@@ -26,7 +27,7 @@ enum OnDuplicate {
 }
 
 /// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: answers with a result for each, in order.
-pub(super) fn create_list(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let on_duplicate = match call.query("onDuplicate") {
         "" => OnDuplicate::Refuse,
         "skip" => OnDuplicate::Skip,
@@ -41,7 +42,7 @@ pub(super) fn create_list(control: &mut Control, at: Now, call: &Call<'_>) -> Re
         return bad_request("There are more than 10000 broadcasts");
     }
     if on_duplicate == OnDuplicate::Refuse {
-        let there = duplicates(&control.records, call, &bodies);
+        let there = duplicates(records, call, &bodies);
         if there > 0 {
             let text = format!("{there} of {} stream ids are already being used.", bodies.len());
             return Reply::Now(Outcome::failure(&text).response(400));
@@ -49,9 +50,9 @@ pub(super) fn create_list(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     }
     let mut import = Import { on_duplicate, seen: BTreeSet::new(), results: Vec::new(), last: None };
     for body in bodies {
-        import.add(control, at, call, body);
+        import.add((&mut *cx, &mut *records), at, call, body);
     }
-    import.finish(control, at, call)
+    import.finish(records, at, call)
 }
 
 /// The broadcasts of a body. An element that is no object is refused with the whole: it would be read as members in
@@ -95,16 +96,16 @@ struct Import {
 }
 
 impl Import {
-    fn add(&mut self, control: &mut Control, at: Now, call: &Call<'_>, body: Body) {
+    fn add(&mut self, (cx, records): (&mut Context, &mut Records), at: Now, call: &Call<'_>, body: Body) {
         let given = id_of(&body).to_owned();
-        let id = if given.is_empty() { control.records.generated_id(&mut control.cx, at) } else { given };
-        let word = self.add_as(control, at, call, &id, body);
+        let id = if given.is_empty() { records.generated_id(cx, at) } else { given };
+        let word = self.add_as((cx, records), at, call, &id, body);
         self.results.push((id, word));
     }
 
     fn add_as(
         &mut self,
-        control: &mut Control,
+        (cx, records): (&mut Context, &mut Records),
         at: Now,
         call: &Call<'_>,
         id: &str,
@@ -117,26 +118,26 @@ impl Import {
             return "skipped";
         }
         let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-        let is_there = control.records.pending(&key).is_some();
+        let is_there = records.pending(&key).is_some();
         if is_there && self.on_duplicate == OnDuplicate::Skip {
             return "skipped";
         }
-        let Ok(record) = control.records.new_record(&mut control.cx, at, &key, body) else { return "failed" };
+        let Ok(record) = records.new_record(cx, at, &key, body) else { return "failed" };
         if is_there {
-            self.write(control, at, &key, Change::Delete);
+            self.write(records, at, &key, Change::Delete);
         }
-        self.write(control, at, &key, Change::Insert(Box::new(record)));
+        self.write(records, at, &key, Change::Insert(Box::new(record)));
         if is_there { "overridden" } else { "created" }
     }
 
-    fn write(&mut self, control: &mut Control, at: Now, key: &StreamKey, change: Change) {
+    fn write(&mut self, records: &mut Records, at: Now, key: &StreamKey, change: Change) {
         let write = Write { key: key.clone(), change, waiter: None };
         if let Some(former) = self.last.replace(write) {
-            control.records.write(at, former);
+            records.write(at, former);
         }
     }
 
-    fn finish(self, control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    fn finish(self, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
         let outcome = |(id, word)| match word {
             "failed" => Outcome::failure(word).data_id(id),
             _ => Outcome::success().message(Some(word)).data_id(id),
@@ -145,7 +146,7 @@ impl Import {
         let answer = json(200, &results);
         let Some(last) = self.last else { return Reply::Now(answer) };
         let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
-        control.records.write(at, Write { waiter, ..last });
+        records.write(at, Write { waiter, ..last });
         Reply::Later
     }
 }

@@ -20,9 +20,9 @@ fn refused(message: &str) -> Reply {
 }
 
 /// The subtrack of that id, and its record.
-fn subtrack<'a>(control: &'a Control, call: &Call<'_>, id: &str) -> Option<(StreamKey, &'a Broadcast)> {
+fn subtrack<'a>(records: &'a Records, call: &Call<'_>, id: &str) -> Option<(StreamKey, &'a Broadcast)> {
     let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-    let record = control.records.pending(&key)?;
+    let record = records.pending(&key)?;
     Some((key, record))
 }
 
@@ -35,7 +35,8 @@ pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
     let main_key = call.key();
-    let (Some((key, _)), Some(record)) = (subtrack(control, call, sub), control.records.pending(&main_key))
+    let (Some((key, _)), Some(record)) =
+        (subtrack(&control.records, call, sub), control.records.pending(&main_key))
     else {
         return refused(&format!("There is no stream with id:{sub} as subtrack or {main} as mainTrack"));
     };
@@ -67,7 +68,7 @@ pub(super) fn leave(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) 
     if sub.trim().is_empty() {
         return refused("");
     }
-    match subtrack(control, call, sub) {
+    match subtrack(&control.records, call, sub) {
         Some((key, record)) if record.main_track_stream_id.as_deref() == Some(main) => {
             control.records.set_main_track(at, call.requester, key, "");
             Reply::Later

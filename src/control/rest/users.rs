@@ -432,7 +432,7 @@ impl Control {
         let success = || Outcome::success().response(200);
         match (purpose, outcome) {
             (Purpose::Login { origin, client, email }, PasswordOutcome::Verified(fits)) => {
-                self.logged_in(now, origin, client, &email, fits);
+                self.logged_in(now, (origin, client), &email, fits);
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
                 // Another request may have been quicker.
@@ -490,7 +490,7 @@ impl Control {
         }
     }
 
-    fn logged_in(&mut self, now: Now, origin: Origin, client: std::net::IpAddr, email: &str, fits: bool) {
+    fn logged_in(&mut self, now: Now, (origin, client): (Origin, std::net::IpAddr), email: &str, fits: bool) {
         if self.management.lockout.is_locked(client, email) {
             self.cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
             return;

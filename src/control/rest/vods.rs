@@ -72,7 +72,7 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         Recorded::Already
     } else {
         let name = call.request.query_value("fileName");
-        control.start_recording(now, &key, container, Begin { name, clip: None })
+        control.start_recording(now, &key, Begin { container, name, clip: None })
     };
     match recorded {
         Recorded::Done { vod, began } => {
@@ -108,7 +108,7 @@ pub(super) fn clip(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     }
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
     let name = call.request.query_value("fileName");
-    match control.start_recording(now, &key, Container::Mp4, Begin { name, clip }) {
+    match control.start_recording(now, &key, Begin { container: Container::Mp4, name, clip }) {
         // The answer comes when the clip has begun, or has nothing in it.
         Recorded::Done { .. } => Reply::Later,
         Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),
@@ -127,7 +127,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return refused(Some("notSupportedFileType"));
     }
     let name: String = base.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    if control.begin_upload(now, call.requester, &call.app.name, (&name, extension), call.client) {
+    if control.begin_upload(now, (call.requester, call.client), &call.app.name, (&name, extension)) {
         Reply::Later
     } else {
         refused(Some(NO_ROOM))

@@ -50,9 +50,16 @@ pub(super) const ROUTES: &[Route] = &[
     app(Post, "/broadcasts/create", broadcasts::create, "Broadcast", BROADCASTS, "Create a broadcast")
         .takes("Broadcast")
         .query(&["autoStart"]),
-    app(Post, "/broadcasts/create-list", import::create_list, "[Result]", BROADCASTS, "Import broadcasts")
-        .takes("[Broadcast]")
-        .query(&["onDuplicate"]),
+    app(
+        Post,
+        "/broadcasts/create-list",
+        |control, now, call| import::create_list(&mut control.cx, &mut control.records, now, call),
+        "[Result]",
+        BROADCASTS,
+        "Import broadcasts",
+    )
+    .takes("[Broadcast]")
+    .query(&["onDuplicate"]),
     app(
         Post,
         "/broadcasts/{id}/publish-key",
