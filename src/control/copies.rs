@@ -286,7 +286,7 @@ impl Control {
             source.state = State::Awaited;
         });
         if let Some(State::Live(session)) = before.map(|source| source.state) {
-            self.leave(now, session);
+            self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
             self.cx.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
         }
         self.access.release_claim(stream);

@@ -293,7 +293,7 @@ impl Control {
         });
         self.records.set_endpoint_status(&key, &url, status);
         if tell {
-            self.hook_endpoint_failed(now, &key, &url);
+            self.hooks.hook_endpoint_failed(&mut self.cx, &self.records, now, &key, &url);
         }
     }
 }

@@ -328,11 +328,22 @@ impl Control {
             ToControl::PublisherGone { session, stream, departure, position, epoch } => {
                 self.publisher_gone(now, session, stream, departure, position, epoch);
             }
-            ToControl::SourceStarted(stream) => self.source_started(now, stream),
+            ToControl::SourceStarted(stream) => {
+                self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream)
+            }
             ToControl::Play(request) => self.admit_viewer(now, *request),
-            ToControl::Leased(news) => self.viewer_leased(now, &news),
-            ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
-            ToControl::PlayEnded(session) => self.play_ended(now, session),
+            ToControl::Leased(news) => self.records.viewer_leased(&mut self.cx, &mut self.hooks, now, &news),
+            ToControl::PlayStarted { session, request } => self.access.play_started(
+                &mut self.cx,
+                &self.records,
+                &mut self.hooks,
+                now,
+                session,
+                request,
+            ),
+            ToControl::PlayEnded(session) => {
+                self.access.play_ended(&mut self.cx, &self.records, &mut self.hooks, now, session)
+            }
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
@@ -393,7 +404,7 @@ impl Control {
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
         self.records.fire_sweep(&mut self.walks, now);
-        self.fire_idles(now);
+        self.hooks.fire_idles(&mut self.cx, &self.records, &self.registry, now);
         self.hooks.fire_hooks(&mut self.cx, &mut self.outbound, now);
         self.management.fire_held(&mut self.cx, now);
         self.walks.fire_purges(&mut self.records, now);

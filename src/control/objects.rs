@@ -236,7 +236,14 @@ impl Files {
         let (of, at) = (key.clone(), key.clone());
         let sent = cx.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
             control.files.end_upload_turn(now, &of);
-            control.object_uploaded(now, of, (storage, name), outcome);
+            control.files.object_uploaded(
+                &mut control.cx,
+                &mut control.records,
+                now,
+                of,
+                (storage, name),
+                outcome,
+            );
             control.files.fire_objects(&mut control.cx, &control.records, now);
         });
         if sent {
@@ -280,21 +287,23 @@ impl Files {
     }
 }
 
-impl Control {
+impl Files {
     fn object_uploaded(
         &mut self,
+        cx: &mut Context,
+        records: &mut Records,
         now: Now,
         key: Key,
         (storage, name): (Arc<S3Settings>, String),
         outcome: Outcome,
     ) {
         let outcome = outcome.object();
-        let Some(vod) = self.files.vod_of(&self.records, &key).cloned() else {
+        let Some(vod) = self.vod_of(records, &key).cloned() else {
             // It was removed meanwhile, and nobody wants its object.
             if outcome == ObjectOutcome::Done {
-                self.files.remove_object(&mut self.cx, now, storage, name, 0);
+                self.remove_object(cx, now, storage, name, 0);
             }
-            self.files.objects.failed.remove(&key);
+            self.objects.failed.remove(&key);
             return;
         };
         match outcome {
@@ -306,21 +315,16 @@ impl Control {
                     object = name,
                     "uploaded to S3"
                 );
-                self.files.objects.uploaded = self.files.objects.uploaded.saturating_add(1);
-                self.files.objects.failed.remove(&key);
-                self.files.put_vod(
-                    &mut self.records,
-                    now,
-                    key,
-                    Some(Vod { kept: Some(Kept::There { name }), ..vod }),
-                );
+                self.objects.uploaded = self.objects.uploaded.saturating_add(1);
+                self.objects.failed.remove(&key);
+                self.put_vod(records, now, key, Some(Vod { kept: Some(Kept::There { name }), ..vod }));
             }
             ObjectOutcome::NoFile => {
                 tracing::warn!(app = &*key.app, file = vod.file_path, "not uploaded to S3: the file is gone");
-                self.files.objects.failed.remove(&key);
-                self.files.put_vod(&mut self.records, now, key, Some(Vod { kept: None, ..vod }));
+                self.objects.failed.remove(&key);
+                self.put_vod(records, now, key, Some(Vod { kept: None, ..vod }));
             }
-            ObjectOutcome::Failed(reason) => self.files.object_failed(now, key, &reason),
+            ObjectOutcome::Failed(reason) => self.object_failed(now, key, &reason),
         }
     }
 }

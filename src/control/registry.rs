@@ -99,7 +99,7 @@ impl Control {
                 let grant = self.return_publisher(now, stream, request.clone()).ok_or(Refusal::InUse)?;
                 self.publish_begun(now, stream, &request);
                 // Its units have come before.
-                self.source_started(now, stream);
+                self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
                 Ok(grant)
             }
             Some(stream) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
@@ -182,7 +182,7 @@ impl Control {
             self.access.publisher_came(&self.cx, now, &request);
         }
         if let Some(old) = old {
-            self.leave(now, old);
+            self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, old);
             self.cx.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
         }
         if moved {
@@ -241,7 +241,7 @@ impl Control {
         if live.source().state != State::Live(session) {
             return;
         }
-        self.leave(now, session);
+        self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
         let Some(live) = self.registry.get_mut(&stream) else { return };
         live.clock.position = position;
         live.clock.epoch = epoch;
@@ -280,7 +280,7 @@ impl Control {
         self.outbound.forget_pushes(&live);
         self.cx.post_all(&ToWorker::StreamDown { stream, end });
         if let State::Live(session) = live.source().state {
-            self.leave(now, session);
+            self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
         }
         if end == StreamEnd::Superseded {
             // The record is the other node's, which has told its hooks.
@@ -289,7 +289,7 @@ impl Control {
         if live.is_copy() {
             return;
         }
-        self.stream_ended(now, (stream, &live), end);
+        self.hooks.stream_ended(&mut self.cx, &self.records, &self.registry, now, (stream, &live), end);
         let main = self.records.main_track_of(&live.key);
         self.records.record_ended(now, live.key);
         if let Some(main) = main {

@@ -83,26 +83,28 @@ impl Files {
     }
 }
 
-impl Control {
+impl Files {
     /// Begins an upload of this name; false when there is no room for it. `client`: who sends it, where nothing but the address
     /// tells.
     pub(super) fn begin_upload(
         &mut self,
+        cx: &mut Context,
+        records: &mut Records,
         now: Now,
         (requester, client): (Requester, Option<IpAddr>),
         app: &Arc<str>,
         (name, extension): (&str, &str),
     ) -> bool {
-        let Some(settings) = self.cx.apps.get(app) else { return false };
+        let Some(settings) = cx.apps.get(app) else { return false };
         let bytes_max = settings.vod.upload_bytes_max;
         if bytes_max == 0
-            || !self.files.has_room_for_upload(&self.cx, UPLOADS_MAX, app)
-            || !self.files.uploads.has_room(client)
-            || self.files.uploads.by_session.contains_key(&requester.session())
+            || !self.has_room_for_upload(cx, UPLOADS_MAX, app)
+            || !self.uploads.has_room(client)
+            || self.uploads.by_session.contains_key(&requester.session())
         {
             return false;
         }
-        let id = self.files.vod_id(&mut self.cx, now);
+        let id = self.vod_id(cx, now);
         let vod = Vod {
             stream_name: Some(name.to_owned()),
             vod_name: Some(name.to_owned()),
@@ -115,9 +117,9 @@ impl Control {
         };
         let key = Vod::key(app, &id);
         let upload = Upload { key: key.clone(), requester, client, bytes_max, stage: Stage::Recorded };
-        self.files.uploads.by_session.insert(requester.session(), upload);
+        self.uploads.by_session.insert(requester.session(), upload);
         let changes = vec![(key, Some(Auxiliary::Vod(vod)))];
-        self.records.write_auxiliary(
+        records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, not_written())) },
         );
@@ -126,29 +128,31 @@ impl Control {
 
     fn upload_adopted(
         &mut self,
+        cx: &mut Context,
+        records: &mut Records,
         now: Now,
         requester: Requester,
         (key, metadata): (Key, Option<String>),
         outcome: RecordingOutcome,
     ) {
-        let (vod, finished) = match (self.files.vod_of(&self.records, &key).cloned(), outcome) {
+        let (vod, finished) = match (self.vod_of(records, &key).cloned(), outcome) {
             (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
-                self.files.drop_upload(&mut self.cx, &mut self.records, now, &key);
-                return self.cx.answer(requester, not_written());
+                self.drop_upload(cx, records, now, &key);
+                return cx.answer(requester, not_written());
             }
         };
         tracing::info!(app = &*key.app, file = vod.file_path, bytes = finished.bytes, "uploaded");
         let vod = Vod { metadata, creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
-        let vod = self.cx.to_be_kept(&key, vod);
+        let vod = cx.to_be_kept(&key, vod);
         let answer = Outcome::success().message(Some(&key.id)).data_id(&key.id).response(200);
         let changes = vec![(key.clone(), Some(Auxiliary::Vod(vod)))];
-        self.records.write_auxiliary(
+        records.write_auxiliary(
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
-        self.files.keep_object(&mut self.cx, &self.records, now, key);
+        self.keep_object(cx, records, now, key);
     }
 }
 
@@ -235,7 +239,14 @@ impl Files {
         };
         let failed = key.clone();
         let sent = cx.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
-            control.upload_adopted(now, requester, (key, metadata), outcome.recording());
+            control.files.upload_adopted(
+                &mut control.cx,
+                &mut control.records,
+                now,
+                requester,
+                (key, metadata),
+                outcome.recording(),
+            );
         });
         if !sent {
             self.drop_upload(cx, records, now, &failed);

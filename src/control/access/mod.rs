@@ -25,6 +25,7 @@ use crypto::constant_time_eq;
 use super::Control;
 use super::admission::Admissions;
 use super::cluster::Cluster;
+use super::live::Registry;
 use super::records::auxiliary::Subscriber;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_for_stream, is_hash, is_jwt};
 use crate::auth::time_code;
@@ -62,10 +63,12 @@ pub(super) struct Asked<'a> {
     pub(super) peer: IpAddr,
 }
 
-impl Control {
+impl Access {
     /// The checks of an application that memory can answer. Nothing is used up.
     pub(super) fn check_credentials(
         &self,
+        records: &Records,
+        registry: &Registry,
         now: Now,
         app: &AppSettings,
         asked: Asked<'_>,
@@ -82,31 +85,31 @@ impl Control {
             return Err(Denial::LongName);
         }
         if let Some(id) = shown.subscriber
-            && let Some(subscriber) = self.records.subscriber(key, id)
+            && let Some(subscriber) = records.subscriber(key, id)
         {
             if subscriber.is_blocked(direction, now) {
                 return Err(Denial::Blocked(id.to_owned()));
             }
-            if !subscriber.has_room(self.access.connections_of(&self.registry, direction, key, id, peer)) {
+            if !subscriber.has_room(self.connections_of(registry, direction, key, id, peer)) {
                 return Err(Denial::Connections);
             }
         }
         if checks.time_code
-            && (self.access.attempts.is_over(now, key, shown.subscriber, peer)
-                || !self.records.is_time_code(now, direction, app, key, shown))
+            && (self.attempts.is_over(now, key, shown.subscriber, peer)
+                || !records.is_time_code(now, direction, app, key, shown))
         {
             return Err(Denial::TimeCode);
         }
-        if checks.token && self.records.valid_token(now, direction, key, shown.token).is_none() {
+        if checks.token && records.valid_token(now, direction, key, shown.token).is_none() {
             return Err(Denial::Token);
         }
         if checks.hash && !is_hash(shown.token, &key.id, direction, &security.secrets.hash) {
             return Err(Denial::Hash);
         }
-        if checks.publish_key && !self.records.is_publish_key(key, shown.publish_key) {
+        if checks.publish_key && !records.is_publish_key(key, shown.publish_key) {
             return Err(Denial::PublishKey);
         }
-        if checks.jwt && !self.access.is_stream_token(now, direction, security, key, shown.token) {
+        if checks.jwt && !self.is_stream_token(now, direction, security, key, shown.token) {
             return Err(Denial::Jwt);
         }
         Ok(())

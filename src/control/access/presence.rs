@@ -10,6 +10,7 @@ use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::access::Access;
 use crate::control::context::Context;
+use crate::control::hooks::Hooks;
 use crate::control::hooks::Notice;
 use crate::control::live::Registry;
 use crate::control::records::Records;
@@ -281,54 +282,88 @@ impl Access {
     }
 }
 
-impl Control {
+impl Access {
     /// A viewer is served.
     pub(in crate::control) fn play_started(
         &mut self,
+        cx: &mut Context,
+        records: &Records,
+        hooks: &mut Hooks,
         now: Now,
         session: SessionRef,
         request: Option<Box<PlayRequest>>,
     ) {
         if let Some(request) = request {
-            self.access.presences.insert(session, Presence::of_viewer(*request));
+            self.presences.insert(session, Presence::of_viewer(*request));
         }
-        let Some(presence) = self.access.presences.sessions.get_mut(&session) else { return };
+        let Some(presence) = self.presences.sessions.get_mut(&session) else { return };
         presence.started = true;
         let (key, params) = (presence.key.clone(), presence.params.clone());
-        self.access.note_event(&self.cx, now, session, "connected");
-        let told = self.records.hook_url(&self.cx, &key);
+        self.note_event(cx, now, session, "connected");
+        let told = records.hook_url(cx, &key);
         if let Some(url) = &told {
-            self.hook_to(now, &key, url, Notice::of("playStarted").params(&params));
+            hooks.hook_to(cx, records, now, &key, url, Notice::of("playStarted").params(&params));
         }
-        if let Some(presence) = self.access.presences.sessions.get_mut(&session) {
+        if let Some(presence) = self.presences.sessions.get_mut(&session) {
             presence.told = told;
         }
     }
 
-    /// A viewer that watches by separate requests has come, or is gone.
-    pub(in crate::control) fn viewer_leased(&mut self, now: Now, news: &LeaseNews) {
-        if let Some(url) = self.records.hook_url(&self.cx, &news.key) {
-            let action = if news.came { "playStarted" } else { "playStopped" };
-            self.hook_to(now, &news.key, &url, Notice::of(action).params(&news.params));
-        }
-    }
-
     /// A viewer is gone, or has given up asking.
-    pub(in crate::control) fn play_ended(&mut self, now: Now, session: SessionRef) {
-        if !self.access.abandon_admission(&mut self.cx, now, session) {
-            self.leave(now, session);
+    pub(in crate::control) fn play_ended(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        hooks: &mut Hooks,
+        now: Now,
+        session: SessionRef,
+    ) {
+        if !self.abandon_admission(cx, now, session) {
+            self.leave(cx, records, hooks, now, session);
         }
     }
 
     /// A session is gone; many are not known here.
-    pub(in crate::control) fn leave(&mut self, now: Now, session: SessionRef) {
-        self.access.note_event(&self.cx, now, session, "disconnected");
-        let Some(presence) = self.access.presences.remove(session) else { return };
+    pub(in crate::control) fn leave(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        hooks: &mut Hooks,
+        now: Now,
+        session: SessionRef,
+    ) {
+        self.note_event(cx, now, session, "disconnected");
+        let Some(presence) = self.presences.remove(session) else { return };
         if let Some(url) = &presence.told {
-            self.hook_to(now, &presence.key, url, Notice::of("playStopped").params(&presence.params));
+            hooks.hook_to(
+                cx,
+                records,
+                now,
+                &presence.key,
+                url,
+                Notice::of("playStopped").params(&presence.params),
+            );
         }
     }
+}
 
+impl Records {
+    /// A viewer that watches by separate requests has come, or is gone.
+    pub(in crate::control) fn viewer_leased(
+        &self,
+        cx: &mut Context,
+        hooks: &mut Hooks,
+        now: Now,
+        news: &LeaseNews,
+    ) {
+        if let Some(url) = self.hook_url(cx, &news.key) {
+            let action = if news.came { "playStarted" } else { "playStopped" };
+            hooks.hook_to(cx, self, now, &news.key, &url, Notice::of(action).params(&news.params));
+        }
+    }
+}
+
+impl Control {
     /// Ends what a subscriber does that it may do no longer.
     pub(in crate::control) fn drop_subscriber(&mut self, now: Now, key: &StreamKey, id: &str) {
         let Some(record) = self.records.subscriber(key, id) else { return };

@@ -49,7 +49,13 @@ impl Control {
                 if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
             }
             (Step::Token, request) => {
-                let checked = self.check_request_credentials(now, request);
+                let checked = self.access.check_request_credentials(
+                    &self.cx,
+                    &self.records,
+                    &self.registry,
+                    now,
+                    request,
+                );
                 Answer::of(checked.map_err(|denial| request.denied(denial)))
             }
             (Step::Hook, request) => self.records.hook_step(&self.cx, &self.registry, admission, request),
@@ -93,11 +99,20 @@ impl Control {
         }
         Ok(())
     }
+}
 
-    fn check_request_credentials(&self, now: Now, request: &Request) -> Result<(), Denial> {
+impl Access {
+    fn check_request_credentials(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        request: &Request,
+    ) -> Result<(), Denial> {
         // Whether there is such an application was an earlier step.
-        let Some(app) = self.cx.app_of(request.key()) else { return Ok(()) };
-        self.check_credentials(now, app, request.asked())
+        let Some(app) = cx.app_of(request.key()) else { return Ok(()) };
+        self.check_credentials(records, registry, now, app, request.asked())
     }
 }
 

@@ -283,17 +283,26 @@ impl Context {
     }
 }
 
-impl Control {
+impl Hooks {
     /// A hook about a stream, if it has a receiver.
-    fn hook(&mut self, now: Now, key: &StreamKey, notice: Notice<'_>) {
-        if let Some(url) = self.records.hook_url(&self.cx, key) {
-            self.hook_to(now, key, &url, notice);
+    fn hook(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        key: &StreamKey,
+        notice: Notice<'_>,
+    ) {
+        if let Some(url) = records.hook_url(cx, key) {
+            self.hook_to(cx, records, now, key, &url, notice);
         }
     }
 
     /// A hook about a stream, with the members of its record.
     pub(in crate::control) fn hook_to(
         &mut self,
+        cx: &mut Context,
+        records: &Records,
         now: Now,
         key: &StreamKey,
         url: &HookUrl,
@@ -301,7 +310,7 @@ impl Control {
     ) {
         let Notice { action, metadata, params } = notice;
         let mut members = Members::new(now, key, action);
-        let record = self.records.get(key);
+        let record = records.get(key);
         if let Some(record) = record {
             members.record(record);
         }
@@ -309,82 +318,112 @@ impl Control {
         if let Some(params) = params {
             members.params(params);
         }
-        let body = members.text(self.cx.is_form(key));
-        self.hooks.post_hook(&mut self.cx, now, key, url, action, body);
+        let body = members.text(cx.is_form(key));
+        self.post_hook(cx, now, key, url, action, body);
     }
 
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
     /// publishes it after an outage.
-    pub(in crate::control) fn source_started(&mut self, now: Now, stream: StreamId) {
-        let Some(live) = self.registry.get_mut(&stream).filter(|live| !live.is_copy()) else { return };
+    pub(in crate::control) fn source_started(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &mut Registry,
+        now: Now,
+        stream: StreamId,
+    ) {
+        let Some(live) = registry.get_mut(&stream).filter(|live| !live.is_copy()) else { return };
         if std::mem::replace(&mut live.told.announced, true) {
             return;
         }
         let (key, params) = (live.key.clone(), live.params.clone());
-        self.hook(now, &key, Notice::of("liveStreamStarted").params(&params));
-        if let Some(main) = self.records.main_track_of(&key)
-            && self.records.announced_subtracks(&self.registry, &main) == 1
+        self.hook(cx, records, now, &key, Notice::of("liveStreamStarted").params(&params));
+        if let Some(main) = records.main_track_of(&key)
+            && records.announced_subtracks(registry, &main) == 1
         {
-            self.hook(now, &key, Notice::of("firstActiveTrackAddedInMainTrack"));
+            self.hook(cx, records, now, &key, Notice::of("firstActiveTrackAddedInMainTrack"));
         }
-        self.hooks.arm_status(&self.cx, &self.registry, now, stream);
+        self.arm_status(cx, registry, now, stream);
     }
 
     /// A stream is over, and its record still there.
     pub(in crate::control) fn stream_ended(
         &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
         now: Now,
         (stream, live): (StreamId, &Live),
         end: StreamEnd,
     ) {
-        self.hooks.idles.forget_status(stream);
+        self.idles.forget_status(stream);
         let key = &live.key;
         if live.told.announced {
-            self.hook(now, key, Notice::of("liveStreamEnded").params(&live.params));
-            if let Some(main) = self.records.main_track_of(key)
-                && self.records.announced_subtracks(&self.registry, &main) == 0
+            self.hook(cx, records, now, key, Notice::of("liveStreamEnded").params(&live.params));
+            if let Some(main) = records.main_track_of(key)
+                && records.announced_subtracks(registry, &main) == 0
             {
-                self.hook(now, &main, Notice::of("noActiveSubtracksLeftInMainTrack"));
+                self.hook(cx, records, now, &main, Notice::of("noActiveSubtracksLeftInMainTrack"));
             }
         } else if end == StreamEnd::GraceOver {
             let subscriber = live.params.iter().find(|(name, _)| name == "subscriberId");
             let subscriber = subscriber.map_or(Value::Null, |(_, id)| id.as_str().into());
             let metadata = serde_json::json!({ "subscriberId": subscriber }).to_string();
-            self.hook(now, key, Notice::of("publishTimeoutError").metadata(&metadata));
+            self.hook(cx, records, now, key, Notice::of("publishTimeoutError").metadata(&metadata));
         }
-        let Some(record) = self.records.get(key).filter(|record| !record.zombi) else { return };
+        let Some(record) = records.get(key).filter(|record| !record.zombi) else { return };
         let seconds = u64::try_from(record.max_idle_time).unwrap_or(0);
         if seconds > 0 && end != StreamEnd::Deleted && end != StreamEnd::Drain {
             let at = now.mono.checked_add(Duration::from_secs(seconds)).unwrap_or(now.mono);
-            self.hooks.idles.forget(key);
-            self.hooks.idles.of.insert(key.clone(), at);
-            self.hooks.idles.due.insert((at, key.clone()));
+            self.idles.forget(key);
+            self.idles.of.insert(key.clone(), at);
+            self.idles.due.insert((at, key.clone()));
         }
     }
 
-    pub(in crate::control) fn fire_idles(&mut self, now: Now) {
-        while let Some((at, key)) = self.hooks.idles.due.first().cloned() {
+    pub(in crate::control) fn fire_idles(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+    ) {
+        while let Some((at, key)) = self.idles.due.first().cloned() {
             if at > now.mono {
                 break;
             }
-            self.hooks.idles.forget(&key);
-            self.hook(now, &key, Notice::of("idleTimeIsExpired"));
+            self.idles.forget(&key);
+            self.hook(cx, records, now, &key, Notice::of("idleTimeIsExpired"));
         }
-        while let Some(stream) = self.hooks.idles.next_status(now.mono) {
-            self.hooks.hook_status(&mut self.cx, &self.records, &self.registry, now, stream);
-            self.hooks.arm_status(&self.cx, &self.registry, now, stream);
+        while let Some(stream) = self.idles.next_status(now.mono) {
+            self.hook_status(cx, records, registry, now, stream);
+            self.arm_status(cx, registry, now, stream);
         }
     }
 
     /// A recording has failed while its stream is live.
-    pub(in crate::control) fn hook_recording_failed(&mut self, now: Now, key: &StreamKey, reason: &str) {
+    pub(in crate::control) fn hook_recording_failed(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        key: &StreamKey,
+        reason: &str,
+    ) {
         let metadata = serde_json::json!({ "reason": reason }).to_string();
-        self.hook(now, key, Notice::of("recordingFailed").metadata(&metadata));
+        self.hook(cx, records, now, key, Notice::of("recordingFailed").metadata(&metadata));
     }
 
     /// An endpoint could not be reached so often that somebody should know.
-    pub(in crate::control) fn hook_endpoint_failed(&mut self, now: Now, key: &StreamKey, url: &str) {
+    pub(in crate::control) fn hook_endpoint_failed(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        key: &StreamKey,
+        url: &str,
+    ) {
         let metadata = serde_json::json!({ "rtmp-url": url }).to_string();
-        self.hook(now, key, Notice::of("endpointFailed").metadata(&metadata));
+        self.hook(cx, records, now, key, Notice::of("endpointFailed").metadata(&metadata));
     }
 }

@@ -45,7 +45,9 @@ impl Context {
     }
 
     fn hash(&mut self, work: PasswordWork, purpose: Purpose) -> bool {
-        self.submit(Work::Password(work), move |control, now, outcome| control.hashed(now, purpose, outcome))
+        self.submit(Work::Password(work), move |control, now, outcome| {
+            control.records.hashed(&mut control.cx, &mut control.management, now, purpose, outcome)
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Control, Retry, Writing};
 use crate::config::AppSettings;
 use crate::control::Files;
 use crate::control::context::Context;
+use crate::control::hooks::Hooks;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use crate::control::wall;
@@ -149,7 +150,14 @@ impl Files {
         let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
         let retry = key.clone();
         let sent = cx.submit(work, move |control, now, outcome| {
-            control.file_finished(now, key, outcome.recording());
+            control.files.file_finished(
+                &mut control.cx,
+                &mut control.records,
+                &mut control.hooks,
+                now,
+                key,
+                outcome.recording(),
+            );
         });
         if !sent {
             self.try_again(now, Retry::Finish(retry));
@@ -210,18 +218,28 @@ impl Files {
     }
 }
 
-impl Control {
-    fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
-        let Some(vod) = self.files.vod_of(&self.records, &key).cloned() else { return };
-        if !self.cx.apps.contains_key(&key.app) {
+impl Files {
+    fn file_finished(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        hooks: &mut Hooks,
+        now: Now,
+        key: Key,
+        outcome: RecordingOutcome,
+    ) {
+        let Some(vod) = self.vod_of(records, &key).cloned() else { return };
+        if !cx.apps.contains_key(&key.app) {
             // Its application was deleted, and its folder with it.
-            return self.files.put_vod(&mut self.records, now, key, None);
+            return self.put_vod(records, now, key, None);
         }
         match outcome {
-            RecordingOutcome::Finished(finished) => self.recorded(now, (key, vod), finished),
+            RecordingOutcome::Finished(finished) => {
+                self.recorded(cx, records, hooks, now, (key, vod), finished)
+            }
             RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {
                 tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
-                self.files.put_vod(&mut self.records, now, key, None);
+                self.put_vod(records, now, key, None);
             }
             RecordingOutcome::SetAside(name) => {
                 tracing::error!(
@@ -230,8 +248,8 @@ impl Control {
                     name,
                     "a recording is damaged; it is set aside"
                 );
-                self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
-                self.files.put_vod(&mut self.records, now, key, None);
+                self.recordings.failures = self.recordings.failures.saturating_add(1);
+                self.put_vod(records, now, key, None);
             }
             RecordingOutcome::Failed(reason) => {
                 tracing::error!(
@@ -240,24 +258,32 @@ impl Control {
                     reason,
                     "a recording cannot be finished"
                 );
-                self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
-                self.files.try_again(now, Retry::Finish(key));
+                self.recordings.failures = self.recordings.failures.saturating_add(1);
+                self.try_again(now, Retry::Finish(key));
             }
         }
     }
 
     /// A file can be played from now on.
-    pub(super) fn recorded(&mut self, now: Now, (key, vod): (Key, Vod), finished: Finished) {
+    pub(super) fn recorded(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        hooks: &mut Hooks,
+        now: Now,
+        (key, vod): (Key, Vod),
+        finished: Finished,
+    ) {
         let Finished { bytes, duration_ms } = finished;
         tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
         let vod = Vod { creation_date: wall(now), unfinished: false, ..vod }.finished(finished);
-        let vod = self.cx.to_be_kept(&key, vod);
+        let vod = cx.to_be_kept(&key, vod);
         let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
-        self.hooks.hook_vod_ready(&mut self.cx, &self.records, now, &stream, &vod);
-        self.files.put_vod(&mut self.records, now, key.clone(), Some(vod));
-        self.files.keep_object(&mut self.cx, &self.records, now, key);
-        if self.files.recordings.sweep_due.is_some() {
-            self.files.recordings.sweep_due = now.mono.checked_add(SETTLED);
+        hooks.hook_vod_ready(cx, records, now, &stream, &vod);
+        self.put_vod(records, now, key.clone(), Some(vod));
+        self.keep_object(cx, records, now, key);
+        if self.recordings.sweep_due.is_some() {
+            self.recordings.sweep_due = now.mono.checked_add(SETTLED);
         }
     }
 }

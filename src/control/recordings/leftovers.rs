@@ -8,6 +8,7 @@ use super::names::stream_of;
 use crate::control::Files;
 use crate::control::access::Access;
 use crate::control::context::Context;
+use crate::control::hooks::Hooks;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::{RecordingOutcome, RecordingWork, Work};
@@ -83,7 +84,14 @@ impl Records {
             let work = Work::Recording(RecordingWork::Finish { path: path.clone() });
             let file = path.join("/");
             let sent = cx.submit(work, move |control, now, outcome| {
-                control.leftover_finished(now, &path, outcome.recording());
+                control.files.leftover_finished(
+                    &mut control.cx,
+                    &mut control.records,
+                    &mut control.hooks,
+                    now,
+                    &path,
+                    outcome.recording(),
+                );
             });
             if !sent {
                 tracing::warn!(file, "an unfinished recording waits for the next start: too many jobs wait");
@@ -92,9 +100,17 @@ impl Records {
     }
 }
 
-impl Control {
+impl Files {
     /// Its record is made when it can be played: until then the next start finds the file again.
-    fn leftover_finished(&mut self, now: Now, path: &[String], outcome: RecordingOutcome) {
+    fn leftover_finished(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        hooks: &mut Hooks,
+        now: Now,
+        path: &[String],
+        outcome: RecordingOutcome,
+    ) {
         let Some((app, below)) = path.split_first() else { return };
         let file = below.join("/");
         let finished = match outcome {
@@ -115,12 +131,12 @@ impl Control {
             }
         };
         let app: Arc<str> = app.as_str().into();
-        if !self.cx.apps.contains_key(&app) {
+        if !cx.apps.contains_key(&app) {
             return;
         }
-        let is_broadcast = |id: &str| self.records.get(&StreamKey::new(&app, id)).is_some();
+        let is_broadcast = |id: &str| records.get(&StreamKey::new(&app, id)).is_some();
         let stream = below.last().map(|name| stream_of(name, is_broadcast));
-        let id = self.files.vod_id(&mut self.cx, now);
+        let id = self.vod_id(cx, now);
         let vod = Vod {
             vod_name: below.last().cloned(),
             stream_id: stream,
@@ -129,6 +145,6 @@ impl Control {
             kind: Some(Vod::RECORDED.to_owned()),
             ..Vod::default()
         };
-        self.recorded(now, (Vod::key(&app, &id), vod), finished);
+        self.recorded(cx, records, hooks, now, (Vod::key(&app, &id), vod), finished);
     }
 }

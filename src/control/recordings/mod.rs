@@ -22,6 +22,7 @@ use super::answer::Outcome;
 use super::broadcast::Broadcast;
 use super::context::Context;
 use super::mask::Requester;
+use super::records::Records;
 use super::records::auxiliary::Vod;
 use super::{Control, wall};
 use crate::config::AppSettings;
@@ -248,7 +249,14 @@ impl Control {
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
             None if is_wanted && is_possible => {
-                drop(self.start_recording(now, key, Begin { container, name, clip: None }));
+                drop(self.files.start_recording(
+                    &mut self.cx,
+                    &self.records,
+                    &self.registry,
+                    now,
+                    key,
+                    Begin { container, name, clip: None },
+                ));
             }
             Some(id) if !is_wanted || !is_possible => {
                 if is_wanted {
@@ -259,60 +267,6 @@ impl Control {
             }
             None | Some(_) => {}
         }
-    }
-
-    /// Begins to record a live stream, or to write a clip of it.
-    pub(super) fn start_recording(
-        &mut self,
-        now: Now,
-        key: &StreamKey,
-        Begin { container, name, clip }: Begin<'_>,
-    ) -> Recorded {
-        let Some(stream) = self.registry.find(key) else { return Recorded::Refused };
-        if clip.is_some() && self.files.recordings.clips(&key.app) >= CLIPS_MAX {
-            return Recorded::Refused;
-        }
-        if clip.is_none() && self.files.recordings.of_stream(stream, container).is_some() {
-            return Recorded::Already;
-        }
-        let Some(settings) = self.cx.apps.get(&key.app).cloned() else { return Recorded::Refused };
-        let is_full =
-            settings.recording.streams_max.is_some_and(|max| self.files.recorded_beside(key) >= max);
-        if clip.is_none() && is_full {
-            tracing::warn!(%key, "not recorded: record.max_streams are");
-            self.files.recordings.refused.insert(key.clone());
-            return Recorded::Refused;
-        }
-        let Some(worker) = self.registry.get(&stream).map(|live| live.source().worker) else {
-            return Recorded::Refused;
-        };
-        let (folder, stem) = self.records.recording_place(now, key, name, &settings.recording);
-        self.files.recordings.ordered = self.files.recordings.ordered.saturating_add(1);
-        let recording = RecordingId(self.files.recordings.ordered);
-        let (vod, began) = (self.files.vod_id(&mut self.cx, now), wall(now));
-        let files = 0;
-        let entry = Recording {
-            key: key.clone(),
-            container,
-            name: name.map(str::to_owned),
-            stream,
-            worker,
-            began,
-            vod: vod.clone(),
-            files,
-            stopped: clip.is_some(),
-            is_clip: clip.is_some(),
-            waiter: clip.map(|(_, requester)| requester),
-        };
-        self.files.recordings.by_id.insert(recording, entry);
-        let (file_ms_max, file_bytes_max) =
-            (settings.recording.file_ms_max, settings.recording.file_bytes_max);
-        let kind = if clip.is_some() { CLIP } else { container.name() };
-        let clip = clip.map(|(range, _)| range);
-        let order =
-            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
-        self.files.post_recording(&mut self.cx, worker, ToWorker::StartRecording(Box::new(order)));
-        Recorded::Done { vod, began }
     }
 
     /// News of a sink.
@@ -352,7 +306,7 @@ impl Control {
         }
         tracing::warn!(%key, reason, "recording failed; it is tried again");
         self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
-        self.hook_recording_failed(now, &key, reason);
+        self.hooks.hook_recording_failed(&mut self.cx, &self.records, now, &key, reason);
         self.files.try_again(now, Retry::Start(key, recording.container, recording.name));
     }
 
@@ -381,6 +335,64 @@ impl Control {
         if self.files.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
             self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
         }
+    }
+}
+
+impl Files {
+    /// Begins to record a live stream, or to write a clip of it.
+    pub(super) fn start_recording(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        key: &StreamKey,
+        Begin { container, name, clip }: Begin<'_>,
+    ) -> Recorded {
+        let Some(stream) = registry.find(key) else { return Recorded::Refused };
+        if clip.is_some() && self.recordings.clips(&key.app) >= CLIPS_MAX {
+            return Recorded::Refused;
+        }
+        if clip.is_none() && self.recordings.of_stream(stream, container).is_some() {
+            return Recorded::Already;
+        }
+        let Some(settings) = cx.apps.get(&key.app).cloned() else { return Recorded::Refused };
+        let is_full = settings.recording.streams_max.is_some_and(|max| self.recorded_beside(key) >= max);
+        if clip.is_none() && is_full {
+            tracing::warn!(%key, "not recorded: record.max_streams are");
+            self.recordings.refused.insert(key.clone());
+            return Recorded::Refused;
+        }
+        let Some(worker) = registry.get(&stream).map(|live| live.source().worker) else {
+            return Recorded::Refused;
+        };
+        let (folder, stem) = records.recording_place(now, key, name, &settings.recording);
+        self.recordings.ordered = self.recordings.ordered.saturating_add(1);
+        let recording = RecordingId(self.recordings.ordered);
+        let (vod, began) = (self.vod_id(cx, now), wall(now));
+        let files = 0;
+        let entry = Recording {
+            key: key.clone(),
+            container,
+            name: name.map(str::to_owned),
+            stream,
+            worker,
+            began,
+            vod: vod.clone(),
+            files,
+            stopped: clip.is_some(),
+            is_clip: clip.is_some(),
+            waiter: clip.map(|(_, requester)| requester),
+        };
+        self.recordings.by_id.insert(recording, entry);
+        let (file_ms_max, file_bytes_max) =
+            (settings.recording.file_ms_max, settings.recording.file_bytes_max);
+        let kind = if clip.is_some() { CLIP } else { container.name() };
+        let clip = clip.map(|(range, _)| range);
+        let order =
+            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
+        self.post_recording(cx, worker, ToWorker::StartRecording(Box::new(order)));
+        Recorded::Done { vod, began }
     }
 }
 

@@ -75,7 +75,7 @@ impl Control {
             Err(refusal) => return Reply::Now(refusal),
         };
         if caller != Caller::Nobody {
-            self.note_authenticated(origin.requester.session());
+            self.cx.note_authenticated(origin.requester.session());
         }
         if base == Base::Server {
             return match caller {

@@ -216,25 +216,25 @@ pub(super) fn info(records: &Records, registry: &Registry, call: &Call<'_>) -> R
 }
 
 /// `PUT /broadcasts/conference-rooms/{id}/add?streamId=`.
-pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    subtracks::join(control, at, call, call.query("streamId"))
+pub(super) fn add(records: &mut Records, registry: &Registry, at: Now, call: &Call<'_>) -> Reply {
+    subtracks::join(records, registry, at, call, call.query("streamId"))
 }
 
 /// `PUT /broadcasts/conference-rooms/{id}/{streamId}`.
-pub(super) fn add_named(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn add_named(records: &mut Records, registry: &Registry, at: Now, call: &Call<'_>) -> Reply {
     let [_, stream, ..] = call.params;
-    subtracks::join(control, at, call, stream)
+    subtracks::join(records, registry, at, call, stream)
 }
 
 /// `PUT /broadcasts/conference-rooms/{id}/delete?streamId=`.
-pub(super) fn remove(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    subtracks::leave(control, at, call, call.query("streamId"))
+pub(super) fn remove(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
+    subtracks::leave(records, at, call, call.query("streamId"))
 }
 
 /// `DELETE /broadcasts/conference-rooms/{id}/{streamId}`.
-pub(super) fn remove_named(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn remove_named(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let [_, stream, ..] = call.params;
-    subtracks::leave(control, at, call, stream)
+    subtracks::leave(records, at, call, stream)
 }
 
 impl Records {

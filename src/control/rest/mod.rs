@@ -42,6 +42,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::Control;
 use super::audit::ADDRESS;
+use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
 use super::records::auxiliary::AuxiliaryWrite;
@@ -132,7 +133,7 @@ impl Control {
         }
         let requester = *requester;
         if app.security.rest_jwt.is_some() {
-            self.note_authenticated(requester.session());
+            self.cx.note_authenticated(requester.session());
         }
         let Some(rest) = rest.strip_prefix("/v2") else { return not_found() };
         match find(Base::App, request.method, rest) {
@@ -192,10 +193,12 @@ impl Control {
         }
         None
     }
+}
 
+impl Context {
     /// A request came with a login or a valid token: its connection is no longer one of anybody's.
     fn note_authenticated(&mut self, session: SessionRef) {
-        self.cx.post(session.worker, ToWorker::Authenticated(session.conn));
+        self.post(session.worker, ToWorker::Authenticated(session.conn));
     }
 }
 

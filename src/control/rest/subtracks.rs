@@ -27,50 +27,48 @@ fn subtrack<'a>(records: &'a Records, call: &Call<'_>, id: &str) -> Option<(Stre
 }
 
 /// `POST /broadcasts/{id}/subtrack?id={subtrack}`.
-pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    join(control, at, call, call.query("id"))
+pub(super) fn add(records: &mut Records, registry: &Registry, at: Now, call: &Call<'_>) -> Reply {
+    join(records, registry, at, call, call.query("id"))
 }
 
 /// A stream becomes a subtrack of the main track that the path names.
-pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -> Reply {
+pub(super) fn join(records: &mut Records, registry: &Registry, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
     let main_key = call.key();
-    let (Some((key, _)), Some(record)) =
-        (subtrack(&control.records, call, sub), control.records.pending(&main_key))
-    else {
+    let (Some((key, _)), Some(record)) = (subtrack(records, call, sub), records.pending(&main_key)) else {
         return refused(&format!("There is no stream with id:{sub} as subtrack or {main} as mainTrack"));
     };
     if key == main_key {
         return refused(&format!("Main track of the stream {sub} cannot be updated"));
     }
     let limit = usize::try_from(record.subtracks_limit).ok();
-    if limit.is_some_and(|limit| control.records.active_subtracks(&control.registry, &main_key) >= limit) {
+    if limit.is_some_and(|limit| records.active_subtracks(registry, &main_key) >= limit) {
         return refused(&format!("Subtrack limit is reached for the main track:{main}"));
     }
-    let (is_virtual, is_live) = (record.is_virtual, control.registry.is_live(&main_key));
+    let (is_virtual, is_live) = (record.is_virtual, registry.is_live(&main_key));
     if !is_virtual && !is_live {
         let body = Body { is_virtual: Some(Some(true)), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };
-        control.records.write(at, Write { key: main_key, change, waiter: None });
+        records.write(at, Write { key: main_key, change, waiter: None });
     }
-    control.records.set_main_track(at, call.requester, key, main);
+    records.set_main_track(at, call.requester, key, main);
     Reply::Later
 }
 
 /// `DELETE /broadcasts/{id}/subtrack?id={subtrack}`.
-pub(super) fn remove(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    leave(control, at, call, call.query("id"))
+pub(super) fn remove(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
+    leave(records, at, call, call.query("id"))
 }
 
 /// A stream is no subtrack of the main track that the path names any more.
-pub(super) fn leave(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -> Reply {
+pub(super) fn leave(records: &mut Records, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
     if sub.trim().is_empty() {
         return refused("");
     }
-    match subtrack(&control.records, call, sub) {
+    match subtrack(records, call, sub) {
         Some((key, record)) if record.main_track_stream_id.as_deref() == Some(main) => {
-            control.records.set_main_track(at, call.requester, key, "");
+            records.set_main_track(at, call.requester, key, "");
             Reply::Later
         }
         Some(_) | None => {

@@ -422,81 +422,90 @@ impl Records {
     }
 }
 
-impl Control {
+impl Records {
     /// A hash is there.
-    pub(in crate::control) fn hashed(&mut self, now: Now, purpose: Purpose, outcome: jobs::Outcome) {
+    pub(in crate::control) fn hashed(
+        &mut self,
+        cx: &mut Context,
+        management: &mut Management,
+        now: Now,
+        purpose: Purpose,
+        outcome: jobs::Outcome,
+    ) {
         let jobs::Outcome::Password(outcome) = outcome else {
-            self.cx.answer(purpose.origin().requester, busy());
+            cx.answer(purpose.origin().requester, busy());
             return;
         };
         let success = || Outcome::success().response(200);
         match (purpose, outcome) {
             (Purpose::Login { origin, client, email }, PasswordOutcome::Verified(fits)) => {
-                self.logged_in(now, (origin, client), &email, fits);
+                self.logged_in(cx, management, now, (origin, client), &email, fits);
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
                 // Another request may have been quicker.
-                let late =
-                    if initial { self.records.has_users() } else { self.records.user(&user.email).is_some() };
-                let late = late || (initial && self.records.user(&user.email).is_some());
+                let late = if initial { self.has_users() } else { self.user(&user.email).is_some() };
+                let late = late || (initial && self.user(&user.email).is_some());
                 let number = if initial { -1 } else { 0 };
                 if late {
                     let text = if initial { "" } else { TAKEN };
-                    self.cx.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
+                    cx.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
                 let response = Outcome::success().error_id(number).response(200);
-                self.records.write_user(&mut self.cx, now, user, Some((origin.requester, response)));
+                self.write_user(cx, now, user, Some((origin.requester, response)));
             }
             (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
-                if self.records.user(&user.email).is_none() {
+                if self.user(&user.email).is_none() {
                     let text = "Edited user is not found in database";
-                    self.cx.answer(origin.requester, Outcome::failure(text).response(200));
+                    cx.answer(origin.requester, Outcome::failure(text).response(200));
                     return;
                 }
                 let user = User { password_hash: PasswordHash(hash), ..*user };
-                self.records.write_user(&mut self.cx, now, user, Some((origin.requester, success())));
+                self.write_user(cx, now, user, Some((origin.requester, success())));
             }
             (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
-                if fits && !self.management.lockout.is_locked(client, &email) {
-                    if !self.cx.make_hash(new, Purpose::SetNew { origin, email }) {
-                        self.cx.answer(origin.requester, busy());
+                if fits && !management.lockout.is_locked(client, &email) {
+                    if !cx.make_hash(new, Purpose::SetNew { origin, email }) {
+                        cx.answer(origin.requester, busy());
                     }
                     return;
                 }
-                self.management.lockout.failed(now.mono, client, &email);
+                management.lockout.failed(now.mono, client, &email);
                 let text = "User not exist with that name and pass";
-                self.management.answer_late(
-                    &mut self.cx,
-                    now,
-                    origin.requester,
-                    Outcome::failure(text).response(200),
-                );
+                management.answer_late(cx, now, origin.requester, Outcome::failure(text).response(200));
             }
             (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
-                let Some(user) = self.records.user(&email).cloned() else {
-                    self.cx.answer(origin.requester, Outcome::failure("").response(200));
+                let Some(user) = self.user(&email).cloned() else {
+                    cx.answer(origin.requester, Outcome::failure("").response(200));
                     return;
                 };
                 let user = User { password_hash: PasswordHash(hash), ..user };
                 let response = Outcome::success().message(Some("Success")).response(200);
-                self.records.write_user(&mut self.cx, now, user, Some((origin.requester, response)));
+                self.write_user(cx, now, user, Some((origin.requester, response)));
             }
             // The answer is to the work that was submitted.
             (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
-                self.cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
+                cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
             }
         }
     }
 
-    fn logged_in(&mut self, now: Now, (origin, client): (Origin, std::net::IpAddr), email: &str, fits: bool) {
-        if self.management.lockout.is_locked(client, email) {
-            self.cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
+    fn logged_in(
+        &self,
+        cx: &mut Context,
+        management: &mut Management,
+        now: Now,
+        (origin, client): (Origin, std::net::IpAddr),
+        email: &str,
+        fits: bool,
+    ) {
+        if management.lockout.is_locked(client, email) {
+            cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
             return;
         }
         // What everybody sees counts: a user who is not on disk yet cannot log in.
-        let user = match self.records.auxiliary.get(&user_key(email)) {
+        let user = match self.auxiliary.get(&user_key(email)) {
             Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
             Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_))
             | None => None,
@@ -504,21 +513,16 @@ impl Control {
         let Some(message) = user else {
             // The name may be a password in the wrong field.
             tracing::info!(%client, "login failed");
-            self.management.lockout.failed(now.mono, client, email);
-            self.management.answer_late(
-                &mut self.cx,
-                now,
-                origin.requester,
-                Outcome::failure("").response(200),
-            );
+            management.lockout.failed(now.mono, client, email);
+            management.answer_late(cx, now, origin.requester, Outcome::failure("").response(200));
             return;
         };
         tracing::info!(%client, email, "logged in");
-        self.cx.audit.audit_login(origin.requester.session(), email);
-        self.management.lockout.succeeded(client, email);
-        let id = self.management.sessions.begin(now.mono, &mut self.cx.random, email);
+        cx.audit.audit_login(origin.requester.session(), email);
+        management.lockout.succeeded(client, email);
+        let id = management.sessions.begin(now.mono, &mut cx.random, email);
         let response = Outcome::success().message(Some(&message)).response(200);
-        self.cx.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
+        cx.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
     }
 }
 

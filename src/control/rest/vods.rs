@@ -10,6 +10,7 @@ use crate::control::Files;
 use crate::control::Walks;
 use crate::control::answer::{Outcome, json};
 use crate::control::context::Context;
+use crate::control::live::Registry;
 use crate::control::recordings::{Begin, Recorded, may_record};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
@@ -36,7 +37,14 @@ fn refused(message: Option<&str>) -> Reply {
 }
 
 /// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; of a live stream the recording begins or ends at once.
-pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn record(
+    cx: &mut Context,
+    records: &mut Records,
+    registry: &Registry,
+    files: &mut Files,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
     let height = match call.number::<i32>("resolutionHeight") {
@@ -52,33 +60,31 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         }
     };
     let key = call.key();
-    if control.records.pending(&key).is_none() {
+    if records.pending(&key).is_none() {
         return refused(None);
     }
     let change = Change::Record { container, on };
-    if !control.registry.is_live(&key) {
-        control
-            .records
-            .write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
+    if !registry.is_live(&key) {
+        records.write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
         return Reply::Later;
     }
-    let source_height = control.records.get(&key).map_or(0, |record| record.height);
+    let source_height = records.get(&key).map_or(0, |record| record.height);
     let recorded = if !on {
-        control.files.stop_recording(&mut control.cx, &control.registry, &key, container)
-    } else if !may_record(&control.registry, &key, container) {
+        files.stop_recording(cx, registry, &key, container)
+    } else if !may_record(registry, &key, container) {
         Recorded::Refused
     } else if height != 0 && height != source_height {
         // Nothing is scaled: a stream has the height that it came with.
         Recorded::Already
     } else {
         let name = call.request.query_value("fileName");
-        control.start_recording(now, &key, Begin { container, name, clip: None })
+        files.start_recording(cx, records, registry, now, &key, Begin { container, name, clip: None })
     };
     match recorded {
         Recorded::Done { vod, began } => {
             let answer = Outcome::success().message(Some(&began.to_string())).data_id(&vod).response(200);
             let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
-            control.records.write(now, Write { key, change, waiter });
+            records.write(now, Write { key, change, waiter });
             Reply::Later
         }
         Recorded::Already => Reply::Now(Outcome::success().message(Some("0")).no_data_id().response(200)),
@@ -90,7 +96,14 @@ pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 }
 
 /// `POST /broadcasts/{id}/clip`: what is kept of a live stream between `start` and `end`, seconds of Unix time, as a recording.
-pub(super) fn clip(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn clip(
+    cx: &mut Context,
+    records: &Records,
+    registry: &Registry,
+    files: &mut Files,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let ms = |name| {
         let seconds =
             call.query(name).parse::<f64>().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
@@ -103,12 +116,19 @@ pub(super) fn clip(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return refused(Some("end is behind start"));
     }
     let key = call.key();
-    if !control.registry.is_live(&key) {
+    if !registry.is_live(&key) {
         return refused(Some("the stream is not live"));
     }
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
     let name = call.request.query_value("fileName");
-    match control.start_recording(now, &key, Begin { container: Container::Mp4, name, clip }) {
+    match files.start_recording(
+        cx,
+        records,
+        registry,
+        now,
+        &key,
+        Begin { container: Container::Mp4, name, clip },
+    ) {
         // The answer comes when the clip has begun, or has nothing in it.
         Recorded::Done { .. } => Reply::Later,
         Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),
@@ -116,7 +136,13 @@ pub(super) fn clip(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `POST /vods/create`: the body, which is taken as it comes, is not in the request (`control::uploads`).
-pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn create(
+    cx: &mut Context,
+    records: &mut Records,
+    files: &mut Files,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     if call.request.header("content-type").and_then(Multipart::of).is_none() {
         return Reply::Now(Response::error(400, "Bad Request"));
     }
@@ -127,7 +153,8 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         return refused(Some("notSupportedFileType"));
     }
     let name: String = base.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    if control.begin_upload(now, (call.requester, call.client), &call.app.name, (&name, extension)) {
+    if files.begin_upload(cx, records, now, (call.requester, call.client), &call.app.name, (&name, extension))
+    {
         Reply::Later
     } else {
         refused(Some(NO_ROOM))

@@ -253,7 +253,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/conference-rooms/{id}/add",
-        conference::add,
+        |control, now, call| conference::add(&mut control.records, &control.registry, now, call),
         "Result",
         ROOMS,
         "Put a stream into a room",
@@ -262,7 +262,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/conference-rooms/{id}/delete",
-        conference::remove,
+        |control, now, call| conference::remove(&mut control.records, now, call),
         "Result",
         ROOMS,
         "Take a stream out of a room",
@@ -271,7 +271,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/conference-rooms/{id}/{sid}",
-        conference::add_named,
+        |control, now, call| conference::add_named(&mut control.records, &control.registry, now, call),
         "Result",
         ROOMS,
         "Put a stream into a room",
@@ -279,7 +279,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Delete,
         "/broadcasts/conference-rooms/{id}/{sid}",
-        conference::remove_named,
+        |control, now, call| conference::remove_named(&mut control.records, now, call),
         "Result",
         ROOMS,
         "Take a stream out of a room",
@@ -515,10 +515,42 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .query(&["endpointServiceId", "resolutionHeight"]),
     // ---- an application: the rest
-    app(Put, "/broadcasts/{id}/recording/{on}", vods::record, "Result", BROADCASTS, "Switch recording")
-        .query(&["recordType"]),
-    app(Post, "/broadcasts/{id}/clip", vods::clip, "Result", BROADCASTS, "Make a recording of what is kept")
-        .query(&["start", "end", "fileName"]),
+    app(
+        Put,
+        "/broadcasts/{id}/recording/{on}",
+        |control, now, call| {
+            vods::record(
+                &mut control.cx,
+                &mut control.records,
+                &control.registry,
+                &mut control.files,
+                now,
+                call,
+            )
+        },
+        "Result",
+        BROADCASTS,
+        "Switch recording",
+    )
+    .query(&["recordType"]),
+    app(
+        Post,
+        "/broadcasts/{id}/clip",
+        |control, now, call| {
+            vods::clip(
+                &mut control.cx,
+                &control.records,
+                &control.registry,
+                &mut control.files,
+                now,
+                call,
+            )
+        },
+        "Result",
+        BROADCASTS,
+        "Make a recording of what is kept",
+    )
+    .query(&["start", "end", "fileName"]),
     app(
         Get,
         "/broadcasts/{id}/stream-info",
@@ -551,9 +583,24 @@ pub(super) const ROUTES: &[Route] = &[
         STATS,
         "Disconnect a viewer",
     ),
-    app(Post, "/broadcasts/{id}/subtrack", subtracks::add, "Result", ROOMS, "Add a subtrack").query(&["id"]),
-    app(Delete, "/broadcasts/{id}/subtrack", subtracks::remove, "Result", ROOMS, "Remove a subtrack")
-        .query(&["id"]),
+    app(
+        Post,
+        "/broadcasts/{id}/subtrack",
+        |control, now, call| subtracks::add(&mut control.records, &control.registry, now, call),
+        "Result",
+        ROOMS,
+        "Add a subtrack",
+    )
+    .query(&["id"]),
+    app(
+        Delete,
+        "/broadcasts/{id}/subtrack",
+        |control, now, call| subtracks::remove(&mut control.records, now, call),
+        "Result",
+        ROOMS,
+        "Remove a subtrack",
+    )
+    .query(&["id"]),
     app(
         Get,
         "/broadcasts/{id}/subtracks/{offset}/{size}",
@@ -700,7 +747,18 @@ pub(super) const ROUTES: &[Route] = &[
         "List recordings",
     )
     .query(&["sort_by", "order_by", "streamId", "search"]),
-    app(Post, "/vods/create", vods::create, "Result", VODS, "Upload a file").query(&["name"]).multipart(),
+    app(
+        Post,
+        "/vods/create",
+        |control, now, call| {
+            vods::create(&mut control.cx, &mut control.records, &mut control.files, now, call)
+        },
+        "Result",
+        VODS,
+        "Upload a file",
+    )
+    .query(&["name"])
+    .multipart(),
     app(
         Post,
         "/vods/directory",
