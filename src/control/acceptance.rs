@@ -74,7 +74,7 @@ impl Control {
         }
         if let Some(record) = self.records.get_mut(&key) {
             status::FAILED.clone_into(&mut record.status);
-            self.records.mark_dirty(now, key);
+            self.records.writes.mark_dirty(now, key);
         }
     }
 }

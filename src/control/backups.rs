@@ -54,7 +54,7 @@ impl Walks {
         }
         self.backups.due = now.mono.checked_add(LOOK);
         let every = cx.config.server.backups().every;
-        if self.backups.under_way.is_none() && !records.is_broken() {
+        if self.backups.under_way.is_none() && !records.writes.is_broken() {
             self.begin_backup(cx, records, now, None, every);
         }
     }
@@ -84,7 +84,7 @@ impl Walks {
     ) {
         let name = backup::name_of(now.wall_ms);
         let kept = cx.config.server.backups().kept;
-        let batch = records.back_up(backup::Backup { name: name.clone(), kept, age_min });
+        let batch = records.writes.back_up(backup::Backup { name: name.clone(), kept, age_min });
         self.backups.under_way = Some(UnderWay { batch, name, waiter });
     }
 

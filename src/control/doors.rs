@@ -9,7 +9,7 @@ impl Control {
     /// Writes a line for each door that is open by default, with the way to close it. A code for the first user is made here,
     /// where it is told.
     pub(super) fn log_doors(&mut self) {
-        if !self.records.has_users() && self.cx.config.server.doors.first_user_code {
+        if !self.records.auxiliary.has_users() && self.cx.config.server.doors.first_user_code {
             let code = FirstCode::new(self.cx.alphanumerics(CODE_CHARACTERS));
             tracing::info!(
                 code = code.reveal(),
@@ -17,7 +17,7 @@ impl Control {
                  first request to /rest/v2/users/initial that has this code; it is valid until then or the next start"
             );
             self.management.first_code = Some(code);
-        } else if !self.records.has_users() {
+        } else if !self.records.auxiliary.has_users() {
             tracing::info!(
                 "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
                  first request to /rest/v2/users/initial"

@@ -15,6 +15,7 @@ use super::answer::Outcome;
 use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
+use super::records::auxiliary::AuxiliaryRecords;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use super::wall;
 use crate::control::ControlConfig;
@@ -45,17 +46,6 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// The records of imported files whose path begins so.
-    fn imported<'a>(&'a self, app: &Arc<str>, below: &'a str) -> impl Iterator<Item = &'a Vod> {
-        let is_below = move |vod: &&Vod| {
-            vod.kind.as_deref() == Some(Vod::IMPORTED)
-                && vod.file_path.as_deref().is_some_and(|path| path.starts_with(below))
-        };
-        self.vods(app).filter(is_below)
-    }
-}
-
-impl Records {
     /// Imports a folder. Gives the answer when it is known at once.
     pub(super) fn import_folder(
         &self,
@@ -67,7 +57,7 @@ impl Records {
         if folder.is_empty() || cx.config.server.import_folders().next().is_none() {
             return Some(cx.config.not_allowed());
         }
-        if self.imported(app, "").count() >= IMPORTED_MAX {
+        if self.auxiliary.imported(app, "").count() >= IMPORTED_MAX {
             return Some(refused("The application has too many imported files"));
         }
         let (app, asked) = (Arc::clone(app), folder.to_owned());
@@ -109,7 +99,7 @@ impl Records {
         app: &Arc<str>,
         below: &str,
     ) {
-        let ids = self.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
+        let ids = self.auxiliary.imported(app, below).filter_map(|vod| vod.vod_id.as_deref());
         let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
         let text = format!("{} of records are deleted", changes.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
@@ -121,6 +111,17 @@ impl Records {
             now,
             AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((requester, answer)) },
         );
+    }
+}
+
+impl AuxiliaryRecords {
+    /// The records of imported files whose path begins so.
+    fn imported<'a>(&'a self, app: &Arc<str>, below: &'a str) -> impl Iterator<Item = &'a Vod> {
+        let is_below = move |vod: &&Vod| {
+            vod.kind.as_deref() == Some(Vod::IMPORTED)
+                && vod.file_path.as_deref().is_some_and(|path| path.starts_with(below))
+        };
+        self.vods(app).filter(is_below)
     }
 }
 

@@ -19,7 +19,7 @@ impl Control {
             ("calls", self.access.calls.held()),
             ("recordings", self.files.recordings.len()),
             ("hooks", self.hooks.waiting()),
-            ("writes", self.records.waiting_writes()),
+            ("writes", self.records.writes.waiting_writes()),
             ("open requests", self.cx.audit.open()),
             ("jobs", self.cx.outbox.jobs_waiting()),
             ("outputs", self.cx.outbox.outputs.len()),

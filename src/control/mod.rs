@@ -216,7 +216,7 @@ impl Records {
             return self.note_elsewhere(now, &key, true);
         }
         if record.zombi {
-            self.mark_dirty(now, key);
+            self.writes.mark_dirty(now, key);
             return;
         }
         let mut changed = false;
@@ -240,7 +240,7 @@ impl Records {
         }
         self.insert(key.clone(), record);
         if changed {
-            self.mark_dirty(now, key);
+            self.writes.mark_dirty(now, key);
         }
     }
 }
@@ -280,7 +280,7 @@ impl Control {
             cx,
         };
         if let Some(cluster) = &control.cx.config.cluster {
-            control.records.share(cluster.node.clone());
+            control.records.writes.share(cluster.node.clone());
         }
         for part in stored {
             control.take_over(now, part?);
@@ -332,15 +332,10 @@ impl Control {
                 self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream)
             }
             ToControl::Play(request) => self.admit_viewer(now, *request),
-            ToControl::Leased(news) => self.records.viewer_leased(&mut self.cx, &mut self.hooks, now, &news),
-            ToControl::PlayStarted { session, request } => self.access.play_started(
-                &mut self.cx,
-                &self.records,
-                &mut self.hooks,
-                now,
-                session,
-                request,
-            ),
+            ToControl::Leased(news) => self.hooks.viewer_leased(&mut self.cx, &self.records, now, &news),
+            ToControl::PlayStarted { session, request } => {
+                self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
+            }
             ToControl::PlayEnded(session) => {
                 self.access.play_ended(&mut self.cx, &self.records, &mut self.hooks, now, session)
             }
@@ -352,7 +347,7 @@ impl Control {
                 self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::Describe { key, meta_data } => {
-                self.records.describe(&self.registry, now, key, meta_data)
+                self.registry.describe(&mut self.records, now, key, meta_data)
             }
             ToControl::Data { key, payload } => self.hooks.hook_data(&mut self.cx, now, &key, payload),
             ToControl::Call { session, peer, event } => self.call_event(now, session, peer, event),
@@ -403,7 +398,7 @@ impl Control {
         self.fire_sources(now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
-        self.records.fire_sweep(&mut self.walks, now);
+        self.walks.fire_sweep(&mut self.records, now);
         self.hooks.fire_idles(&mut self.cx, &self.records, &self.registry, now);
         self.hooks.fire_hooks(&mut self.cx, &mut self.outbound, now);
         self.management.fire_held(&mut self.cx, now);
@@ -463,7 +458,7 @@ impl Control {
             self.outbound.supervisor.deadline(),
             self.outbound.sources.deadline(),
             self.outbound.repeats.deadline(),
-            self.records.deadline(),
+            self.records.writes.deadline(),
             self.walks.scans.deadline(),
             self.walks.sweep.deadline(),
             self.hooks.deadline(),
@@ -478,7 +473,7 @@ impl Control {
     }
 
     fn exit_when_drained(&mut self) {
-        let flushed = self.records.is_flushed() && self.hooks.is_drained();
+        let flushed = self.records.writes.is_flushed() && self.hooks.is_drained();
         if let Some(drain) = &mut self.cx.drain
             && drain.waiting.is_empty()
             && flushed

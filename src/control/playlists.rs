@@ -70,7 +70,7 @@ impl Records {
     fn playlist_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         if let Some(record) = self.get_mut(key) {
             record.play_list_status = Some(status.to_owned());
-            self.mark_dirty(now, key.clone());
+            self.writes.mark_dirty(now, key.clone());
         }
     }
 }
@@ -213,7 +213,7 @@ impl Control {
             self.outbound.supervisor.aim(Job::Pull(id), remote);
             self.records.source_status(now, key, status::FINISHED);
         }
-        self.records.mark_dirty(now, key.clone());
+        self.records.writes.mark_dirty(now, key.clone());
     }
 
     /// Starts the playlists whose time has come.

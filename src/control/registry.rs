@@ -36,10 +36,10 @@ impl Records {
     fn record_ended(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.get_mut(&key) else { return };
         if record.zombi {
-            let is_stored = self.keeps_all();
+            let is_stored = self.writes.keeps_all();
             self.remove(&key);
             if is_stored {
-                self.mark_dirty(now, key);
+                self.writes.mark_dirty(now, key);
             }
             return;
         }
@@ -49,7 +49,7 @@ impl Records {
         for endpoint in record.end_point_list.iter_mut().flatten() {
             status::FINISHED.clone_into(&mut endpoint.status);
         }
-        self.mark_dirty(now, key);
+        self.writes.mark_dirty(now, key);
     }
 }
 
@@ -293,7 +293,7 @@ impl Control {
         let main = self.records.main_track_of(&live.key);
         self.records.record_ended(now, live.key);
         if let Some(main) = main {
-            self.records.follow_subtracks(&self.registry, now, &main);
+            self.registry.follow_subtracks(&mut self.records, now, &main);
         }
     }
 
@@ -376,7 +376,7 @@ impl Registry {
             cx.complete(now, key, &mut record);
             records.insert(key.clone(), record);
         }
-        records.join_main_track(cx, self, now, request);
+        self.join_main_track(cx, records, now, request);
         records.take_description(request);
         let Some(record) = records.get_mut(key) else { return };
         status::BROADCASTING.clone_into(&mut record.status);
@@ -394,10 +394,10 @@ impl Registry {
         record.remote_ip = remote_ip(request);
         record.forget_viewers();
         if !record.zombi || access.cluster.is_shared() {
-            records.mark_dirty(now, key.clone());
+            records.writes.mark_dirty(now, key.clone());
         }
         if let Some(main) = records.main_track_of(key) {
-            records.follow_subtracks(self, now, &main);
+            self.follow_subtracks(records, now, &main);
         }
     }
 

@@ -22,7 +22,7 @@ impl Records {
     /// Whether an application may have one more record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
         // What is on its way to the disk is nobody's yet.
-        let limit = cx.config.server.limits.broadcasts.saturating_sub(self.inserts());
+        let limit = cx.config.server.limits.broadcasts.saturating_sub(self.writes.inserts());
         cx.has_share(limit, app, |app| self.count(app))
     }
 }

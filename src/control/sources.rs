@@ -188,7 +188,7 @@ impl Records {
         if let Some(record) = self.get_mut(key) {
             record.source_wanted = wanted;
         }
-        self.mark_dirty(now, key.clone());
+        self.writes.mark_dirty(now, key.clone());
     }
 }
 
@@ -331,7 +331,7 @@ impl Outbound {
             let is_copy = self.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
             if !registry.is_live(&key) && !is_copy {
                 records.source_status(now, &key, status::FINISHED);
-                records.mark_dirty(now, key);
+                records.writes.mark_dirty(now, key);
             }
         }
         for (id, source) in std::mem::take(&mut self.sources.by_id) {

@@ -36,48 +36,6 @@ pub(super) fn are_renditions(app: &AppSettings) -> bool {
 }
 
 impl Records {
-    /// Subtracks of a main track that are live.
-    pub(super) fn active_subtracks(&self, registry: &Registry, main: &StreamKey) -> usize {
-        self.subtracks(main).filter(|id| registry.is_active(main, id)).count()
-    }
-
-    /// Whether a subtrack of a main track is live.
-    pub(super) fn has_active_subtrack(&self, registry: &Registry, main: &StreamKey) -> bool {
-        self.subtracks(main).any(|id| registry.is_active(main, id))
-    }
-
-    /// Whether a publisher may join the main track that it names.
-    pub(super) fn check_main_track(
-        &self,
-        cx: &Context,
-        registry: &Registry,
-        request: &PublishRequest,
-    ) -> Result<(), Refusal> {
-        let Some(main) = wanted_main(request) else { return Ok(()) };
-        if !is_stream_id(&main.id) {
-            return Err(Refusal::NotAllowed("mainTrack is not a stream id"));
-        }
-        let Some(record) = self.pending(&main) else {
-            let app = cx.apps.get(&main.app);
-            let known_only =
-                app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
-            let is_full = !self.has_room_for_record(cx, &main.app);
-            return match (known_only, is_full) {
-                (true, _) => Err(Refusal::NotAllowed("the main track has no record")),
-                (false, true) => Err(Refusal::NotAllowed("limits.broadcasts is reached")),
-                (false, false) => Ok(()),
-            };
-        };
-        if !self.may_join(cx, request, &main, record) {
-            return Err(Refusal::NotAllowed("the main track is the broadcast of somebody else"));
-        }
-        let limit = usize::try_from(record.subtracks_limit).ok();
-        if limit.is_some_and(|limit| self.active_subtracks(registry, &main) >= limit) {
-            return Err(Refusal::NotAllowed("subtracksLimit of the main track is reached"));
-        }
-        Ok(())
-    }
-
     /// Whether a publisher may be a subtrack of another's record. Where nobody is checked, everybody may publish everything.
     /// Elsewhere a record may be joined that is a main track by the operator's word, or was made by publishing; any other one
     /// only by a stream whose own record or whose token names it.
@@ -88,56 +46,100 @@ impl Records {
         let is_given = own == Some(&*main.id) && !self.joined.contains(main);
         !is_checked || is_room || is_given || self.token_names_room(cx, request, &main.id)
     }
+}
+
+impl Registry {
+    /// Subtracks of a main track that are live.
+    pub(super) fn active_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
+        records.subtracks(main).filter(|id| self.is_active(main, id)).count()
+    }
+
+    /// Whether a subtrack of a main track is live.
+    pub(super) fn has_active_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
+        records.subtracks(main).any(|id| self.is_active(main, id))
+    }
+
+    /// Whether a publisher may join the main track that it names.
+    pub(super) fn check_main_track(
+        &self,
+        cx: &Context,
+        records: &Records,
+        request: &PublishRequest,
+    ) -> Result<(), Refusal> {
+        let Some(main) = wanted_main(request) else { return Ok(()) };
+        if !is_stream_id(&main.id) {
+            return Err(Refusal::NotAllowed("mainTrack is not a stream id"));
+        }
+        let Some(record) = records.pending(&main) else {
+            let app = cx.apps.get(&main.app);
+            let known_only =
+                app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
+            let is_full = !records.has_room_for_record(cx, &main.app);
+            return match (known_only, is_full) {
+                (true, _) => Err(Refusal::NotAllowed("the main track has no record")),
+                (false, true) => Err(Refusal::NotAllowed("limits.broadcasts is reached")),
+                (false, false) => Ok(()),
+            };
+        };
+        if !records.may_join(cx, request, &main, record) {
+            return Err(Refusal::NotAllowed("the main track is the broadcast of somebody else"));
+        }
+        let limit = usize::try_from(record.subtracks_limit).ok();
+        if limit.is_some_and(|limit| self.active_subtracks(records, &main) >= limit) {
+            return Err(Refusal::NotAllowed("subtracksLimit of the main track is reached"));
+        }
+        Ok(())
+    }
 
     /// A publisher has come: it joins the main track that it names, which is made when it has no record.
     pub(super) fn join_main_track(
-        &mut self,
+        &self,
         cx: &Context,
-        registry: &Registry,
+        records: &mut Records,
         now: Now,
         request: &PublishRequest,
     ) {
         let Some(main) = wanted_main(request) else { return };
-        if self.get(&main).is_none() {
+        if records.get(&main).is_none() {
             let mut record = Broadcast { zombi: true, is_virtual: true, ..Broadcast::default() };
             cx.complete(now, &main, &mut record);
-            self.insert(main.clone(), record);
-        } else if !registry.is_live(&main)
-            && let Some(record) = self.get_mut(&main).filter(|record| !record.is_virtual)
+            records.insert(main.clone(), record);
+        } else if !self.is_live(&main)
+            && let Some(record) = records.get_mut(&main).filter(|record| !record.is_virtual)
         {
             record.is_virtual = true;
             if !record.zombi {
-                self.mark_dirty(now, main.clone());
+                records.writes.mark_dirty(now, main.clone());
             }
-            self.joined.insert(main.clone());
+            records.joined.insert(main.clone());
         }
         // The index of subtracks follows what is inserted.
-        if let Some(mut record) = self.get(&request.key).cloned() {
+        if let Some(mut record) = records.get(&request.key).cloned() {
             record.main_track_stream_id = Some(main.id.as_ref().to_owned());
-            self.insert(request.key.clone(), record);
+            records.insert(request.key.clone(), record);
         }
     }
 
     /// A subtrack came or went: a virtual main track follows; one that publishing made ends with its last subtrack.
-    pub(super) fn follow_subtracks(&mut self, registry: &Registry, now: Now, main: &StreamKey) {
-        if registry.is_live(main) {
+    pub(super) fn follow_subtracks(&self, records: &mut Records, now: Now, main: &StreamKey) {
+        if self.is_live(main) {
             return;
         }
-        let any = self.has_active_subtrack(registry, main);
-        let Some(record) = self.get_mut(main).filter(|record| record.is_virtual) else { return };
+        let any = self.has_active_subtrack(records, main);
+        let Some(record) = records.get_mut(main).filter(|record| record.is_virtual) else { return };
         if record.zombi && !any {
-            self.remove(main);
+            records.remove(main);
             return;
         }
         let was = record.status == status::BROADCASTING;
-        if !any && self.joined.remove(main) {
+        if !any && records.joined.remove(main) {
             // It was a main track while somebody had joined it.
-            if let Some(record) = self.get_mut(main) {
+            if let Some(record) = records.get_mut(main) {
                 record.is_virtual = false;
             }
-            self.mark_dirty(now, main.clone());
+            records.writes.mark_dirty(now, main.clone());
         }
-        let Some(record) = self.get_mut(main) else { return };
+        let Some(record) = records.get_mut(main) else { return };
         if any == was {
             return;
         }
@@ -149,7 +151,7 @@ impl Records {
             status::FINISHED.clone_into(&mut record.status);
         }
         if !record.zombi {
-            self.mark_dirty(now, main.clone());
+            records.writes.mark_dirty(now, main.clone());
         }
     }
 }

@@ -27,6 +27,38 @@ impl Records {
     }
 }
 
+impl Files {
+    /// The changes are on disk: now they happen.
+    fn apply_auxiliary(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        management: &mut Management,
+        now: Now,
+        write: AuxiliaryWrite,
+    ) {
+        for (key, record) in write.changes {
+            if key.kind == Kind::User {
+                management.first_code = None;
+                let verb = if record.is_some() { "saved" } else { "deleted" };
+                tracing::info!(email = %key.id, "user {verb}");
+            }
+            let before = records.auxiliary.get(&key).cloned();
+            management.end_sessions_of(before.as_ref(), record.as_ref());
+            cx.kept_recorded(&key, before.as_ref(), record.as_ref());
+            records.auxiliary.apply(key, record);
+        }
+        for (app, vod) in write.files {
+            self.remove_file(cx, now, &app, &vod);
+        }
+        if let Some((requester, response)) = write.waiter
+            && !self.upload_recorded(cx, records, now, requester.session())
+        {
+            cx.answer(requester, response);
+        }
+    }
+}
+
 impl Control {
     /// Ends a turn: does what follows from changes of records until nothing more does.
     pub(super) fn end_turn(&mut self, now: Now) {
@@ -49,12 +81,12 @@ impl Control {
 
     /// Does what the records say follows.
     fn follow_records(&mut self, now: Now) {
-        while let Some(event) = self.records.poll_event() {
+        while let Some(event) = self.records.writes.poll_event() {
             match event {
                 Event::Record(write) => self.apply(now, write),
-                Event::Auxiliary(write) => self.records.apply_auxiliary(
+                Event::Auxiliary(write) => self.files.apply_auxiliary(
                     &mut self.cx,
-                    &mut self.files,
+                    &mut self.records,
                     &mut self.management,
                     now,
                     write,
@@ -68,7 +100,7 @@ impl Control {
                 }
             }
         }
-        while let Some(request) = self.records.poll_request() {
+        while let Some(request) = self.records.writes.poll_request() {
             self.cx.outbox.outputs.push_back(Output::Store(request));
         }
     }
@@ -77,7 +109,7 @@ impl Control {
     fn apply(&mut self, now: Now, write: Write) {
         let Write { key, change, waiter } = write;
         if matches!(change, Change::Insert(_)) {
-            self.records.inserted();
+            self.records.writes.inserted();
         }
         let live = self.registry.find(&key);
         let runs = self.outbound.sources.is_running(&key);
@@ -108,7 +140,7 @@ impl Control {
             }
         }
         for main in [main_before, self.records.main_track_of(&key)].into_iter().flatten() {
-            self.records.follow_subtracks(&self.registry, now, &main);
+            self.registry.follow_subtracks(&mut self.records, now, &main);
         }
         self.outbound.note_auto_start(&mut self.cx, &self.records, &key);
         self.outbound.note_planned(&self.records, now, &key);
@@ -137,44 +169,14 @@ impl Control {
     }
 }
 
-impl Records {
-    /// The changes are on disk: now they happen.
-    fn apply_auxiliary(
-        &mut self,
-        cx: &mut Context,
-        files: &mut Files,
-        management: &mut Management,
-        now: Now,
-        write: AuxiliaryWrite,
-    ) {
-        for (key, record) in write.changes {
-            if key.kind == Kind::User {
-                management.first_code = None;
-                let verb = if record.is_some() { "saved" } else { "deleted" };
-                tracing::info!(email = %key.id, "user {verb}");
-            }
-            let before = self.auxiliary.get(&key).cloned();
-            management.end_sessions_of(before.as_ref(), record.as_ref());
-            cx.kept_recorded(&key, before.as_ref(), record.as_ref());
-            self.auxiliary.apply(key, record);
-        }
-        for (app, vod) in write.files {
-            files.remove_file(cx, now, &app, &vod);
-        }
-        if let Some((requester, response)) = write.waiter
-            && !files.upload_recorded(cx, self, now, requester.session())
-        {
-            cx.answer(requester, response);
-        }
-    }
-
+impl Registry {
     /// The publisher of a live stream says something else about it.
-    pub(super) fn describe(&mut self, registry: &Registry, now: Now, key: StreamKey, meta_data: String) {
-        if !registry.is_live(&key) || self.get(&key).is_none() {
+    pub(super) fn describe(&self, records: &mut Records, now: Now, key: StreamKey, meta_data: String) {
+        if !self.is_live(&key) || records.get(&key).is_none() {
             return;
         }
         let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
-        self.write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
+        records.write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
     }
 }
 

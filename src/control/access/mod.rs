@@ -85,7 +85,7 @@ impl Access {
             return Err(Denial::LongName);
         }
         if let Some(id) = shown.subscriber
-            && let Some(subscriber) = records.subscriber(key, id)
+            && let Some(subscriber) = records.auxiliary.subscriber(key, id)
         {
             if subscriber.is_blocked(direction, now) {
                 return Err(Denial::Blocked(id.to_owned()));
@@ -100,7 +100,7 @@ impl Access {
         {
             return Err(Denial::TimeCode);
         }
-        if checks.token && records.valid_token(now, direction, key, shown.token).is_none() {
+        if checks.token && records.auxiliary.valid_token(now, direction, key, shown.token).is_none() {
             return Err(Denial::Token);
         }
         if checks.hash && !is_hash(shown.token, &key.id, direction, &security.secrets.hash) {
@@ -147,7 +147,7 @@ impl Records {
     ) -> bool {
         let (Some(id), Some(code)) = (shown.subscriber, shown.code) else { return false };
         let secrets = &app.security.secrets;
-        let record = self.subscriber(key, id);
+        let record = self.auxiliary.subscriber(key, id);
         if record.is_some_and(|record| !record.may(direction)) {
             return false;
         }

@@ -206,7 +206,7 @@ impl Access {
     ) -> bool {
         let Some(polled) = &request.polled else { return false };
         let subscriber = Credentials::of(&request.params).subscriber;
-        let record = subscriber.and_then(|id| records.subscriber(&request.key, id));
+        let record = subscriber.and_then(|id| records.auxiliary.subscriber(&request.key, id));
         if record.is_some_and(|record| record.is_blocked(Direction::Play, now)) {
             return false;
         }
@@ -228,7 +228,7 @@ impl Access {
         let who = request.polled.as_ref().map_or("", |polled| polled.who.as_str());
         let subscriber = Credentials::of(&request.params).subscriber;
         let (key, peer) = (&request.key, request.peer.ip());
-        let limit = subscriber.and_then(|id| records.subscriber(key, id)?.connections_max());
+        let limit = subscriber.and_then(|id| records.auxiliary.subscriber(key, id)?.connections_max());
         if let (Some(id), Some(limit)) = (subscriber, limit) {
             let others = self.connections_of(registry, Direction::Play, key, id, peer).saturating_add(1);
             self.passes.limit_here(key, id, peer, limit.saturating_sub(others));
@@ -347,26 +347,10 @@ impl Access {
     }
 }
 
-impl Records {
-    /// A viewer that watches by separate requests has come, or is gone.
-    pub(in crate::control) fn viewer_leased(
-        &self,
-        cx: &mut Context,
-        hooks: &mut Hooks,
-        now: Now,
-        news: &LeaseNews,
-    ) {
-        if let Some(url) = self.hook_url(cx, &news.key) {
-            let action = if news.came { "playStarted" } else { "playStopped" };
-            hooks.hook_to(cx, self, now, &news.key, &url, Notice::of(action).params(&news.params));
-        }
-    }
-}
-
 impl Control {
     /// Ends what a subscriber does that it may do no longer.
     pub(in crate::control) fn drop_subscriber(&mut self, now: Now, key: &StreamKey, id: &str) {
-        let Some(record) = self.records.subscriber(key, id) else { return };
+        let Some(record) = self.records.auxiliary.subscriber(key, id) else { return };
         let (publish, play) =
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
         if play {
@@ -393,6 +377,22 @@ impl Control {
                 }
                 Some(_) | None => {}
             }
+        }
+    }
+}
+
+impl Hooks {
+    /// A viewer that watches by separate requests has come, or is gone.
+    pub(in crate::control) fn viewer_leased(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        news: &LeaseNews,
+    ) {
+        if let Some(url) = records.hook_url(cx, &news.key) {
+            let action = if news.came { "playStarted" } else { "playStopped" };
+            self.hook_to(cx, records, now, &news.key, &url, Notice::of(action).params(&news.params));
         }
     }
 }

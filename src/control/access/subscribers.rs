@@ -1,6 +1,7 @@
 //! Subscribers and their connections.
 
 use crate::control::records::Records;
+use crate::control::records::auxiliary::AuxiliaryRecords;
 use serde::Serialize;
 
 use super::Access;
@@ -28,16 +29,6 @@ pub(in crate::control) struct Shown<'a> {
     totp_expiry_period_seconds: u64,
 }
 
-impl Records {
-    /// The subscriber of a stream, as it will be once everything pending is done.
-    pub(in crate::control) fn subscriber(&self, key: &StreamKey, id: &str) -> Option<&Subscriber> {
-        match self.auxiliary.pending(&Subscriber::key(&key.app, &key.id, id))? {
-            Auxiliary::Subscriber(subscriber) => Some(subscriber),
-            Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
-        }
-    }
-}
-
 impl Access {
     /// The subscriber with what is known of its connections.
     pub(in crate::control) fn shown_subscriber<'a>(
@@ -63,6 +54,16 @@ impl Access {
             avg_video_bitrate: 0,
             avg_audio_bitrate: 0,
             totp_expiry_period_seconds: subscriber.period().unwrap_or(period),
+        }
+    }
+}
+
+impl AuxiliaryRecords {
+    /// The subscriber of a stream, as it will be once everything pending is done.
+    pub(in crate::control) fn subscriber(&self, key: &StreamKey, id: &str) -> Option<&Subscriber> {
+        match self.pending(&Subscriber::key(&key.app, &key.id, id))? {
+            Auxiliary::Subscriber(subscriber) => Some(subscriber),
+            Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::control::Walks;
 use crate::control::access::Access;
 use crate::control::context::Context;
 use crate::control::records::Records;
+use crate::control::records::auxiliary::AuxiliaryRecords;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
 use crate::mail::PublishRequest;
 use crate::store::Key;
@@ -40,24 +41,26 @@ impl Walks {
             self.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
         }
     }
+
+    pub(in crate::control) fn fire_sweep(&mut self, records: &mut Records, now: Now) {
+        if self.sweep.due.is_none_or(|due| due > now.mono) {
+            return;
+        }
+        let behind = self.sweep.behind.take();
+        let (seen, last, stale) = records.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
+        if !stale.is_empty() {
+            let changes = stale.into_iter().map(|key| (key, None)).collect();
+            records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
+        }
+        let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
+        self.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
+        // Without tokens there is nothing to look for.
+        let none = seen == 0 && behind.is_none();
+        self.sweep.due = if none { None } else { now.mono.checked_add(pause) };
+    }
 }
 
 impl Records {
-    /// The stored token that a peer may use, if what it shows is one.
-    pub(super) fn valid_token(
-        &self,
-        now: Now,
-        direction: Direction,
-        key: &StreamKey,
-        shown: Option<&str>,
-    ) -> Option<Key> {
-        let stored = Token::key(&key.app, &key.id, shown?);
-        match self.auxiliary.pending(&stored)? {
-            Auxiliary::Token(token) => token.is_valid(now, direction.word()).then_some(stored),
-            Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
-        }
-    }
-
     /// Whether the one-time token of a publisher, where those are checked, was made for this room.
     pub(in crate::control) fn token_names_room(
         &self,
@@ -72,22 +75,22 @@ impl Records {
             Some(Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => false,
         }
     }
+}
 
-    pub(in crate::control) fn fire_sweep(&mut self, walks: &mut Walks, now: Now) {
-        if walks.sweep.due.is_none_or(|due| due > now.mono) {
-            return;
+impl AuxiliaryRecords {
+    /// The stored token that a peer may use, if what it shows is one.
+    pub(super) fn valid_token(
+        &self,
+        now: Now,
+        direction: Direction,
+        key: &StreamKey,
+        shown: Option<&str>,
+    ) -> Option<Key> {
+        let stored = Token::key(&key.app, &key.id, shown?);
+        match self.pending(&stored)? {
+            Auxiliary::Token(token) => token.is_valid(now, direction.word()).then_some(stored),
+            Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         }
-        let behind = walks.sweep.behind.take();
-        let (seen, last, stale) = self.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
-        if !stale.is_empty() {
-            let changes = stale.into_iter().map(|key| (key, None)).collect();
-            self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
-        }
-        let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
-        walks.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
-        // Without tokens there is nothing to look for.
-        let none = seen == 0 && behind.is_none();
-        walks.sweep.due = if none { None } else { now.mono.checked_add(pause) };
     }
 }
 
@@ -103,7 +106,7 @@ impl Access {
     ) -> bool {
         let Some(shown) = Credentials::of(params).token else { return false };
         let stored = Token::key(&key.app, &key.id, shown);
-        if records.is_broken() || records.auxiliary.pending(&stored).is_none() {
+        if records.writes.is_broken() || records.auxiliary.pending(&stored).is_none() {
             return false;
         }
         records.auxiliary.remove(&stored);

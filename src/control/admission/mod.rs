@@ -331,7 +331,7 @@ impl Control {
     /// A viewer asks.
     pub(super) fn admit_viewer(&mut self, now: Now, mut request: PlayRequest) {
         if request.polled.is_some() {
-            self.records.name_stream(&self.files, &mut request);
+            self.files.name_stream(&self.records, &mut request);
             if self.access.has_pass(&self.records, now, &request) {
                 return self.cx.play_verdict(&request, Ok(()));
             }

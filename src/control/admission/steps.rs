@@ -58,7 +58,7 @@ impl Control {
                 );
                 Answer::of(checked.map_err(|denial| request.denied(denial)))
             }
-            (Step::Hook, request) => self.records.hook_step(&self.cx, &self.registry, admission, request),
+            (Step::Hook, request) => self.registry.hook_step(&self.cx, &self.records, admission, request),
             (Step::Burn, request) => {
                 self.access.burn_step(&self.cx, &self.records, &self.registry, admission, request)
             }
@@ -93,7 +93,7 @@ impl Control {
         if !is_exempt && self.registry.count_of(address) >= server.limits.publishers_per_address {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
-        self.records.check_main_track(&self.cx, &self.registry, request)?;
+        self.registry.check_main_track(&self.cx, &self.records, request)?;
         if self.figures.load.is_high(now, &self.cx.config.server) {
             return Err(Refusal::Resources);
         }
@@ -168,55 +168,53 @@ impl Records {
         }
         Ok(())
     }
+}
 
+impl Files {
     /// The stream that a file is of: that of its record. Of a file without one the name tells: `{id}.mp4`, and the recordings
     /// that followed, `{id}_1.mp4` and so on.
-    pub(super) fn name_stream(&self, files: &Files, request: &mut PlayRequest) {
+    pub(super) fn name_stream(&self, records: &Records, request: &mut PlayRequest) {
         let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
-        if let Some(stream) = files.stream_of_file(self, &request.key.app, &polled.file) {
+        if let Some(stream) = self.stream_of_file(records, &request.key.app, &polled.file) {
             request.key.id = stream;
             return;
         }
-        if self.pending(&request.key).is_some() {
+        if records.pending(&request.key).is_some() {
             return;
         }
         let (stem, number) = request.key.id.rsplit_once('_').unwrap_or((&request.key.id, ""));
         let named = StreamKey::new(&request.key.app, stem);
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && self.pending(&named).is_some() {
+        if is_number && records.pending(&named).is_some() {
             request.key = named;
         }
     }
+}
 
-    fn hook_step(
-        &self,
-        cx: &Context,
-        registry: &Registry,
-        admission: &Admission,
-        request: &Request,
-    ) -> Answer {
+impl Registry {
+    fn hook_step(&self, cx: &Context, records: &Records, admission: &Admission, request: &Request) -> Answer {
         let Some(app) = cx.app_of(request.key()).filter(|_| !admission.approved) else {
             return Answer::Continue;
         };
         let hook = match request {
             Request::Publish(_) => app.security.publish.hook.as_ref(),
             Request::Play(request) => {
-                app.security.play.hook.as_ref().filter(|_| self.is_watchable(registry, request))
+                app.security.play.hook.as_ref().filter(|_| self.is_watchable(records, request))
             }
         };
         hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
     }
 
     /// Whether a receiver need be asked: about what is there, or would be started by its viewer.
-    fn is_watchable(&self, registry: &Registry, request: &PlayRequest) -> bool {
-        let starts = |key| self.get(key).is_some_and(|record| record.auto_start_stop_enabled);
-        self.is_there(registry, request) || (request.egress != VOD && starts(&request.key))
+    fn is_watchable(&self, records: &Records, request: &PlayRequest) -> bool {
+        let starts = |key| records.get(key).is_some_and(|record| record.auto_start_stop_enabled);
+        self.is_there(records, request) || (request.egress != VOD && starts(&request.key))
     }
 
     /// Whether there is something to play: the live stream, a subtrack or, of a viewer by separate requests, what it has found.
-    fn is_there(&self, registry: &Registry, request: &PlayRequest) -> bool {
+    fn is_there(&self, records: &Records, request: &PlayRequest) -> bool {
         let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
-        let is_live = || registry.is_live(&request.key) || self.has_active_subtrack(registry, &request.key);
+        let is_live = || self.is_live(&request.key) || self.has_active_subtrack(records, &request.key);
         is_found || (request.egress != VOD && is_live())
     }
 }
@@ -269,7 +267,7 @@ impl Access {
         };
         let is_checked = match request {
             Request::Publish(_) => app.security.publish.token,
-            Request::Play(play) => app.security.play.token && records.is_there(registry, play),
+            Request::Play(play) => app.security.play.token && registry.is_there(records, play),
         };
         let shown = Credentials::of(request.params()).token;
         match shown.filter(|_| is_checked && self.cluster.is_shared()) {
@@ -289,7 +287,7 @@ impl Access {
         now: Now,
         request: &PlayRequest,
     ) -> Result<(), NoSubscription> {
-        if !records.is_there(registry, request) {
+        if !registry.is_there(records, request) {
             return Err(NoSubscription::NotFound);
         }
         let token = cx.app_of(&request.key).is_some_and(|app| app.security.play.token);

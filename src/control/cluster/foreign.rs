@@ -13,7 +13,7 @@ impl Control {
     /// Takes over changes of other nodes. A key with an own commit under way waits for that: it comes later in the directory's order
     /// and wins.
     pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
-        for op in self.records.without_under_way(ops) {
+        for op in self.records.writes.without_under_way(ops) {
             let (key, bytes) = match op {
                 Op::Put(key, bytes) => (key, Some(bytes)),
                 Op::Delete(key) => (key, None),
@@ -62,7 +62,7 @@ impl Control {
             self.restart_source(now, &key);
         }
         if is_own {
-            self.records.mark_dirty(now, key.clone());
+            self.records.writes.mark_dirty(now, key.clone());
         }
         self.foreign_applied(now, &key, main_before);
     }
@@ -83,7 +83,7 @@ impl Control {
 
     fn foreign_applied(&mut self, now: Now, key: &StreamKey, main_before: Option<StreamKey>) {
         for main in [main_before, self.records.main_track_of(key)].into_iter().flatten() {
-            self.records.follow_subtracks(&self.registry, now, &main);
+            self.registry.follow_subtracks(&mut self.records, now, &main);
         }
         self.outbound.note_auto_start(&mut self.cx, &self.records, key);
         self.outbound.note_planned(&self.records, now, key);

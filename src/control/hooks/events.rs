@@ -268,12 +268,14 @@ impl Records {
             None => cx.apps.get(&key.app).and_then(|app| app.hooks.url.clone()),
         }
     }
+}
 
+impl Registry {
     /// The number of subtracks of a main track that hooks have announced as live.
-    fn announced_subtracks(&self, registry: &Registry, main: &StreamKey) -> usize {
-        let stream = |id: &Arc<str>| registry.find(&StreamKey { app: main.app.clone(), id: id.clone() });
-        let live = self.subtracks(main).filter_map(stream);
-        live.filter(|stream| registry.get(stream).is_some_and(|live| live.told.announced)).count()
+    fn announced_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
+        let stream = |id: &Arc<str>| self.find(&StreamKey { app: main.app.clone(), id: id.clone() });
+        let live = records.subtracks(main).filter_map(stream);
+        live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 }
 
@@ -285,14 +287,7 @@ impl Context {
 
 impl Hooks {
     /// A hook about a stream, if it has a receiver.
-    fn hook(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        now: Now,
-        key: &StreamKey,
-        notice: Notice<'_>,
-    ) {
+    fn hook(&mut self, cx: &mut Context, records: &Records, now: Now, key: &StreamKey, notice: Notice<'_>) {
         if let Some(url) = records.hook_url(cx, key) {
             self.hook_to(cx, records, now, key, &url, notice);
         }
@@ -339,7 +334,7 @@ impl Hooks {
         let (key, params) = (live.key.clone(), live.params.clone());
         self.hook(cx, records, now, &key, Notice::of("liveStreamStarted").params(&params));
         if let Some(main) = records.main_track_of(&key)
-            && records.announced_subtracks(registry, &main) == 1
+            && registry.announced_subtracks(records, &main) == 1
         {
             self.hook(cx, records, now, &key, Notice::of("firstActiveTrackAddedInMainTrack"));
         }
@@ -361,7 +356,7 @@ impl Hooks {
         if live.told.announced {
             self.hook(cx, records, now, key, Notice::of("liveStreamEnded").params(&live.params));
             if let Some(main) = records.main_track_of(key)
-                && records.announced_subtracks(registry, &main) == 0
+                && registry.announced_subtracks(records, &main) == 0
             {
                 self.hook(cx, records, now, &main, Notice::of("noActiveSubtracksLeftInMainTrack"));
             }

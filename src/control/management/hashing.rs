@@ -46,7 +46,7 @@ impl Context {
 
     fn hash(&mut self, work: PasswordWork, purpose: Purpose) -> bool {
         self.submit(Work::Password(work), move |control, now, outcome| {
-            control.records.hashed(&mut control.cx, &mut control.management, now, purpose, outcome)
+            control.management.hashed(&mut control.cx, &mut control.records, now, purpose, outcome)
         })
     }
 }
@@ -61,7 +61,7 @@ impl Records {
         email: &str,
         purpose: Purpose,
     ) -> bool {
-        let stored = self.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
+        let stored = self.auxiliary.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
         cx.hash(PasswordWork::Verify { digest, stored }, purpose)
     }
 }

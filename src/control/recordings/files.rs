@@ -10,6 +10,7 @@ use crate::control::Files;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
+use crate::control::records::auxiliary::AuxiliaryRecords;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
 use crate::control::wall;
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
@@ -22,16 +23,6 @@ const SWEEP: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(1);
 /// Recordings that one look removes.
 const REMOVED_AT_ONCE: usize = 100;
-
-impl Records {
-    /// The files of an application that can be played, the oldest first.
-    pub(in crate::control) fn vods<'a>(&'a self, app: &Arc<str>) -> impl Iterator<Item = &'a Vod> + use<'a> {
-        self.auxiliary.of(Kind::Vod, app, "").filter_map(|(_, record)| match record {
-            Auxiliary::Vod(vod) if !vod.unfinished => Some(vod),
-            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
-        })
-    }
-}
 
 impl Files {
     /// The file that can be played under this id, once it is complete.
@@ -202,7 +193,7 @@ impl Files {
                 && key.is_some_and(|key| self.vod_of(records, &key).is_some())
         };
         let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
-        let mut all = records.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
+        let mut all = records.auxiliary.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
         let oldest = settings
             .age_max
             .map(|age| wall(now).saturating_sub_unsigned(age.as_millis().try_into().unwrap_or(u64::MAX)));
@@ -214,7 +205,14 @@ impl Files {
             }
             is_old
         };
-        records.vods(app).filter(is_there).take_while(is_old).take(REMOVED_AT_ONCE).cloned().collect()
+        records
+            .auxiliary
+            .vods(app)
+            .filter(is_there)
+            .take_while(is_old)
+            .take(REMOVED_AT_ONCE)
+            .cloned()
+            .collect()
     }
 }
 
@@ -304,5 +302,15 @@ impl Context {
         if !sent {
             tracing::warn!(file = vod.file_path, "a recording cannot be removed now");
         }
+    }
+}
+
+impl AuxiliaryRecords {
+    /// The files of an application that can be played, the oldest first.
+    pub(in crate::control) fn vods<'a>(&'a self, app: &Arc<str>) -> impl Iterator<Item = &'a Vod> + use<'a> {
+        self.of(Kind::Vod, app, "").filter_map(|(_, record)| match record {
+            Auxiliary::Vod(vod) if !vod.unfinished => Some(vod),
+            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        })
     }
 }

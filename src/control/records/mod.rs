@@ -41,7 +41,7 @@ pub(super) struct Records {
     apps: BTreeMap<Arc<str>, App>,
     total: usize,
     pub(super) auxiliary: AuxiliaryRecords,
-    writes: Writes,
+    pub(super) writes: Writes,
     /// Makes generated ids unique within one millisecond.
     pub(super) generated: u64,
     /// Subtracks by their main track, whether or not there is a record of it.
@@ -115,7 +115,7 @@ impl Records {
         } else {
             return;
         }
-        self.mark_dirty(now, key);
+        self.writes.mark_dirty(now, key);
     }
 
     fn move_subtrack(&mut self, key: &StreamKey, from: Option<StreamKey>, to: Option<StreamKey>) {

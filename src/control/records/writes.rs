@@ -72,7 +72,7 @@ struct Broken {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Writes {
+pub(in crate::control) struct Writes {
     gathered: Vec<Pending>,
     gather_until: Option<Instant>,
     committing: Option<(u64, Vec<Pending>)>,
@@ -100,31 +100,6 @@ struct Shared {
 }
 
 impl Records {
-    /// Other nodes write these records, too: streams without a record of their own are stored for them, and nothing is written afresh
-    /// from memory.
-    pub(in crate::control) fn share(&mut self, node: NodeId) {
-        self.writes.shared.node = Some(node);
-    }
-
-    /// Whether a record is stored.
-    pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
-        !record.zombi || self.keeps_all()
-    }
-
-    /// Whether records that publishing has made are stored, too.
-    pub(in crate::control) const fn keeps_all(&self) -> bool {
-        self.writes.shared.node.is_some()
-    }
-
-    /// Changes of other nodes, without those of keys with an own commit under way.
-    pub(in crate::control) fn without_under_way(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        let shared = &mut self.writes.shared;
-        let (deferred, now) = ops.into_iter().partition(|op| shared.under_way.contains(op.key()));
-        let deferred: Vec<Op> = deferred;
-        shared.deferred.extend(deferred);
-        now
-    }
-
     /// The records have changed under what is pending: it is made of the present ones.
     pub(in crate::control) fn stage_again(&mut self) {
         self.unstage();
@@ -139,61 +114,10 @@ impl Records {
 
     /// All records as the store keeps them.
     pub(in crate::control) fn encoded(&self) -> Vec<(store::Key, Bytes)> {
-        let broadcasts = self.all().filter(|(_, record)| self.keeps(record));
+        let broadcasts = self.all().filter(|(_, record)| self.writes.keeps(record));
         let broadcasts = broadcasts.map(|(key, record)| (key.into(), record.encode()));
         let auxiliary = self.auxiliary.all().map(|(key, record)| (key.clone(), record.encode()));
         broadcasts.chain(auxiliary).collect()
-    }
-
-    pub(in crate::control) fn deadline(&self) -> Option<Instant> {
-        if let Some(broken) = &self.writes.broken {
-            return broken.due;
-        }
-        if self.writes.committing.is_some() {
-            return None;
-        }
-        [self.writes.gather_until, self.writes.dirty_until].into_iter().flatten().min()
-    }
-
-    /// Whether nothing waits for the disk; a broken store is not waited for.
-    pub(in crate::control) fn is_flushed(&self) -> bool {
-        self.writes.broken.is_some()
-            || (self.writes.gathered.is_empty()
-                && self.writes.committing.is_none()
-                && self.writes.dirty.is_empty())
-    }
-
-    /// Whether the disk has failed and no change is taken.
-    pub(in crate::control) const fn is_broken(&self) -> bool {
-        self.writes.broken.is_some()
-    }
-
-    /// Whether the home was removed under the server.
-    pub(in crate::control) fn is_gone(&self) -> bool {
-        self.writes.broken.as_ref().is_some_and(|broken| broken.gone)
-    }
-
-    /// The number of a request to the store that is none of changes; its reply has it.
-    pub(in crate::control) fn back_up(&mut self, backup: store::backup::Backup) -> u64 {
-        let batch = self.next_batch();
-        self.writes.requests.push_back(store::Request::Backup { batch, backup });
-        batch
-    }
-
-    /// Records that are queued for writing and not stored yet.
-    pub(in crate::control) const fn inserts(&self) -> usize {
-        self.writes.inserts
-    }
-
-    /// Commits that failed since the start.
-    pub(in crate::control) const fn store_failures(&self) -> u64 {
-        self.writes.failures
-    }
-
-    /// Changes that wait for the disk.
-    pub(in crate::control) fn waiting_writes(&self) -> usize {
-        let committing = self.writes.committing.as_ref().map_or(0, |(_, writes)| writes.len());
-        self.writes.gathered.len().saturating_add(committing)
     }
 
     /// The record as it will be once everything pending is done.
@@ -228,19 +152,6 @@ impl Records {
         self.gather(now, Pending::Auxiliary(write));
     }
 
-    /// Remembers that a record changed in memory and shall reach the disk some time.
-    pub(in crate::control) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
-        if self.writes.dirty.is_empty() {
-            self.writes.dirty_until = now.mono.checked_add(LAZY);
-        }
-        self.writes.dirty.insert(key);
-    }
-
-    /// An insertion has happened, and is none to come any more.
-    pub(in crate::control) fn inserted(&mut self) {
-        self.writes.inserts = self.writes.inserts.saturating_sub(1);
-    }
-
     pub(in crate::control) fn handle_timeout(&mut self, now: Now) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now.mono);
         if let Some(broken) = &self.writes.broken {
@@ -268,7 +179,7 @@ impl Records {
         self.unstage();
         self.writes.shared.under_way.clear();
         self.writes.shared.deferred.clear();
-        self.happen(writes);
+        self.writes.happen(writes);
         true
     }
 
@@ -282,16 +193,6 @@ impl Records {
         if !self.writes.gathered.is_empty() || draining {
             self.flush(now);
         }
-    }
-
-    /// The next request to the store.
-    pub(in crate::control) fn poll_request(&mut self) -> Option<store::Request> {
-        self.writes.requests.pop_front()
-    }
-
-    /// The next thing that follows from the store's answers.
-    pub(in crate::control) fn poll_event(&mut self) -> Option<Event> {
-        self.writes.events.pop_front()
     }
 
     /// Sends what is gathered, unless a commit is under way.
@@ -322,11 +223,11 @@ impl Records {
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && auxiliary.is_empty() {
             // Answers that waited for the last commit.
-            return self.happen(gathered);
+            return self.writes.happen(gathered);
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
             // A record made by publishing alone lives in memory only; it ends with its stream.
-            Some(record) if self.keeps(record) => Op::Put(key.clone().into(), record.encode()),
+            Some(record) if self.writes.keeps(record) => Op::Put(key.clone().into(), record.encode()),
             Some(_) | None => Op::Delete(key.into()),
         });
         let auxiliary = auxiliary.into_iter().map(|key| match self.auxiliary.pending(&key) {
@@ -334,22 +235,17 @@ impl Records {
             None => Op::Delete(key),
         });
         let ops: Vec<Op> = ops.chain(auxiliary).collect();
-        if self.keeps_all() {
+        if self.writes.keeps_all() {
             self.writes.shared.under_way = ops.iter().map(|op| op.key().clone()).collect();
         }
-        let batch = self.next_batch();
+        let batch = self.writes.next_batch();
         self.writes.committing = Some((batch, gathered));
         self.writes.requests.push_back(store::Request::Commit { batch, ops });
     }
 
-    fn next_batch(&mut self) -> u64 {
-        self.writes.batches += 1;
-        self.writes.batches
-    }
-
     fn gather(&mut self, now: Now, pending: Pending) {
         if self.writes.broken.is_some() {
-            return self.fail(&pending);
+            return self.writes.fail(&pending);
         }
         self.stage(&pending);
         if self.writes.gathered.is_empty() {
@@ -374,13 +270,6 @@ impl Records {
         self.auxiliary.unstage();
     }
 
-    fn happen(&mut self, writes: Vec<Pending>) {
-        self.writes.events.extend(writes.into_iter().map(|pending| match pending {
-            Pending::Record(write) => Event::Record(write),
-            Pending::Auxiliary(write) => Event::Auxiliary(write),
-        }));
-    }
-
     fn commit_failed(&mut self, writes: Vec<Pending>, gone: bool) {
         self.writes.failures += 1;
         self.unstage();
@@ -389,7 +278,7 @@ impl Records {
         self.writes.dirty_until = None;
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in writes.iter().chain(&gathered) {
-            self.fail(pending);
+            self.writes.fail(pending);
         }
         self.writes.broken = Some(Broken { gone, ..Broken::default() });
         // Whether the directory has them is not known: what memory has is written when it is back.
@@ -407,10 +296,10 @@ impl Records {
 
     /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
     fn rebuild(&mut self) {
-        let batch = self.next_batch();
-        let gone = self.is_gone();
+        let batch = self.writes.next_batch();
+        let gone = self.writes.is_gone();
         self.writes.broken = Some(Broken { gone, batch: Some(batch), due: None });
-        let all = if self.keeps_all() {
+        let all = if self.writes.keeps_all() {
             // Other nodes' records are not this one's to write. What has changed here is written when the directory is back.
             Vec::new()
         } else {
@@ -436,11 +325,122 @@ impl Records {
             }
         }
     }
+}
+
+impl Writes {
+    /// Other nodes write these records, too: streams without a record of their own are stored for them, and nothing is written afresh
+    /// from memory.
+    pub(in crate::control) fn share(&mut self, node: NodeId) {
+        self.shared.node = Some(node);
+    }
+
+    /// Whether a record is stored.
+    pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
+        !record.zombi || self.keeps_all()
+    }
+
+    /// Whether records that publishing has made are stored, too.
+    pub(in crate::control) const fn keeps_all(&self) -> bool {
+        self.shared.node.is_some()
+    }
+
+    /// Changes of other nodes, without those of keys with an own commit under way.
+    pub(in crate::control) fn without_under_way(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let shared = &mut self.shared;
+        let (deferred, now) = ops.into_iter().partition(|op| shared.under_way.contains(op.key()));
+        let deferred: Vec<Op> = deferred;
+        shared.deferred.extend(deferred);
+        now
+    }
+
+    pub(in crate::control) fn deadline(&self) -> Option<Instant> {
+        if let Some(broken) = &self.broken {
+            return broken.due;
+        }
+        if self.committing.is_some() {
+            return None;
+        }
+        [self.gather_until, self.dirty_until].into_iter().flatten().min()
+    }
+
+    /// Whether nothing waits for the disk; a broken store is not waited for.
+    pub(in crate::control) fn is_flushed(&self) -> bool {
+        self.broken.is_some()
+            || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())
+    }
+
+    /// Whether the disk has failed and no change is taken.
+    pub(in crate::control) const fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Whether the home was removed under the server.
+    pub(in crate::control) fn is_gone(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.gone)
+    }
+
+    /// The number of a request to the store that is none of changes; its reply has it.
+    pub(in crate::control) fn back_up(&mut self, backup: store::backup::Backup) -> u64 {
+        let batch = self.next_batch();
+        self.requests.push_back(store::Request::Backup { batch, backup });
+        batch
+    }
+
+    /// Records that are queued for writing and not stored yet.
+    pub(in crate::control) const fn inserts(&self) -> usize {
+        self.inserts
+    }
+
+    /// Commits that failed since the start.
+    pub(in crate::control) const fn store_failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Changes that wait for the disk.
+    pub(in crate::control) fn waiting_writes(&self) -> usize {
+        let committing = self.committing.as_ref().map_or(0, |(_, writes)| writes.len());
+        self.gathered.len().saturating_add(committing)
+    }
+
+    /// Remembers that a record changed in memory and shall reach the disk some time.
+    pub(in crate::control) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
+        if self.dirty.is_empty() {
+            self.dirty_until = now.mono.checked_add(LAZY);
+        }
+        self.dirty.insert(key);
+    }
+
+    /// An insertion has happened, and is none to come any more.
+    pub(in crate::control) fn inserted(&mut self) {
+        self.inserts = self.inserts.saturating_sub(1);
+    }
+
+    /// The next request to the store.
+    pub(in crate::control) fn poll_request(&mut self) -> Option<store::Request> {
+        self.requests.pop_front()
+    }
+
+    /// The next thing that follows from the store's answers.
+    pub(in crate::control) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn next_batch(&mut self) -> u64 {
+        self.batches += 1;
+        self.batches
+    }
+
+    fn happen(&mut self, writes: Vec<Pending>) {
+        self.events.extend(writes.into_iter().map(|pending| match pending {
+            Pending::Record(write) => Event::Record(write),
+            Pending::Auxiliary(write) => Event::Auxiliary(write),
+        }));
+    }
 
     fn fail(&mut self, pending: &Pending) {
         if let Pending::Record(write) = pending {
-            self.writes.events.push_back(Event::Undone(write.key.clone()));
+            self.events.push_back(Event::Undone(write.key.clone()));
         }
-        self.writes.events.extend(pending.waiter().map(Event::Failed));
+        self.events.extend(pending.waiter().map(Event::Failed));
     }
 }

@@ -23,6 +23,7 @@ use crate::control::management::Management;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Auxiliary;
+use crate::control::records::auxiliary::AuxiliaryRecords;
 use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
@@ -36,15 +37,6 @@ fn refused(message: &str) -> Reply {
 
 const fn reads(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head)
-}
-
-impl Records {
-    fn stored_user(&self, email: &str) -> Option<&User> {
-        match self.auxiliary.get(&Key::new(Kind::User, "", email)) {
-            Some(Auxiliary::User(user)) => Some(user),
-            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
-        }
-    }
 }
 
 impl Control {
@@ -67,7 +59,7 @@ impl Control {
             return self.answer_server(now, origin, client, caller, found, request);
         }
         let Some(client) = client.filter(|client| self.records.may_see_dashboard(&self.cx, *client)) else {
-            self.records.note_refused(&self.cx, &mut self.outbound, None, client, request);
+            self.outbound.note_refused(&self.cx, &self.records, None, client, request);
             return refused("Not allowed IP");
         };
         let caller = match self.access.caller(&self.cx, &mut self.management, now, request) {
@@ -179,7 +171,7 @@ impl Records {
             Caller::User { email, .. } => email,
         };
         // Who is being deleted, or loses a right, has no more of them than after it; a new one counts when it is stored.
-        let (stored, soon) = (self.stored_user(email), self.user(email));
+        let (stored, soon) = (self.auxiliary.stored_user(email), self.auxiliary.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
@@ -200,10 +192,19 @@ impl Records {
     /// the default of the setting.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
-        if server.doors.dashboard_explicit || self.has_users() {
+        if server.doors.dashboard_explicit || self.auxiliary.has_users() {
             server.doors.dashboard.contains(client)
         } else {
             client.to_canonical().is_loopback()
+        }
+    }
+}
+
+impl AuxiliaryRecords {
+    fn stored_user(&self, email: &str) -> Option<&User> {
+        match self.get(&Key::new(Kind::User, "", email)) {
+            Some(Auxiliary::User(user)) => Some(user),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
         }
     }
 }

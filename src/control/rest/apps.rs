@@ -59,7 +59,7 @@ pub(super) fn info(cx: &mut Context, call: &RootCall<'_>) -> Reply {
             json!({
                 "name": &**name,
                 "liveStreamCount": control.registry.count(name),
-                "vodCount": control.records.vods(name).count(),
+                "vodCount": control.records.auxiliary.vods(name).count(),
                 "storage": storage,
             })
         });
@@ -199,7 +199,7 @@ pub(super) fn reset(
             status::FINISHED.clone_into(&mut record.status);
             record.forget_viewers();
         }
-        records.mark_dirty(now, key.clone());
+        records.writes.mark_dirty(now, key.clone());
     }
     let text = format!("Successfull operations: {all}");
     done(Outcome::success().message(Some(&text)))
@@ -386,7 +386,7 @@ impl Records {
         match caller {
             Caller::Token => true,
             Caller::Nobody => false,
-            Caller::User { email, .. } => self.user(email).is_some_and(|user| {
+            Caller::User { email, .. } => self.auxiliary.user(email).is_some_and(|user| {
                 [SYSTEM, scope].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))
             }),
         }

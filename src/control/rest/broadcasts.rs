@@ -330,7 +330,7 @@ fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamK
     }
     if control.records.first_item(&control.cx, key).is_err() {
         control.records.source_status(at, key, status::FINISHED);
-        control.records.mark_dirty(at, key.clone());
+        control.records.writes.mark_dirty(at, key.clone());
         return now(Outcome::failure(""));
     }
     start_source(control, at, call, key)
@@ -367,7 +367,7 @@ fn source_kept(
     wanted: bool,
     response: Response,
 ) -> Reply {
-    if records.is_broken() {
+    if records.writes.is_broken() {
         return Reply::Now(response);
     }
     let waiter = Some((call.requester, Answer::Prepared(Box::new(response))));
@@ -394,7 +394,8 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
     }
-    let is_elsewhere = control.access.cluster.elsewhere(&key).is_some() && !control.records.is_broken();
+    let is_elsewhere =
+        control.access.cluster.elsewhere(&key).is_some() && !control.records.writes.is_broken();
     match control.records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if is_elsewhere && (is_source(kind) || kind == "playlist") => {
             // The node that runs it hears of it by the record.

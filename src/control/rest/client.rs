@@ -38,13 +38,25 @@ impl ControlConfig {
     }
 }
 
-impl Records {
+impl Context {
+    /// Whether a credential may be told: not to another's page, which has nothing but the address of its reader.
+    pub(super) fn may_hand_out(
+        &self,
+        app: &AppSettings,
+        peer: Option<SocketAddr>,
+        request: &Request,
+    ) -> bool {
+        peer.is_none() || app.security.rest_jwt.is_some() || self.config.is_own_page(request)
+    }
+}
+
+impl Outbound {
     /// Logs what an operator can do about a request that was refused for its address, once for each address: of an application,
     /// or of the server.
     pub(super) fn note_refused(
-        &self,
+        &mut self,
         cx: &Context,
-        outbound: &mut Outbound,
+        records: &Records,
         app: Option<&AppSettings>,
         client: Option<IpAddr>,
         request: &Request,
@@ -64,10 +76,10 @@ impl Records {
             );
             return;
         }
-        if !outbound.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
+        if !self.repeats.is_first_refusal(app.map(|app| &*app.name), client) {
             return;
         }
-        let is_set = cx.config.server.doors.dashboard_explicit || self.has_users();
+        let is_set = cx.config.server.doors.dashboard_explicit || records.auxiliary.has_users();
         match app {
             Some(app) => tracing::warn!(
                 application = &*app.name,
@@ -84,17 +96,5 @@ impl Records {
                  server.allowed_dashboard_CIDR says otherwise; said once"
             ),
         }
-    }
-}
-
-impl Context {
-    /// Whether a credential may be told: not to another's page, which has nothing but the address of its reader.
-    pub(super) fn may_hand_out(
-        &self,
-        app: &AppSettings,
-        peer: Option<SocketAddr>,
-        request: &Request,
-    ) -> bool {
-        peer.is_none() || app.security.rest_jwt.is_some() || self.config.is_own_page(request)
     }
 }

@@ -230,7 +230,7 @@ pub(super) fn app_history(figures: &Figures, call: &RootCall<'_>) -> Reply {
 pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call: &RootCall<'_>) -> Reply {
     let name = figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);
-    if records.is_gone() {
+    if records.writes.is_gone() {
         // Nothing is kept any more. As the reference answers what it cannot tell.
         return Reply::Now(object(500, &json!({ "host": "unknown", "status": "error" })));
     }

@@ -187,7 +187,7 @@ impl Control {
                 None => Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
             };
             if !client.is_some_and(|client| app.remote_allowed_cidr.contains(client)) {
-                self.records.note_refused(&self.cx, &mut self.outbound, Some(app), client, request);
+                self.outbound.note_refused(&self.cx, &self.records, Some(app), client, request);
                 return Some(Response::error(403, "Not allowed IP"));
             }
         }

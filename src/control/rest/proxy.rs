@@ -48,7 +48,7 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
 
 /// Whether nothing but reading is allowed to a user in an application.
 pub(super) fn only_reads(records: &Records, caller: &Caller, app: &str) -> bool {
-    let user = caller.email().and_then(|email| records.user(email));
+    let user = caller.email().and_then(|email| records.auxiliary.user(email));
     user.is_none_or(|user| roles(user, app).all(|role| role == Role::ReadOnly))
 }
 

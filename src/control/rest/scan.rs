@@ -306,6 +306,73 @@ impl Scan {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
     }
+
+    /// Advances a scan; true when it is over.
+    fn slice(&mut self, now: Now, records: &Records) -> bool {
+        match &mut self.stage {
+            Stage::Looking { .. } => self.look(now, records),
+            Stage::Showing { .. } => self.show(now, records),
+        }
+    }
+
+    /// Looks at some more records; true when that was all there is to do.
+    fn look(&mut self, now: Now, records: &Records) -> bool {
+        let Stage::Looking { after, .. } = &mut self.stage else { return true };
+        let (app, from) = (self.app.clone(), after.take());
+        let (mut seen, mut last, mut is_enough) = (0, None, false);
+        for (id, row) in records.rows(self.collection, &app, from.as_deref()).take(SLICE) {
+            seen += 1;
+            last = Some(id);
+            if let Some(row) = row.filter(|row| self.is_match(*row)) {
+                is_enough = self.take(id, row, now);
+                if is_enough {
+                    break;
+                }
+            }
+        }
+        if !is_enough && seen >= SLICE {
+            if let Stage::Looking { after, .. } = &mut self.stage {
+                *after = last.cloned();
+            }
+            return false;
+        }
+        if matches!(self.wanted, Wanted::Count) {
+            return true;
+        }
+        if let Some(ids) = self.looked() {
+            self.stage = Stage::Showing { ids, list: ShownList::of(self.requester) };
+        }
+        false
+    }
+
+    /// Writes some more records of the page; true when that was all.
+    fn show(&mut self, now: Now, records: &Records) -> bool {
+        let Stage::Showing { ids, list } = &mut self.stage else { return true };
+        let (mut ids, mut list) =
+            (std::mem::take(ids), std::mem::replace(list, ShownList::of(self.requester)));
+        let budget = if self.requester.is_masked() { MASKED_BYTES } else { SHOWN_BYTES };
+        let (began, mut json) = (list.bytes(), Vec::with_capacity(2048));
+        while list.bytes().saturating_sub(began) < budget
+            && let Some(id) = ids.front()
+        {
+            json.clear();
+            match (records.row(self, id), self.collection) {
+                (Some(Row::Broadcast(record)), Collection::Rooms) => conference::write(record, &mut json),
+                (Some(Row::Broadcast(record)), _) => record.write_json(now, &mut json),
+                (Some(Row::File(vod)), _) => json = serde_json::to_vec(vod).unwrap_or_default(),
+                (None, _) => {}
+            }
+            if list.items() > 0 && list.bytes().saturating_add(json.len()) > LIST_BYTES_MAX {
+                list.is_cut = true;
+                break;
+            }
+            list.push(&json);
+            ids.pop_front();
+        }
+        let is_over = ids.is_empty() || list.is_cut;
+        self.stage = Stage::Showing { ids, list };
+        is_over
+    }
 }
 
 /// Case-insensitive substring; `search` is in lower case.
@@ -367,9 +434,9 @@ impl Walks {
         }
         if scan.may_begin(held) {
             let is_looking = matches!(scan.stage, Stage::Looking { .. });
-            let mut is_over = records.slice(now, &mut scan);
+            let mut is_over = scan.slice(now, records);
             if !is_over && is_looking && matches!(scan.stage, Stage::Showing { .. }) {
-                is_over = records.slice(now, &mut scan);
+                is_over = scan.slice(now, records);
             }
             if is_over {
                 cx.scanned(scan);
@@ -390,82 +457,13 @@ impl Walks {
         let active = scans.waiting.len().min(ACTIVE_MAX);
         let turn = scans.turn.checked_rem(active).unwrap_or(0);
         scans.turn = turn.saturating_add(1);
-        let is_over = scans.waiting.get_mut(turn).is_some_and(|scan| records.slice(now, scan));
+        let is_over = scans.waiting.get_mut(turn).is_some_and(|scan| scan.slice(now, records));
         if is_over && let Some(scan) = scans.waiting.remove(turn) {
             scans.turn = turn;
             cx.scanned(scan);
         }
         scans.due = if scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
         self.scans = scans;
-    }
-}
-
-impl Records {
-    /// Advances a scan; true when it is over.
-    fn slice(&self, now: Now, scan: &mut Scan) -> bool {
-        match &mut scan.stage {
-            Stage::Looking { .. } => self.look(now, scan),
-            Stage::Showing { .. } => self.show(now, scan),
-        }
-    }
-
-    /// Looks at some more records; true when that was all there is to do.
-    fn look(&self, now: Now, scan: &mut Scan) -> bool {
-        let Stage::Looking { after, .. } = &mut scan.stage else { return true };
-        let (app, from) = (scan.app.clone(), after.take());
-        let (mut seen, mut last, mut is_enough) = (0, None, false);
-        for (id, row) in self.rows(scan.collection, &app, from.as_deref()).take(SLICE) {
-            seen += 1;
-            last = Some(id);
-            if let Some(row) = row.filter(|row| scan.is_match(*row)) {
-                is_enough = scan.take(id, row, now);
-                if is_enough {
-                    break;
-                }
-            }
-        }
-        if !is_enough && seen >= SLICE {
-            if let Stage::Looking { after, .. } = &mut scan.stage {
-                *after = last.cloned();
-            }
-            return false;
-        }
-        if matches!(scan.wanted, Wanted::Count) {
-            return true;
-        }
-        if let Some(ids) = scan.looked() {
-            scan.stage = Stage::Showing { ids, list: ShownList::of(scan.requester) };
-        }
-        false
-    }
-
-    /// Writes some more records of the page; true when that was all.
-    fn show(&self, now: Now, scan: &mut Scan) -> bool {
-        let Stage::Showing { ids, list } = &mut scan.stage else { return true };
-        let (mut ids, mut list) =
-            (std::mem::take(ids), std::mem::replace(list, ShownList::of(scan.requester)));
-        let budget = if scan.requester.is_masked() { MASKED_BYTES } else { SHOWN_BYTES };
-        let (began, mut json) = (list.bytes(), Vec::with_capacity(2048));
-        while list.bytes().saturating_sub(began) < budget
-            && let Some(id) = ids.front()
-        {
-            json.clear();
-            match (self.row(scan, id), scan.collection) {
-                (Some(Row::Broadcast(record)), Collection::Rooms) => conference::write(record, &mut json),
-                (Some(Row::Broadcast(record)), _) => record.write_json(now, &mut json),
-                (Some(Row::File(vod)), _) => json = serde_json::to_vec(vod).unwrap_or_default(),
-                (None, _) => {}
-            }
-            if list.items() > 0 && list.bytes().saturating_add(json.len()) > LIST_BYTES_MAX {
-                list.is_cut = true;
-                break;
-            }
-            list.push(&json);
-            ids.pop_front();
-        }
-        let is_over = ids.is_empty() || list.is_cut;
-        scan.stage = Stage::Showing { ids, list };
-        is_over
     }
 }
 

@@ -203,7 +203,7 @@ pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
         return failure(BLANK);
     }
     let key = call.key();
-    let record = records.subscriber(&key, id);
+    let record = records.auxiliary.subscriber(&key, id);
     let secrets = &call.app.security.secrets;
     let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
     match code_key(call.app, call.query("type"), &key, id, record) {
@@ -228,7 +228,7 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return failure("");
     }
     let key = call.key();
-    let known = control.records.subscriber(&key, id).cloned();
+    let known = control.records.auxiliary.subscriber(&key, id).cloned();
     if known.is_none() && control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
     {
         return failure("");

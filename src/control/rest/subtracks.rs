@@ -42,7 +42,7 @@ pub(super) fn join(records: &mut Records, registry: &Registry, at: Now, call: &C
         return refused(&format!("Main track of the stream {sub} cannot be updated"));
     }
     let limit = usize::try_from(record.subtracks_limit).ok();
-    if limit.is_some_and(|limit| records.active_subtracks(registry, &main_key) >= limit) {
+    if limit.is_some_and(|limit| registry.active_subtracks(records, &main_key) >= limit) {
         return refused(&format!("Subtrack limit is reached for the main track:{main}"));
     }
     let (is_virtual, is_live) = (record.is_virtual, registry.is_live(&main_key));

@@ -16,6 +16,7 @@ use crate::control::management::{
 };
 use crate::control::mask::Requester;
 use crate::control::records::Records;
+use crate::control::records::auxiliary::AuxiliaryRecords;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -140,12 +141,12 @@ pub(super) fn initial(
     // The reference's number, success included.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
-        records.note_refused(cx, outbound, None, Some(call.client), call.request);
+        outbound.note_refused(cx, records, None, Some(call.client), call.request);
         return Reply::Now(Response::error(403, "Not allowed IP"));
     }
     let body = body_of!(call).unwrap_or_default();
     let Some(digest) = body.password() else { return refused() };
-    if records.has_users() || !is_email(body.email()) {
+    if records.auxiliary.has_users() || !is_email(body.email()) {
         return refused();
     }
     if let Some(refusal) = check_code(cx, management, now, call, body.code.as_deref().unwrap_or("")) {
@@ -197,7 +198,7 @@ fn check_code(
 /// `GET /first-login-status`.
 pub(super) fn first_login(cx: &Context, records: &Records) -> Reply {
     let code = cx.config.server.doors.first_user_code.then_some(CODE_WANTED);
-    done(if records.has_users() {
+    done(if records.auxiliary.has_users() {
         Outcome::failure("")
     } else {
         Outcome::success().message(code.or(Some("")))
@@ -232,7 +233,7 @@ pub(super) fn admin_status(records: &Records, call: &RootCall<'_>) -> Reply {
     let is_admin = match &call.caller {
         Caller::Nobody => false,
         Caller::Token => true,
-        Caller::User { email, .. } => records.user(email).is_some_and(|user| {
+        Caller::User { email, .. } => records.auxiliary.user(email).is_some_and(|user| {
             user.user_type == Some(Role::Admin) || user.role_in(SYSTEM) == Some(Role::Admin)
         }),
     };
@@ -244,14 +245,14 @@ pub(super) fn admin_status(records: &Records, call: &RootCall<'_>) -> Reply {
 
 /// `GET /user-list`.
 pub(super) fn list(records: &Records) -> Reply {
-    let users: Vec<User> = records.users().map(User::shown).collect();
+    let users: Vec<User> = records.auxiliary.users().map(User::shown).collect();
     Reply::Now(json(200, &users))
 }
 
 /// `POST /users`.
 pub(super) fn create(cx: &mut Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let Some(body) = body_of!(call) else { return done(Outcome::failure("User object is null")) };
-    if body.email().is_empty() || body.password.is_none() || records.user(body.email()).is_some() {
+    if body.email().is_empty() || body.password.is_none() || records.auxiliary.user(body.email()).is_some() {
         return done(Outcome::failure(TAKEN));
     }
     if !is_email(body.email()) {
@@ -261,7 +262,7 @@ pub(super) fn create(cx: &mut Context, records: &Records, call: &RootCall<'_>) -
         return done(Outcome::failure("The password must be an MD5 hash in hexadecimal"));
     };
     let user = body.into_user();
-    if user_bytes(&user) > USER_BYTES_MAX || records.users().count() >= USERS_MAX {
+    if user_bytes(&user) > USER_BYTES_MAX || records.auxiliary.users().count() >= USERS_MAX {
         return done(Outcome::failure("The limit of users is reached"));
     }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: false };
@@ -274,7 +275,7 @@ pub(super) fn update(cx: &mut Context, records: &mut Records, now: Now, call: &R
     if call.caller.email() == Some(body.email()) {
         return done(Outcome::failure("User cannot edit itself"));
     }
-    let Some(old) = records.user(body.email()) else {
+    let Some(old) = records.auxiliary.user(body.email()) else {
         return done(Outcome::failure("Edited user is not found in database"));
     };
     let password_hash = old.password_hash.clone();
@@ -309,7 +310,7 @@ pub(super) fn delete(records: &mut Records, now: Now, call: &RootCall<'_>) -> Re
     if call.caller.email() == Some(email) {
         return done(Outcome::failure("You cannot delete yourself"));
     }
-    if records.user(email).is_none() {
+    if records.auxiliary.user(email).is_none() {
         return done(Outcome::failure(""));
     }
     let waiter = Some((call.origin.requester, Outcome::success().response(200)));
@@ -359,28 +360,6 @@ fn user_bytes(user: &User) -> usize {
 }
 
 impl Records {
-    /// The user as it will be once everything pending is done.
-    pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
-        match self.auxiliary.pending(&user_key(email)) {
-            Some(Auxiliary::User(user)) => Some(user),
-            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
-        }
-    }
-
-    /// The visible users.
-    fn users(&self) -> impl Iterator<Item = &User> {
-        self.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
-            Auxiliary::User(user) => Some(user),
-            Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_) => None,
-        })
-    }
-
-    pub(in crate::control) fn has_users(&self) -> bool {
-        self.auxiliary.has_any(Kind::User)
-    }
-}
-
-impl Records {
     pub(super) fn write_user(
         &mut self,
         cx: &mut Context,
@@ -407,7 +386,7 @@ impl Records {
         let refused = |text| Outcome::failure(text).response(200);
         let refusal = if !is_email(email) {
             Some(refused("the e-mail must be one word of at most 254 bytes"))
-        } else if self.user(email).is_some() {
+        } else if self.auxiliary.user(email).is_some() {
             Some(refused("a user with this e-mail exists"))
         } else {
             None
@@ -422,107 +401,25 @@ impl Records {
     }
 }
 
-impl Records {
-    /// A hash is there.
-    pub(in crate::control) fn hashed(
-        &mut self,
-        cx: &mut Context,
-        management: &mut Management,
-        now: Now,
-        purpose: Purpose,
-        outcome: jobs::Outcome,
-    ) {
-        let jobs::Outcome::Password(outcome) = outcome else {
-            cx.answer(purpose.origin().requester, busy());
-            return;
-        };
-        let success = || Outcome::success().response(200);
-        match (purpose, outcome) {
-            (Purpose::Login { origin, client, email }, PasswordOutcome::Verified(fits)) => {
-                self.logged_in(cx, management, now, (origin, client), &email, fits);
-            }
-            (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
-                // Another request may have been quicker.
-                let late = if initial { self.has_users() } else { self.user(&user.email).is_some() };
-                let late = late || (initial && self.user(&user.email).is_some());
-                let number = if initial { -1 } else { 0 };
-                if late {
-                    let text = if initial { "" } else { TAKEN };
-                    cx.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
-                    return;
-                }
-                let user = User { password_hash: PasswordHash(hash), ..*user };
-                let response = Outcome::success().error_id(number).response(200);
-                self.write_user(cx, now, user, Some((origin.requester, response)));
-            }
-            (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
-                if self.user(&user.email).is_none() {
-                    let text = "Edited user is not found in database";
-                    cx.answer(origin.requester, Outcome::failure(text).response(200));
-                    return;
-                }
-                let user = User { password_hash: PasswordHash(hash), ..*user };
-                self.write_user(cx, now, user, Some((origin.requester, success())));
-            }
-            (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
-                if fits && !management.lockout.is_locked(client, &email) {
-                    if !cx.make_hash(new, Purpose::SetNew { origin, email }) {
-                        cx.answer(origin.requester, busy());
-                    }
-                    return;
-                }
-                management.lockout.failed(now.mono, client, &email);
-                let text = "User not exist with that name and pass";
-                management.answer_late(cx, now, origin.requester, Outcome::failure(text).response(200));
-            }
-            (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
-                let Some(user) = self.user(&email).cloned() else {
-                    cx.answer(origin.requester, Outcome::failure("").response(200));
-                    return;
-                };
-                let user = User { password_hash: PasswordHash(hash), ..user };
-                let response = Outcome::success().message(Some("Success")).response(200);
-                self.write_user(cx, now, user, Some((origin.requester, response)));
-            }
-            // The answer is to the work that was submitted.
-            (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
-                cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
-            }
+impl AuxiliaryRecords {
+    /// The user as it will be once everything pending is done.
+    pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
+        match self.pending(&user_key(email)) {
+            Some(Auxiliary::User(user)) => Some(user),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
         }
     }
 
-    fn logged_in(
-        &self,
-        cx: &mut Context,
-        management: &mut Management,
-        now: Now,
-        (origin, client): (Origin, std::net::IpAddr),
-        email: &str,
-        fits: bool,
-    ) {
-        if management.lockout.is_locked(client, email) {
-            cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
-            return;
-        }
-        // What everybody sees counts: a user who is not on disk yet cannot log in.
-        let user = match self.auxiliary.get(&user_key(email)) {
-            Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
-            Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_))
-            | None => None,
-        };
-        let Some(message) = user else {
-            // The name may be a password in the wrong field.
-            tracing::info!(%client, "login failed");
-            management.lockout.failed(now.mono, client, email);
-            management.answer_late(cx, now, origin.requester, Outcome::failure("").response(200));
-            return;
-        };
-        tracing::info!(%client, email, "logged in");
-        cx.audit.audit_login(origin.requester.session(), email);
-        management.lockout.succeeded(client, email);
-        let id = management.sessions.begin(now.mono, &mut cx.random, email);
-        let response = Outcome::success().message(Some(&message)).response(200);
-        cx.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
+    /// The visible users.
+    fn users(&self) -> impl Iterator<Item = &User> {
+        self.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
+            Auxiliary::User(user) => Some(user),
+            Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_) => None,
+        })
+    }
+
+    pub(in crate::control) fn has_users(&self) -> bool {
+        self.has_any(Kind::User)
     }
 }
 
@@ -542,6 +439,112 @@ impl Management {
         {
             self.sessions.end_all(&user.email);
         }
+    }
+
+    /// A hash is there.
+    pub(in crate::control) fn hashed(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        purpose: Purpose,
+        outcome: jobs::Outcome,
+    ) {
+        let jobs::Outcome::Password(outcome) = outcome else {
+            cx.answer(purpose.origin().requester, busy());
+            return;
+        };
+        let success = || Outcome::success().response(200);
+        match (purpose, outcome) {
+            (Purpose::Login { origin, client, email }, PasswordOutcome::Verified(fits)) => {
+                self.logged_in(cx, records, now, (origin, client), &email, fits);
+            }
+            (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
+                // Another request may have been quicker.
+                let late = if initial {
+                    records.auxiliary.has_users()
+                } else {
+                    records.auxiliary.user(&user.email).is_some()
+                };
+                let late = late || (initial && records.auxiliary.user(&user.email).is_some());
+                let number = if initial { -1 } else { 0 };
+                if late {
+                    let text = if initial { "" } else { TAKEN };
+                    cx.answer(origin.requester, Outcome::failure(text).error_id(number).response(200));
+                    return;
+                }
+                let user = User { password_hash: PasswordHash(hash), ..*user };
+                let response = Outcome::success().error_id(number).response(200);
+                records.write_user(cx, now, user, Some((origin.requester, response)));
+            }
+            (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
+                if records.auxiliary.user(&user.email).is_none() {
+                    let text = "Edited user is not found in database";
+                    cx.answer(origin.requester, Outcome::failure(text).response(200));
+                    return;
+                }
+                let user = User { password_hash: PasswordHash(hash), ..*user };
+                records.write_user(cx, now, user, Some((origin.requester, success())));
+            }
+            (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
+                if fits && !self.lockout.is_locked(client, &email) {
+                    if !cx.make_hash(new, Purpose::SetNew { origin, email }) {
+                        cx.answer(origin.requester, busy());
+                    }
+                    return;
+                }
+                self.lockout.failed(now.mono, client, &email);
+                let text = "User not exist with that name and pass";
+                self.answer_late(cx, now, origin.requester, Outcome::failure(text).response(200));
+            }
+            (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
+                let Some(user) = records.auxiliary.user(&email).cloned() else {
+                    cx.answer(origin.requester, Outcome::failure("").response(200));
+                    return;
+                };
+                let user = User { password_hash: PasswordHash(hash), ..user };
+                let response = Outcome::success().message(Some("Success")).response(200);
+                records.write_user(cx, now, user, Some((origin.requester, response)));
+            }
+            // The answer is to the work that was submitted.
+            (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
+                cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
+            }
+        }
+    }
+
+    fn logged_in(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        (origin, client): (Origin, std::net::IpAddr),
+        email: &str,
+        fits: bool,
+    ) {
+        if self.lockout.is_locked(client, email) {
+            cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
+            return;
+        }
+        // What everybody sees counts: a user who is not on disk yet cannot log in.
+        let user = match records.auxiliary.get(&user_key(email)) {
+            Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
+            Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_))
+            | None => None,
+        };
+        let Some(message) = user else {
+            // The name may be a password in the wrong field.
+            tracing::info!(%client, "login failed");
+            self.lockout.failed(now.mono, client, email);
+            self.answer_late(cx, now, origin.requester, Outcome::failure("").response(200));
+            return;
+        };
+        tracing::info!(%client, email, "logged in");
+        cx.audit.audit_login(origin.requester.session(), email);
+        self.lockout.succeeded(client, email);
+        let id = self.sessions.begin(now.mono, &mut cx.random, email);
+        let response = Outcome::success().message(Some(&message)).response(200);
+        cx.answer(origin.requester, response.header("Set-Cookie", cookie(id, origin.secure)));
     }
 }
 

@@ -537,14 +537,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/broadcasts/{id}/clip",
         |control, now, call| {
-            vods::clip(
-                &mut control.cx,
-                &control.records,
-                &control.registry,
-                &mut control.files,
-                now,
-                call,
-            )
+            vods::clip(&mut control.cx, &control.records, &control.registry, &mut control.files, now, call)
         },
         "Result",
         BROADCASTS,

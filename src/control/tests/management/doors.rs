@@ -157,7 +157,7 @@ fn the_first_user_is_made_with_the_code_of_the_log() {
             assert_eq!((&refused["success"], &refused["errorId"]), (&false.into(), &(-1).into()));
             assert!(refused["message"].as_str().unwrap().contains("code"), "{refused}");
         }
-        assert!(!rig.control.records.has_users());
+        assert!(!rig.control.records.auxiliary.has_users());
         assert_eq!(first_user(&mut rig, &code)["success"], true);
         rig.run_for(secs(1));
     });
@@ -190,7 +190,7 @@ fn users_who_were_all_deleted_leave_no_code_behind() {
     let write = records::auxiliary::AuxiliaryWrite { changes: gone, files: Vec::new(), waiter: None };
     rig.control.records.write_auxiliary(rig.now, write);
     rig.run_for(secs(1));
-    assert!(!rig.control.records.has_users());
+    assert!(!rig.control.records.auxiliary.has_users());
     assert_eq!(first_user(&mut rig, &code)["success"], false);
 }
 
