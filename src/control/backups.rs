@@ -6,13 +6,12 @@ use crate::http::Response;
 use crate::store::{self, backup};
 use crate::types::{Now, SessionRef};
 
-use super::Control;
-use super::Walks;
 use super::access::Access;
 use super::answer::Outcome;
 use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
+use super::{Control, Walks};
 
 /// Interval at which the age of the newest backup is looked at.
 const LOOK: Duration = Duration::from_secs(600);

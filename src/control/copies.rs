@@ -17,15 +17,13 @@ use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};
 
-use super::Control;
-use super::Outbound;
 use super::access::Access;
 use super::cluster::Location;
 use super::context::Context;
-use super::live::Registry;
-use super::live::{Live, State};
+use super::live::{Live, Registry, State};
 use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
+use super::{Control, Outbound};
 
 /// How long a copy whose origins are all silent keeps its viewers.
 const PATIENCE: Duration = Duration::from_secs(10);

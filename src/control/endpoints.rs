@@ -8,7 +8,7 @@
 //! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
 
 use super::context::Context;
-use super::live::Registry;
+use super::live::{Live, Registry};
 use crate::control::records::Records;
 use crate::control::{ControlConfig, Outbound};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +22,6 @@ use crate::protocol::outbound;
 use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::broadcast::{EndpointRecord, status};
-use super::live::Live;
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};

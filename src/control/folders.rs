@@ -10,14 +10,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Files;
 use super::answer::Outcome;
 use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
-use super::records::auxiliary::AuxiliaryRecords;
-use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
-use super::wall;
+use super::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Vod};
+use super::{Files, wall};
 use crate::control::ControlConfig;
 use crate::http::Response;
 use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::live::Live;
-use super::live::Registry;
+use super::live::{Live, Registry};
 use super::stats::Figures;
 use crate::mail::ViewerCounts;
 use crate::types::Now;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Control;
 use super::access::Access;
 use super::context::Context;
 use super::records::Records;

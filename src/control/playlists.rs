@@ -12,14 +12,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::Outbound;
 use super::context::Context;
+use super::{Control, Outbound};
 use crate::auth::redact;
 use crate::control::records::Records;
 use crate::mail::StreamEnd;
 use crate::types::{Now, PullId, StreamKey};
 
-use super::Control;
 use super::broadcast::{Broadcast, status};
 use super::repeats::Repeat;
 use super::sources::{Origin, TICK};

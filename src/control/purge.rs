@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::records::Records;
 use super::records::auxiliary::AuxiliaryWrite;
-use super::records::{Change, Write};
+use super::records::{Change, Records, Write};
 use crate::control::Walks;
 use crate::store::{Key, Kind};
 use crate::types::{Now, StreamKey};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use media::{Codec, Position, TrackKind};
 
-use super::Outbound;
 use super::access::Access;
 use super::context::Context;
-use super::live::Registry;
+use super::live::{Granted, Live, Registry, Source, State};
+use super::{Control, Outbound, wall};
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
 use crate::control::records::Records;
@@ -22,9 +22,7 @@ use crate::mail::{
 use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
-use super::live::{Granted, Live, Source, State};
 use super::subtracks::are_renditions;
-use super::{Control, wall};
 
 /// A publisher that was silent for so long is replaced by a new one.
 const STALE_MS: u64 = 3000;

@@ -5,11 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::hooks::Hooks;
+use super::hooks::{Hooks, LostHook};
 use crate::control::Outbound;
 use crate::types::{Now, StreamKey};
-
-use super::hooks::LostHook;
 
 /// Failures of this time are gathered into one line.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use super::Files;
-use super::Outbound;
 use super::context::Context;
 use super::records::Records;
+use super::{Files, Outbound};
 use crate::jobs::shares::Room;
 
 impl Context {

@@ -16,7 +16,7 @@ use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
 use super::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
-use super::{Control, wall};
+use super::wall;
 use crate::control::Files;
 use crate::http::Response;
 use crate::jobs::{self, AppendTo, Appended, RecordingOutcome, RecordingWork, UNFINISHED, Work};

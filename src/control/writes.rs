@@ -1,9 +1,9 @@
 //! The effects of changes of records: once stored they take effect, and are answered.
 
-use super::Files;
 use super::context::Context;
 use super::live::Registry;
 use super::management::Management;
+use super::{Control, Files, Output, rest};
 use crate::control::records::Records;
 use crate::http::Response;
 use crate::mail::StreamEnd;
@@ -14,7 +14,6 @@ use super::answer::Outcome;
 use super::broadcast::{Body, Broadcast};
 use super::mask::Requester;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
-use super::{Control, Output, rest};
 
 impl Records {
     /// A record that is created while someone publishes under its id by chance takes over the live figures.

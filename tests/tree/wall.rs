@@ -25,6 +25,7 @@ const USES: &[(&str, &str)] = &[
     ("src/control/backups.rs", UNIQUE),
     ("src/control/broadcast.rs", COMPARED),
     ("src/control/connections.rs", SHOWN),
+    ("src/control/context.rs", SHOWN),
     ("src/control/copies.rs", COMPARED),
     ("src/control/endpoints.rs", SHOWN),
     ("src/control/folders.rs", SHOWN),

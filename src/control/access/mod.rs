@@ -22,7 +22,6 @@ use std::net::IpAddr;
 
 use crypto::constant_time_eq;
 
-use super::Control;
 use super::admission::Admissions;
 use super::cluster::Cluster;
 use super::live::Registry;

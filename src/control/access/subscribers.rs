@@ -1,12 +1,10 @@
 //! Subscribers and their connections.
 
-use crate::control::records::Records;
-use crate::control::records::auxiliary::AuxiliaryRecords;
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, Subscriber};
 use serde::Serialize;
 
 use super::Access;
 use crate::control::context::Context;
-use crate::control::records::auxiliary::{Auxiliary, Subscriber};
 use crate::types::StreamKey;
 
 /// A subscriber as the API shows it; members in the reference's order.

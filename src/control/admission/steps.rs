@@ -3,14 +3,13 @@
 use super::{Admission, Answer, Question, Request, Step, Why};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
-use crate::control::Files;
 use crate::control::access::Access;
 use crate::control::broadcast::{Broadcast, is_stream_id};
 use crate::control::context::Context;
 use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Token;
-use crate::control::{Control, wall};
+use crate::control::{Control, Files, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
 use crate::protocol::{Format, VOD};
 use crate::types::{Now, SessionRef, StreamKey};

@@ -8,16 +8,14 @@ use serde_json::{Map, Value};
 
 use crate::auth::HookUrl;
 use crate::auth::access::Params;
-use crate::control::Outbound;
 use crate::control::broadcast::Broadcast;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
-use crate::control::live::Live;
-use crate::control::live::Registry;
+use crate::control::live::{Live, Registry};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Vod;
 use crate::control::stats::Figures;
-use crate::control::{Control, wall};
+use crate::control::{Control, Outbound, wall};
 use crate::jobs::{Outcome, Work};
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
@@ -95,7 +93,7 @@ pub(in crate::control) struct Notice<'a> {
     action: &'static str,
     /// In place of the record's.
     metadata: Option<&'a str>,
-    /// Those of the publisher or viewer.
+    /// The parameters of the publisher or viewer.
     params: Option<&'a Params>,
 }
 

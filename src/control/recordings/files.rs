@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::STREAMS;
-use super::{Control, Retry, Writing};
+use super::{Retry, Writing};
 use crate::config::AppSettings;
-use crate::control::Files;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
-use crate::control::records::auxiliary::AuxiliaryRecords;
-use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
-use crate::control::wall;
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Vod};
+use crate::control::{Files, wall};
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::store::{Key, Kind};
 use crate::types::{Now, RecordingId, StreamKey};

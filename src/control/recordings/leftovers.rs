@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Control;
 use super::names::stream_of;
 use crate::control::Files;
 use crate::control::access::Access;

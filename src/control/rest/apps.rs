@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use super::call::{Caller, Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
-use crate::control::Walks;
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{Broadcast, parse_json, status};
 use crate::control::context::Context;
@@ -14,7 +13,7 @@ use crate::control::from_json::{EncoderSettings, FromJson};
 use crate::control::live::Registry;
 use crate::control::management::{Role, SYSTEM};
 use crate::control::records::Records;
-use crate::control::{Control, Now, wall};
+use crate::control::{Control, Now, Walks, wall};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork};
 use crate::mail::{StreamEnd, ToWorker};

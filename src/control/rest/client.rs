@@ -8,10 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::auth::proxy;
 use crate::config::AppSettings;
-use crate::control::ControlConfig;
-use crate::control::Outbound;
 use crate::control::context::Context;
 use crate::control::records::Records;
+use crate::control::{ControlConfig, Outbound};
 use crate::http::{Request, cors};
 
 /// An address that only rules for everybody contain.

@@ -9,15 +9,13 @@ use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
 use super::scan::{Order, Scan, Wanted};
 use super::subtracks;
-use crate::control::Walks;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, Broadcast, is_stream_id, parse_json};
 use crate::control::context::Context;
 use crate::control::from_json::loose;
 use crate::control::live::Registry;
-use crate::control::records::Records;
-use crate::control::records::{Answer, Change, Write};
-use crate::control::{Control, Now};
+use crate::control::records::{Answer, Change, Records, Write};
+use crate::control::{Now, Walks};
 use crate::http::Response;
 use crate::types::StreamKey;
 

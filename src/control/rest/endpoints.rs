@@ -10,8 +10,7 @@ use crate::control::broadcast::{BodyError, EndpointRecord, RECORD_BYTES_MAX, par
 use crate::control::context::Context;
 use crate::control::from_json::loose;
 use crate::control::live::Registry;
-use crate::control::records::Records;
-use crate::control::records::{Answer, Change, Write};
+use crate::control::records::{Answer, Change, Records, Write};
 use crate::protocol::outbound;
 use crate::types::StreamKey;
 

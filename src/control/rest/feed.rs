@@ -9,14 +9,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call::{Reply, RootCall};
-use crate::control::Files;
-use crate::control::Outbound;
 use crate::control::broadcast::Broadcast;
 use crate::control::context::Context;
-use crate::control::live::Live;
-use crate::control::live::Registry;
+use crate::control::live::{Live, Registry};
 use crate::control::records::Records;
-use crate::control::{Control, Now, wall};
+use crate::control::{Control, Files, Now, Outbound, wall};
 use crate::http::Response;
 use crate::mail::SourceFigures;
 use crate::protocol::Container;

@@ -11,8 +11,7 @@ use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, checked, is_stream_id};
 use crate::control::context::Context;
 use crate::control::json_text::readable;
-use crate::control::records::Records;
-use crate::control::records::{Answer, Change, Write};
+use crate::control::records::{Answer, Change, Records, Write};
 use crate::types::StreamKey;
 
 /// The treatment of a broadcast whose id is there already.

@@ -2,8 +2,6 @@
 
 use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted};
-use crate::control::Now;
-use crate::control::Walks;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::status;
 use crate::control::connections::Asked;
@@ -13,6 +11,7 @@ use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::stats::Figures;
 use crate::control::viewer_counts::Viewers;
+use crate::control::{Now, Walks};
 use crate::http::Response;
 use crate::protocol;
 

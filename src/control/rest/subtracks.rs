@@ -3,15 +3,13 @@
 use super::call::{Call, Reply};
 use super::lists::page_of;
 use super::scan::Scan;
-use crate::control::Walks;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
 use crate::control::context::Context;
 use crate::control::live::Registry;
 use crate::control::mask::Requester;
-use crate::control::records::Records;
-use crate::control::records::{Answer, Change, Write};
-use crate::control::{Control, Now};
+use crate::control::records::{Answer, Change, Records, Write};
+use crate::control::{Now, Walks};
 use crate::http::Response;
 use crate::types::StreamKey;
 

@@ -5,14 +5,13 @@ use serde::Deserialize;
 use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
 use crate::auth::access::{Direction, sign_jwt};
-use crate::control::Now;
-use crate::control::Walks;
 use crate::control::access::TOKENS_MAX;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
 use crate::control::context::Context;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
+use crate::control::{Now, Walks};
 use crate::store::Kind;
 
 /// Characters of a one-time token: 143 bits.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::call::{Caller, Origin, Reply, RootCall, bad_request};
-use crate::control::Outbound;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::context::Context;
@@ -16,9 +15,8 @@ use crate::control::management::{
 };
 use crate::control::mask::Requester;
 use crate::control::records::Records;
-use crate::control::records::auxiliary::AuxiliaryRecords;
-use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
-use crate::control::{Control, Now};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite};
+use crate::control::{Now, Outbound};
 use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
