@@ -8,6 +8,7 @@ use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
 use super::Control;
+use super::audience;
 use super::connections::ConnectionQuestions;
 use super::history::History;
 use super::live::Live;
@@ -147,15 +148,31 @@ impl Control {
     /// Puts the figures of a stream into its record.
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
         // The record of a copy is the origin's.
-        let Some(live) = self.registry.get(&stream).filter(|live| !live.is_copy()) else { return };
+        let Some(live) = self.registry.get(&stream) else { return };
+        if live.is_copy() {
+            if let Some((worker, news)) = audience::news(&self.registry, &mut self.outbound.sources, stream) {
+                self.post(worker, news);
+            }
+            return;
+        }
         let Some(record) = self.records.get_mut(&live.key) else { return };
         let counts = self.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
             let viewers: u64 = live.viewers().filter(|_| counts).map(|counts| u64::from(count(counts))).sum();
             i32::try_from(viewers).unwrap_or(i32::MAX)
         };
-        let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
-        record.count_viewers(sum(&|counts| counts.connected), leased);
+        let counted = |protocol| sum(&|counts| counts.counted(protocol));
+        let has_changed = record.count_viewers(
+            sum(&|counts| counts.connected.saturating_add(counts.elsewhere.connected)),
+            counted,
+        );
+        if has_changed && self.access.cluster.is_shared() {
+            // Other nodes show them, and hold to the limits by them.
+            let key = live.key.clone();
+            self.records.mark_dirty(now, key);
+        }
+        let Some(live) = self.registry.get(&stream) else { return };
+        let Some(record) = self.records.get_mut(&live.key) else { return };
         if live.source().worker != worker || !Self::is_delivered(live) {
             return;
         }

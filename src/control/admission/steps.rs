@@ -3,6 +3,7 @@
 use super::{Admission, Answer, Question, Request, Step, Why};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
+use crate::control::audience::viewers_elsewhere;
 use crate::control::broadcast::{Broadcast, is_stream_id};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Token;
@@ -97,7 +98,10 @@ impl Control {
         let of_app = self.app_of(&request.key).and_then(|app| app.limits.viewers);
         let of_stream = self.records.get(&request.key).and_then(|record| record.viewer_limit(counted_as));
         let (presences, key) = (&self.access.presences, &request.key);
-        let is_full = of_stream.is_some_and(|limit| presences.viewers_of(request.egress, key) >= limit)
+        let of_all = || {
+            presences.viewers_of(request.egress, key).saturating_add(viewers_elsewhere(self, key, counted_as))
+        };
+        let is_full = of_stream.is_some_and(|limit| of_all() >= limit)
             || of_app.is_some_and(|limit| presences.viewers_of_app(request.egress, &key.app) >= limit);
         if is_full {
             return Err(NoSubscription::Denied(Denial::Viewers));
@@ -108,8 +112,8 @@ impl Control {
     /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
     fn check_polled_limit(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
         let (key, egress) = (&request.key, request.egress);
-        let is_full =
-            self.records.polled_limit(request).is_some_and(|limit| self.access.passes(key, egress) >= limit);
+        let of_all = || self.access.passes(key, egress).saturating_add(viewers_elsewhere(self, key, egress));
+        let is_full = self.records.polled_limit(request).is_some_and(|limit| of_all() >= limit);
         if is_full && !self.access.passes.gives_way(key, egress, request.peer.ip()) {
             return Err(NoSubscription::Denied(Denial::Viewers));
         }

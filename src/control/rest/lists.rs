@@ -64,17 +64,20 @@ pub(super) fn active(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
     Reply::Now(json(200, &SimpleStat { number: live_count(control, now, call) }))
 }
 
-/// Live streams whose record says so at this moment.
+/// Live streams of all nodes whose record says so at this moment.
 fn live_count(control: &Control, now: Now, call: &Call<'_>) -> usize {
+    let cluster = &control.access.cluster;
     let of_app = control.registry.of_app(&call.app.name);
-    let shown = of_app.filter_map(|(_, live)| control.records.get(&live.key));
+    // A copy is counted with its origin.
+    let here = of_app.filter(|(_, live)| !live.is_copy()).map(|(_, live)| &live.key);
+    let shown = here.chain(cluster.live_elsewhere(&call.app.name)).filter_map(|key| control.records.get(key));
     shown.filter(|record| record.effective_status(now) == status::BROADCASTING).count()
 }
 
 /// `GET /broadcasts/{id}/broadcast-statistics`.
 pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = control.is_live(&key);
+    let live = control.is_live(&key) || control.access.cluster.elsewhere(&key).is_some();
     let viewers = control.records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
     Reply::Now(json(200, &viewers))
 }

@@ -38,6 +38,7 @@ const fn app(
         gives,
         query: &[],
         gives_credential: false,
+        at_origin: false,
         tag,
         summary,
         handler: Handler::App(handler),
@@ -61,6 +62,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Make a new publish key",
     )
+    .at_origin()
     .credential(),
     app(Get, "/broadcasts/count", lists::count, "SimpleStat", BROADCASTS, "Count the broadcasts"),
     app(
@@ -172,8 +174,10 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Change a room",
     )
+    .at_origin()
     .takes("NewConferenceRoom"),
-    app(Delete, "/broadcasts/conference-rooms/{id}", conference::delete, "Result", ROOMS, "Delete a room"),
+    app(Delete, "/broadcasts/conference-rooms/{id}", conference::delete, "Result", ROOMS, "Delete a room")
+        .at_origin(),
     app(
         Get,
         "/broadcasts/conference-rooms/{id}/room-info",
@@ -191,6 +195,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Put a stream into a room",
     )
+    .at_origin()
     .query(&["streamId"]),
     app(
         Put,
@@ -200,6 +205,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Take a stream out of a room",
     )
+    .at_origin()
     .query(&["streamId"]),
     app(
         Put,
@@ -208,7 +214,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         ROOMS,
         "Put a stream into a room",
-    ),
+    )
+    .at_origin(),
     app(
         Delete,
         "/broadcasts/conference-rooms/{id}/{sid}",
@@ -216,14 +223,19 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         ROOMS,
         "Take a stream out of a room",
-    ),
+    )
+    .at_origin(),
     app(Get, "/broadcasts/{id}", broadcasts::get, "Broadcast", BROADCASTS, "Read a broadcast"),
     app(Put, "/broadcasts/{id}", broadcasts::update, "Result", BROADCASTS, "Change a broadcast")
+        .at_origin()
         .takes("Broadcast"),
     app(Delete, "/broadcasts/{id}", broadcasts::delete, "Result", BROADCASTS, "Delete a broadcast")
+        .at_origin()
         .query(&["deleteSubtracks"]),
-    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source"),
+    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source")
+        .at_origin(),
     app(Post, "/broadcasts/{id}/stop", broadcasts::stop, "Result", BROADCASTS, "Stop a stream")
+        .at_origin()
         .query(&["stopSubtracks"]),
     app(
         Get,
@@ -240,7 +252,8 @@ pub(super) const ROUTES: &[Route] = &[
         "StreamHistory",
         BROADCASTS,
         "Figures of a live stream by the minute, for an hour",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/srt-stats",
@@ -248,7 +261,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[SrtStatistics]",
         STATS,
         "SRT connections of a live stream",
-    ),
+    )
+    .at_origin(),
     // ---- an application: tokens and subscribers
     app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token")
         .query(&["expireDate", "type", "roomId"])
@@ -345,11 +359,14 @@ pub(super) const ROUTES: &[Route] = &[
     .query(&["subscriberId"]),
     // ---- an application: restreaming
     app(Post, "/broadcasts/{id}/endpoint", endpoints::add, "Result", RESTREAM, "Add an endpoint")
+        .at_origin()
         .takes("Endpoint")
         .query(&["resolutionHeight"]),
     app(Delete, "/broadcasts/{id}/endpoint", endpoints::remove, "Result", RESTREAM, "Remove an endpoint")
+        .at_origin()
         .query(&["endpointServiceId", "resolutionHeight"]),
     app(Post, "/broadcasts/{id}/rtmp-endpoint", endpoints::add, "Result", RESTREAM, "Add an RTMP endpoint")
+        .at_origin()
         .takes("Endpoint")
         .query(&["resolutionHeight"]),
     app(
@@ -360,11 +377,14 @@ pub(super) const ROUTES: &[Route] = &[
         RESTREAM,
         "Remove an RTMP endpoint",
     )
+    .at_origin()
     .query(&["endpointServiceId", "resolutionHeight"]),
     // ---- an application: the rest
     app(Put, "/broadcasts/{id}/recording/{on}", vods::record, "Result", BROADCASTS, "Switch recording")
+        .at_origin()
         .query(&["recordType"]),
     app(Post, "/broadcasts/{id}/clip", vods::clip, "Result", BROADCASTS, "Make a recording of what is kept")
+        .at_origin()
         .query(&["start", "end", "fileName"]),
     app(
         Get,
@@ -373,7 +393,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[BasicStreamInfo]",
         BROADCASTS,
         "Renditions of a live stream",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/webrtc-client-stats/{offset}/{size}",
@@ -381,7 +402,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[WebRTCClientStats]",
         STATS,
         "WebRTC viewers of a stream",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/viewers/list/{offset}/{size}",
@@ -389,7 +411,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[Viewer]",
         STATS,
         "Viewers of a stream with a connection of their own",
-    ),
+    )
+    .at_origin(),
     app(
         Post,
         "/broadcasts/{id}/viewers/{viewer}/stop",
@@ -397,9 +420,13 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         STATS,
         "Disconnect a viewer",
-    ),
-    app(Post, "/broadcasts/{id}/subtrack", subtracks::add, "Result", ROOMS, "Add a subtrack").query(&["id"]),
+    )
+    .at_origin(),
+    app(Post, "/broadcasts/{id}/subtrack", subtracks::add, "Result", ROOMS, "Add a subtrack")
+        .at_origin()
+        .query(&["id"]),
     app(Delete, "/broadcasts/{id}/subtrack", subtracks::remove, "Result", ROOMS, "Remove a subtrack")
+        .at_origin()
         .query(&["id"]),
     app(
         Get,
@@ -435,8 +462,10 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         BROADCASTS,
         "Send a message over data channels",
-    ),
-    app(Put, "/broadcasts/{id}/seek-time/{ms}", playback::seek, "Result", BROADCASTS, "Seek in a source"),
+    )
+    .at_origin(),
+    app(Put, "/broadcasts/{id}/seek-time/{ms}", playback::seek, "Result", BROADCASTS, "Seek in a source")
+        .at_origin(),
     app(
         Post,
         "/broadcasts/playlists/{id}/next",
@@ -445,6 +474,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Play the next item of a playlist",
     )
+    .at_origin()
     .query(&["index"]),
     app(
         Get,
@@ -472,8 +502,10 @@ pub(super) const ROUTES: &[Route] = &[
         CAMERAS,
         "The error of a camera",
     ),
-    app(Post, "/broadcasts/{id}/id3", features::id3, "Result", BROADCASTS, "Put an ID3 tag into a stream"),
-    app(Post, "/broadcasts/{id}/sei", features::sei, "Result", BROADCASTS, "Put SEI into a stream"),
+    app(Post, "/broadcasts/{id}/id3", features::id3, "Result", BROADCASTS, "Put an ID3 tag into a stream")
+        .at_origin(),
+    app(Post, "/broadcasts/{id}/sei", features::sei, "Result", BROADCASTS, "Put SEI into a stream")
+        .at_origin(),
     app(Post, "/broadcasts/{file}/hls-to-mp4", features::hls_to_mp4, "Result", VODS, "Make MP4 of HLS")
         .query(&["deleteHLSFiles"]),
     app(Get, "/vods/count", vods::count, "SimpleStat", VODS, "Count the recordings"),
