@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use relay::{Client, ClientEvent, Error, Server, ServerEvent, tracks_frame, unit_head};
+use relay::{
+    Call, CallClient, CallEvent, Client, ClientEvent, Error, Server, ServerEvent, tracks_frame, unit_head,
+};
 use wire::SendQueue;
 
 use crate::http_targets::epoch;
@@ -20,6 +22,7 @@ pub fn relay(data: &[u8]) {
     let cut = pieces(seed & 0x7f, &begun);
     if seed & 0x80 == 0 {
         assert_eq!(client(&[&begun]), client(&cut), "the cuts changed the meaning");
+        assert_eq!(call(&[&begun]), call(&cut), "the cuts changed the meaning");
     } else {
         assert_eq!(server(&[&begun]), server(&cut), "the cuts changed the meaning");
     }
@@ -49,6 +52,29 @@ fn client(pieces: &[&[u8]]) -> (Vec<ClientEvent>, Option<Error>) {
     (events, error)
 }
 
+fn call(pieces: &[&[u8]]) -> (Vec<CallEvent>, Option<Error>) {
+    let now = epoch();
+    let asked = Call {
+        method: "GET".to_owned(),
+        path: "/live/rest/v2/version".to_owned(),
+        query: Vec::new(),
+        content_type: String::new(),
+        body: Default::default(),
+        user: String::new(),
+        address: String::new(),
+        sees_credentials: false,
+    };
+    let Some(mut client) = CallClient::new("c", &asked, now) else { return (Vec::new(), None) };
+    let mut error = None;
+    for piece in pieces {
+        error = error.or(client.handle_bytes(now, piece).err());
+    }
+    let events: Vec<CallEvent> = std::iter::from_fn(|| client.poll_event()).collect();
+    assert!(events.len() <= 2, "a call is answered once");
+    ends_with(&events, &CallEvent::Closed, error.is_some());
+    (events, error)
+}
+
 fn server(pieces: &[&[u8]]) -> (Vec<ServerEvent>, Option<Error>) {
     let now = epoch();
     let mut server = Server::new("c", now);
@@ -60,8 +86,8 @@ fn server(pieces: &[&[u8]]) -> (Vec<ServerEvent>, Option<Error>) {
     let mut out = SendQueue::new();
     server.poll_transmit(&mut out);
     assert!(out.len() <= QUEUED_MAX, "{} bytes are queued", out.len());
-    let asks = events.iter().filter(|event| matches!(event, ServerEvent::Play { .. })).count();
-    assert!(asks <= 1, "a stream is asked for once");
+    let is_request = |event: &&ServerEvent| matches!(event, ServerEvent::Play { .. } | ServerEvent::Call(_));
+    assert!(events.iter().filter(is_request).count() <= 1, "one thing is asked for, once");
     ends_with(&events, &ServerEvent::Closed, error.is_some());
     (events, error)
 }

@@ -12,6 +12,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use relay::Viewers;
+
 use crate::auth::access::is_stream_id;
 use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::outbound;
@@ -47,6 +49,8 @@ pub(super) struct Copying {
     absent: usize,
     /// Since when no units come.
     lost: Option<Instant>,
+    /// The viewers that the place knows of; `None`: none of its connection.
+    pub(super) told: Option<Viewers>,
 }
 
 /// The streams that no origin had when they were asked for.
@@ -90,6 +94,7 @@ impl Sources {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
             (copying.lost, copying.failures, copying.absent) = (None, 0, 0);
+            copying.told = None;
         }
     }
 }
@@ -196,7 +201,8 @@ impl Control {
             return false;
         }
         tracing::info!(%key, places = origins.len(), "copy wanted");
-        let copying = Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono) };
+        let copying =
+            Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono), told: None };
         self.start_source(now, Source::copy(now, key, origin, copying));
         true
     }
@@ -294,8 +300,15 @@ impl Control {
         }
         self.reconcile_pushes(now, key);
         self.reconcile_recording(now, key);
-        let copying =
-            Copying { via: Vec::new(), origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono) };
+        let copying = Copying {
+            via: Vec::new(),
+            origins,
+            at: 0,
+            failures: 0,
+            absent: 0,
+            lost: Some(now.mono),
+            told: None,
+        };
         self.start_source(now, Source::copy(now, key, origin, copying));
         true
     }

@@ -268,6 +268,9 @@ impl Registry {
         for (stream, protocol, viewers) in &report.leased {
             counts.entry(*stream).or_default().leased.insert(protocol, *viewers);
         }
+        for (stream, viewers) in &report.elsewhere {
+            counts.entry(*stream).or_default().elsewhere.clone_from(viewers);
+        }
         let unwatched = |stream: &StreamId| !counts.contains_key(stream);
         let mut changed: BTreeSet<StreamId> =
             of_worker(&self.indexes.watched, worker).filter(unwatched).collect();

@@ -12,6 +12,7 @@ mod acceptance;
 mod access;
 mod admission;
 mod answer;
+mod audience;
 mod audit;
 mod backups;
 pub mod broadcast;
@@ -342,6 +343,7 @@ impl Control {
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
+            ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),
             ToControl::Ask { session, key, let_in, question } => {
                 let response = rest::answer(self, now, (&key, &let_in), &question);
                 self.cx.answer(Requester::unknown(session), response);

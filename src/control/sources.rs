@@ -574,7 +574,7 @@ impl Control {
         for (key, id) in &self.outbound.sources.by_key {
             let Some(source) = self.outbound.sources.by_id.get_mut(id) else { continue };
             let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
-            if live.is_some_and(|live| live.viewers().any(|viewers| viewers.total() > 0)) {
+            if live.is_some_and(|live| live.viewers().any(crate::mail::ViewerCounts::is_any)) {
                 source.watched = now.mono;
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);

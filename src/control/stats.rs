@@ -7,13 +7,13 @@ use crate::config::ServerSettings;
 use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
-use super::Control;
 use super::connections::ConnectionQuestions;
 use super::context::Context;
 use super::history::History;
 use super::live::{Live, Registry};
 use super::metrics::Scrape;
 use super::records::Records;
+use super::{Control, Outbound, audience};
 use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Reception};
 
 /// Reports per worker that the guard looks at: five seconds.
@@ -142,7 +142,13 @@ impl Control {
         let mut streams = self.registry.set_viewers(worker, report);
         streams.extend(self.registry.of_worker(worker));
         for stream in streams {
-            self.registry.refresh_record(&self.cx, &mut self.records, now, worker, stream);
+            self.registry.refresh_record(
+                &mut self.cx,
+                &mut self.records,
+                &mut self.outbound,
+                now,
+                (worker, stream),
+            );
         }
     }
 }
@@ -151,22 +157,36 @@ impl Registry {
     /// Puts the figures of a stream into its record.
     fn refresh_record(
         &mut self,
-        cx: &Context,
+        cx: &mut Context,
         records: &mut Records,
+        outbound: &mut Outbound,
         now: Now,
-        worker: WorkerId,
-        stream: StreamId,
+        (worker, stream): (WorkerId, StreamId),
     ) {
         // The record of a copy is the origin's.
-        let Some(live) = self.get(&stream).filter(|live| !live.is_copy()) else { return };
+        let Some(live) = self.get(&stream) else { return };
+        if live.is_copy() {
+            if let Some((worker, news)) = audience::news(self, &mut outbound.sources, stream) {
+                cx.post(worker, news);
+            }
+            return;
+        }
         let Some(record) = records.get_mut(&live.key) else { return };
         let counts = cx.apps.get(&live.key.app).is_none_or(|app| app.security.viewer_counts);
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
             let viewers: u64 = live.viewers().filter(|_| counts).map(|counts| u64::from(count(counts))).sum();
             i32::try_from(viewers).unwrap_or(i32::MAX)
         };
-        let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
-        record.count_viewers(sum(&|counts| counts.connected), leased);
+        let counted = |protocol| sum(&|counts| counts.counted(protocol));
+        let has_changed = record.count_viewers(
+            sum(&|counts| counts.connected.saturating_add(counts.elsewhere.connected)),
+            counted,
+        );
+        if has_changed && records.writes.keeps_all() {
+            // Other nodes show them, and hold to the limits by them.
+            records.writes.mark_dirty(now, live.key.clone());
+        }
+        let Some(record) = records.get_mut(&live.key) else { return };
         if live.source().worker != worker || !super::registry::is_delivered(live) {
             return;
         }

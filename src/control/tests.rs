@@ -23,6 +23,7 @@ mod api;
 mod audit;
 mod claims;
 mod copies;
+mod elsewhere;
 mod faults;
 mod folders;
 mod foreign;
@@ -198,6 +199,7 @@ impl Rig {
             | Work::Recording(_)
             | Work::Object(_)
             | Work::Import(_)
+            | Work::Node(_)
             | Work::Fetch { .. } => {
                 self.files.push((id, work));
             }

@@ -12,6 +12,7 @@ struct ViewerCount {
     /// Whether these viewers watch by separate requests.
     is_polled: bool,
     count: fn(&mut Broadcast) -> &mut i32,
+    shown: fn(&Broadcast) -> i32,
     /// Negative: there is none.
     limit: fn(&Broadcast) -> i32,
 }
@@ -21,30 +22,42 @@ static COUNTS: [ViewerCount; 3] = [
         name: "hls",
         is_polled: true,
         count: |record| &mut record.hls_viewer_count,
+        shown: |record| record.hls_viewer_count,
         limit: |record| record.hls_viewer_limit,
     },
     ViewerCount {
         name: "dash",
         is_polled: true,
         count: |record| &mut record.dash_viewer_count,
+        shown: |record| record.dash_viewer_count,
         limit: |record| record.dash_viewer_limit,
     },
     ViewerCount {
         name: "webrtc",
         is_polled: false,
         count: |record| &mut record.webrtc_viewer_count,
+        shown: |record| record.webrtc_viewer_count,
         limit: |record| record.webrtc_viewer_limit,
     },
 ];
 
 impl Broadcast {
-    /// Counts the viewers anew: `connected` of formats without a count of their own, `counted` of the others by their names.
-    pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) {
-        self.rtmp_viewer_count = connected;
+    /// Counts the viewers anew: `connected` of formats without a count of their own, `counted` of the others by their names. Returns
+    /// whether a count is another than before.
+    pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) -> bool {
+        let mut has_changed = std::mem::replace(&mut self.rtmp_viewer_count, connected) != connected;
         for one in &COUNTS {
-            *(one.count)(self) = counted(one.name);
+            let now = counted(one.name);
+            has_changed |= std::mem::replace((one.count)(self), now) != now;
         }
         self.recount();
+        has_changed
+    }
+
+    /// The viewers that count under a name.
+    pub(super) fn viewers_counted(&self, name: &str) -> u32 {
+        let one = COUNTS.iter().find(|one| one.name == name);
+        one.map_or(0, |one| u32::try_from((one.shown)(self)).unwrap_or(0))
     }
 
     /// Sets all counts of viewers to zero. Returns whether there were any.

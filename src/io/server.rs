@@ -167,7 +167,8 @@ impl Server {
             challenges: config.server.acme_folder().map(|folder| config.home.join(folder)),
             import_folders: config.server.import_folders().map(|folder| config.home.join(folder)).collect(),
         };
-        let jobs = Jobs::start(paths, control.outbound_policy(), deliver(&control_sender, &senders))?;
+        let (policy, to_nodes) = (control.outbound_policy(), Arc::clone(&nodes.client));
+        let jobs = Jobs::start(paths, policy, to_nodes, deliver(&control_sender, &senders))?;
         host::start_watch(config.home.clone(), control_sender.clone())?;
         let reload = tls::start_watch(files, senders.clone())?;
         let mut control_thread = ControlThread {

@@ -15,6 +15,7 @@ mod archive;
 mod compute;
 mod files;
 mod import;
+mod node;
 mod object;
 mod password;
 mod post;
@@ -33,6 +34,7 @@ pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
+pub use node::{NodeOutcome, NodeWork};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{BodyType, Post, Receiver};
@@ -135,6 +137,8 @@ pub enum Work {
     Import(ImportWork),
     /// Upload a file to object storage, or remove it there.
     Object(ObjectWork),
+    /// Have another node answer a call of the API.
+    Node(NodeWork),
     /// A computation that is too long for a worker's turn.
     Compute(Compute),
 }
@@ -161,6 +165,7 @@ impl Work {
             Self::Recording(_) | Self::Import(_) => Class::Recording,
             Self::Relay(_) => Class::Relay,
             Self::Object(_) => Class::Object,
+            Self::Node(_) => Class::Node,
             Self::Compute(_) => Class::Compute,
         }
     }
@@ -177,6 +182,7 @@ impl Work {
             Self::Fetch { url } => format!("{}:{}", url.host, url.port),
             Self::Relay(work) => of_url(&work.url),
             Self::Object(work) => of_url(&work.storage.endpoint),
+            Self::Node(work) => format!("{}:{}", work.host, work.port),
             Self::Password(_)
             | Self::Admin(_)
             | Self::FileOpen { .. }
@@ -199,6 +205,7 @@ impl Work {
             Self::Archive(ArchiveWork::Put { data, .. }) => data.len(),
             Self::Relay(work) => work.data.as_ref().map_or(0, Bytes::len),
             Self::Post(post) => post.body.len(),
+            Self::Node(work) => work.call.body.len(),
             Self::Resolve { .. }
             | Self::Fetch { .. }
             | Self::Password(_)
@@ -254,6 +261,8 @@ pub enum Outcome {
     Import(ImportOutcome),
     /// [`Work::Object`].
     Object(ObjectOutcome),
+    /// [`Work::Node`].
+    Node(NodeOutcome),
     /// [`Work::Compute`].
     Computed(Computed),
     /// The queue of the class is full, or holds too many bytes. Nothing was done.
@@ -331,6 +340,12 @@ impl Outcome {
         }
     }
 
+    /// The outcome of a call to another node.
+    #[must_use]
+    pub fn node(self) -> NodeOutcome {
+        if let Self::Node(outcome) = self { outcome } else { NodeOutcome::NotSent(self.reason().to_owned()) }
+    }
+
     /// Why the outcome is not the expected one.
     const fn reason(&self) -> &'static str {
         match self {
@@ -350,6 +365,7 @@ impl Outcome {
             | Self::Relayed(_)
             | Self::Import(_)
             | Self::Object(_)
+            | Self::Node(_)
             | Self::Computed(_) => "the answer to something else",
         }
     }
@@ -380,6 +396,8 @@ pub enum Class {
     Relay,
     /// Files that are uploaded to object storage.
     Object,
+    /// Calls of the API that other nodes answer; one that hangs holds a thread until it times out.
+    Node,
     /// Computations of sessions and sinks.
     Compute,
 }
@@ -407,7 +425,7 @@ impl Limits {
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
@@ -419,6 +437,7 @@ impl Class {
         Self::Recording,
         Self::Relay,
         Self::Object,
+        Self::Node,
         Self::Compute,
     ];
 
@@ -443,6 +462,8 @@ impl Class {
             Self::Relay => (16, 1024, 64 * MIB),
             // Each may take hours; control keeps what there is no thread for.
             Self::Object => (8, 256, MIB),
+            // A node that hangs holds a thread for some seconds; targets that were slow share a quarter of them.
+            Self::Node => (16, 512, 16 * MIB),
             Self::Compute => (8, 1024, MIB),
         };
         Limits { threads, queue, bytes }
@@ -469,6 +490,7 @@ impl Class {
             Self::Recording => "recording",
             Self::Relay => "relay",
             Self::Object => "object",
+            Self::Node => "node",
             Self::Compute => "compute",
         }
     }

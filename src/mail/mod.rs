@@ -143,6 +143,13 @@ pub enum ToControl {
         /// The question.
         question: Question,
     },
+    /// A call of the API from another node, which has checked who makes it; answered by [`ToWorker::RestReply`].
+    NodeCall {
+        /// The session with the node.
+        session: SessionRef,
+        /// The call.
+        call: Box<::relay::Call>,
+    },
     /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
     Upload {
         /// The session.
@@ -258,6 +265,13 @@ pub enum SinkNews {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
+    /// This many watch a stream that a pull of this worker fetches.
+    Audience {
+        /// The pull.
+        pull: PullId,
+        /// The viewers.
+        viewers: ::relay::Viewers,
+    },
     /// The answer to a job of a session.
     Job {
         /// The session that submitted it.

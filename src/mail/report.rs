@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use media::{Codec, FaultCounts, Position};
+use relay::Viewers;
 
 use crate::stats::Reception;
 use crate::types::{SessionRef, StreamId};
@@ -59,10 +60,27 @@ pub struct ViewerCounts {
     pub connected: u32,
     /// Viewers with leases, which fetch the stream by separate requests, by protocol.
     pub leased: BTreeMap<&'static str, u32>,
+    /// Viewers of copies at other nodes, as those have told.
+    pub elsewhere: Viewers,
 }
 
 impl ViewerCounts {
-    /// The number of all viewers.
+    /// The viewers that count under a name, at all nodes.
+    #[must_use]
+    pub fn counted(&self, name: &str) -> u32 {
+        let here = self.leased.get(name).copied().unwrap_or(0);
+        here.saturating_add(self.elsewhere.counted(name))
+    }
+
+    /// Whether anybody watches, at whichever node.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.total() > 0
+            || self.elsewhere.connected > 0
+            || self.elsewhere.counted.iter().any(|(_, viewers)| *viewers > 0)
+    }
+
+    /// The number of all viewers at this node.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.leased.values().copied().map(u64::from).fold(u64::from(self.connected), u64::saturating_add)
@@ -78,6 +96,8 @@ pub struct Report {
     pub viewers: Vec<(StreamId, u32)>,
     /// Viewers of each stream here that are no connections, by protocol: those who ask request by request.
     pub leased: Vec<(StreamId, &'static str, u32)>,
+    /// Viewers of copies at other nodes that are sent the stream from here.
+    pub elsewhere: Vec<(StreamId, Viewers)>,
     /// Busy share of the worker's loop since the last report, in parts per thousand.
     pub busy_permille: u16,
 }

@@ -140,3 +140,9 @@ fn publish() -> Option<&'static Publish> {
 pub fn node_secret(server: &ServerSettings) -> Option<&str> {
     relay::secret_of(server)
 }
+
+/// The name of the cluster, which nodes tell each other.
+#[must_use]
+pub fn cluster_name(server: &ServerSettings) -> &str {
+    relay::cluster_of(server)
+}

@@ -96,6 +96,8 @@ pub(super) struct Playing {
     pub(super) told: bool,
     /// The tracks that its format cannot carry, as control was told of a push.
     pub(super) left_out: Vec<Codec>,
+    /// Of a node: the viewers of its copy.
+    pub(super) audience: Option<Box<relay::Viewers>>,
 }
 
 impl Subscription {

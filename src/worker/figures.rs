@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::Worker;
+use super::audience;
 use super::conn::{Conn, Purpose, Subscription};
 use super::deadlines::Timer;
 use super::streams::{Live, SourceCount};
@@ -121,6 +122,7 @@ impl Worker {
                 .filter(|(_, viewers)| *viewers > 0)
                 .collect(),
             leased: self.polled.leases.counts().chain(counted_apart).collect(),
+            elsewhere: audience::audiences(self),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
         };
         if !self.live.streams.is_empty() {

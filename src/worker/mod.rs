@@ -23,6 +23,7 @@ macro_rules! context {
 }
 
 mod agenda;
+mod audience;
 mod awaited;
 mod carriers;
 mod chats;

@@ -20,6 +20,10 @@ impl Worker {
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, secure, request });
             }
+            RequestEvent::NodeCall(call) => {
+                let session = self.session_ref(id, Handle::ONLY);
+                self.tell(ToControl::NodeCall { session, call });
+            }
             RequestEvent::Upload(news) => {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.uploads = false;

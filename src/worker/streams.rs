@@ -18,7 +18,7 @@ use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews};
-use crate::types::{ConnId, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
+use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
 
 /// A publisher's video has stopped when no picture has come for so long.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
@@ -209,6 +209,12 @@ impl Worker {
             ToWorker::StartRecording(order) => self.start_recording(*order),
             ToWorker::StopRecording(recording) => self.stop_recording(recording),
             ToWorker::StartPull(order) => self.start_pull(&order),
+            ToWorker::Audience { pull, viewers } => {
+                if let Some(id) = self.orders.pulls.get(&pull).copied() {
+                    let news = PublicationNews::Audience(viewers);
+                    self.answer_session(id, Reply::Publication(Handle::ONLY, news));
+                }
+            }
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::GoOn(next) => self.go_on(*next),
             ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),

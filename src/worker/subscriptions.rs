@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use media::TrackId;
 
+use super::audience;
 use super::conn::{Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
 use super::dispatch::UNSENT_BYTES_MIN;
 use super::streams::{Live, mirror_request};
@@ -44,6 +45,9 @@ impl Worker {
             SubscriptionEvent::KeyFrameNeeded(track) => self.key_frame_needed(id, subscription, track),
             SubscriptionEvent::KeyFrameSoon(track) => self.key_frame_soon(id, subscription, track),
             SubscriptionEvent::Pause(paused) => self.pause(id, subscription, paused),
+            SubscriptionEvent::Audience(viewers) => {
+                audience::note(&mut self.conns, id, subscription, viewers)
+            }
             // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
             SubscriptionEvent::Unsubscribe => self.unsubscribe(id, subscription),
         }
@@ -244,7 +248,13 @@ impl Worker {
         self.set_state(
             id,
             handle,
-            SubscriptionState::Playing(Playing { subscriber, format, told: false, left_out: Vec::new() }),
+            SubscriptionState::Playing(Playing {
+                subscriber,
+                format,
+                told: false,
+                left_out: Vec::new(),
+                audience: None,
+            }),
         );
         self.note_playing(id, stream_id);
         self.mirror_here(stream_id);

@@ -477,8 +477,13 @@ impl Rig {
         let subscriber =
             stream.subscribe(subscription, key, forwarding, || Some(Box::new(Fragile(fails_at)))).unwrap();
         let format = Format::find("flv", 0).unwrap();
-        let state =
-            SubscriptionState::Playing(Playing { subscriber, format, told: false, left_out: Vec::new() });
+        let state = SubscriptionState::Playing(Playing {
+            subscriber,
+            format,
+            told: false,
+            left_out: Vec::new(),
+            audience: None,
+        });
         self.worker.conns.get_mut(id).unwrap().subscriptions.push(Subscription { handle, state });
     }
 

@@ -48,6 +48,7 @@ mod management;
 mod mpegts;
 mod multitrack;
 mod narrow;
+mod nodes;
 mod object_storage;
 mod observe;
 mod own_files;

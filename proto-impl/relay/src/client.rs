@@ -10,6 +10,7 @@ use wire::{Reader, SendQueue, Writer};
 use crate::error::{Ended, Error, Refused};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, put_name, read_name};
 use crate::tracks;
+use crate::viewers::Viewers;
 
 /// The time between two pings.
 const PING_EVERY: Duration = Duration::from_secs(1);
@@ -78,7 +79,7 @@ impl Client {
         via.iter().take(usize::from(u8::MAX)).for_each(|node| put_name(&mut body, node));
         out.push(frame::frame(kind::PLAY, &body.take()));
         Self {
-            reader: FrameReader::new(BODY_BYTES_MAX),
+            reader: FrameReader::new(|_| BODY_BYTES_MAX),
             cluster: cluster.to_owned(),
             is_playing: false,
             tracks: Arc::default(),
@@ -186,6 +187,13 @@ impl Client {
     pub fn need_key_frame(&mut self, track: TrackId) {
         if !self.is_closed {
             self.out.push(frame::frame(kind::KEY_FRAME, &[track.number()]));
+        }
+    }
+
+    /// Tells how many watch the copy at this node, and at those behind it.
+    pub fn tell_viewers(&mut self, viewers: &Viewers) {
+        if !self.is_closed {
+            self.out.push(viewers.frame());
         }
     }
 

@@ -31,11 +31,14 @@ pub(crate) mod kind {
     pub(crate) const PING: u8 = 4;
     pub(crate) const PONG: u8 = 5;
     pub(crate) const LEAVE: u8 = 6;
+    pub(crate) const CALL: u8 = 7;
+    pub(crate) const VIEWERS: u8 = 8;
     pub(crate) const PLAYING: u8 = 16;
     pub(crate) const REFUSED: u8 = 17;
     pub(crate) const TRACKS: u8 = 18;
     pub(crate) const UNIT: u8 = 19;
     pub(crate) const ENDED: u8 = 20;
+    pub(crate) const ANSWER: u8 = 21;
 }
 
 /// A frame that came whole.
@@ -114,12 +117,13 @@ enum Next {
 pub(crate) struct FrameReader {
     buffer: BytesMut,
     next: Next,
-    body_max: u32,
+    /// The largest body of a frame of each kind.
+    body_max: fn(u8) -> u32,
 }
 
 impl FrameReader {
-    /// Refuses frames whose body is larger.
-    pub(crate) fn new(body_max: u32) -> Self {
+    /// Refuses frames whose body is larger than the one of its kind may be.
+    pub(crate) fn new(body_max: fn(u8) -> u32) -> Self {
         Self { buffer: BytesMut::new(), next: Next::Hello, body_max }
     }
 
@@ -161,7 +165,7 @@ impl FrameReader {
                     let Some(head) = self.buffer.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
                     let [kind, length @ ..] = *head;
                     let length = u32::from_be_bytes(length);
-                    if length > self.body_max {
+                    if length > (self.body_max)(kind) {
                         return Err(Error::TooLarge(length));
                     }
                     self.buffer.advance(HEAD_BYTES);

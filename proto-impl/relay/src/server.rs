@@ -3,15 +3,18 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use media::{TrackId, TrackSet};
 use wire::{Reader, SendQueue, Writer};
 
+use crate::call::{Answer, CALL_BYTES_MAX, Call};
 use crate::error::{Ended, Error, Refused};
 use crate::frame::{self, Frame, FrameReader, kind, put_name, read_name};
+use crate::viewers::Viewers;
 
 /// A client pings once a second.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The largest frame of a client.
+/// The largest frame of a client but a call.
 const BODY_BYTES_MAX: u32 = 8 * 1024;
 /// Streams that one may have passed.
 const VIA_MAX: usize = 16;
@@ -34,8 +37,16 @@ pub enum ServerEvent {
     Want(Option<TrackSet>),
     /// Waits for a key frame of this track.
     KeyFrame(TrackId),
+    /// Has a call of the API made here; answered by [`Server::answer`] or [`Server::refuse`]. Once, and instead of a stream.
+    Call(Call),
+    /// This many watch the copy.
+    Viewers(Viewers),
     /// The end.
     Closed,
+}
+
+const fn body_max(kind: u8) -> u32 {
+    if kind == kind::CALL { CALL_BYTES_MAX } else { BODY_BYTES_MAX }
 }
 
 /// The conversation with one client about one stream.
@@ -55,7 +66,7 @@ impl Server {
     #[must_use]
     pub fn new(cluster: &str, now: Instant) -> Self {
         Self {
-            reader: FrameReader::new(BODY_BYTES_MAX),
+            reader: FrameReader::new(body_max),
             cluster: cluster.to_owned(),
             has_asked: false,
             events: VecDeque::new(),
@@ -109,7 +120,12 @@ impl Server {
                 let via = (0..count).map(|_| read_name(&mut reader)).collect::<Result<_, _>>()?;
                 self.events.push_back(ServerEvent::Play { app, id, via });
             }
-            kind::PLAY => return Err(Error::Invalid("second request")),
+            kind::CALL if !self.has_asked => {
+                self.has_asked = true;
+                self.events.push_back(ServerEvent::Call(Call::read(&body)?));
+            }
+            kind::PLAY | kind::CALL => return Err(Error::Invalid("second request")),
+            kind::VIEWERS => self.events.push_back(ServerEvent::Viewers(Viewers::read(&mut reader)?)),
             kind::WANT => {
                 let wanted = body.iter().map(|number| track(*number)).collect::<Result<TrackSet, _>>()?;
                 self.events.push_back(ServerEvent::Want((!wanted.is_empty()).then_some(wanted)));
@@ -129,6 +145,18 @@ impl Server {
         put_name(&mut body, node);
         body.bytes(&zero_ms.to_be_bytes());
         self.out.push(frame::frame(kind::PLAYING, &body.take()));
+    }
+
+    /// Answers a call, and ends. In place of an answer that no frame can hold stands a failure of this node.
+    pub fn answer(&mut self, answer: &Answer) {
+        if self.is_closed {
+            return;
+        }
+        let too_large = || Answer { status: 500, fields: Vec::new(), body: Bytes::new() }.frame();
+        if let Some(frame) = answer.frame().or_else(too_large) {
+            self.out.push(frame);
+        }
+        self.close();
     }
 
     /// Refuses what was asked for, and ends.

@@ -15,6 +15,8 @@ use crate::{
     unit_head,
 };
 
+mod calls;
+
 const V1: TrackId = match TrackId::nth(TrackKind::Video, 1) {
     Some(id) => id,
     None => TrackId::VIDEO,

@@ -37,7 +37,9 @@ impl Control {
                 Answer::of(self.check_limits(now, request).map_err(Why::Publish))
             }
             (Step::Limits, Request::Play(request)) => Answer::of(
-                self.access.check_viewer_limits(&self.cx, &self.records, request).map_err(Why::Play),
+                self.access
+                    .check_viewer_limits(&self.cx, &self.records, &self.registry, request)
+                    .map_err(Why::Play),
             ),
             // Viewers claim nothing.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
@@ -224,17 +226,22 @@ impl Access {
         &self,
         cx: &Context,
         records: &Records,
+        registry: &Registry,
         request: &PlayRequest,
     ) -> Result<(), NoSubscription> {
         if request.polled.is_some() {
-            return self.check_polled_limit(records, request);
+            return self.check_polled_limit(records, registry, request);
         }
         let kind = Format::find(request.egress, 0).map(Format::kind);
         let Some(counted_as) = kind.and_then(|kind| kind.counted_as) else { return Ok(()) };
         let of_app = cx.app_of(&request.key).and_then(|app| app.limits.viewers);
         let of_stream = records.get(&request.key).and_then(|record| record.viewer_limit(counted_as));
         let (presences, key) = (&self.presences, &request.key);
-        let is_full = of_stream.is_some_and(|limit| presences.viewers_of(request.egress, key) >= limit)
+        let of_all = || {
+            let elsewhere = self.viewers_elsewhere(records, registry, key, counted_as);
+            presences.viewers_of(request.egress, key).saturating_add(elsewhere)
+        };
+        let is_full = of_stream.is_some_and(|limit| of_all() >= limit)
             || of_app.is_some_and(|limit| presences.viewers_of_app(request.egress, &key.app) >= limit);
         if is_full {
             return Err(NoSubscription::Denied(Denial::Viewers));
@@ -243,9 +250,17 @@ impl Access {
     }
 
     /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
-    fn check_polled_limit(&self, records: &Records, request: &PlayRequest) -> Result<(), NoSubscription> {
+    fn check_polled_limit(
+        &self,
+        records: &Records,
+        registry: &Registry,
+        request: &PlayRequest,
+    ) -> Result<(), NoSubscription> {
         let (key, egress) = (&request.key, request.egress);
-        let is_full = records.polled_limit(request).is_some_and(|limit| self.passes(key, egress) >= limit);
+        let of_all = || {
+            self.passes(key, egress).saturating_add(self.viewers_elsewhere(records, registry, key, egress))
+        };
+        let is_full = records.polled_limit(request).is_some_and(|limit| of_all() >= limit);
         if is_full && !self.passes.gives_way(key, egress, request.peer.ip()) {
             return Err(NoSubscription::Denied(Denial::Viewers));
         }

@@ -79,6 +79,11 @@ impl Audit {
         self.actor = Some(Actor { who: who.to_owned(), from });
     }
 
+    /// The author of the request that is handled now.
+    pub(in crate::control) const fn actor(&self) -> Option<&Actor> {
+        self.actor.as_ref()
+    }
+
     /// Somebody has logged in. The name of a failed login is not told: it may be a password in the wrong field.
     pub(in crate::control) fn audit_login(&mut self, session: SessionRef, email: &str) {
         if let Some(entry) = self.open.get_mut(&session) {

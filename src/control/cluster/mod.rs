@@ -8,6 +8,7 @@ mod foreign;
 mod news;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::admission::Ticket;
@@ -147,6 +148,13 @@ impl Cluster {
     /// The live other node that has an id.
     pub(in crate::control) fn elsewhere(&self, key: &StreamKey) -> Option<&Node> {
         self.node_of(self.claims.get(key)?)
+    }
+
+    /// The ids of an application that live other nodes have.
+    pub(in crate::control) fn live_elsewhere(&self, app: &Arc<str>) -> impl Iterator<Item = &StreamKey> {
+        let first = StreamKey { app: Arc::clone(app), id: "".into() };
+        let of_app = self.claims.range(first..).take_while(move |(key, _)| key.app == *app);
+        of_app.filter(|(_, holder)| self.node_of(holder).is_some()).map(|(key, _)| key)
     }
 
     /// The relay of the live other node that has an id. `None` as well for a node without a relay.

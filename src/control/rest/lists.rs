@@ -4,6 +4,7 @@ use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted};
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::status;
+use crate::control::cluster::Cluster;
 use crate::control::connections::Asked;
 use crate::control::context::Context;
 use crate::control::history::Minutes;
@@ -11,7 +12,7 @@ use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::stats::Figures;
 use crate::control::viewer_counts::Viewers;
-use crate::control::{Now, Walks};
+use crate::control::{Control, Now, Walks};
 use crate::http::Response;
 use crate::protocol;
 
@@ -82,21 +83,38 @@ pub(super) fn count(
 }
 
 /// `GET /broadcasts/active-live-stream-count`.
-pub(super) fn active(records: &Records, registry: &Registry, now: Now, call: &Call<'_>) -> Reply {
-    Reply::Now(json(200, &SimpleStat { number: live_count(records, registry, now, call) }))
+pub(super) fn active(streams: Streams<'_>, now: Now, call: &Call<'_>) -> Reply {
+    Reply::Now(json(200, &SimpleStat { number: live_count(streams, now, call) }))
 }
 
-/// Live streams whose record says so at this moment.
-fn live_count(records: &Records, registry: &Registry, now: Now, call: &Call<'_>) -> usize {
+/// The parts that know which streams are live at this node and at others.
+#[derive(Clone, Copy)]
+pub(super) struct Streams<'a> {
+    pub(super) records: &'a Records,
+    pub(super) registry: &'a Registry,
+    pub(super) cluster: &'a Cluster,
+}
+
+impl Control {
+    /// The parts that lists of live streams are made from.
+    pub(super) const fn streams(&self) -> Streams<'_> {
+        Streams { records: &self.records, registry: &self.registry, cluster: &self.access.cluster }
+    }
+}
+
+/// Live streams of all nodes whose record says so at this moment.
+fn live_count(Streams { records, registry, cluster }: Streams<'_>, now: Now, call: &Call<'_>) -> usize {
     let of_app = registry.of_app(&call.app.name);
-    let shown = of_app.filter_map(|(_, live)| records.get(&live.key));
+    // A copy is counted with its origin.
+    let here = of_app.filter(|(_, live)| !live.is_copy()).map(|(_, live)| &live.key);
+    let shown = here.chain(cluster.live_elsewhere(&call.app.name)).filter_map(|key| records.get(key));
     shown.filter(|record| record.effective_status(now) == status::BROADCASTING).count()
 }
 
 /// `GET /broadcasts/{id}/broadcast-statistics`.
-pub(super) fn statistics(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
+pub(super) fn statistics(Streams { records, registry, cluster }: Streams<'_>, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = registry.is_live(&key);
+    let live = registry.is_live(&key) || cluster.elsewhere(&key).is_some();
     let viewers = records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
     Reply::Now(json(200, &viewers))
 }
@@ -198,7 +216,7 @@ pub(super) fn stop_viewer(
 }
 
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
-pub(super) fn total_statistics(records: &Records, registry: &Registry, now: Now, call: &Call<'_>) -> Reply {
-    let live = live_count(records, registry, now, call);
+pub(super) fn total_statistics(streams: Streams<'_>, now: Now, call: &Call<'_>) -> Reply {
+    let live = live_count(streams, now, call);
     Reply::Now(json(200, &Viewers::of_all(live)))
 }

@@ -11,6 +11,7 @@ mod broadcasts;
 mod call;
 mod client;
 mod conference;
+mod elsewhere;
 mod endpoints;
 mod features;
 mod feed;
@@ -57,6 +58,7 @@ use routes::{Found, find};
 
 pub(super) use call::{Origin, Reply};
 pub(super) use conference::shown as room;
+pub(super) use elsewhere::node_call;
 pub(super) use feed::LINES;
 pub(super) use questions::answer;
 
@@ -154,11 +156,9 @@ impl Control {
                     let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
                     let client = anonymous.and_then(|peer| self.cx.config.client_of(peer, request));
                     let call = Call { requester, app: &app, request, params, client };
-                    match handler(self, now, &call) {
-                        Reply::Now(response) if route.method != Method::Get => {
-                            self.records.settled(now, requester, &call.key(), response)
-                        }
-                        reply @ (Reply::Now(_) | Reply::Later) => reply,
+                    match elsewhere::ask_origin(self, route, &call) {
+                        Some(reply) => reply,
+                        None => elsewhere::handle_app(self, now, (route.method, handler), &call),
                     }
                 }
                 (None, Handler::Root(_)) => not_found(),

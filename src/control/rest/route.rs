@@ -90,6 +90,8 @@ pub struct Route {
     pub query: &'static [&'static str],
     /// Whether the answer lets whoever has it do something.
     pub gives_credential: bool,
+    /// Whether its calls belong to the node at which the stream is live that the first parameter names.
+    pub at_origin: bool,
     /// The operation's group in the document.
     pub tag: &'static str,
     /// A one-line description for people.
@@ -111,6 +113,11 @@ impl Route {
     /// Gives a credential: not to pages of others, and not to those who may only read.
     pub(super) const fn credential(self) -> Self {
         Self { gives_credential: true, ..self }
+    }
+
+    /// Belongs to the node at which the stream is live that the first parameter names.
+    pub(super) const fn at_origin(self) -> Self {
+        Self { at_origin: true, ..self }
     }
 
     /// Takes these query parameters.

@@ -11,6 +11,7 @@ mod archives;
 mod files;
 mod imports;
 mod names;
+mod nodes;
 mod objects;
 mod passwords;
 mod posts;
@@ -28,6 +29,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
 
 use super::{clock, sys};
 use crate::auth::OutboundPolicy;
@@ -160,8 +163,13 @@ impl Drop for Handle {
 
 impl Jobs {
     /// Starts the dispatcher, and no other thread.
-    pub(super) fn start(paths: FilePaths, policy: OutboundPolicy, deliver: Arc<Deliver>) -> io::Result<Self> {
-        let runner = Runner::new(paths, policy);
+    pub(super) fn start(
+        paths: FilePaths,
+        policy: OutboundPolicy,
+        nodes: Arc<ClientConfig>,
+        deliver: Arc<Deliver>,
+    ) -> io::Result<Self> {
+        let runner = Runner::new(paths, policy, nodes);
         let policy = runner.policy();
         let run = move |work, submitted| runner.run(work, submitted);
         Self::with(Class::limits, policy, Arc::new(run), deliver)
@@ -392,8 +400,8 @@ mod tests {
     use crate::auth::access::Secret;
     use crate::config::S3Settings;
     use crate::jobs::{
-        AdminWork, AppendTo, ArchiveWork, BlockSource, Compute, ObjectAction, ObjectWork, PasswordDigest,
-        PasswordWork, Post, Receiver as For, RecordingWork, RelayWork,
+        AdminWork, AppendTo, ArchiveWork, BlockSource, Compute, NodeWork, ObjectAction, ObjectWork,
+        PasswordDigest, PasswordWork, Post, Receiver as For, RecordingWork, RelayWork,
     };
 
     /// Holds jobs back until it is opened.
@@ -473,6 +481,21 @@ mod tests {
                 }),
                 name: String::new(),
                 action: ObjectAction::Remove,
+            }),
+            Class::Node => Work::Node(NodeWork {
+                cluster: String::new(),
+                host: "h.example".to_owned(),
+                port: 1,
+                call: relay::Call {
+                    method: String::new(),
+                    path: String::new(),
+                    query: Vec::new(),
+                    content_type: String::new(),
+                    body: Bytes::new(),
+                    user: String::new(),
+                    address: String::new(),
+                    sees_credentials: false,
+                },
             }),
             Class::Compute => Work::Compute(Compute::new(|| ())),
         }
@@ -577,7 +600,8 @@ mod tests {
             let _ = answers.send(done);
         };
         let paths = FilePaths::of(std::env::temp_dir());
-        let jobs = Jobs::start(paths, OutboundPolicy::default(), Arc::new(deliver)).unwrap();
+        let nodes = crate::io::tls::NodeConfigs::of_secret(b"secret").unwrap().client;
+        let jobs = Jobs::start(paths, OutboundPolicy::default(), nodes, Arc::new(deliver)).unwrap();
         let panics = Compute::new(|| assert_eq!(1, 2, "a computation that fails"));
         assert!(submit(&jobs, 1, Work::Compute(panics)).is_none());
         assert!(matches!(received.recv().unwrap().outcome, Outcome::Failed));

@@ -1,13 +1,14 @@
 //! Does the work of a job, whichever it is.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use rustls::ClientConfig;
 use ureq::Agent;
 
 use super::roles::Roles;
-use super::{admin, archives, files, imports, names, objects, passwords, posts, recordings, relays};
+use super::{admin, archives, files, imports, names, nodes, objects, passwords, posts, recordings, relays};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
@@ -47,11 +48,14 @@ pub(in crate::io) struct Runner {
     /// Made with the first request: the system's certificates are read for it.
     agent: OnceLock<Agent>,
     roles: Roles,
+    /// For connections to other nodes.
+    nodes: Arc<ClientConfig>,
 }
 
 impl Runner {
-    pub(super) fn new(paths: FilePaths, policy: OutboundPolicy) -> Self {
-        Self { paths, policy: posts::policy(policy), agent: OnceLock::new(), roles: Roles::default() }
+    pub(super) fn new(paths: FilePaths, policy: OutboundPolicy, nodes: Arc<ClientConfig>) -> Self {
+        let policy = posts::policy(policy);
+        Self { paths, policy, agent: OnceLock::new(), roles: Roles::default(), nodes }
     }
 
     pub(super) fn policy(&self) -> posts::Policy {
@@ -87,6 +91,7 @@ impl Runner {
             Work::Object(work) => {
                 Outcome::Object(objects::run(self.agent(), &self.paths, &self.roles, &work))
             }
+            Work::Node(work) => Outcome::Node(nodes::run(&self.nodes, &work)),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }
     }

@@ -63,4 +63,6 @@ pub enum PublicationNews {
     KeyFrameNeeded(TrackId),
     /// Published tracks that somebody is sent; the others may be paused.
     Wanted(TrackSet),
+    /// This many watch the stream at this node and behind it.
+    Audience(::relay::Viewers),
 }

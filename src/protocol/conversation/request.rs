@@ -75,6 +75,8 @@ pub enum RequestEvent {
         /// Whether it came over TLS.
         secure: bool,
     },
+    /// Another node has a call of the API answered here; answered by [`RequestNews::Response`].
+    NodeCall(Box<::relay::Call>),
     /// The outcome of a file that the session was granted to take in ([`RequestNews::Upload`]).
     Upload(UploadNews),
     /// Has a question about a stream; answered by [`RequestNews::Response`], without credentials.
@@ -118,7 +120,7 @@ pub enum RequestEvent {
 /// The answer to a request, or news of one.
 #[derive(Debug)]
 pub enum RequestNews<'a> {
-    /// The answer to [`RequestEvent::Rest`] and [`RequestEvent::Ask`].
+    /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`] and [`RequestEvent::Ask`].
     Response(crate::http::Response),
     /// The answer to [`RequestEvent::Rest`] when the body of the request is a file that may come: [`RequestEvent::Upload`]
     /// tells what became of it, and [`RequestNews::Response`] follows.

@@ -41,6 +41,8 @@ pub enum SubscriptionEvent {
     /// This track is about to begin, or others behind it: a key frame is asked for if the newest one is old. `None`: the
     /// track that the subscription starts at.
     KeyFrameSoon(Option<TrackId>),
+    /// A node: this many watch the copy there, in place of those that it told of before.
+    Audience(::relay::Viewers),
     /// Pauses (`true`) or resumes. While paused nothing is sent.
     Pause(bool),
     /// The subscription is over, or the request was given up.

@@ -202,6 +202,8 @@ pub(in crate::protocol) trait Demands {
     fn handle_wanted(&mut self, tracks: TrackSet);
     /// Somebody waits for a key frame of this track.
     fn handle_key_frame_needed(&mut self, track: TrackId);
+    /// This many watch the stream here.
+    fn handle_audience(&mut self, viewers: &::relay::Viewers);
 }
 
 /// A client over a byte stream.

@@ -517,6 +517,11 @@ impl Session for PullSession {
                     demands.handle_wanted(tracks);
                 }
             }
+            Reply::Publication(_, PublicationNews::Audience(viewers)) => {
+                if let Some(demands) = self.client.demands() {
+                    demands.handle_audience(&viewers);
+                }
+            }
             Reply::Job(done) => {
                 if let Some(jobs) = self.client.jobs() {
                     jobs.handle_job(ctx.now.mono, done);

@@ -29,7 +29,7 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 use pull::RelayPull;
 use session::RelaySession;
-pub(super) use settings::secret_of;
+pub(super) use settings::{cluster_of, secret_of};
 
 /// The port of URLs without one.
 const DEFAULT_PORT: u16 = 5000;

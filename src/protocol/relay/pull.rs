@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::relay::{Client as Machine, ClientEvent as Heard, Ended, Playing, Refused};
+use ::relay::{Client as Machine, ClientEvent as Heard, Ended, Playing, Refused, Viewers};
 use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks};
 use wire::SendQueue;
 
@@ -177,6 +177,12 @@ impl Demands for RelayPull {
     fn handle_key_frame_needed(&mut self, track: TrackId) {
         if let Some(machine) = &mut self.machine {
             machine.need_key_frame(track);
+        }
+    }
+
+    fn handle_audience(&mut self, viewers: &Viewers) {
+        if let Some(machine) = &mut self.machine {
+            machine.tell_viewers(viewers);
         }
     }
 }

@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use ::relay::{Ended, Refused, Server, ServerEvent};
+use ::relay::{Answer, Call, Ended, Refused, Server, ServerEvent};
 use media::{TrackId, TrackKind, TrackSet};
 use wire::SendQueue;
 
 use super::{FORMAT, settings};
+use crate::http::Response;
 use crate::hub::{Pick, Selection};
 use crate::mail::{NoSubscription, StreamEnd};
 use crate::protocol::{
-    About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, PlayAsk, Reply, Session,
-    SubscriptionEvent, SubscriptionNews, Timers,
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, PlayAsk, Reply, RequestEvent,
+    RequestNews, Session, SubscriptionEvent, SubscriptionNews, Timers,
 };
 use crate::types::{Handle, Now, StreamKey};
 
@@ -58,6 +59,20 @@ impl RelaySession {
         self.subscription(SubscriptionEvent::Subscribe(ask));
     }
 
+    /// A call of the API. The node that sends it has checked who makes it.
+    fn called(&mut self, ctx: &Context<'_>, call: Call) {
+        if ctx.draining {
+            return self.server(ctx).refuse(Refused::Unavailable, "the node is going down");
+        }
+        self.events.push_back(Event::Request(RequestEvent::NodeCall(Box::new(call))));
+    }
+
+    fn answer(&mut self, ctx: &Context<'_>, response: Response) {
+        let fields = response.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let fields = fields.collect();
+        self.server(ctx).answer(&Answer { status: response.status, fields, body: response.body });
+    }
+
     fn subscription(&mut self, event: SubscriptionEvent) {
         self.events.push_back(Event::Subscription(Handle::ONLY, event));
     }
@@ -68,6 +83,8 @@ impl RelaySession {
         {
             match event {
                 ServerEvent::Play { app, id, via } => self.asked(ctx, StreamKey::new(&app, &id), via),
+                ServerEvent::Call(call) => self.called(ctx, call),
+                ServerEvent::Viewers(viewers) => self.subscription(SubscriptionEvent::Audience(viewers)),
                 ServerEvent::Want(tracks) => self.subscription(SubscriptionEvent::Select(selection(tracks))),
                 ServerEvent::KeyFrame(track) => {
                     self.subscription(SubscriptionEvent::KeyFrameNeeded(Some(track)))
@@ -136,8 +153,14 @@ fn selection(tracks: Option<TrackSet>) -> Selection {
 
 impl Session for RelaySession {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, news) = reply {
-            self.handle_news(ctx, &news);
+        match reply {
+            Reply::Subscription(_, news) => self.handle_news(ctx, &news),
+            Reply::Request(RequestNews::Response(response)) => self.answer(ctx, response),
+            Reply::Publication(..)
+            | Reply::Request(_)
+            | Reply::Job(_)
+            | Reply::Family(_)
+            | Reply::Port(_) => {}
         }
     }
 

@@ -74,6 +74,11 @@ pub(in crate::protocol) fn secret_of(server: &ServerSettings) -> Option<&str> {
     server.protocols.get::<RelaySettings>()?.secret.as_deref()
 }
 
+/// The name of the cluster, of the server's settings.
+pub(in crate::protocol) fn cluster_of(server: &ServerSettings) -> &str {
+    server.protocols.get::<RelaySettings>().map_or("", |settings| &settings.cluster)
+}
+
 /// The name of the cluster.
 pub(super) fn cluster(server: &SessionSettings) -> &str {
     server.protocols.get::<RelaySettings>().map_or("", |settings| &settings.cluster)

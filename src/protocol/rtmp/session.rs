@@ -378,7 +378,9 @@ impl Session for RtmpSession {
                 PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
                 PublicationNews::Ended(end) => self.end_publish(ctx, end),
                 // An encoder cannot be asked for anything over RTMP.
-                PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_) => {}
+                PublicationNews::KeyFrameNeeded(_)
+                | PublicationNews::Wanted(_)
+                | PublicationNews::Audience(_) => {}
             },
             Reply::Subscription(_, news) => match news {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),

@@ -428,7 +428,9 @@ impl Session for RtspSession {
                     self.machine.close(ctx.now.mono, CloseReason::Requested);
                 }
                 // An encoder is not asked for anything over RTSP.
-                PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_) => {}
+                PublicationNews::KeyFrameNeeded(_)
+                | PublicationNews::Wanted(_)
+                | PublicationNews::Audience(_) => {}
             },
             Reply::Subscription(_, news) => match news {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),

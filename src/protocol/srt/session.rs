@@ -351,7 +351,9 @@ impl Session for SrtSession {
                 PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
                 PublicationNews::Ended(_) => self.end_publish(ctx),
                 // A caller cannot be asked for anything.
-                PublicationNews::KeyFrameNeeded(_) | PublicationNews::Wanted(_) => {}
+                PublicationNews::KeyFrameNeeded(_)
+                | PublicationNews::Wanted(_)
+                | PublicationNews::Audience(_) => {}
             },
             Reply::Subscription(_, news) => match news {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),

@@ -38,6 +38,7 @@ const fn app(
         gives,
         query: &[],
         gives_credential: false,
+        at_origin: false,
         tag,
         summary,
         handler: Handler::App(handler),
@@ -68,6 +69,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Make a new publish key",
     )
+    .at_origin()
     .credential(),
     app(
         Get,
@@ -80,7 +82,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/active-live-stream-count",
-        |control, now, call| lists::active(&control.records, &control.registry, now, call),
+        |control, now, call| lists::active(control.streams(), now, call),
         "SimpleStat",
         BROADCASTS,
         "Count the live streams",
@@ -88,7 +90,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/total-broadcast-statistics",
-        |control, now, call| lists::total_statistics(&control.records, &control.registry, now, call),
+        |control, now, call| lists::total_statistics(control.streams(), now, call),
         "AppBroadcastStatistics",
         BROADCASTS,
         "Viewers of all streams",
@@ -232,6 +234,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Change a room",
     )
+    .at_origin()
     .takes("NewConferenceRoom"),
     app(
         Delete,
@@ -240,7 +243,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         ROOMS,
         "Delete a room",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/conference-rooms/{id}/room-info",
@@ -258,6 +262,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Put a stream into a room",
     )
+    .at_origin()
     .query(&["streamId"]),
     app(
         Put,
@@ -267,6 +272,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Take a stream out of a room",
     )
+    .at_origin()
     .query(&["streamId"]),
     app(
         Put,
@@ -275,7 +281,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         ROOMS,
         "Put a stream into a room",
-    ),
+    )
+    .at_origin(),
     app(
         Delete,
         "/broadcasts/conference-rooms/{id}/{sid}",
@@ -283,7 +290,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         ROOMS,
         "Take a stream out of a room",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}",
@@ -302,6 +310,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Change a broadcast",
     )
+    .at_origin()
     .takes("Broadcast"),
     app(
         Delete,
@@ -311,14 +320,17 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Delete a broadcast",
     )
+    .at_origin()
     .query(&["deleteSubtracks"]),
-    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source"),
+    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source")
+        .at_origin(),
     app(Post, "/broadcasts/{id}/stop", broadcasts::stop, "Result", BROADCASTS, "Stop a stream")
+        .at_origin()
         .query(&["stopSubtracks"]),
     app(
         Get,
         "/broadcasts/{id}/broadcast-statistics",
-        |control, _, call| lists::statistics(&control.records, &control.registry, call),
+        |control, _, call| lists::statistics(control.streams(), call),
         "BroadcastStatistics",
         BROADCASTS,
         "Viewers of a stream",
@@ -330,7 +342,8 @@ pub(super) const ROUTES: &[Route] = &[
         "StreamHistory",
         BROADCASTS,
         "Figures of a live stream by the minute, for an hour",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/srt-stats",
@@ -346,7 +359,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[SrtStatistics]",
         STATS,
         "SRT connections of a live stream",
-    ),
+    )
+    .at_origin(),
     // ---- an application: tokens and subscribers
     app(
         Get,
@@ -482,6 +496,7 @@ pub(super) const ROUTES: &[Route] = &[
         RESTREAM,
         "Add an endpoint",
     )
+    .at_origin()
     .takes("Endpoint")
     .query(&["resolutionHeight"]),
     app(
@@ -492,6 +507,7 @@ pub(super) const ROUTES: &[Route] = &[
         RESTREAM,
         "Remove an endpoint",
     )
+    .at_origin()
     .query(&["endpointServiceId", "resolutionHeight"]),
     app(
         Post,
@@ -503,6 +519,7 @@ pub(super) const ROUTES: &[Route] = &[
         RESTREAM,
         "Add an RTMP endpoint",
     )
+    .at_origin()
     .takes("Endpoint")
     .query(&["resolutionHeight"]),
     app(
@@ -513,6 +530,7 @@ pub(super) const ROUTES: &[Route] = &[
         RESTREAM,
         "Remove an RTMP endpoint",
     )
+    .at_origin()
     .query(&["endpointServiceId", "resolutionHeight"]),
     // ---- an application: the rest
     app(
@@ -532,6 +550,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Switch recording",
     )
+    .at_origin()
     .query(&["recordType"]),
     app(
         Post,
@@ -543,6 +562,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Make a recording of what is kept",
     )
+    .at_origin()
     .query(&["start", "end", "fileName"]),
     app(
         Get,
@@ -551,7 +571,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[BasicStreamInfo]",
         BROADCASTS,
         "Renditions of a live stream",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/webrtc-client-stats/{offset}/{size}",
@@ -559,7 +580,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[WebRTCClientStats]",
         STATS,
         "WebRTC viewers of a stream",
-    ),
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/viewers/list/{offset}/{size}",
@@ -567,7 +589,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[Viewer]",
         STATS,
         "Viewers of a stream with a connection of their own",
-    ),
+    )
+    .at_origin(),
     app(
         Post,
         "/broadcasts/{id}/viewers/{viewer}/stop",
@@ -575,7 +598,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         STATS,
         "Disconnect a viewer",
-    ),
+    )
+    .at_origin(),
     app(
         Post,
         "/broadcasts/{id}/subtrack",
@@ -584,6 +608,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Add a subtrack",
     )
+    .at_origin()
     .query(&["id"]),
     app(
         Delete,
@@ -593,6 +618,7 @@ pub(super) const ROUTES: &[Route] = &[
         ROOMS,
         "Remove a subtrack",
     )
+    .at_origin()
     .query(&["id"]),
     app(
         Get,
@@ -646,8 +672,10 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         BROADCASTS,
         "Send a message over data channels",
-    ),
-    app(Put, "/broadcasts/{id}/seek-time/{ms}", playback::seek, "Result", BROADCASTS, "Seek in a source"),
+    )
+    .at_origin(),
+    app(Put, "/broadcasts/{id}/seek-time/{ms}", playback::seek, "Result", BROADCASTS, "Seek in a source")
+        .at_origin(),
     app(
         Post,
         "/broadcasts/playlists/{id}/next",
@@ -656,6 +684,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Play the next item of a playlist",
     )
+    .at_origin()
     .query(&["index"]),
     app(
         Get,
@@ -697,7 +726,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         BROADCASTS,
         "Put an ID3 tag into a stream",
-    ),
+    )
+    .at_origin(),
     app(
         Post,
         "/broadcasts/{id}/sei",
@@ -705,7 +735,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         BROADCASTS,
         "Put SEI into a stream",
-    ),
+    )
+    .at_origin(),
     app(
         Post,
         "/broadcasts/{file}/hls-to-mp4",

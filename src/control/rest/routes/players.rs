@@ -16,6 +16,7 @@ const fn event(path: &'static str, handler: AppHandler, summary: &'static str) -
         gives: "Result",
         query: &[],
         gives_credential: false,
+        at_origin: false,
         tag: "players",
         summary,
         handler: Handler::App(handler),

@@ -61,7 +61,7 @@ impl RtcSession {
                     self.peer.request_key_frame(ctx.now.mono, section, layer);
                 }
             }
-            PublicationNews::Wanted(_) => {}
+            PublicationNews::Wanted(_) | PublicationNews::Audience(_) => {}
         }
     }
 }

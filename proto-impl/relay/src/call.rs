@@ -1,0 +1,128 @@
+//! Calls of the API that belong to another node, and their answers: the bodies of two frames.
+
+use bytes::Bytes;
+use wire::{Reader, Writer};
+
+use crate::Error;
+use crate::frame::{self, BODY_BYTES_MAX, kind, put_name, read_name};
+
+/// The largest frame of a call.
+pub const CALL_BYTES_MAX: u32 = 512 * 1024;
+/// Pairs of a query, and fields of an answer.
+const PAIRS_MAX: usize = 256;
+const SEES_CREDENTIALS: u8 = 1;
+
+/// A request of the API, made at the node that sends it. That node has checked who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The method's token (RFC 9110 §9).
+    pub method: String,
+    /// The path, decoded.
+    pub path: String,
+    /// Decoded pairs of the query, in order.
+    pub query: Vec<(String, String)>,
+    /// `Content-Type`; empty: there is none.
+    pub content_type: String,
+    /// The body.
+    pub body: Bytes,
+    /// The user or the rule that let the request in, for the audit log.
+    pub user: String,
+    /// The address of the user; empty: it is not known.
+    pub address: String,
+    /// Whether the answer may have credentials.
+    pub sees_credentials: bool,
+}
+
+/// The answer to a [`Call`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The status (RFC 9110 §15).
+    pub status: u16,
+    /// Header fields, in order.
+    pub fields: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Call {
+    /// The frame; `None`: it has more than [`CALL_BYTES_MAX`] bytes, or a part that is longer than its length can say.
+    pub(crate) fn frame(&self) -> Option<Bytes> {
+        let mut out = Writer::with_capacity(self.body.len().saturating_add(512));
+        out.u8(if self.sees_credentials { SEES_CREDENTIALS } else { 0 });
+        put_name(&mut out, &self.method);
+        put_name(&mut out, &self.user);
+        put_name(&mut out, &self.address);
+        put_text(&mut out, &self.path)?;
+        put_text(&mut out, &self.content_type)?;
+        put_pairs(&mut out, &self.query)?;
+        out.bytes(&self.body);
+        framed(kind::CALL, out, CALL_BYTES_MAX)
+    }
+
+    pub(crate) fn read(body: &Bytes) -> Result<Self, Error> {
+        let mut reader = Reader::new(body);
+        let sees_credentials = reader.u8()? & SEES_CREDENTIALS != 0;
+        let (method, user) = (read_name(&mut reader)?, read_name(&mut reader)?);
+        let address = read_name(&mut reader)?;
+        let (path, content_type) = (read_text(&mut reader)?, read_text(&mut reader)?);
+        let query = read_pairs(&mut reader)?;
+        let body = body.slice(reader.position()..);
+        Ok(Self { method, path, query, content_type, body, user, address, sees_credentials })
+    }
+}
+
+impl Answer {
+    /// The frame; `None`: it is larger than a frame may be.
+    pub(crate) fn frame(&self) -> Option<Bytes> {
+        let mut out = Writer::with_capacity(self.body.len().saturating_add(256));
+        out.u16(self.status);
+        put_pairs(&mut out, &self.fields)?;
+        out.bytes(&self.body);
+        framed(kind::ANSWER, out, BODY_BYTES_MAX)
+    }
+
+    pub(crate) fn read(body: &Bytes) -> Result<Self, Error> {
+        let mut reader = Reader::new(body);
+        let status = reader.u16()?;
+        if !(200..600).contains(&status) {
+            return Err(Error::Invalid("status"));
+        }
+        let fields = read_pairs(&mut reader)?;
+        Ok(Self { status, fields, body: body.slice(reader.position()..) })
+    }
+}
+
+fn framed(kind: u8, mut body: Writer, bytes_max: u32) -> Option<Bytes> {
+    u32::try_from(body.len()).ok().filter(|length| *length <= bytes_max)?;
+    Some(frame::frame(kind, &body.take()))
+}
+
+/// Appends a text of at most 65 535 bytes behind its length.
+fn put_text(out: &mut Writer, text: &str) -> Option<()> {
+    out.u16(u16::try_from(text.len()).ok()?).bytes(text.as_bytes());
+    Some(())
+}
+
+fn put_pairs(out: &mut Writer, pairs: &[(String, String)]) -> Option<()> {
+    let count = u16::try_from(pairs.len()).ok().filter(|_| pairs.len() <= PAIRS_MAX)?;
+    out.u16(count);
+    for (name, value) in pairs {
+        put_text(out, name)?;
+        put_text(out, value)?;
+    }
+    Some(())
+}
+
+fn read_text(reader: &mut Reader<'_>) -> Result<String, Error> {
+    let length = reader.u16()?;
+    let text = reader.take(usize::from(length))?;
+    std::str::from_utf8(text).map(str::to_owned).map_err(|_| Error::Invalid("text"))
+}
+
+fn read_pairs(reader: &mut Reader<'_>) -> Result<Vec<(String, String)>, Error> {
+    let count = usize::from(reader.u16()?);
+    if count > PAIRS_MAX {
+        return Err(Error::Invalid("number of pairs"));
+    }
+    (0..count).map(|_| Ok((read_text(reader)?, read_text(reader)?))).collect()
+}

@@ -1,0 +1,66 @@
+//! Viewers over nodes (docs/cluster.md). The node that has a copy tells the one that it is fetched from how many watch it, when that
+//! changes and at most once a second; so the origin's record counts all viewers, and every node has the record. A node that is gone takes
+//! its viewers along with its connection.
+
+use relay::Viewers;
+
+use super::access::Access;
+use super::live::{Live, Registry};
+use super::records::Records;
+use super::sources::Sources;
+use crate::mail::ToWorker;
+use crate::types::{StreamId, StreamKey, WorkerId};
+
+impl Live {
+    /// The viewers at this node, and at those that copy from it.
+    fn audience(&self) -> Viewers {
+        let mut all = Viewers::default();
+        for counts in self.viewers() {
+            all.connected = all.connected.saturating_add(counts.connected);
+            counts.leased.iter().for_each(|(name, viewers)| all.count(name, *viewers));
+            all.add(&counts.elsewhere);
+        }
+        all
+    }
+}
+
+/// The news for the worker that fetches a copy when the number of those who watch it is another than the node that it comes from knows.
+pub(super) fn news(
+    registry: &Registry,
+    sources: &mut Sources,
+    stream: StreamId,
+) -> Option<(WorkerId, ToWorker)> {
+    let live = registry.get(&stream)?;
+    let id = sources.by_key.get(&live.key).copied()?;
+    let copying = sources.by_id.get_mut(&id)?.copying.as_mut()?;
+    let viewers = live.audience();
+    if copying.told.as_ref() == Some(&viewers) {
+        return None;
+    }
+    copying.told = Some(viewers.clone());
+    Some((live.source().worker, ToWorker::Audience { pull: id, viewers }))
+}
+
+impl Access {
+    /// Viewers of a stream at other nodes that count under this name, as the limits of its record have it: at its origin as the
+    /// nodes with copies have told, elsewhere by the record, less what this node itself has told.
+    pub(super) fn viewers_elsewhere(
+        &self,
+        records: &Records,
+        registry: &Registry,
+        key: &StreamKey,
+        name: &str,
+    ) -> u32 {
+        let live = registry.find(key).and_then(|stream| registry.get(&stream));
+        if live.is_some_and(|live| !live.is_copy()) {
+            let told = live.into_iter().flat_map(Live::viewers).map(|counts| counts.elsewhere.counted(name));
+            return told.fold(0, u32::saturating_add);
+        }
+        if self.cluster.elsewhere(key).is_none() {
+            return 0;
+        }
+        let all = records.get(key).map_or(0, |record| record.viewers_counted(name));
+        let own = live.map_or(0, |live| live.audience().counted(name));
+        all.saturating_sub(own)
+    }
+}

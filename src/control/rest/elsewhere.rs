@@ -1,0 +1,177 @@
+//! Calls about a stream that is live at another node (docs/cluster.md): that node answers them.
+//!
+//! 1. A row of the table says that its calls belong where the stream is live ([`Route::at_origin`]).
+//! 2. This node checks who asks, then sends the call to the origin's relay, by a job, with the user and what he may see.
+//! 3. The origin takes the caller's word for that, since both are of one cluster, answers from its own state, and sends no call on: so no
+//!    call goes in circles.
+//! 4. An origin that was not reached has done nothing. When its claim is over by then, the call is answered here; else with 503.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use relay::{Answer, Call as NodeCall};
+
+use super::call::{AppHandler, Call, PARAMS_MAX, Reply};
+use super::paths::split_path;
+use super::route::{Base, Handler, Route};
+use super::routes::{Found, find};
+use crate::config::AppSettings;
+use crate::control::Control;
+use crate::control::cluster::Location;
+use crate::control::mask::Requester;
+use crate::http::{Headers, Method, Request, Response, Version};
+use crate::jobs::{NodeOutcome, NodeWork, Work};
+use crate::protocol;
+use crate::types::{Now, SessionRef};
+
+/// Fields of an answer that come through.
+const FIELDS: [&str; 3] = ["content-type", "retry-after", "cache-control"];
+
+/// An operation of an application that a request asks for.
+struct Row<'a> {
+    app: Arc<AppSettings>,
+    route: &'static Route,
+    handler: AppHandler,
+    params: [&'a str; PARAMS_MAX],
+}
+
+impl<'a> Row<'a> {
+    const fn how(&self) -> (Method, AppHandler) {
+        (self.route.method, self.handler)
+    }
+
+    fn call(&'a self, requester: Requester, request: &'a Request) -> Call<'a> {
+        Call { requester, app: &self.app, request, params: self.params, client: None }
+    }
+}
+
+/// Has a call answered by the node that has its stream. `None`: that is this node, or none.
+pub(super) fn ask_origin(control: &mut Control, route: &Route, call: &Call<'_>) -> Option<Reply> {
+    if !route.at_origin {
+        return None;
+    }
+    let key = call.key();
+    let Location { host, port, node } = control.access.cluster.location(&key)?;
+    let cluster = protocol::cluster_name(&control.cx.config.server).to_owned();
+    let actor = control.cx.audit.actor();
+    let asked = NodeCall {
+        method: call.request.method.as_str().to_owned(),
+        path: call.request.path.clone(),
+        query: call.request.query.clone(),
+        content_type: call.request.header("content-type").unwrap_or_default().to_owned(),
+        body: call.request.body.clone(),
+        user: actor.map_or_else(String::new, |actor| actor.who.clone()),
+        address: actor.and_then(|actor| actor.from).map_or_else(String::new, |from| from.to_string()),
+        sees_credentials: !call.requester.is_masked(),
+    };
+    let (requester, request) = (call.requester, call.request.clone());
+    tracing::debug!(%key, %node, path = request.path, "call is answered by another node");
+    let work = Work::Node(NodeWork { cluster, host, port, call: asked });
+    let is_sent = control.cx.submit_for(&call.app.name, work, move |control, now, outcome| {
+        origin_answered(control, now, requester, &request, outcome.node());
+    });
+    let full = || Reply::Now(Response::error(503, "Too many requests wait").header("Retry-After", "1"));
+    Some(if is_sent { Reply::Later } else { full() })
+}
+
+fn origin_answered(
+    control: &mut Control,
+    now: Now,
+    requester: Requester,
+    request: &Request,
+    outcome: NodeOutcome,
+) {
+    let response = match outcome {
+        NodeOutcome::Answered(answer) => answered(answer),
+        NodeOutcome::NotSent(reason) => {
+            let row = row_of(control, request);
+            let row = row.filter(|row| {
+                let key = row.call(requester, request).key();
+                control.access.cluster.location(&key).is_none()
+            });
+            // No other node has the stream any more.
+            match row.map(|row| handle_app(control, now, row.how(), &row.call(requester, request))) {
+                Some(Reply::Now(response)) => response,
+                Some(Reply::Later) => return,
+                None => unreached("The node of the stream cannot be reached", request, &reason),
+            }
+        }
+        NodeOutcome::Failed(reason) => unreached("The node of the stream does not answer", request, &reason),
+    };
+    control.cx.answer(requester, response);
+}
+
+/// The row of a request and what it needs to be handled.
+fn row_of<'a>(control: &Control, request: &'a Request) -> Option<Row<'a>> {
+    let (app, rest) = split_path(&request.path)?;
+    let app = control.cx.apps.get(app).cloned()?;
+    let Found::Route(route, params) = find(Base::App, request.method, rest.strip_prefix("/v2")?) else {
+        return None;
+    };
+    let Handler::App(handler) = route.handler else { return None };
+    Some(Row { app, route, handler, params })
+}
+
+/// A call that another node has checked.
+pub(in crate::control) fn node_call(control: &mut Control, now: Now, session: SessionRef, asked: NodeCall) {
+    let requester = Requester::unknown(session).seeing(asked.sees_credentials);
+    let (user, from) = (asked.user.clone(), asked.address.parse::<IpAddr>().ok());
+    let Some(request) = request_of(asked) else {
+        return control.cx.answer(requester, Response::error(405, "Method Not Allowed"));
+    };
+    let Some(row) = row_of(control, &request).filter(|row| row.route.at_origin) else {
+        return control.cx.answer(requester, Response::error(404, "Not Found"));
+    };
+    control.cx.audit.audit_actor(&user, from);
+    control.cx.audit_route(session, row.route, &request);
+    if let Reply::Now(response) = handle_app(control, now, row.how(), &row.call(requester, &request)) {
+        control.cx.answer(requester, response);
+    }
+}
+
+/// Runs the handler of an application's operation.
+pub(super) fn handle_app(
+    control: &mut Control,
+    now: Now,
+    (method, handler): (Method, AppHandler),
+    call: &Call<'_>,
+) -> Reply {
+    match handler(control, now, call) {
+        Reply::Now(response) if method != Method::Get => {
+            control.records.settled(now, call.requester, &call.key(), response)
+        }
+        reply @ (Reply::Now(_) | Reply::Later) => reply,
+    }
+}
+
+/// The request of a call; `None`: it has no method.
+fn request_of(asked: NodeCall) -> Option<Request> {
+    let mut headers = Headers::new();
+    if !asked.content_type.is_empty() {
+        headers.push("Content-Type", asked.content_type);
+    }
+    Some(Request {
+        method: Method::from_token(asked.method.as_bytes())?,
+        version: Version::Http11,
+        target: String::new(),
+        path: asked.path,
+        query: asked.query,
+        headers,
+        body: asked.body,
+    })
+}
+
+fn answered(answer: Answer) -> Response {
+    let mut response = Response::empty(answer.status);
+    for (name, value) in answer.fields {
+        if FIELDS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+            response.headers.push(name, value);
+        }
+    }
+    Response { body: answer.body, ..response }
+}
+
+fn unreached(text: &str, request: &Request, reason: &str) -> Response {
+    tracing::warn!(path = request.path, reason, "call not answered by the node of its stream");
+    Response::error(503, text).header("Retry-After", "1")
+}
