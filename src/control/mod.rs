@@ -39,6 +39,7 @@ mod playlists;
 mod purge;
 mod recordings;
 mod records;
+mod redirects;
 mod registry;
 mod reload;
 mod repeats;
@@ -347,6 +348,10 @@ impl Control {
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
+            }
+            ToControl::Locate { session, sought } => {
+                let response = redirects::locate(self, &sought);
+                self.answer(Requester::unknown(session), response);
             }
             ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),
             ToControl::Ask { session, key, let_in, question } => {
