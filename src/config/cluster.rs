@@ -38,6 +38,10 @@ pub struct ClusterSettings {
     pub relay_address: String,
     /// `cluster.region`.
     pub region: String,
+    /// `cluster.public_address`: the beginning of URLs of this node, or empty.
+    pub public_address: String,
+    /// `cluster.redirect`.
+    pub redirect: bool,
 }
 
 /// Prints no password.
@@ -71,6 +75,8 @@ impl ClusterSettings {
             without_directory,
             relay_address: relay_address(values)?,
             region: word(values, "cluster.region")?,
+            public_address: public_address(values)?,
+            redirect: values.boolean("cluster.redirect")?,
         };
         if settings.url.is_empty() {
             return Ok(None);
@@ -117,6 +123,20 @@ fn relay_address(values: &Values) -> Result<String, Error> {
     Err(values.bad("cluster.relay_address", "must be HOST:PORT"))
 }
 
+/// A scheme, a host and maybe a port.
+fn public_address(values: &Values) -> Result<String, Error> {
+    let text = values.text("cluster.public_address").trim().trim_end_matches('/');
+    let is_origin = |url: &Url| {
+        matches!(url.scheme(), "http" | "https")
+            && (url.path(), url.query(), url.fragment()) == ("/", None, None)
+            && (url.username(), url.password()) == ("", None)
+    };
+    if text.is_empty() || Url::parse(text).is_ok_and(|url| is_origin(&url)) {
+        return Ok(text.to_owned());
+    }
+    Err(values.bad("cluster.public_address", "must be http://HOST or https://HOST, with or without a port"))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::config::ServerSettings;
@@ -142,11 +162,14 @@ mod tests {
             ("cluster.without_directory", "refuse"),
             ("cluster.relay_address", "[::1]:7000"),
             ("cluster.region", "eu"),
+            ("cluster.public_address", "https://n1.example:5443/"),
+            ("cluster.redirect", "true"),
         ];
         let cluster = ServerSettings::with(&set).unwrap().cluster().unwrap();
         assert_eq!((&*cluster.name, cluster.node, cluster.lease.as_secs()), ("c", NodeId::new("n-1"), 2));
         assert_eq!(cluster.without_directory, WithoutDirectory::Refuse);
         assert_eq!((&*cluster.relay_address, &*cluster.region), ("[::1]:7000", "eu"));
+        assert_eq!((&*cluster.public_address, cluster.redirect), ("https://n1.example:5443", true));
     }
 
     #[test]
@@ -163,6 +186,11 @@ mod tests {
             ("cluster.relay_address", "h"),
             ("cluster.relay_address", "h:0"),
             ("cluster.region", "a/b"),
+            ("cluster.public_address", "n1.example"),
+            ("cluster.public_address", "rtmp://n1.example"),
+            ("cluster.public_address", "http://n1.example/live"),
+            ("cluster.public_address", "http://u:p@n1.example"),
+            ("cluster.redirect", "perhaps"),
         ] {
             assert!(ServerSettings::with(&[(key, value)]).is_err(), "{key}={value}");
         }

@@ -184,6 +184,16 @@ const SERVER_LAST: &[Key] = &[
     key("cluster.relay_address", "", "host:port at which the other nodes reach this node's relay"),
     key("cluster.region", "", "Region of this node"),
     key(
+        "cluster.public_address",
+        "",
+        "URL at which clients reach this node, as in https://node-1.example:5443; empty: its own address and http.port",
+    ),
+    key(
+        "cluster.redirect",
+        "false",
+        "Who plays or publishes by HTTP, WHEP or WHIP is sent to the node at which the stream is live",
+    ),
+    key(
         "edge.origins",
         "",
         "URLs with {app} and {id}, with commas between: a stream that is not here is fetched from the first that has it; relay:// or any that is pulled",

@@ -40,6 +40,7 @@ mod playlists;
 mod purge;
 mod recordings;
 mod records;
+mod redirects;
 mod registry;
 mod reload;
 mod repeats;
@@ -342,6 +343,10 @@ impl Control {
             }
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
+            }
+            ToControl::Locate { session, sought } => {
+                let response = redirects::locate(&self.access.cluster, &self.records, &self.files, &sought);
+                self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),
             ToControl::Ask { session, key, let_in, question } => {

@@ -461,6 +461,7 @@ impl Profile {
             "relay": &*self.relay,
             "http": &*self.http,
             "region": &*self.region,
+            "public": &*self.public,
             "cpu": self.cpu_percent,
             "memory": self.memory_percent,
         })
@@ -480,6 +481,7 @@ impl Profile {
             relay: text("relay"),
             http: text("http"),
             region: text("region"),
+            public: text("public"),
             cpu_percent: number("cpu"),
             memory_percent: number("memory"),
         }
@@ -593,7 +595,8 @@ mod tests {
 
     #[test]
     fn a_profile_goes_and_comes_back_and_a_claim_has_three_parts() {
-        let profile = Profile { relay: "h:1".into(), cpu_percent: 7, ..Profile::default() };
+        let profile =
+            Profile { relay: "h:1".into(), public: "https://h".into(), cpu_percent: 7, ..Profile::default() };
         assert_eq!(Profile::of_json(&profile.to_json()), profile);
         let node = NodeId::new("n").unwrap();
         assert_eq!(holder_of("3 2 n"), Some(Holder { token: 3, incarnation: 2, node }));

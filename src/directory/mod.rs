@@ -35,6 +35,19 @@ pub struct Node {
     pub silent_ms: u64,
 }
 
+impl Node {
+    /// The beginning of URLs by which clients reach the node; empty when it has none.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let Profile { public, http, .. } = &self.profile;
+        match (public.is_empty(), http.is_empty()) {
+            (false, _) => public.to_string(),
+            (true, false) => format!("http://{http}"),
+            (true, true) => String::new(),
+        }
+    }
+}
+
 /// The facts that a node tells about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -44,6 +57,8 @@ pub struct Profile {
     pub http: Arc<str>,
     /// `cluster.region`.
     pub region: Arc<str>,
+    /// `cluster.public_address`; may be empty.
+    pub public: Arc<str>,
     /// Busy share of its workers, in percent.
     pub cpu_percent: u8,
     /// Used memory of its machine, in percent.

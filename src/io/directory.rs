@@ -149,6 +149,7 @@ impl Joined {
         let profile = Profile {
             relay: settings.relay_address.as_str().into(),
             region: settings.region.as_str().into(),
+            public: settings.public_address.as_str().into(),
             ..Profile::default()
         };
         Ok(Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) })

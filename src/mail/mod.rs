@@ -19,6 +19,7 @@ mod push;
 mod question;
 mod recording;
 mod report;
+mod sought;
 mod upload;
 mod watched;
 
@@ -36,6 +37,7 @@ pub use push::{PushOrder, PushState, via_entry};
 pub use question::Question;
 pub use recording::{ClipRange, RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
+pub use sought::Sought;
 pub use upload::{UploadGrant, UploadNews};
 pub use watched::{LeaseNews, WatchedMail};
 
@@ -67,6 +69,10 @@ pub struct SessionSettings {
     pub node: String,
     /// Any stream may be at another node (`cluster.url`, `edge.origins`).
     pub fetches_any: bool,
+    /// Whether the node is one of a cluster (`cluster.url`).
+    pub in_cluster: bool,
+    /// `cluster.redirect`: clients are sent to the node that has their stream.
+    pub redirects: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
 }
@@ -75,12 +81,15 @@ impl SessionSettings {
     /// Out of the server's.
     #[must_use]
     pub fn of(server: &ServerSettings, node: &str) -> Self {
+        let cluster = server.cluster();
         Self {
             node: node.to_owned(),
             names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
-            fetches_any: server.cluster().is_some() || server.edge_origins().next().is_some(),
+            in_cluster: cluster.is_some(),
+            redirects: cluster.as_ref().is_some_and(|cluster| cluster.redirect),
+            fetches_any: cluster.is_some() || server.edge_origins().next().is_some(),
             protocols: server.protocols.clone(),
         }
     }
@@ -142,6 +151,13 @@ pub enum ToControl {
         let_in: Vec<String>,
         /// The question.
         question: Question,
+    },
+    /// A request asks whether another node is to answer it; [`ToWorker::RestReply`] has 307 with that node's address, or 204.
+    Locate {
+        /// The session of the request.
+        session: SessionRef,
+        /// The subject of the request.
+        sought: Sought,
     },
     /// A call of the API from another node, which has checked who makes it; answered by [`ToWorker::RestReply`].
     NodeCall {

@@ -20,6 +20,10 @@ impl Worker {
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, secure, request });
             }
+            RequestEvent::Locate(sought) => {
+                let session = self.session_ref(id, Handle::ONLY);
+                self.tell(ToControl::Locate { session, sought });
+            }
             RequestEvent::NodeCall(call) => {
                 let session = self.session_ref(id, Handle::ONLY);
                 self.tell(ToControl::NodeCall { session, call });

@@ -210,3 +210,62 @@ fn n_21_limits_of_viewers_hold_over_nodes() {
     assert_eq!([hls(&c, "3"), hls(&a, "3"), hls(&b, "3")], [403; 3]);
     assert_eq!([hls(&a, "1"), hls(&b, "2")], [200; 2], "those who watch stay");
 }
+
+/// The status and the address of an answer.
+fn sent_to(server: &Server, method: &str, path: &str, body: Option<(&str, &str)>) -> (u16, String) {
+    let fields: Vec<(&str, &str)> = body.iter().map(|(kind, _)| ("Content-Type", *kind)).collect();
+    let reply = server.api().call_with(method, path, &fields, body.map(|(_, body)| body));
+    let lines = reply.head.lines().filter_map(|line| line.split_once(": "));
+    let mut location = lines.filter(|(name, _)| name.eq_ignore_ascii_case("location"));
+    (reply.status, location.next().map(|(_, value)| value.to_owned()).unwrap_or_default())
+}
+
+#[test]
+fn clients_are_sent_to_the_node_that_has_their_stream() {
+    let redis = Redis::start();
+    let [a, b] = ["a", "b"].map(|name| {
+        let mut settings = redis.settings(name);
+        settings.extend(["cluster.redirect=true".to_owned(), "app.mp4MuxingEnabled=true".to_owned()]);
+        if name == "a" {
+            settings.push("cluster.public_address=https://a.example:5443".to_owned());
+        }
+        start(settings)
+    });
+    let publishers = publish(&[&a, &b], ["s"]);
+    let to_a = |path: &str| format!("https://a.example:5443{path}");
+    for path in [
+        "/live/s.flv",
+        "/live/streams/s.m3u8?token=a%26b",
+        "/live/streams/s_adaptive.m3u8",
+        "/live/streams/ll-hls/s/s__master.m3u8",
+    ] {
+        assert_eq!(sent_to(&b, "GET", path, None), (302, to_a(path)), "{path}");
+    }
+    let offer = Some(("application/sdp", "v=0"));
+    for path in ["/live/whep/s", "/live/whip/s"] {
+        assert_eq!(sent_to(&b, "POST", path, offer), (307, to_a(path)), "{path}");
+    }
+    // The node that has it, streams that nobody has, and what follows on the beginning are not sent anywhere.
+    for (server, path, status) in [
+        (&a, "/live/streams/s.m3u8", 200),
+        (&b, "/live/streams/none.m3u8", 404),
+        (&b, "/live/none.flv", 404),
+        (&b, "/live/streams/s000000001.ts", 404),
+        (&b, "/live/play.html?id=s", 200),
+    ] {
+        assert_eq!(sent_to(server, "GET", path, None), (status, String::new()), "{path}");
+    }
+    // A recording is where its stream was.
+    drop(publishers);
+    let vods = || b.api().get("/live/rest/v2/vods/list/0/10").json();
+    wait_for("the recording", secs(20), || vods().as_array().is_some_and(|list| !list.is_empty()));
+    let vod = vods()[0].clone();
+    assert_eq!(vod["node"], "a", "{vod}");
+    let path = format!("/live/{}", vod["filePath"].as_str().unwrap());
+    assert_eq!(sent_to(&b, "GET", &path, None), (302, to_a(&path)));
+    assert_eq!(sent_to(&a, "GET", &path, None).0, 200);
+    // Of the node's own address, where the operator has named none.
+    let _publisher = publish(&[&b, &a], ["t"]);
+    let path = "/live/t.flv";
+    assert_eq!(sent_to(&a, "GET", path, None), (302, format!("http://{}{path}", b.http)));
+}

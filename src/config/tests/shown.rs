@@ -106,6 +106,8 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ),
     ("cluster.relay_address", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
     ("cluster.region", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
+    ("cluster.public_address", "tests/suite/nodes.rs::clients_are_sent_to_the_node_that_has_their_stream"),
+    ("cluster.redirect", "tests/suite/nodes.rs::clients_are_sent_to_the_node_that_has_their_stream"),
     ("outbound.preset", "src/config/server.rs::what_is_set_is_read"),
     ("outbound.deny", "src/control/tests/sources.rs::what_cannot_be_pulled_is_refused_and_not_stored"),
     ("limits.broadcasts", "src/control/tests/api.rs::r_13_the_limit_of_records_is_an_answer"),

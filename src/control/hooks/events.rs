@@ -87,7 +87,7 @@ impl Members {
     }
 }
 
-/// A notice about a stream: what has happened, and what is told beside the members of its record.
+/// A notice about a stream: what has happened, and what the hook carries beside the members of its record.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,

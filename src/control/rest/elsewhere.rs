@@ -122,6 +122,9 @@ pub(in crate::control) fn node_call(control: &mut Control, now: Now, session: Se
     let Some(row) = row_of(control, &request).filter(|row| row.route.at_origin) else {
         return control.cx.answer(requester, Response::error(404, "Not Found"));
     };
+    if row.route.gives_credential && requester.is_masked() {
+        return control.cx.answer(requester, Response::error(403, "Not allowed from another site"));
+    }
     control.cx.audit.audit_actor(&user, from);
     control.cx.audit_route(session, row.route, &request);
     if let Reply::Now(response) = handle_app(control, now, row.how(), &row.call(requester, &request)) {

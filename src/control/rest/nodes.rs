@@ -58,6 +58,7 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
         "status": if node.is_alive { "alive" } else { "dead" },
         "region": &*node.profile.region,
         "relay": &*node.profile.relay,
+        "address": node.address(),
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Event;
 use crate::auth::access::Params;
-use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, UploadGrant, UploadNews};
+use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, Sought, UploadGrant, UploadNews};
 use crate::types::{StreamId, StreamKey};
 
 /// Somebody who watches by one request after the other.
@@ -75,6 +75,8 @@ pub enum RequestEvent {
         /// Whether it came over TLS.
         secure: bool,
     },
+    /// Asks whether another node is to answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
+    Locate(Sought),
     /// Another node has a call of the API answered here; answered by [`RequestNews::Response`].
     NodeCall(Box<::relay::Call>),
     /// The outcome of a file that the session was granted to take in ([`RequestNews::Upload`]).
@@ -120,7 +122,7 @@ pub enum RequestEvent {
 /// The answer to a request, or news of one.
 #[derive(Debug)]
 pub enum RequestNews<'a> {
-    /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`] and [`RequestEvent::Ask`].
+    /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`], [`RequestEvent::Locate`] and [`RequestEvent::Ask`].
     Response(crate::http::Response),
     /// The answer to [`RequestEvent::Rest`] when the body of the request is a file that may come: [`RequestEvent::Upload`]
     /// tells what became of it, and [`RequestNews::Response`] follows.

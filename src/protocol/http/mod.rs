@@ -11,6 +11,7 @@ mod mounts;
 mod multiplexed;
 mod pages;
 mod polled;
+mod redirect;
 pub(in crate::protocol) mod responder;
 pub(in crate::protocol) mod settings;
 mod signalling;
@@ -41,6 +42,7 @@ pub use mounts::{Asked, Handler};
 use multiplexed::HttpsSession;
 pub use pages::has_page;
 pub use polled::VOD;
+use redirect::Redirect;
 use responder::{Link, Next, OfControl, Responder};
 pub use settings::speaks_http2;
 use signalling::Signalling;
@@ -172,7 +174,18 @@ impl HttpSession {
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
         match mount.refusal(&request) {
             Some(refusal) => self.respond(ctx.now, fields, refusal),
-            None => (mount.handler)(self, ctx, Asked { request, captures, fields }),
+            None => self.handle(ctx, mount.handler, Asked { request, captures, fields }),
+        }
+    }
+
+    /// Has the handler of its row begin with a request, unless another node may have to.
+    fn handle(&mut self, ctx: &Context<'_>, handler: Handler, asked: Asked) {
+        match redirect::subject(ctx, &asked) {
+            Some(sought) => {
+                let redirect = Redirect::begin(&mut self.link, sought, handler, asked);
+                self.begin(redirect);
+            }
+            None => handler(self, ctx, asked),
         }
     }
 
@@ -217,7 +230,7 @@ impl HttpSession {
         let refusal = match FilePath::of(&request.path, ctx.apps) {
             Ok(file) if file.is_stream => {
                 let next = polled::begin(ctx, &mut self.link, request, file, fields);
-                return self.go_on(next);
+                return self.go_on(ctx, next);
             }
             Ok(file) => {
                 let (transfer, ask) = Transfer::begin(request, file, fields);
@@ -299,11 +312,16 @@ impl HttpSession {
         self.responder = Some(Box::new(responder));
     }
 
-    fn go_on(&mut self, next: Next) {
+    fn go_on(&mut self, ctx: &Context<'_>, next: Next) {
         match next {
             Next::Stay => {}
             Next::Over => self.responder = None,
             Next::Become(responder) => self.responder = Some(responder),
+            Next::Route(asked) => {
+                let (handler, asked) = *asked;
+                self.responder = None;
+                handler(self, ctx, asked);
+            }
         }
     }
 }
@@ -350,7 +368,7 @@ impl Session for HttpSession {
         // The answer to a request that is over is nobody's.
         let Some(responder) = &mut self.responder else { return };
         let next = responder.handle_reply(ctx, &mut self.link, reply);
-        self.go_on(next);
+        self.go_on(ctx, next);
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
@@ -397,7 +415,7 @@ impl HttpSession {
                 && let Some(responder) = &mut self.responder
             {
                 let next = responder.advance(ctx, &mut self.link);
-                self.go_on(next);
+                self.go_on(ctx, next);
             }
             if let Some(event) = self.link.events.pop_front() {
                 return Some(event);
@@ -422,7 +440,7 @@ impl Timers for HttpSession {
         self.link.handle_timeout(ctx.now);
         let Some(responder) = &mut self.responder else { return };
         let next = responder.handle_timeout(ctx, &mut self.link);
-        self.go_on(next);
+        self.go_on(ctx, next);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -10,6 +10,7 @@ use crypto::{Random, Seed};
 use wire::SendQueue;
 
 use super::Fields;
+use super::mounts::{Asked, Handler};
 use crate::auth::proxy::Passed;
 use crate::http::websocket::{self, WebSocket};
 use crate::http::{self, Connection, Response, StreamAnswer, cors};
@@ -25,6 +26,8 @@ pub(in crate::protocol) enum Next {
     Over,
     /// Another responder goes on.
     Become(Box<dyn Responder>),
+    /// The handler of the request begins.
+    Route(Box<(Handler, Asked)>),
 }
 
 impl Next {

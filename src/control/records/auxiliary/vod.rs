@@ -47,8 +47,8 @@ pub(in crate::control) struct Vod {
     /// Whether it is still being written, or was when the server ended. Nobody sees such a record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
-    /// The node of a cluster that has the file; nobody sees it ([`Stored`]).
-    #[serde(skip_serializing)]
+    /// The node of a cluster that has the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::control) node: Option<Box<Place>>,
     /// The object that it is in a storage; nobody sees it ([`Stored`]).
     #[serde(skip_serializing)]
@@ -76,8 +76,6 @@ struct Stored<'a> {
     #[serde(flatten)]
     vod: &'a Vod,
     #[serde(skip_serializing_if = "Option::is_none")]
-    node: &'a Option<Box<Place>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     kept: &'a Option<Kept>,
 }
 
@@ -99,7 +97,7 @@ impl Vod {
 
     /// The stored form.
     pub(super) fn encode(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&Stored { vod: self, node: &self.node, kept: &self.kept })
+        serde_json::to_vec(&Stored { vod: self, kept: &self.kept })
     }
 
     /// The key in the store. Ids begin with the time, so those of an application are in the order in which they were made.

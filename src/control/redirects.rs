@@ -1,0 +1,31 @@
+//! Requests that belong to another node of the cluster: the address that their clients are sent to (docs/cluster.md).
+
+use super::Files;
+use super::cluster::Cluster;
+use super::records::Records;
+use super::records::auxiliary::Vod;
+use crate::directory::Node;
+use crate::http::Response;
+use crate::mail::Sought;
+
+/// The answer to a session that asks where something is: 307 with the node's address, or 204 when it is here or nowhere.
+pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
+    let node = match sought {
+        Sought::Stream(key) => cluster.elsewhere(key),
+        Sought::File { app, path } => node_of_file(
+            cluster,
+            records.auxiliary.of_file(app, path).and_then(|key| files.vod_of(records, key)),
+        ),
+    };
+    match node.map(Node::address).filter(|address| !address.is_empty()) {
+        Some(address) => Response::empty(307).header("Location", address),
+        None => Response::empty(204),
+    }
+}
+
+/// The live other node that has a file.
+fn node_of_file<'a>(cluster: &'a Cluster, vod: Option<&Vod>) -> Option<&'a Node> {
+    let vod = vod.filter(|vod| !cluster.has_file(vod))?;
+    let place = vod.node.as_deref()?;
+    cluster.nodes().find(|node| node.is_alive && node.id.as_str() == place.0)
+}

@@ -1,0 +1,95 @@
+//! Requests that another node of the cluster answers (docs/cluster.md): with `cluster.redirect` those that begin to play or publish a stream
+//! which is live there, and always those for a recording whose file is there.
+//!
+//! Control says where ([`RequestEvent::Locate`]). The client is sent to the node's public address, with path and query as they came.
+
+use url::Url;
+
+use super::files::FilePath;
+use super::mounts::{Asked, Handler};
+use super::responder::{Link, Next, Responder};
+use crate::http::{Method, Response};
+use crate::mail::Sought;
+use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
+use crate::types::StreamKey;
+
+/// Endings of lists: who asks for one begins to play.
+const LISTS: [&str; 2] = ["m3u8", "mpd"];
+/// Endings of recordings.
+const FILES: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
+
+/// The subject of a request that another node may have. `None`: the request is for this node.
+pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
+    if !ctx.server.in_cluster {
+        return None;
+    }
+    let request = &asked.request;
+    let reads = matches!(request.method, Method::Get | Method::Head);
+    // Rows of protocols name the stream.
+    let (app, id) = (request.path.split('/').nth(1).unwrap_or_default(), asked.name("id"));
+    if !id.is_empty() && ctx.apps.contains_key(app) {
+        let begins = reads || request.method == Method::Post;
+        let is_upgrade = request.headers.has_token("connection", "upgrade");
+        let key = StreamKey::new(app, id);
+        return (ctx.server.redirects && begins && !is_upgrade).then_some(Sought::Stream(key));
+    }
+    let file = FilePath::of(&request.path, ctx.apps).ok().filter(|file| reads && file.is_stream)?;
+    let [app, below @ ..] = file.segments.as_slice() else { return None };
+    let (stem, ending) = below.last()?.rsplit_once('.')?;
+    if LISTS.contains(&ending) {
+        return ctx.server.redirects.then(|| Sought::Stream(StreamKey::new(app, stream_of(stem))));
+    }
+    FILES.contains(&ending).then(|| Sought::File { app: app.as_str().into(), path: below.join("/") })
+}
+
+/// The stream that a list is of: `{id}`, `{id}_adaptive` or `{id}__{track}`.
+fn stream_of(stem: &str) -> &str {
+    let stem = stem.strip_suffix("_adaptive").unwrap_or(stem);
+    stem.rsplit_once("__").map_or(stem, |(id, _)| id)
+}
+
+/// Asks control where a request belongs, before its handler begins.
+#[derive(Debug)]
+pub(super) struct Redirect {
+    asked: Option<Box<(Handler, Asked)>>,
+}
+
+impl Redirect {
+    pub(super) fn begin(link: &mut Link, sought: Sought, handler: Handler, asked: Asked) -> Self {
+        link.tell(Event::Request(RequestEvent::Locate(sought)));
+        Self { asked: Some(Box::new((handler, asked))) }
+    }
+}
+
+impl Responder for Redirect {
+    fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next {
+        let Reply::Request(RequestNews::Response(response)) = reply else { return Next::Stay };
+        let Some(asked) = self.asked.take() else { return Next::Over };
+        let (_, Asked { request, fields, .. }) = &*asked;
+        let address = response.headers.get("location").and_then(|base| {
+            let mut url = Url::parse(base).ok()?;
+            url.set_path(&request.path);
+            if !request.query.is_empty() {
+                url.query_pairs_mut().extend_pairs(&request.query);
+            }
+            Some(url)
+        });
+        let Some(address) = address else { return Next::Route(asked) };
+        // A body goes along only with 307 (RFC 9110 §15.4.8).
+        let status = if request.method == Method::Post { 307 } else { 302 };
+        link.respond(ctx.now, fields, Response::empty(status).header("Location", address));
+        Next::Over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_name_their_stream() {
+        for (stem, id) in [("s", "s"), ("s_adaptive", "s"), ("s__master", "s"), ("a__b__video", "a__b")] {
+            assert_eq!(stream_of(stem), id, "{stem}");
+        }
+    }
+}
