@@ -7,25 +7,38 @@ use crate::AeadAlgorithm;
 /// Bytes of a sample, for each of the algorithms.
 pub const HEADER_SAMPLE_BYTES: usize = 16;
 
-/// A key that masks numbers in heads.
-pub struct HeaderKey(HeaderProtectionKey);
+/// The longest key.
+const KEY_BYTES_MAX: usize = 32;
+
+/// A key that masks numbers in heads. The schedule is made for each mask: a session has several of these keys and seldom
+/// uses one, and kept schedules would be most of what it holds.
+pub struct HeaderKey {
+    algorithm: AeadAlgorithm,
+    key: [u8; KEY_BYTES_MAX],
+}
 
 impl HeaderKey {
     /// Makes the key that goes with an AEAD. `None` when `key` has not the length that the algorithm wants.
     #[must_use]
     pub fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
-        let algorithm = match algorithm {
-            AeadAlgorithm::Aes128Gcm => &AES_128,
-            AeadAlgorithm::Aes256Gcm => &AES_256,
-            AeadAlgorithm::ChaCha20Poly1305 => &CHACHA20,
-        };
-        HeaderProtectionKey::new(algorithm, key).ok().map(Self)
+        if key.len() != algorithm.key_bytes() {
+            return None;
+        }
+        let mut padded = [0; KEY_BYTES_MAX];
+        padded.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+        Some(Self { algorithm, key: padded })
     }
 
     /// The first bytes of the mask for a sample; `None` when the library fails, which it does for other lengths only.
     #[must_use]
     pub fn mask(&self, sample: &[u8; HEADER_SAMPLE_BYTES]) -> Option<[u8; 5]> {
-        self.0.new_mask(sample).ok()
+        let algorithm = match self.algorithm {
+            AeadAlgorithm::Aes128Gcm => &AES_128,
+            AeadAlgorithm::Aes256Gcm => &AES_256,
+            AeadAlgorithm::ChaCha20Poly1305 => &CHACHA20,
+        };
+        let key = self.key.get(..self.algorithm.key_bytes())?;
+        HeaderProtectionKey::new(algorithm, key).ok()?.new_mask(sample).ok()
     }
 }
 
