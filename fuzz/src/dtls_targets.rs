@@ -6,7 +6,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use crypto::{Hash, Seed, SignatureAlgorithm};
-use dtls::{CloseReason, Config, Connection, CookieVerifier, Event, Identity, SrtpKeys, SrtpProfile};
+use dtls::{
+    CloseReason, Config, Connection, CookieVerifier, Event, Identity, SrtpKeys, SrtpProfile, Versions,
+};
 use wire::Datagrams;
 
 use crate::http_targets::epoch;
@@ -36,13 +38,20 @@ pub fn x509_peer(data: &[u8]) {
 }
 
 /// Datagrams of an unauthenticated peer, each behind its length in two bytes, are sent to a cookie verifier, to a session
-/// and to a waiting server.
+/// and to a waiting server, of either version.
 pub fn dtls_record(data: &[u8]) {
-    let mut ends = Ends::new(0);
+    for flags in [0, BOTH_SPEAK_13] {
+        records_of(flags, data);
+    }
+}
+
+fn records_of(flags: u8, data: &[u8]) {
+    let mut ends = Ends::new(flags);
     ends.connect();
-    let mut waiting = ends.server(0);
+    let mut waiting = ends.server(flags);
     waiting.start(ends.now);
-    let verifier = CookieVerifier::new(&Seed::from_number(5));
+    let [_, versions] = versions(flags);
+    let verifier = CookieVerifier::new(&Seed::from_number(5), versions);
     let from = std::net::SocketAddr::from(([192, 0, 2, 1], 9));
     let mut rest = data;
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {
@@ -85,7 +94,11 @@ pub fn dtls_handshake(data: &[u8]) {
                 let junk = (0..length).map(|_| argument()).collect();
                 ends.inject(operation & 1 == 0, junk);
             }
-            0xd8..=0xdf => {
+            0xdc..=0xdf => {
+                let now = ends.now;
+                ends.end(operation & 1 == 0).connection.update_keys(now);
+            }
+            0xd8..=0xdb => {
                 let _ = ends.end(operation & 1 == 0).connection.send(b"data");
             }
             0xe0..=0xe3 => ends.end(operation & 1 == 0).connection.close(),
@@ -270,8 +283,27 @@ impl Ends {
     }
 }
 
+/// The flags of two ends that have both versions.
+const BOTH_SPEAK_13: u8 = 1 << 3;
+
+/// The versions of the client and of the server. They have one in common.
+const fn versions(flags: u8) -> [Versions; 2] {
+    use Versions::{Both, Only12, Only13};
+    match flags >> 3 & 7 {
+        0 => [Only12, Only12],
+        2 => [Both, Only12],
+        3 => [Only12, Both],
+        4 => [Only13, Only13],
+        5 => [Only13, Both],
+        6 => [Both, Only13],
+        _ => [Both, Both],
+    }
+}
+
 fn config(flags: u8, identity: usize) -> Arc<Config> {
+    let [client, server] = versions(flags);
     Arc::new(Config {
+        versions: if identity == 0 { client } else { server },
         identity: IDENTITIES.get(identity).cloned(),
         mtu: if flags & 1 == 0 { 1200 } else { 200 },
         cookie: flags & 2 != 0,

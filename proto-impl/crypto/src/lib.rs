@@ -10,6 +10,8 @@ mod aead;
 mod aes;
 mod agreement;
 mod hash;
+mod header;
+mod hkdf;
 mod key_wrap;
 mod mac;
 #[cfg(fuzzing)]
@@ -21,6 +23,7 @@ pub use aead::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, NotAuthent
 pub use aes::{AesCbcOpener, AesCbcSealer, AesCtr, AesKeyLength};
 pub use agreement::{AgreementGroup, AgreementKey, NotAgreed};
 pub use hash::{Hash, tls12_prf};
+pub use header::{HEADER_SAMPLE_BYTES, HeaderKey};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
 pub use mac::HmacSha1Key;
 pub use seed::{Random, Seed};

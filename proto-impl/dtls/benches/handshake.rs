@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::{AgreementGroup, AgreementKey, Hash, Seed, SignatureAlgorithm};
-use dtls::{Config, Connection, Identity, public_key};
+use dtls::{Config, Connection, Identity, Versions, public_key};
 use wire::Datagrams;
 
 /// Nanoseconds that this thread was on a processor.
@@ -42,10 +42,10 @@ struct Ends {
 }
 
 impl Ends {
-    fn new() -> Self {
+    fn new(versions: Versions) -> Self {
         let config = |number| {
             let identity = Identity::self_signed(&Seed::from_number(number)).unwrap();
-            Arc::new(Config { identity: Some(Arc::new(identity)), ..Config::default() })
+            Arc::new(Config { identity: Some(Arc::new(identity)), versions, ..Config::default() })
         };
         Self { now: Instant::now(), configs: [config(1), config(2)] }
     }
@@ -105,10 +105,9 @@ fn primitives(least: Duration, group: AgreementGroup) -> [f64; 4] {
     ]
 }
 
-fn main() {
-    let once = std::env::args().any(|argument| argument == "--test");
-    let least = if once { Duration::ZERO } else { Duration::from_secs(1) };
-    let ends = Ends::new();
+/// Measures and prints the handshakes of a version.
+fn handshakes(least: Duration, versions: Versions, name: &str) {
+    let ends = Ends::new(versions);
     ends.shake(0);
     let mut spent = [Vec::new(), Vec::new()];
     let both = measure(least, |number| {
@@ -120,9 +119,16 @@ fn main() {
         all.sort();
         all[all.len() / 2].as_secs_f64() * 1e6
     });
-    println!("handshake, both ends, X25519    {both:7.1} us  {:7.0}/s per core", 1e6 / both);
+    println!("{name}, both ends, X25519      {both:7.1} us  {:7.0}/s per core", 1e6 / both);
     println!("  of it the client              {client:7.1} us  {:7.0}/s per core", 1e6 / client);
     println!("  of it the server              {server:7.1} us  {:7.0}/s per core", 1e6 / server);
+}
+
+fn main() {
+    let once = std::env::args().any(|argument| argument == "--test");
+    let least = if once { Duration::ZERO } else { Duration::from_secs(1) };
+    handshakes(least, Versions::Only12, "DTLS 1.2");
+    handshakes(least, Versions::Only13, "DTLS 1.3");
     for (group, name) in [(AgreementGroup::X25519, "X25519"), (AgreementGroup::P256, "P-256 ")] {
         let [key, agree, sign, verify] = primitives(least, group);
         let bare = key + agree + sign + verify;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
-use dtls::{CloseReason, Config, Connection, Event, Identity, PeerCheck, SrtpProfile};
+use dtls::{CloseReason, Config, Connection, Event, Identity, PeerCheck, SrtpProfile, Versions};
 use wire::Datagrams;
 
 /// "Unimplemented", for the runner.
@@ -28,6 +28,13 @@ const UNIMPLEMENTED: u8 = 89;
 /// Tries after which BoringSSL gives up, and the longest pause between them; the runner counts on both.
 const TRIES: u32 = 13;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The machine limits a handshake as a whole, the runner each flight: the shim counts its tries, and this is never reached.
+const NEVER: Duration = Duration::from_secs(1_000_000);
+
+/// DTLS 1.2 and 1.3. A lower number is a later version.
+const VERSION_1_2: u16 = 0xfefd;
+const VERSION_1_3: u16 = 0xfefc;
 
 type Any = Box<dyn Error>;
 
@@ -51,9 +58,14 @@ struct Flags {
     begins_anew: bool,
     /// The certificate is a credential to choose from.
     is_credential: bool,
+    /// The earliest and the latest version.
+    earliest: Option<u16>,
+    latest: Option<u16>,
     profiles: Vec<SrtpProfile>,
     first_pause: Option<u64>,
     writes_first: bool,
+    /// The keys are changed before each read.
+    updates_keys: bool,
     shuts_down: bool,
     export: usize,
     export_label: String,
@@ -126,6 +138,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-srtp-profiles" => flags.profiles = profiles(&value()?)?,
             "-initial-timeout-duration-ms" => flags.first_pause = value()?.parse().ok(),
             "-shim-writes-first" => flags.writes_first = true,
+            "-key-update-before-read" => flags.updates_keys = true,
             "-shim-shuts-down" => flags.shuts_down = true,
             "-export-keying-material" => flags.export = value()?.parse().ok()?,
             "-export-label" => flags.export_label = value()?,
@@ -145,18 +158,15 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             | "-expect-no-hrr"
             | "-implicit-handshake"
             | "-use-custom-verify-callback"
-            | "-no-tls13"
             | "-no-tls11"
             | "-no-tls1"
             | "-no-ticket"
             | "-use-old-client-cert-callback" => {}
             "-trust-cert" | "-quic-use-legacy-codepoint" => drop(value()?),
-            "-max-version" | "-min-version" => {
-                // A lower number is a later version; there is 1.2.
-                let version: u16 = value()?.parse().ok()?;
-                let fits = if flag == "-max-version" { version <= 0xfefd } else { version >= 0xfefd };
-                fits.then_some(())?;
-            }
+            "-max-version" => flags.latest = Some(value()?.parse().ok()?),
+            "-min-version" => flags.earliest = Some(value()?.parse().ok()?),
+            "-no-tls13" => flags.latest = Some(VERSION_1_2),
+            "-no-tls12" => flags.earliest = Some(VERSION_1_3),
             _ => return None,
         }
     }
@@ -166,6 +176,20 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
     // A server that asks for a certificate, and goes on without one, is not there.
     let optional = flags.server && flags.asks && !flags.asks_always;
     (is_dtls && !optional).then_some(flags)
+}
+
+/// `None` where nothing is spoken that is wanted.
+fn versions(flags: &Flags) -> Option<Versions> {
+    let speaks = |version| {
+        flags.latest.is_none_or(|latest| version >= latest)
+            && flags.earliest.is_none_or(|least| version <= least)
+    };
+    match (speaks(VERSION_1_2), speaks(VERSION_1_3)) {
+        (true, true) => Some(Versions::Both),
+        (true, false) => Some(Versions::Only12),
+        (false, true) => Some(Versions::Only13),
+        (false, false) => None,
+    }
 }
 
 fn profiles(names: &str) -> Option<Vec<SrtpProfile>> {
@@ -192,9 +216,9 @@ fn config(flags: &Flags) -> Option<Arc<Config>> {
         return None;
     }
     let first = Duration::from_millis(flags.first_pause.unwrap_or(400));
-    let pauses = (0..TRIES).map(|n| first.saturating_mul(1 << n).min(PAUSE_MAX));
     Some(Arc::new(Config {
         identity,
+        versions: versions(flags)?,
         check: match (flags.asks_always, flags.asks && flags.distrusts) {
             (_, true) => PeerCheck::Fingerprint,
             (true, false) => PeerCheck::AnyCertificate,
@@ -204,7 +228,7 @@ fn config(flags: &Flags) -> Option<Arc<Config>> {
         mtu: flags.mtu.unwrap_or(usize::MAX),
         retransmit_first: first,
         retransmit_longest: PAUSE_MAX,
-        handshake_timeout: pauses.sum(),
+        handshake_timeout: NEVER,
         cookie: false,
         receives_data: true,
     }))
@@ -236,6 +260,8 @@ struct Shim<'a> {
     connection: Connection,
     now: Instant,
     out: Datagrams,
+    /// Flights that were sent again since a packet came.
+    tries: u32,
     /// How it ended.
     closed: Option<CloseReason>,
 }
@@ -256,7 +282,7 @@ fn run(flags: &Flags, config: &Arc<Config>) -> Result<(), End> {
     let (now, out) = (Instant::now(), Datagrams::new());
     // Nobody is expected, where fingerprints count.
     connection.set_remote_fingerprints(now, Vec::new());
-    let mut shim = Shim { flags, stream, connection, now, out, closed: None };
+    let mut shim = Shim { flags, stream, connection, now, out, tries: 0, closed: None };
     shim.connection.start(now);
     let result = shim.serve();
     // What is unread would reset the connection, and the last words with it.
@@ -274,11 +300,16 @@ impl Shim<'_> {
                 Some(reason) => return Err(format!("{reason:?}").into()),
                 None => {}
             }
-            let Ok([opcode]) = self.bytes() else { return Err("the end of the stream".into()) };
+            let Ok([opcode]) = self.bytes() else {
+                // Once connected the runner may just leave.
+                let connected = self.connection.is_connected();
+                return if connected { Ok(()) } else { Err("the end of the stream".into()) };
+            };
             match opcode {
                 b'P' => {
                     let mut packet = vec![0; usize::try_from(u32::from_be_bytes(self.bytes()?))?];
                     self.stream.read_exact(&mut packet)?;
+                    self.tries = 0;
                     self.connection.handle_datagram(self.now, &mut packet);
                 }
                 b'T' => {
@@ -286,13 +317,19 @@ impl Shim<'_> {
                     self.stream.write_all(b"t")?;
                     self.now += time;
                     if self.connection.poll_timeout().is_some_and(|at| at <= self.now) {
+                        let before = self.connection.stats().retransmits;
                         self.connection.handle_timeout(self.now);
+                        self.tries += u32::from(self.connection.stats().retransmits > before);
+                    }
+                    if self.tries >= TRIES {
+                        return Err(format!("{:?}", CloseReason::Timeout).into());
                     }
                 }
                 b'E' => {
                     let expected = u64::from_be_bytes(self.bytes()?);
                     let expected = (expected != u64::MAX).then_some(Duration::from_nanos(expected));
                     let left = self.connection.poll_timeout().map(|at| at - self.now);
+                    let left = left.filter(|left| *left < NEVER / 2);
                     if left != expected {
                         return Err(format!("the deadline is {left:?}, not {expected:?}").into());
                     }
@@ -321,6 +358,7 @@ impl Shim<'_> {
                 Event::Data(data) => {
                     let answer: Vec<u8> = data.iter().map(|byte| byte ^ 0xff).collect();
                     self.connection.send(&answer)?;
+                    self.update_keys();
                 }
                 Event::Closed(reason) => self.closed = Some(reason),
             }
@@ -347,9 +385,16 @@ impl Shim<'_> {
         if flags.writes_first {
             self.connection.send(b"hello")?;
         }
+        self.update_keys();
         if flags.shuts_down {
             self.connection.close();
         }
         Ok(())
+    }
+
+    fn update_keys(&mut self) {
+        if self.flags.updates_keys {
+            self.connection.update_keys(self.now);
+        }
     }
 }

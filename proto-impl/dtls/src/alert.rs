@@ -1,4 +1,4 @@
-//! Alerts (RFC 5246 §7.2): two bytes, a level and a description.
+//! Alerts (RFC 5246 §7.2, RFC 8446 §6): two bytes, a level and a description.
 
 use wire::{Reader, Truncated};
 
@@ -29,10 +29,16 @@ impl AlertDescription {
     pub const PROTOCOL_VERSION: Self = Self(70);
     /// An error on this side, unrelated to the peer.
     pub const INTERNAL_ERROR: Self = Self(80);
+    /// The sender gives up for a reason outside of the protocol; a `close_notify` follows (RFC 8446 §6.1).
+    pub const USER_CANCELED: Self = Self(90);
     /// No second handshake.
     pub const NO_RENEGOTIATION: Self = Self(100);
+    /// An extension that has to be there is not (RFC 8446 §6.2).
+    pub const MISSING_EXTENSION: Self = Self(109);
     /// An extension that was not offered.
     pub const UNSUPPORTED_EXTENSION: Self = Self(110);
+    /// A client has to show a certificate and did not (RFC 8446 §6.2).
+    pub const CERTIFICATE_REQUIRED: Self = Self(116);
 }
 
 impl std::fmt::Display for AlertDescription {
@@ -49,8 +55,11 @@ impl std::fmt::Display for AlertDescription {
             Self::DECRYPT_ERROR => "decrypt_error",
             Self::PROTOCOL_VERSION => "protocol_version",
             Self::INTERNAL_ERROR => "internal_error",
+            Self::USER_CANCELED => "user_canceled",
             Self::NO_RENEGOTIATION => "no_renegotiation",
+            Self::MISSING_EXTENSION => "missing_extension",
             Self::UNSUPPORTED_EXTENSION => "unsupported_extension",
+            Self::CERTIFICATE_REQUIRED => "certificate_required",
             Self(other) => return write!(f, "alert {other}"),
         };
         f.write_str(name)

@@ -4,11 +4,12 @@
 use crypto::{Hash, KeyKind, PublicKey, SigningKey, constant_time_eq};
 use wire::Reader;
 
+use crate::config::{Expected, PeerCheck};
 use crate::der::{self, Tag};
 use crate::error::{Error, Failure};
 
 /// The longest certificate that is taken. WebRTC's have 300 to 1,100 bytes.
-pub(crate) const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
+const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
 
 /// `id-ecPublicKey` (RFC 5480 §2.1.1).
 const OID_EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
@@ -108,6 +109,25 @@ impl Fingerprint {
     pub fn matches(&self, certificate: &[u8]) -> bool {
         constant_time_eq(&self.hash.digest(certificate), &self.digest)
     }
+}
+
+/// The key of a peer's certificate and its SHA-256 digest, when the certificate is one of those that were announced.
+pub(crate) fn check_peer(
+    check: PeerCheck,
+    expected: &Expected,
+    leaf: &[u8],
+) -> Result<(PublicKey, Option<[u8; 32]>), Failure> {
+    if leaf.len() > CERTIFICATE_BYTES_MAX {
+        return Err(Failure::CertificateMalformed);
+    }
+    if check == PeerCheck::Fingerprint {
+        match expected {
+            Expected::OneOf(list) if list.is_empty() => return Err(Failure::NoFingerprint),
+            Expected::OneOf(list) if list.iter().any(|one| one.matches(leaf)) => {}
+            Expected::OneOf(_) | Expected::Unknown => return Err(Failure::Fingerprint),
+        }
+    }
+    Ok((public_key(leaf)?, Hash::Sha256.digest(leaf).try_into().ok()))
 }
 
 /// A certificate of our own and its private key.

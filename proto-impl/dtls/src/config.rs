@@ -18,11 +18,39 @@ pub enum PeerCheck {
     Nobody,
 }
 
+/// The versions that are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versions {
+    /// DTLS 1.2 (RFC 6347).
+    #[default]
+    Only12,
+    /// DTLS 1.3 (RFC 9147).
+    Only13,
+    /// DTLS 1.3, and 1.2 with a peer that has nothing newer.
+    Both,
+}
+
+impl Versions {
+    /// Whether DTLS 1.3 is among them.
+    #[must_use]
+    pub const fn have_13(self) -> bool {
+        matches!(self, Self::Only13 | Self::Both)
+    }
+
+    /// Whether DTLS 1.2 is among them.
+    #[must_use]
+    pub const fn have_12(self) -> bool {
+        matches!(self, Self::Only12 | Self::Both)
+    }
+}
+
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Our certificate and key. A client without one cannot answer a server that requests it.
     pub identity: Option<Arc<Identity>>,
+    /// The versions that are spoken.
+    pub versions: Versions,
     /// How the peer's identity is checked.
     pub check: PeerCheck,
     /// SRTP profiles, the preferred one first. The choice is the server's. With none, SRTP is not negotiated; with some,
@@ -47,6 +75,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             identity: None,
+            versions: Versions::default(),
             check: PeerCheck::Fingerprint,
             srtp_profiles: vec![
                 SrtpProfile::AeadAes128Gcm,

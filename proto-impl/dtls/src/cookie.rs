@@ -1,18 +1,33 @@
-//! Cookies (RFC 6347 §4.2.1): a client proves that it receives at its address before any state is kept for it.
+//! Cookies: a client proves that it receives at its address before any state is kept for it.
 //!
-//! The cookie stands in the first bytes of a `ClientHello`, so that the first fragment is enough and nothing has to be
-//! put together. Fragments that come without it are dropped; the caller sends its hello again.
+//! Under DTLS 1.2 (RFC 6347 §4.2.1) the cookie stands in the first bytes of a `ClientHello`, so that the first fragment is
+//! enough and nothing has to be put together. Fragments that come without it are dropped; the caller sends its hello again.
+//!
+//! Under DTLS 1.3 (RFC 9147 §5.1) it stands in an extension, and holds whatever of the first hello is needed later: its digest,
+//! and what was chosen from it. For that the hello has to be whole; one in fragments, or one too long to come whole a
+//! second time, is answered in the way of DTLS 1.2, and gets 1.2.
 
 use std::net::SocketAddr;
 
 use crypto::{Seed, constant_time_eq, hmac_sha256};
 use wire::Reader;
 
-use crate::handshake::{FragmentHead, HEAD_BYTES, HelloStart, HelloVerifyRequest, MessageType};
-use crate::record::{ContentType, RecordHead, RecordLayer, VERSION_1_0};
+use crate::config::Versions;
+use crate::handshake::{
+    ClientHello, ExtensionType, FragmentHead, HEAD_BYTES, HelloStart, HelloVerifyRequest, MessageType,
+    read_cookie,
+};
+use crate::put;
+use crate::record::{ContentType, RecordHead, RecordLayer, VERSION_1_0, VERSION_1_2};
+use crate::suite::CipherSuite;
+use crate::v13;
 
 /// Bytes of a cookie: chance finds it once in 2^128.
 const COOKIE_BYTES: usize = 16;
+
+/// A hello of DTLS 1.3 gets a cookie when it is no longer: the second one has up to a hundred bytes more, and has to come whole
+/// as well.
+const HELLO_BYTES_MAX: usize = 1100;
 
 /// The treatment of a datagram of an unknown peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +44,17 @@ pub enum Checked {
 #[derive(Clone)]
 pub struct CookieVerifier {
     secret: [u8; 32],
+    versions: Versions,
 }
 
 impl CookieVerifier {
-    /// Creates a verifier with a secret derived from `seed`. A new secret invalidates cookies in flight.
+    /// Creates a verifier with a secret derived from `seed`, for sessions that speak these versions. A new secret
+    /// invalidates cookies in flight.
     #[must_use]
-    pub fn new(seed: &Seed) -> Self {
+    pub fn new(seed: &Seed, versions: Versions) -> Self {
         let mut secret = [0; 32];
         seed.derive("dtls cookie", 0).random().fill(&mut secret);
-        Self { secret }
+        Self { secret, versions }
     }
 
     /// Looks at a datagram of an address that is not known. Appends to `reply` what is to be sent.
@@ -55,8 +72,20 @@ impl CookieVerifier {
             && record.version >> 8 == VERSION_1_0 >> 8
             && fragment.kind == MessageType::CLIENT_HELLO
             && fragment.offset == 0;
-        let mut r = r.sub(fragment.fragment).ok().filter(|_| is_hello)?;
-        let hello = HelloStart::read(&mut r).ok()?;
+        let body = r.take(fragment.fragment).ok().filter(|_| is_hello)?;
+        if self.versions.have_13()
+            && fragment.fragment == fragment.length
+            && (fragment.length <= HELLO_BYTES_MAX || fragment.sequence > 0)
+            && let Ok(hello) = ClientHello::read(body)
+            && v13::offers_it(&hello) == Ok(true)
+        {
+            let answer = self.look_at_13(from, &hello, body)?;
+            return self.reply(answer, MessageType::SERVER_HELLO, &record, datagram.len(), reply);
+        }
+        if !self.versions.have_12() {
+            return None;
+        }
+        let hello = HelloStart::read(&mut Reader::new(body)).ok()?;
         let cookie = self.cookie(from, &hello);
         // The second message of its sender, with what was asked for.
         if fragment.sequence == 1 && constant_time_eq(hello.cookie, &cookie) {
@@ -64,32 +93,104 @@ impl CookieVerifier {
         }
         let mut body = Vec::new();
         HelloVerifyRequest { version: VERSION_1_0, cookie: &cookie }.write(&mut body);
+        self.reply(Some(body), MessageType::HELLO_VERIFY_REQUEST, &record, datagram.len(), reply)
+    }
+
+    /// Writes a reply, which is shorter than the question; without one the hello passes.
+    fn reply(
+        &self,
+        body: Option<Vec<u8>>,
+        kind: MessageType,
+        question: &RecordHead,
+        most: usize,
+        reply: &mut Vec<u8>,
+    ) -> Option<Checked> {
+        let Some(body) = body else { return Some(Checked::Pass) };
         let length = body.len();
         let mut clear = Vec::with_capacity(HEAD_BYTES.saturating_add(length));
-        let kind = MessageType::HELLO_VERIFY_REQUEST;
         FragmentHead { kind, length, sequence: 0, offset: 0, fragment: length }.write(&mut clear);
         clear.extend_from_slice(&body);
         let mut layer = RecordLayer::default();
-        layer.follow(record.sequence);
-        layer.write(false, ContentType::HANDSHAKE, VERSION_1_0, &clear, reply).ok()?;
+        layer.follow(question.sequence);
+        let version = if kind == MessageType::SERVER_HELLO { VERSION_1_2 } else { VERSION_1_0 };
+        let mut written = Vec::new();
+        layer.write(false, ContentType::HANDSHAKE, version, &clear, &mut written).ok()?;
+        // What is shorter than its answer is no hello that can be answered otherwise.
+        if written.len() >= most {
+            return None;
+        }
+        reply.extend_from_slice(&written);
         Some(Checked::Reply)
+    }
+
+    /// Looks at a whole hello that offers DTLS 1.3: gives a `HelloRetryRequest`, or nothing when it has its cookie. `None`
+    /// when it is to be dropped.
+    #[allow(clippy::option_option, reason = "a reply or none, and neither for what is dropped")]
+    fn look_at_13(&self, from: SocketAddr, hello: &ClientHello<'_>, body: &[u8]) -> Option<Option<Vec<u8>>> {
+        if let Some(cookie) = hello.extensions.find(ExtensionType::COOKIE) {
+            // A second request would be an error: a cookie that does not fit is not answered.
+            let (content, mac) = read_cookie(cookie).ok()?.split_last_chunk::<COOKIE_BYTES>()?;
+            return constant_time_eq(mac, &self.mac(from, &[&hello.random, content])).then_some(None);
+        }
+        let (suite, group) = v13::choose_retry(hello).ok()?;
+        let mut cookie =
+            RetryCookie { suite, group, hello: suite.hash().digest(&v13::as_transcript(body)) }.write();
+        let mac = self.mac(from, &[&hello.random, &cookie]);
+        cookie.extend_from_slice(&mac);
+        Some(Some(v13::write_retry(suite, group, &cookie)))
     }
 
     /// The cookie for an address and the fields that the client repeats.
     fn cookie(&self, from: SocketAddr, hello: &HelloStart<'_>) -> [u8; COOKIE_BYTES] {
+        self.mac(from, &[&hello.version.to_be_bytes(), &hello.random, hello.session_id])
+    }
+
+    fn mac(&self, from: SocketAddr, parts: &[&[u8]]) -> [u8; COOKIE_BYTES] {
         let ip = match from.ip() {
             std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             std::net::IpAddr::V6(ip) => ip.octets(),
         };
-        let mac = hmac_sha256(
-            &self.secret,
-            &[&ip, &from.port().to_be_bytes(), &hello.version.to_be_bytes(), &hello.random, hello.session_id],
-        );
+        let port = from.port().to_be_bytes();
+        let all: Vec<&[u8]> = [&ip[..], &port].into_iter().chain(parts.iter().copied()).collect();
+        let mac = hmac_sha256(&self.secret, &all);
         let mut cookie = [0; COOKIE_BYTES];
         for (to, from) in cookie.iter_mut().zip(mac) {
             *to = from;
         }
         cookie
+    }
+}
+
+/// The content of a cookie of DTLS 1.3, in front of its authentication: what is needed of the first hello.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RetryCookie {
+    pub(crate) suite: CipherSuite,
+    /// The group that a share is asked for of.
+    pub(crate) group: Option<u16>,
+    /// The digest of the first hello.
+    pub(crate) hello: Vec<u8>,
+}
+
+impl RetryCookie {
+    fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put::u16(&mut out, self.suite.number());
+        put::u16(&mut out, self.group.unwrap_or(0));
+        out.extend_from_slice(&self.hello);
+        out
+    }
+
+    /// Reads what a verifier has passed.
+    pub(crate) fn read(cookie: &[u8]) -> Option<Self> {
+        let (content, _) = cookie.split_last_chunk::<COOKIE_BYTES>()?;
+        let mut r = Reader::new(content);
+        let (suite, group) = (CipherSuite::v13_of_number(r.u16().ok()?)?, r.u16().ok()?);
+        let hello = r.rest().to_vec();
+        (hello.len() == suite.hash().bytes()).then(|| Self {
+            suite,
+            group: (group != 0).then_some(group),
+            hello,
+        })
     }
 }
 

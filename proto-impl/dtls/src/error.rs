@@ -39,10 +39,16 @@ pub enum Failure {
     /// A message that cannot be read to its end.
     #[error("malformed message")]
     Malformed,
+    /// An authentic record of nothing but padding (RFC 8446 §5.4).
+    #[error("record without a type")]
+    Typeless,
+    /// The peer changed its keys as often as epochs and messages can be numbered (RFC 9147 §8).
+    #[error("too many key updates")]
+    TooManyUpdates,
     /// A message that does not belong here.
     #[error("unexpected message ({0:?})")]
     Unexpected(MessageType),
-    /// A version that is not spoken: not DTLS 1.2.
+    /// A version that is not spoken.
     #[error("no common version")]
     Version,
     /// No common cipher suite for the kind of our key.
@@ -69,6 +75,12 @@ pub enum Failure {
     /// An answer to an extension that was not offered.
     #[error("extension {0} was not offered")]
     UnsupportedExtension(u16),
+    /// An extension without which there is no handshake is not there (RFC 8446 §9.2).
+    #[error("extension {0} is missing")]
+    MissingExtension(u16),
+    /// A client that was asked for a certificate under DTLS 1.3 showed none.
+    #[error("no certificate of the client")]
+    CertificateRequired,
     /// The peer showed no certificate.
     #[error("no certificate")]
     NoCertificate,
@@ -107,7 +119,9 @@ impl Failure {
     pub const fn alert(self) -> AlertDescription {
         match self {
             Self::Malformed => AlertDescription::DECODE_ERROR,
-            Self::Unexpected(_) => AlertDescription::UNEXPECTED_MESSAGE,
+            Self::Unexpected(_) | Self::Typeless | Self::TooManyUpdates => {
+                AlertDescription::UNEXPECTED_MESSAGE
+            }
             Self::Version => AlertDescription::PROTOCOL_VERSION,
             Self::NoCommonSuite
             | Self::NoCommonGroup
@@ -119,6 +133,8 @@ impl Failure {
             | Self::NoFingerprint => AlertDescription::HANDSHAKE_FAILURE,
             Self::Illegal(_) | Self::PublicValue | Self::TooLarge => AlertDescription::ILLEGAL_PARAMETER,
             Self::UnsupportedExtension(_) => AlertDescription::UNSUPPORTED_EXTENSION,
+            Self::MissingExtension(_) => AlertDescription::MISSING_EXTENSION,
+            Self::CertificateRequired => AlertDescription::CERTIFICATE_REQUIRED,
             Self::CertificateMalformed | Self::Fingerprint => AlertDescription::BAD_CERTIFICATE,
             Self::CertificateKind => AlertDescription::UNSUPPORTED_CERTIFICATE,
             Self::Signature | Self::Finished => AlertDescription::DECRYPT_ERROR,

@@ -41,6 +41,11 @@ impl Flight {
         self.at = (0, 0);
     }
 
+    /// All of it was sent.
+    pub(crate) const fn skip(&mut self) {
+        self.at = (self.items.len(), 0);
+    }
+
     /// Whether something is still to be sent.
     pub(crate) fn is_pending(&self) -> bool {
         self.at.0 < self.items.len()
@@ -136,6 +141,17 @@ impl Timer {
         self.pause = self.first;
         self.sent = now;
         self.armed = true;
+    }
+
+    /// Stops: everything has its answer.
+    pub(crate) const fn stop(&mut self) {
+        self.armed = false;
+        self.pause = self.first;
+    }
+
+    /// A quarter of the pause: how long acknowledgements wait (RFC 9147 §7.1).
+    pub(crate) fn quarter(&self) -> Duration {
+        self.pause / 4
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {

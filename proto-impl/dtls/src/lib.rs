@@ -1,9 +1,10 @@
-//! DTLS 1.2 for WebRTC (RFC 6347, RFC 5246, RFC 5764, RFC 7627, RFC 5705, RFC 8422) as a sans-IO machine: [`Connection`]
-//! for one end, client or server, and [`CookieVerifier`] for a port that unknown clients can reach.
+//! DTLS 1.2 and 1.3 for WebRTC (RFC 6347, RFC 5246, RFC 5764, RFC 7627, RFC 5705, RFC 8422; RFC 9147, RFC 8446) as a sans-IO
+//! machine: [`Connection`] for one end, client or server, and [`CookieVerifier`] for a port that unknown clients can reach.
+//! [`Versions`] says which of the two are spoken.
 //!
 //! Datagrams go in with the time, events and datagrams come out by polling. The rooms, bottom up: `record` (heads,
 //! protection, replays), `reassembly` and `flight` (messages from fragments and back, the timer), `handshake` (messages),
-//! `v12` (their order, keys), then the connection. `certificate` finds the key in one, [`Identity`] is one's own.
+//! `v12` (their order, keys), `v13` (the same for DTLS 1.3, with its own records and flights), then the connection. `certificate` finds the key in one, [`Identity`] is one's own.
 //!
 //! Rules for an owner:
 //!
@@ -14,7 +15,8 @@
 //! - Drain after each input, or each batch of them: events until there are none, datagrams until
 //!   [`Connection::poll_transmit`] says no, then the deadline.
 //! - No two connections have the same seed: ephemeral keys are drawn from it.
-//! - A handshake holds 80 KiB at most and some four as a rule; a connected session 0.6, and two AEAD keys of the library.
+//! - A handshake holds 80 KiB at most and some four as a rule; a connected session 0.6 (DTLS 1.3: 2), and two or three AEAD
+//!   keys of the library.
 //! - A handshake costs some 0.15 ms of arithmetic, in three or four calls.
 //!
 //! ```
@@ -53,7 +55,8 @@
 //! assert_eq!(keys(&mut client), keys(&mut server));
 //! ```
 //!
-//! Not here: DTLS 1.3, other versions, resumption, renegotiation, CBC, key exchange without ECDHE, SHA-1, PSK.
+//! Not here: other versions, resumption, early data, connection ids, renegotiation, CBC, key exchange without ECDHE, SHA-1,
+//! PSK.
 
 #![forbid(unsafe_code)]
 
@@ -76,10 +79,11 @@ mod suite;
 #[cfg(test)]
 mod testing;
 mod v12;
+mod v13;
 
 pub use alert::AlertDescription;
 pub use certificate::{Fingerprint, Identity, public_key};
-pub use config::{Config, PeerCheck};
+pub use config::{Config, PeerCheck, Versions};
 pub use connection::{Connection, Role};
 pub use cookie::{Checked, CookieVerifier};
 pub use error::{Error, Failure};

@@ -78,7 +78,8 @@ impl Partial {
 /// Collects the messages of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    next: u16,
+    /// The sequence number of the next message; behind the last one there is none.
+    next: u32,
     /// Messages from `next` on.
     slots: VecDeque<Option<Partial>>,
 }
@@ -86,7 +87,7 @@ pub(crate) struct Reassembly {
 impl Reassembly {
     /// Begins with another message than the first; only before anything came.
     pub(crate) fn begin_at(&mut self, sequence: u16) {
-        self.next = sequence;
+        self.next = sequence.into();
         self.slots.clear();
     }
 
@@ -97,9 +98,10 @@ impl Reassembly {
         fragment: &[u8],
         protected: bool,
     ) -> Result<Taken, Failure> {
-        let Some(ahead) = head.sequence.checked_sub(self.next).map(usize::from) else {
+        let Some(ahead) = u32::from(head.sequence).checked_sub(self.next) else {
             return Ok(Taken::Old);
         };
+        let ahead = usize::try_from(ahead).unwrap_or(MESSAGES_MAX);
         let end = head.offset.saturating_add(fragment.len());
         if end > head.length || (fragment.is_empty() && head.length > 0) {
             return Ok(Taken::Malformed);
@@ -145,10 +147,31 @@ impl Reassembly {
     pub(crate) fn take(&mut self) -> Option<Message> {
         self.peek()?;
         let partial = self.slots.pop_front().flatten()?;
-        let sequence = self.next;
-        // 65,535 messages are more than any handshake has; the window of eight ends it before.
+        let sequence = u16::try_from(self.next).ok()?;
         self.next = self.next.saturating_add(1);
         Some(Message { kind: partial.kind, sequence, protected: partial.protected, body: partial.body })
+    }
+
+    /// Whether no fragment waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+
+    /// Forgets what came in the clear: there are keys now, and anybody can have sent it.
+    pub(crate) fn drop_unprotected(&mut self) {
+        for slot in &mut self.slots {
+            slot.take_if(|partial| !partial.protected);
+        }
+    }
+
+    /// Gives back the room of a handshake; what waits stays.
+    pub(crate) fn release(&mut self) {
+        self.slots.shrink_to_fit();
+    }
+
+    /// Whether a message with this sequence number was taken.
+    pub(crate) fn is_old(&self, sequence: u16) -> bool {
+        u32::from(sequence) < self.next
     }
 
     fn ahead_bytes(&self) -> usize {

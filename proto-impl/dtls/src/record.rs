@@ -15,6 +15,8 @@ use wire::{Reader, Truncated};
 
 use crate::put;
 
+/// DTLS 1.3.
+pub(crate) const VERSION_1_3: u16 = 0xfefc;
 /// DTLS 1.2.
 pub(crate) const VERSION_1_2: u16 = 0xfefd;
 /// DTLS 1.0, which a `ClientHello` may wear outside (RFC 6347 §4.1), and a `HelloVerifyRequest` does (§4.2.1).
@@ -28,7 +30,7 @@ const EXPLICIT_BYTES: usize = 8;
 /// The most bytes that protection adds to a record.
 pub(crate) const PROTECTION_BYTES: usize = EXPLICIT_BYTES + AEAD_TAG_BYTES;
 /// The last sequence number. It is never used: 2^48 would wrap (RFC 6347 §4.1).
-const SEQUENCE_LAST: u64 = (1 << 48) - 1;
+pub(crate) const SEQUENCE_LAST: u64 = (1 << 48) - 1;
 /// Records that may overtake each other and still be told from replayed ones (RFC 6347 §4.1.2.6).
 const WINDOW: u64 = 64;
 
@@ -41,6 +43,8 @@ impl ContentType {
     pub(crate) const ALERT: Self = Self(21);
     pub(crate) const HANDSHAKE: Self = Self(22);
     pub(crate) const APPLICATION_DATA: Self = Self(23);
+    /// RFC 9147 §7.
+    pub(crate) const ACK: Self = Self(26);
 }
 
 /// The head of a record.
@@ -170,6 +174,11 @@ pub(crate) struct ReplayWindow {
 }
 
 impl ReplayWindow {
+    /// The sequence number above the highest received.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
     pub(crate) fn is_fresh(&self, sequence: u64) -> bool {
         match self.next.checked_sub(sequence.saturating_add(1)) {
             None => true,
@@ -203,6 +212,10 @@ pub(crate) enum NotOpened {
     Forged,
     /// Longer than allowed.
     TooLong,
+    /// Of no type: under DTLS 1.3 it is inside.
+    Typeless,
+    /// Not authentic, as too many before it: the keys are worn out.
+    Worn,
 }
 
 /// The sequence numbers of an epoch are used up.
@@ -241,6 +254,12 @@ impl RecordLayer {
     pub(crate) fn follow(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = (*clear).max(sequence.min(SEQUENCE_LAST / 2));
+    }
+
+    /// Goes on behind the records that were sent before the version was known.
+    pub(crate) const fn go_on_at(&mut self, sequence: u64) {
+        let [clear, _] = &mut self.next;
+        *clear = sequence;
     }
 
     /// Appends a record.

@@ -1,5 +1,46 @@
 //! Keys for SRTP (RFC 5764): the profiles that `use_srtp` negotiates, and the keying material for them.
 
+use crate::error::Failure;
+use crate::handshake::{ExtensionType, Extensions, UseSrtp};
+
+/// The offer of these profiles.
+pub(crate) fn offer(ours: &[SrtpProfile]) -> Vec<u8> {
+    UseSrtp { profiles: ours.iter().map(|profile| profile.number()).collect(), mki: &[] }.write()
+}
+
+/// The profile that a server chooses from an offer; its own order counts.
+pub(crate) fn choose(
+    ours: &[SrtpProfile],
+    extensions: &Extensions<'_>,
+) -> Result<Option<SrtpProfile>, Failure> {
+    let offer = extensions.find(ExtensionType::USE_SRTP).map(UseSrtp::read).transpose()?;
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    let offered = offer.ok_or(Failure::NoCommonSrtpProfile)?.profiles;
+    let common = ours.iter().find(|profile| offered.contains(&profile.number()));
+    common.copied().map(Some).ok_or(Failure::NoCommonSrtpProfile)
+}
+
+/// The profile that the server names, one of the offered (RFC 5764 §4.1.1).
+pub(crate) fn chosen(
+    ours: &[SrtpProfile],
+    extensions: &Extensions<'_>,
+) -> Result<Option<SrtpProfile>, Failure> {
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    let body = extensions.find(ExtensionType::USE_SRTP).ok_or(Failure::NoCommonSrtpProfile)?;
+    let srtp = UseSrtp::read(body)?;
+    let [number] = srtp.profiles[..] else { return Err(Failure::Malformed) };
+    let profile = SrtpProfile::of_number(number).filter(|profile| ours.contains(profile));
+    // No identifier was offered, so none can come back (RFC 5764 §4.1.3).
+    if !srtp.mki.is_empty() {
+        return Err(Failure::Illegal("a master key identifier not offered"));
+    }
+    profile.map(Some).ok_or(Failure::Illegal("an SRTP profile not offered"))
+}
+
 /// A protection profile (RFC 5764 §4.1.2, RFC 7714 §14.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SrtpProfile {

@@ -2,7 +2,8 @@
 
 use crypto::{AeadAlgorithm, AgreementGroup, Hash, KeyKind, SignatureAlgorithm};
 
-/// A cipher suite: ECDHE with an AEAD (RFC 5289, RFC 7905).
+/// A cipher suite: ECDHE with an AEAD. That of DTLS 1.2 (RFC 5289, RFC 7905) also says how the server signs; that of DTLS
+/// 1.3 does not (RFC 8446 §B.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipherSuite {
     /// `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`
@@ -17,11 +18,20 @@ pub enum CipherSuite {
     EcdheEcdsaChaCha20,
     /// `TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256`
     EcdheRsaChaCha20,
+    /// `TLS_AES_128_GCM_SHA256`
+    Aes128Gcm,
+    /// `TLS_AES_256_GCM_SHA384`
+    Aes256Gcm,
+    /// `TLS_CHACHA20_POLY1305_SHA256`
+    ChaCha20,
 }
 
 impl CipherSuite {
-    /// All cipher suites, the preferred one first.
-    pub const ALL: [Self; 6] = [
+    /// The cipher suites of DTLS 1.3, the preferred one first.
+    pub const V13: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20];
+
+    /// The cipher suites of DTLS 1.2, the preferred one first.
+    pub const V12: [Self; 6] = [
         Self::EcdheEcdsaAes128Gcm,
         Self::EcdheRsaAes128Gcm,
         Self::EcdheEcdsaAes256Gcm,
@@ -40,18 +50,29 @@ impl CipherSuite {
             Self::EcdheRsaAes256Gcm => 0xc030,
             Self::EcdheEcdsaChaCha20 => 0xcca9,
             Self::EcdheRsaChaCha20 => 0xcca8,
+            Self::Aes128Gcm => 0x1301,
+            Self::Aes256Gcm => 0x1302,
+            Self::ChaCha20 => 0x1303,
         }
     }
 
-    pub(crate) fn of_number(number: u16) -> Option<Self> {
-        Self::ALL.into_iter().find(|suite| suite.number() == number)
+    /// The suite of DTLS 1.2 with this number.
+    pub(crate) fn v12_of_number(number: u16) -> Option<Self> {
+        Self::V12.into_iter().find(|suite| suite.number() == number)
+    }
+
+    /// The suite of DTLS 1.3 with this number.
+    pub(crate) fn v13_of_number(number: u16) -> Option<Self> {
+        Self::V13.into_iter().find(|suite| suite.number() == number)
     }
 
     pub(crate) const fn aead(self) -> AeadAlgorithm {
         match self {
-            Self::EcdheEcdsaAes128Gcm | Self::EcdheRsaAes128Gcm => AeadAlgorithm::Aes128Gcm,
-            Self::EcdheEcdsaAes256Gcm | Self::EcdheRsaAes256Gcm => AeadAlgorithm::Aes256Gcm,
-            Self::EcdheEcdsaChaCha20 | Self::EcdheRsaChaCha20 => AeadAlgorithm::ChaCha20Poly1305,
+            Self::EcdheEcdsaAes128Gcm | Self::EcdheRsaAes128Gcm | Self::Aes128Gcm => AeadAlgorithm::Aes128Gcm,
+            Self::EcdheEcdsaAes256Gcm | Self::EcdheRsaAes256Gcm | Self::Aes256Gcm => AeadAlgorithm::Aes256Gcm,
+            Self::EcdheEcdsaChaCha20 | Self::EcdheRsaChaCha20 | Self::ChaCha20 => {
+                AeadAlgorithm::ChaCha20Poly1305
+            }
         }
     }
 
@@ -63,7 +84,7 @@ impl CipherSuite {
         }
     }
 
-    /// Whether a server with a key of this kind can use it.
+    /// Whether a server with a key of this kind can use it, under DTLS 1.2.
     pub(crate) const fn fits(self, kind: KeyKind) -> bool {
         let rsa = matches!(self, Self::EcdheRsaAes128Gcm | Self::EcdheRsaAes256Gcm | Self::EcdheRsaChaCha20);
         rsa == matches!(kind, KeyKind::Rsa)
@@ -72,6 +93,11 @@ impl CipherSuite {
 
 /// Signalled among the suites: no renegotiation info, but understood (RFC 5746 §3.3).
 pub(crate) const RENEGOTIATION_SCSV: u16 = 0x00ff;
+
+/// A server that speaks DTLS 1.3 and was asked for 1.2 ends its random value in this (RFC 8446 §4.1.3).
+pub(crate) const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
+/// The same of one that speaks DTLS 1.2 and was asked for less.
+pub(crate) const DOWNGRADE_FURTHER: &[u8; 8] = b"DOWNGRD\x00";
 
 /// The groups, the preferred one first.
 pub(crate) const GROUPS: [AgreementGroup; 2] = [AgreementGroup::X25519, AgreementGroup::P256];
@@ -104,6 +130,24 @@ pub(crate) const SCHEMES: [(u16, SignatureAlgorithm); 9] = [
 
 pub(crate) fn scheme_of_number(number: u16) -> Option<SignatureAlgorithm> {
     SCHEMES.into_iter().find(|(known, _)| *known == number).map(|(_, algorithm)| algorithm)
+}
+
+/// The scheme with this number, as DTLS 1.3 uses it: an ECDSA scheme says the curve too, and RSA is PSS (RFC 8446 §4.2.3).
+pub(crate) fn scheme_of_v13(number: u16, kind: KeyKind) -> Option<SignatureAlgorithm> {
+    scheme_of_number(number).filter(|algorithm| {
+        matches!(
+            (kind, algorithm),
+            (KeyKind::P256, SignatureAlgorithm::Ecdsa(Hash::Sha256))
+                | (KeyKind::P384, SignatureAlgorithm::Ecdsa(Hash::Sha384))
+                | (KeyKind::Rsa, SignatureAlgorithm::RsaPss(_))
+        )
+    })
+}
+
+/// As [`choose_scheme`], for DTLS 1.3.
+pub(crate) fn choose_scheme_v13(kind: KeyKind, offered: &[u16]) -> Option<(u16, SignatureAlgorithm)> {
+    let numbers = SCHEMES.into_iter().map(|(number, _)| number).filter(|number| offered.contains(number));
+    numbers.filter_map(|number| Some((number, scheme_of_v13(number, kind)?))).next()
 }
 
 /// The first of our schemes that a key of `kind` signs with and the peer takes.

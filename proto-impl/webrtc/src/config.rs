@@ -50,6 +50,7 @@ impl Config {
     pub fn new(ice: IceMode, identity: Arc<dtls::Identity>) -> Self {
         let dtls = Arc::new(dtls::Config {
             identity: Some(identity),
+            versions: dtls::Versions::Both,
             receives_data: true,
             ..dtls::Config::default()
         });

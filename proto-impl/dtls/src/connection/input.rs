@@ -14,7 +14,7 @@ use crate::alert::{Alert, AlertDescription};
 use crate::cookie::Checked;
 use crate::event::{CloseReason, Event};
 use crate::handshake::{FragmentHead, MessageType};
-use crate::reassembly::Taken;
+use crate::reassembly::{Message, Taken};
 use crate::record::{ContentType, HEAD_BYTES, NotOpened, RecordHead, VERSION_1_0, VERSION_1_2};
 
 /// The address that a cookie within a connection is bound to: the owner keeps the peer's address.
@@ -37,6 +37,11 @@ impl Connection {
         }
         let mut rest = datagram;
         while !rest.is_empty() && !matches!(self.phase, Phase::Closed) {
+            if matches!(self.phase, Phase::Modern(_)) {
+                let Some(tail) = self.handle_modern_record(now, rest) else { return };
+                rest = tail;
+                continue;
+            }
             let Some((head, fragment, tail)) = split(rest) else {
                 return count(&mut self.stats.dropped_malformed);
             };
@@ -47,13 +52,16 @@ impl Connection {
 
     /// A server that wants a cookie answers, and keeps nothing, until it sees it.
     fn passes_verifier(&mut self, datagram: &[u8]) -> bool {
-        let Phase::Handshaking(handshaking) = &mut self.phase else { return true };
-        let Some(verifier) = &handshaking.verifier else { return true };
+        let Some(verifier) = &self.verifier else { return true };
         let mut reply = Vec::new();
         match verifier.check(NO_ADDRESS, datagram, &mut reply) {
             Checked::Pass => {
-                handshaking.verifier = None;
-                handshaking.reassembly.begin_at(1);
+                self.verifier = None;
+                match &mut self.phase {
+                    Phase::Handshaking(handshaking) => handshaking.reassembly.begin_at(1),
+                    Phase::Modern(session) => session.begin_behind_cookie(),
+                    Phase::Idle { .. } | Phase::Connected(_) | Phase::Closed => {}
+                }
                 true
             }
             Checked::Reply => {
@@ -81,8 +89,8 @@ impl Connection {
             Ok(clear) => clear,
             Err(NotOpened::Epoch) => return count(&mut self.stats.dropped_early),
             Err(NotOpened::Replayed) => return count(&mut self.stats.dropped_replayed),
-            Err(NotOpened::Forged) => return count(&mut self.stats.dropped_forged),
-            Err(NotOpened::TooLong) => return count(&mut self.stats.dropped_malformed),
+            Err(NotOpened::Forged | NotOpened::Worn) => return count(&mut self.stats.dropped_forged),
+            Err(NotOpened::TooLong | NotOpened::Typeless) => return count(&mut self.stats.dropped_malformed),
         };
         match head.kind {
             ContentType::HANDSHAKE => {
@@ -107,7 +115,7 @@ impl Connection {
             Phase::Handshaking(handshaking) => {
                 handshaking.side.as_ref().is_some_and(|side| side.awaits_hello())
             }
-            Phase::Idle { .. } | Phase::Connected(_) | Phase::Closed => false,
+            Phase::Idle { .. } | Phase::Connected(_) | Phase::Modern(_) | Phase::Closed => false,
         };
         version == VERSION_1_2 || (hello && version == VERSION_1_0)
     }
@@ -148,28 +156,39 @@ impl Connection {
             if next.is_none() || (next == Some(MessageType::CERTIFICATE) && waits) {
                 return;
             }
-            let (Some(message), Some(side)) = (handshaking.reassembly.take(), handshaking.side.take()) else {
+            let Some(message) = handshaking.reassembly.take() else { return };
+            if !self.handle_message(now, &message) {
                 return;
-            };
-            tracing::trace!(kind = ?message.kind, sequence = message.sequence, "message");
-            let side = match side.handle(&mut handshaking.exchange, &message) {
-                Ok(side) => side,
-                Err(failure) => return self.fail(failure),
-            };
-            if handshaking.exchange.take_fresh() {
-                handshaking.timer.start(now);
-                if handshaking.exchange.flight.is_protected()
-                    && let Some(cipher) = handshaking.exchange.write.take()
-                {
-                    self.records.set_write(cipher);
-                }
-            }
-            let done = side.is_done();
-            handshaking.side = Some(side);
-            if done {
-                self.connect(message.sequence);
             }
         }
+    }
+
+    /// Takes a message. False when the handshake does not go on.
+    pub(super) fn handle_message(&mut self, now: Instant, message: &Message) -> bool {
+        let Phase::Handshaking(handshaking) = &mut self.phase else { return false };
+        let Some(side) = handshaking.side.take() else { return false };
+        tracing::trace!(kind = ?message.kind, sequence = message.sequence, "message");
+        let side = match side.handle(&mut handshaking.exchange, message) {
+            Ok(side) => side,
+            Err(failure) => {
+                self.fail(failure);
+                return false;
+            }
+        };
+        if handshaking.exchange.take_fresh() {
+            handshaking.timer.start(now);
+            if handshaking.exchange.flight.is_protected()
+                && let Some(cipher) = handshaking.exchange.write.take()
+            {
+                self.records.set_write(cipher);
+            }
+        }
+        let done = side.is_done();
+        handshaking.side = Some(side);
+        if done {
+            self.connect(message.sequence);
+        }
+        true
     }
 
     /// Switches to the peer's keys, at the one place where that is due. Anywhere else it has no effect

@@ -1,6 +1,8 @@
-//! An end of a DTLS association: records in, handshake, events and datagrams out. `input` handles what the peer sends.
+//! An end of a DTLS association: records in, handshake, events and datagrams out. `input` handles what
+//! the peer sends, `modern` carries between this and a session of DTLS 1.3.
 
 mod input;
+mod modern;
 #[cfg(test)]
 mod tests;
 
@@ -28,11 +30,12 @@ use crate::v12::client::Client;
 use crate::v12::keys::Secrets;
 use crate::v12::server::Server;
 use crate::v12::{Exchange, Side};
+use crate::v13;
 
 /// Datagrams of application data and alerts that wait to be sent; the flight before them is not counted.
 const OUT_MAX: usize = 64;
 /// Events that wait to be polled; data beyond is dropped.
-const EVENTS_MAX: usize = 64;
+pub(crate) const EVENTS_MAX: usize = 64;
 /// Smaller ones are not spoken to; a record's heads alone take 50 bytes.
 const MTU_MIN: usize = 128;
 /// A datagram holds one record of the longest kind.
@@ -59,6 +62,8 @@ pub struct Connection {
     config: Arc<Config>,
     role: Role,
     phase: Phase,
+    /// A server that wants a cookie, until it has it.
+    verifier: Option<CookieVerifier>,
     records: RecordLayer,
     /// The longest datagram that is sent.
     mtu: usize,
@@ -72,9 +77,15 @@ pub struct Connection {
 
 #[derive(Debug)]
 enum Phase {
-    Idle { seed: Seed, expected: Expected, cookie_verified: bool },
+    Idle {
+        seed: Seed,
+        expected: Expected,
+        cookie_verified: bool,
+    },
     Handshaking(Box<Handshaking>),
     Connected(Box<Established>),
+    /// DTLS 1.3, or not known to be less.
+    Modern(Box<v13::Session>),
     Closed,
 }
 
@@ -84,8 +95,6 @@ struct Handshaking {
     exchange: Exchange,
     /// `None` while it takes a message.
     side: Option<Side>,
-    /// A server that wants a cookie, until it has it.
-    verifier: Option<CookieVerifier>,
     /// Answers are numbered as their questions, up to the cookie.
     follows: bool,
     timer: Timer,
@@ -130,6 +139,7 @@ impl Connection {
             config,
             role,
             phase: Phase::Idle { seed, expected: Expected::Unknown, cookie_verified },
+            verifier: None,
             records: RecordLayer::default(),
             out: VecDeque::new(),
             events: VecDeque::new(),
@@ -141,15 +151,20 @@ impl Connection {
     /// Begins: a client says hello, a server listens. The time for the handshake runs from here.
     pub fn start(&mut self, now: Instant) {
         let Phase::Idle { seed, expected, cookie_verified } = &self.phase else { return };
-        let mut exchange = Exchange::new(Arc::clone(&self.config), seed.derive("dtls handshake", 0).random());
-        exchange.expected = expected.clone();
+        let (random, expected) = (seed.derive("dtls handshake", 0).random(), expected.clone());
+        let (seed, cookie_verified) = (seed.clone(), *cookie_verified);
+        let asks = self.config.cookie && !cookie_verified && self.role == Role::Server;
+        self.verifier = asks.then(|| CookieVerifier::new(&seed, self.config.versions));
+        if self.config.versions.have_13() {
+            return self.start_modern(now, random, expected, cookie_verified);
+        }
+        let mut exchange = Exchange::new(Arc::clone(&self.config), random);
+        exchange.expected = expected;
         let mut reassembly = Reassembly::default();
-        if *cookie_verified {
+        if cookie_verified {
             reassembly.begin_at(1);
         }
-        let verifier = (self.config.cookie && !cookie_verified && self.role == Role::Server)
-            .then(|| CookieVerifier::new(seed));
-        let follows = verifier.is_some() || *cookie_verified;
+        let follows = asks || cookie_verified;
         let side = match self.role {
             Role::Server => Ok(Side::Server(Server::Hello)),
             Role::Client => Client::start(&mut exchange).map(Side::Client),
@@ -167,7 +182,6 @@ impl Connection {
                     reassembly,
                     exchange,
                     side,
-                    verifier,
                     follows,
                     timer,
                     deadline,
@@ -186,12 +200,18 @@ impl Connection {
                 handshaking.exchange.expected = Expected::OneOf(fingerprints);
                 self.pump(now);
             }
+            Phase::Modern(_) => self.with_modern(now, |session, reports| {
+                session.set_remote_fingerprints(now, fingerprints, reports)
+            }),
             Phase::Connected(_) | Phase::Closed => {}
         }
     }
 
     /// The deadline passed.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Modern(_)) {
+            return self.with_modern(now, |session, reports| session.handle_timeout(now, reports));
+        }
         let Phase::Handshaking(handshaking) = &mut self.phase else { return };
         if handshaking.deadline <= now {
             return self.end(CloseReason::Timeout);
@@ -207,6 +227,12 @@ impl Connection {
     /// §4.1.1.1).
     pub const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
+    }
+
+    /// Changes the keys by which we send, where DTLS 1.3 is spoken (RFC 9147 §8); otherwise nothing happens. Keys that wear out
+    /// are changed without it.
+    pub fn update_keys(&mut self, now: Instant) {
+        self.with_modern(now, |session, _| session.update_keys(now));
     }
 
     /// Sends application data, as one record in one datagram.
@@ -233,6 +259,7 @@ impl Connection {
                 handshaking.side.as_ref().is_some_and(|side| !side.awaits_hello())
             }
             Phase::Connected(_) => true,
+            Phase::Modern(session) => session.heard(),
         };
         if heard {
             self.push_alert(Alert::warning(AlertDescription::CLOSE_NOTIFY));
@@ -253,7 +280,8 @@ impl Connection {
 
     /// Fills `out` with what is to be sent now, as long as it has room. True when it put something in; after the end
     /// there may still be an alert.
-    pub fn poll_transmit(&mut self, _now: Instant, out: &mut Datagrams) -> bool {
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
+        self.with_modern(now, |session, _| session.renew_keys(now));
         let mtu = self.mtu();
         let before = out.len();
         while out.has_room(mtu) {
@@ -270,9 +298,12 @@ impl Connection {
         count > 0
     }
 
-    /// The next deadline. Once connected there is none.
+    /// The next deadline. Once connected there is none, but while something waits to be acknowledged (DTLS 1.3).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if let Phase::Modern(session) = &self.phase {
+            return session.poll_timeout();
+        }
         let Phase::Handshaking(handshaking) = &self.phase else { return None };
         let retransmit = handshaking.timer.deadline();
         Some(retransmit.map_or(handshaking.deadline, |at| at.min(handshaking.deadline)))
@@ -284,21 +315,32 @@ impl Connection {
         self.stats
     }
 
-    /// Keying material (RFC 5705), the same at both ends.
+    /// Keying material (RFC 5705; RFC 8446 §7.5, where no context is an empty one), the same at both ends.
     pub fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), Error> {
-        let Phase::Connected(established) = &self.phase else { return Err(Error::NotConnected) };
+        if !self.is_connected() {
+            return Err(Error::NotConnected);
+        }
         let long = context.is_some_and(|context| u16::try_from(context.len()).is_err());
         if LABELS_OF_TLS.contains(&label) || long || out.is_empty() {
             return Err(Error::Export);
         }
-        let done = established.secrets.export(label.as_bytes(), context, out);
+        let label = label.as_bytes();
+        let done = match &self.phase {
+            Phase::Connected(established) => established.secrets.export(label, context, out),
+            Phase::Modern(session) => session.export(label, context.unwrap_or_default(), out),
+            Phase::Idle { .. } | Phase::Handshaking(_) | Phase::Closed => false,
+        };
         if done { Ok(()) } else { Err(Error::Export) }
     }
 
     /// Whether data can be sent.
     #[must_use]
     pub const fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Connected(_))
+        match &self.phase {
+            Phase::Connected(_) => true,
+            Phase::Modern(session) => session.is_connected(),
+            Phase::Idle { .. } | Phase::Handshaking(_) | Phase::Closed => false,
+        }
     }
 
     /// Whether the last event was polled and nothing is left to send.
@@ -315,6 +357,7 @@ impl Connection {
     pub const fn peer_sha256(&self) -> Option<[u8; 32]> {
         match &self.phase {
             Phase::Connected(established) => established.peer_sha256,
+            Phase::Modern(session) => session.peer_sha256(),
             Phase::Idle { .. } | Phase::Handshaking(_) | Phase::Closed => None,
         }
     }
@@ -328,7 +371,13 @@ impl Connection {
     /// The most that [`Connection::send`] takes.
     #[must_use]
     pub fn payload_max(&self) -> usize {
-        self.mtu().saturating_sub(HEAD_BYTES).saturating_sub(PROTECTION_BYTES)
+        let over = match &self.phase {
+            Phase::Modern(_) => v13::OVERHEAD_BYTES,
+            Phase::Idle { .. } | Phase::Handshaking(_) | Phase::Connected(_) | Phase::Closed => {
+                HEAD_BYTES + PROTECTION_BYTES
+            }
+        };
+        self.mtu().saturating_sub(over)
     }
 
     /// Bytes that are held, this value itself among them. What the primitives keep inside of a key is not seen.
@@ -341,6 +390,7 @@ impl Connection {
             Phase::Connected(established) => {
                 size_of::<Established>().saturating_add(established.flight.held_bytes())
             }
+            Phase::Modern(session) => size_of::<v13::Session>().saturating_add(session.held_bytes()),
             Phase::Idle { .. } | Phase::Closed => 0,
         };
         let out: usize = self.out.iter().map(Vec::capacity).sum();
@@ -396,6 +446,7 @@ impl Connection {
         let flight = match &mut self.phase {
             Phase::Handshaking(handshaking) => &mut handshaking.exchange.flight,
             Phase::Connected(established) => &mut established.flight,
+            Phase::Modern(_) => return self.write_modern_flight(mtu),
             Phase::Idle { .. } | Phase::Closed => return None,
         };
         if !flight.is_pending() {
@@ -419,10 +470,15 @@ impl Connection {
         while let Some(datagram) = self.write_flight() {
             self.out.push_back(datagram);
         }
-        let protected = self.records.writes_protected();
-        let mut datagram = Vec::with_capacity(clear.len().saturating_add(HEAD_BYTES + PROTECTION_BYTES));
-        match self.records.write(protected, kind, VERSION_1_2, clear, &mut datagram) {
-            Ok(()) => self.out.push_back(datagram),
+        let written = if let Phase::Modern(session) = &mut self.phase {
+            session.write(kind, clear)
+        } else {
+            let protected = self.records.writes_protected();
+            let mut datagram = Vec::with_capacity(clear.len().saturating_add(HEAD_BYTES + PROTECTION_BYTES));
+            self.records.write(protected, kind, VERSION_1_2, clear, &mut datagram).map(|()| datagram)
+        };
+        match written {
+            Ok(datagram) => self.out.push_back(datagram),
             Err(_) => self.end(CloseReason::Exhausted),
         }
     }

@@ -26,8 +26,12 @@ impl ExtensionType {
     pub(crate) const USE_SRTP: Self = Self(14);
     /// RFC 7627 §5.1.
     pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(23);
-    /// RFC 8446 §4.2.1: the client also supports other versions.
+    /// RFC 8446 §4.2.1: the versions that a client takes, or the one that a server chose.
     pub(crate) const SUPPORTED_VERSIONS: Self = Self(43);
+    /// RFC 8446 §4.2.2.
+    pub(crate) const COOKIE: Self = Self(44);
+    /// RFC 8446 §4.2.8.
+    pub(crate) const KEY_SHARE: Self = Self(51);
     /// RFC 5746 §3.2.
     pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
@@ -59,9 +63,19 @@ impl<'a> Extensions<'a> {
 
     /// Writes nothing when there are no extensions: RFC 5246 §7.4.1.4 allows both.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        if self.list.is_empty() {
-            return;
+        if !self.list.is_empty() {
+            self.write_list(out);
         }
+    }
+
+    /// A message that is a list of extensions, which may be empty.
+    pub(crate) fn write_alone(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_list(&mut out);
+        out
+    }
+
+    fn write_list(&self, out: &mut Vec<u8>) {
         let mut inner = Vec::new();
         for (kind, body) in &self.list {
             put::u16(&mut inner, kind.0);
@@ -80,6 +94,14 @@ impl<'a> Extensions<'a> {
             None => Ok(false),
             Some([]) => Ok(true),
             Some(_) => Err(Failure::Malformed),
+        }
+    }
+
+    /// Replaces the body of an extension in its place, or appends it.
+    pub(crate) fn set(&mut self, kind: ExtensionType, body: Vec<u8>) {
+        match self.list.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, old)) => *old = Cow::Owned(body),
+            None => self.push(kind, body),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4), read and written. No state is kept here.
+//! Handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4, and `modern` for RFC 8446 §4), read and written. No state is kept here.
 //!
 //! ```text
 //!  0      1 .. 3    4 .. 5     6 .. 8           9 .. 11
@@ -11,11 +11,16 @@ mod certificate;
 mod exchange;
 mod extensions;
 mod hello;
+mod modern;
 
 pub(crate) use certificate::{CertificateMessage, CertificateRequest};
 pub(crate) use exchange::{KeyExchange, Signed, read_public_value, write_public_value};
 pub(crate) use extensions::{ExtensionType, Extensions, UseSrtp, read_numbers8, read_numbers16};
 pub(crate) use hello::{ClientHello, HelloStart, HelloVerifyRequest, ServerHello};
+pub(crate) use modern::{
+    Certificates, KeyShare, SchemesRequest, extensions_alone, read_cookie, read_key_shares, signed_content,
+    write_cookie,
+};
 
 use wire::{Reader, Truncated};
 
@@ -37,6 +42,10 @@ impl MessageType {
     pub const SERVER_HELLO: Self = Self(2);
     /// A cookie for the client to return (RFC 6347 §4.2.1).
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
+    /// A session to resume later (RFC 8446 §4.6.1).
+    pub const NEW_SESSION_TICKET: Self = Self(4);
+    /// The extensions of the server that are encrypted (RFC 8446 §4.3.1).
+    pub const ENCRYPTED_EXTENSIONS: Self = Self(8);
     /// Certificates of either side.
     pub const CERTIFICATE: Self = Self(11);
     /// The server's public value, signed.
@@ -51,6 +60,8 @@ impl MessageType {
     pub const CLIENT_KEY_EXCHANGE: Self = Self(16);
     /// A hash over everything before it.
     pub const FINISHED: Self = Self(20);
+    /// The sender changes its keys (RFC 8446 §4.6.3).
+    pub const KEY_UPDATE: Self = Self(24);
 }
 
 /// The head of a fragment.

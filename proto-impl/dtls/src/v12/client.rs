@@ -5,16 +5,19 @@ use crypto::AgreementKey;
 use super::keys::Sender;
 use super::server::check_point_formats;
 use super::{Exchange, draw_random, scheme_numbers};
+use crate::config::Config;
 use crate::error::Failure;
 use crate::handshake::{
     CertificateMessage, CertificateRequest, ClientHello, ExtensionType, Extensions, HelloVerifyRequest,
-    KeyExchange, MessageType, ServerHello, Signed, UseSrtp, write_public_value,
+    KeyExchange, MessageType, ServerHello, Signed, write_public_value,
 };
 use crate::put;
 use crate::reassembly::Message;
 use crate::record::{VERSION_1_0, VERSION_1_2};
-use crate::srtp::SrtpProfile;
-use crate::suite::{CipherSuite, GROUPS, choose_scheme, group_number, group_of_number};
+use crate::srtp;
+use crate::suite::{
+    CipherSuite, DOWNGRADE, DOWNGRADE_FURTHER, GROUPS, choose_scheme, group_number, group_of_number,
+};
 
 /// The message that the client awaits.
 #[derive(Debug)]
@@ -38,9 +41,14 @@ pub(crate) enum Client {
 impl Client {
     /// Says hello.
     pub(crate) fn start(x: &mut Exchange) -> Result<Self, Failure> {
-        x.randoms.client = draw_random(&mut x.random);
+        x.hellos.client_random = draw_random(&mut x.random);
         say_hello(x, &[])?;
         Ok(Self::Hello { verified: false })
+    }
+
+    /// Goes on behind a hello that offered DTLS 1.3 as well.
+    pub(crate) const fn after_hello() -> Self {
+        Self::Hello { verified: false }
     }
 
     pub(crate) fn handle(self, x: &mut Exchange, message: &Message) -> Result<Self, Failure> {
@@ -84,14 +92,11 @@ impl Client {
 }
 
 fn say_hello(x: &mut Exchange, cookie: &[u8]) -> Result<(), Failure> {
-    let hello = ClientHello {
-        version: VERSION_1_2,
-        random: x.randoms.client,
-        session_id: &[],
-        cookie,
-        suites: CipherSuite::ALL.into_iter().map(CipherSuite::number).collect(),
-        compressions: &[0],
-        extensions: offer(x),
+    let offer = x.hellos.offer.take();
+    // Behind a cookie everything else is as before (RFC 6347 §4.2.1).
+    let hello = match &offer {
+        Some(offer) => ClientHello { cookie, ..ClientHello::read(offer)? },
+        None => hello_of_12(x, cookie),
     };
     let mut body = Vec::new();
     hello.write(&mut body);
@@ -100,7 +105,20 @@ fn say_hello(x: &mut Exchange, cookie: &[u8]) -> Result<(), Failure> {
     x.say(MessageType::CLIENT_HELLO, body, false)
 }
 
-fn offer(x: &Exchange) -> Extensions<'static> {
+fn hello_of_12<'a>(x: &Exchange, cookie: &'a [u8]) -> ClientHello<'a> {
+    ClientHello {
+        version: VERSION_1_2,
+        random: x.hellos.client_random,
+        session_id: &[],
+        cookie,
+        suites: CipherSuite::V12.into_iter().map(CipherSuite::number).collect(),
+        compressions: &[0],
+        extensions: offer(&x.config),
+    }
+}
+
+/// The extensions of a hello.
+pub(crate) fn offer(config: &Config) -> Extensions<'static> {
     let list = |numbers: Vec<u16>| {
         let mut body = Vec::new();
         put::vec16(&mut body, &put::numbers(numbers));
@@ -112,9 +130,8 @@ fn offer(x: &Exchange) -> Extensions<'static> {
     extensions.push(ExtensionType::SUPPORTED_GROUPS, list(GROUPS.map(group_number).to_vec()));
     extensions.push(ExtensionType::EC_POINT_FORMATS, vec![1, 0]);
     extensions.push(ExtensionType::SIGNATURE_ALGORITHMS, list(scheme_numbers()));
-    if !x.config.srtp_profiles.is_empty() {
-        let profiles = x.config.srtp_profiles.iter().map(|profile| profile.number()).collect();
-        extensions.push(ExtensionType::USE_SRTP, UseSrtp { profiles, mki: &[] }.write());
+    if !config.srtp_profiles.is_empty() {
+        extensions.push(ExtensionType::USE_SRTP, srtp::offer(&config.srtp_profiles));
     }
     extensions
 }
@@ -124,11 +141,14 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Client, Failure> {
     if hello.version != VERSION_1_2 {
         return Err(Failure::Version);
     }
-    let suite = CipherSuite::of_number(hello.suite).ok_or(Failure::Illegal("a suite not offered"))?;
+    if x.hellos.had_13 && (hello.random.ends_with(DOWNGRADE) || hello.random.ends_with(DOWNGRADE_FURTHER)) {
+        return Err(Failure::Illegal("a server that was talked down to DTLS 1.2"));
+    }
+    let suite = CipherSuite::v12_of_number(hello.suite).ok_or(Failure::Illegal("a suite not offered"))?;
     if hello.compression != 0 {
         return Err(Failure::Illegal("a compression not offered"));
     }
-    let offered = offer(x);
+    let offered = offer(&x.config);
     for (kind, _) in &hello.extensions.list {
         if offered.find(*kind).is_none() {
             return Err(Failure::UnsupportedExtension(kind.0));
@@ -140,33 +160,17 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Client, Failure> {
     if !hello.extensions.has_empty(ExtensionType::EXTENDED_MASTER_SECRET)? {
         return Err(Failure::NoExtendedMasterSecret);
     }
-    x.profile = chosen_profile(&x.config.srtp_profiles, &hello.extensions)?;
+    x.profile = srtp::chosen(&x.config.srtp_profiles, &hello.extensions)?;
     x.suite = Some(suite);
-    x.randoms.server = hello.random;
+    x.hellos.server_random = hello.random;
     x.hear(message)?;
     Ok(Client::Certificate)
-}
-
-/// The server names one of the offered profiles (RFC 5764 §4.1.1).
-fn chosen_profile(ours: &[SrtpProfile], extensions: &Extensions<'_>) -> Result<Option<SrtpProfile>, Failure> {
-    if ours.is_empty() {
-        return Ok(None);
-    }
-    let body = extensions.find(ExtensionType::USE_SRTP).ok_or(Failure::NoCommonSrtpProfile)?;
-    let srtp = UseSrtp::read(body)?;
-    let [number] = srtp.profiles[..] else { return Err(Failure::Malformed) };
-    let profile = SrtpProfile::of_number(number).filter(|profile| ours.contains(profile));
-    // No identifier was offered, so none can come back (RFC 5764 §4.1.3).
-    if !srtp.mki.is_empty() {
-        return Err(Failure::Illegal("a master key identifier not offered"));
-    }
-    profile.map(Some).ok_or(Failure::Illegal("an SRTP profile not offered"))
 }
 
 fn key_exchange(x: &mut Exchange, message: &Message) -> Result<Client, Failure> {
     let exchange = KeyExchange::read(&message.body)?;
     let group = group_of_number(exchange.group).ok_or(Failure::Illegal("a group not offered"))?;
-    let signed = [&x.randoms.client[..], &x.randoms.server, exchange.parameters].concat();
+    let signed = [&x.hellos.client_random[..], &x.hellos.server_random, exchange.parameters].concat();
     x.verify(exchange.signed, &signed)?;
     x.hear(message)?;
     let key = AgreementKey::new(group, &mut x.random).ok_or(Failure::Internal)?;

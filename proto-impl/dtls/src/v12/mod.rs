@@ -21,15 +21,15 @@ pub(crate) mod server;
 
 use std::sync::Arc;
 
-use crypto::{Hash, KeyKind, PublicKey, Random, SignatureAlgorithm};
+use crypto::{KeyKind, PublicKey, Random, SignatureAlgorithm};
 
-use crate::certificate::{self, CERTIFICATE_BYTES_MAX};
+use crate::certificate;
 use crate::config::{Config, Expected, PeerCheck};
 use crate::error::Failure;
 use crate::flight::Flight;
-use crate::handshake::{FragmentHead, HEAD_BYTES, MessageType, Signed};
+use crate::handshake::{ClientHello, FragmentHead, HEAD_BYTES, MessageType, Signed};
 use crate::reassembly::Message;
-use crate::record::{Cipher, VERSION_1_2};
+use crate::record::{Cipher, VERSION_1_0, VERSION_1_2};
 use crate::srtp::SrtpProfile;
 use crate::suite::{CipherSuite, SCHEMES, scheme_of_number};
 
@@ -42,11 +42,16 @@ pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
 /// The step by which the transcript's buffer grows.
 const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;
 
-/// The random values of both hellos (RFC 5246 §7.4.1.2).
+/// The parts of both hellos that count later.
 #[derive(Debug, Default)]
-struct Randoms {
-    client: [u8; 32],
-    server: [u8; 32],
+struct Hellos {
+    /// The random values (RFC 5246 §7.4.1.2).
+    client_random: [u8; 32],
+    server_random: [u8; 32],
+    /// We speak DTLS 1.3 as well, and the peer chose this.
+    had_13: bool,
+    /// A client's own, when it offered DTLS 1.3 as well.
+    offer: Option<Vec<u8>>,
 }
 
 /// State of the handshake that both roles build up message by message.
@@ -62,7 +67,7 @@ pub(crate) struct Exchange {
     pub(crate) flight: Flight,
     /// The flight is new and nobody noticed yet.
     fresh: bool,
-    randoms: Randoms,
+    hellos: Hellos,
     suite: Option<CipherSuite>,
     pub(crate) profile: Option<SrtpProfile>,
     peer: Option<PublicKey>,
@@ -84,7 +89,7 @@ impl Exchange {
             sequence: 0,
             flight: Flight::new(VERSION_1_2),
             fresh: false,
-            randoms: Randoms::default(),
+            hellos: Hellos::default(),
             suite: None,
             profile: None,
             peer: None,
@@ -102,6 +107,21 @@ impl Exchange {
     /// Whether the peer's certificate has to wait for the announcement of its fingerprint.
     pub(crate) fn waits_for_fingerprints(&self) -> bool {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
+    }
+
+    /// The peer chose this version where we speak DTLS 1.3 as well. A client has said its hello.
+    pub(crate) fn had_13(&mut self, hello: &[u8]) -> Result<(), Failure> {
+        self.hellos.had_13 = true;
+        if hello.is_empty() {
+            return Ok(());
+        }
+        self.hellos.client_random = ClientHello::read(hello)?.random;
+        self.hellos.offer = Some(hello.to_vec());
+        self.begin_flight(VERSION_1_0);
+        self.say(MessageType::CLIENT_HELLO, hello.to_vec(), false)?;
+        self.flight.skip();
+        self.fresh = false;
+        Ok(())
     }
 
     fn begin_flight(&mut self, version: u16) {
@@ -147,18 +167,9 @@ impl Exchange {
     /// The peer's certificate: read, and compared with what was announced.
     fn take_certificate(&mut self, leaf: Option<&[u8]>) -> Result<(), Failure> {
         let leaf = leaf.ok_or(Failure::NoCertificate)?;
-        if leaf.len() > CERTIFICATE_BYTES_MAX {
-            return Err(Failure::CertificateMalformed);
-        }
-        if self.config.check == PeerCheck::Fingerprint {
-            match &self.expected {
-                Expected::OneOf(list) if list.is_empty() => return Err(Failure::NoFingerprint),
-                Expected::OneOf(list) if list.iter().any(|one| one.matches(leaf)) => {}
-                Expected::OneOf(_) | Expected::Unknown => return Err(Failure::Fingerprint),
-            }
-        }
-        self.peer = Some(certificate::public_key(leaf)?);
-        self.peer_sha256 = Hash::Sha256.digest(leaf).try_into().ok();
+        let (key, digest) = certificate::check_peer(self.config.check, &self.expected, leaf)?;
+        self.peer = Some(key);
+        self.peer_sha256 = digest;
         Ok(())
     }
 
@@ -177,9 +188,14 @@ impl Exchange {
     /// Secrets and ciphers, when `ClientKeyExchange` is in the transcript.
     fn derive(&mut self, shared: &[u8], own: Sender) -> Result<(), Failure> {
         let suite = self.suite.ok_or(Failure::Internal)?;
-        let secrets =
-            Secrets::new(suite, shared, &self.transcript, &self.randoms.client, &self.randoms.server)
-                .ok_or(Failure::Internal)?;
+        let secrets = Secrets::new(
+            suite,
+            shared,
+            &self.transcript,
+            &self.hellos.client_random,
+            &self.hellos.server_random,
+        )
+        .ok_or(Failure::Internal)?;
         let (client, server) = secrets.ciphers().ok_or(Failure::Internal)?;
         let (write, read) = match own {
             Sender::Client => (client, server),
@@ -215,13 +231,13 @@ impl Exchange {
 }
 
 /// The schemes that are offered and asked for.
-fn scheme_numbers() -> Vec<u16> {
+pub(crate) fn scheme_numbers() -> Vec<u16> {
     SCHEMES.into_iter().map(|(number, _)| number).collect()
 }
 
 /// 32 bytes that do not look like a server of TLS 1.3 that was talked down (RFC 8446 §4.1.3): a client that speaks both
 /// would hang up.
-fn draw_random(random: &mut Random) -> [u8; 32] {
+pub(crate) fn draw_random(random: &mut Random) -> [u8; 32] {
     let mut bytes = [0; 32];
     loop {
         random.fill(&mut bytes);

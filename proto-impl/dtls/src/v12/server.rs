@@ -13,8 +13,8 @@ use crate::handshake::{
 use crate::put;
 use crate::reassembly::Message;
 use crate::record::VERSION_1_2;
-use crate::srtp::SrtpProfile;
-use crate::suite::{CipherSuite, GROUPS, RENEGOTIATION_SCSV, choose_scheme, group_number};
+use crate::srtp::{self, SrtpProfile};
+use crate::suite::{CipherSuite, DOWNGRADE, GROUPS, RENEGOTIATION_SCSV, choose_scheme, group_number};
 
 /// The message that the server awaits.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ fn choose(x: &Exchange, hello: &ClientHello<'_>) -> Result<Choice, Failure> {
         return Err(Failure::NoExtendedMasterSecret);
     }
     let kind = x.config.identity.as_ref().ok_or(Failure::Internal)?.key().kind();
-    let suite = CipherSuite::ALL
+    let suite = CipherSuite::V12
         .into_iter()
         .find(|suite| suite.fits(kind) && hello.suites.contains(&suite.number()))
         .ok_or(Failure::NoCommonSuite)?;
@@ -97,7 +97,7 @@ fn choose(x: &Exchange, hello: &ClientHello<'_>) -> Result<Choice, Failure> {
     // Without the extension a client means SHA-1 (RFC 5246 §7.4.1.4.1).
     let scheme = choose_scheme(kind, &offered.unwrap_or_default()).ok_or(Failure::NoCommonSignature)?;
     let point_formats = check_point_formats(extensions)?;
-    let profile = choose_profile(&x.config.srtp_profiles, extensions)?;
+    let profile = srtp::choose(&x.config.srtp_profiles, extensions)?;
     Ok(Choice { suite, group: choose_group(extensions)?, scheme, profile, renegotiation, point_formats })
 }
 
@@ -134,16 +134,6 @@ pub(super) fn check_point_formats(extensions: &Extensions<'_>) -> Result<bool, F
     }
 }
 
-fn choose_profile(ours: &[SrtpProfile], extensions: &Extensions<'_>) -> Result<Option<SrtpProfile>, Failure> {
-    let offer = extensions.find(ExtensionType::USE_SRTP).map(UseSrtp::read).transpose()?;
-    if ours.is_empty() {
-        return Ok(None);
-    }
-    let offered = offer.ok_or(Failure::NoCommonSrtpProfile)?.profiles;
-    let common = ours.iter().find(|profile| offered.contains(&profile.number()));
-    common.copied().map(Some).ok_or(Failure::NoCommonSrtpProfile)
-}
-
 fn hello(x: &mut Exchange, message: &Message) -> Result<Server, Failure> {
     let hello = ClientHello::read(&message.body)?;
     let choice = choose(x, &hello)?;
@@ -151,8 +141,13 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Server, Failure> {
     x.hear(message)?;
     // A hello behind a cookie is the second message of its sender, and so is the answer (RFC 6347 §4.2.2).
     x.sequence = message.sequence;
-    x.randoms.client = hello.random;
-    x.randoms.server = draw_random(&mut x.random);
+    x.hellos.client_random = hello.random;
+    x.hellos.server_random = draw_random(&mut x.random);
+    if x.hellos.had_13
+        && let Some(end) = x.hellos.server_random.last_chunk_mut()
+    {
+        *end = *DOWNGRADE;
+    }
     x.suite = Some(choice.suite);
     x.profile = choice.profile;
     let key = AgreementKey::new(choice.group, &mut x.random).ok_or(Failure::Internal)?;
@@ -190,7 +185,7 @@ fn server_hello(x: &Exchange, choice: &Choice) -> Vec<u8> {
     }
     let hello = ServerHello {
         version: VERSION_1_2,
-        random: x.randoms.server,
+        random: x.hellos.server_random,
         // Sessions are not resumed.
         session_id: &[],
         suite: choice.suite.number(),
@@ -210,7 +205,8 @@ fn key_exchange(
 ) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     KeyExchange::write_parameters(group_number(key.group()), &key.public(), &mut body);
-    let signature = x.sign(algorithm, &[&x.randoms.client[..], &x.randoms.server, &body].concat())?;
+    let signature =
+        x.sign(algorithm, &[&x.hellos.client_random[..], &x.hellos.server_random, &body].concat())?;
     put::u16(&mut body, scheme);
     put::vec16(&mut body, &signature);
     Ok(body)

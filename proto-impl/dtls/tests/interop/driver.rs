@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use dtls::{
     Checked, CloseReason, Config, Connected, Connection, CookieVerifier, Event, Fingerprint, Identity,
-    SrtpProfile,
+    SrtpProfile, Versions,
 };
 use wire::Datagrams;
 
@@ -40,7 +40,9 @@ fn config(own: Certificate, srtp_profiles: &[SrtpProfile], mtu: usize) -> Arc<Co
     // A busy machine is slow, and a child may have to be started first.
     let handshake_timeout = PATIENCE;
     let srtp_profiles = srtp_profiles.to_vec();
-    Arc::new(Config { identity: Some(identity), srtp_profiles, mtu, handshake_timeout, ..Config::default() })
+    // The others have no DTLS 1.3: they take the step down.
+    let (identity, versions) = (Some(identity), Versions::Both);
+    Arc::new(Config { identity, versions, srtp_profiles, mtu, handshake_timeout, ..Config::default() })
 }
 
 fn socket() -> UdpSocket {
@@ -121,7 +123,7 @@ impl Ours {
     }
 
     pub(crate) fn listen(own: Certificate, profiles: &[SrtpProfile], mtu: usize, cookie: bool) -> Listener {
-        let verifier = cookie.then(|| CookieVerifier::new(&seed()));
+        let verifier = cookie.then(|| CookieVerifier::new(&seed(), Versions::Both));
         Listener { socket: socket(), config: config(own, profiles, mtu), verifier }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
-use dtls::{CloseReason, Config, Connected, Connection, Event, Identity, Stats};
+use dtls::{CloseReason, Config, Connected, Connection, Event, Identity, Stats, Versions};
 use netsim::{Clock, Input, Link, Pair, Peer, ms, secs};
 use wire::Datagrams;
 
@@ -73,26 +73,28 @@ impl Peer for End {
     }
 }
 
-fn sim(seed: u64, mtu: usize, links: impl Fn(Link) -> Link) -> Pair<End, End> {
+fn sim(seed: u64, versions: Versions, mtu: usize, links: impl Fn(Link) -> Link) -> Pair<End, End> {
     let [a, b] = &*IDENTITIES;
-    sim_of(seed, mtu, [a, b], links)
+    sim_of(seed, [versions; 2], mtu, [a, b], links)
 }
 
 /// Of a client and a server with these certificates.
 fn sim_of(
     seed: u64,
+    versions: [Versions; 2],
     mtu: usize,
     [a, b]: [&Arc<Identity>; 2],
     links: impl Fn(Link) -> Link,
 ) -> Pair<End, End> {
     let clock = Clock::new();
-    let config = |own: &Arc<Identity>| {
+    let [of_client, of_server] = versions;
+    let config = |own: &Arc<Identity>, versions| {
         let identity = Some(Arc::clone(own));
-        Arc::new(Config { identity, mtu, receives_data: true, ..Config::default() })
+        Arc::new(Config { identity, versions, mtu, receives_data: true, ..Config::default() })
     };
     let seeds = Seed::from_number(seed);
-    let client = End::new(Connection::client(config(a), seeds.derive("client", 0)), &clock, b);
-    let server = End::new(Connection::server(config(b), seeds.derive("server", 0)), &clock, a);
+    let client = End::new(Connection::client(config(a, of_client), seeds.derive("client", 0)), &clock, b);
+    let server = End::new(Connection::server(config(b, of_server), seeds.derive("server", 0)), &clock, a);
     Pair::new(seed, clock, client, server).links(links)
 }
 
@@ -101,13 +103,14 @@ fn bad(link: Link) -> Link {
 }
 
 /// How long it took, and the figures of both.
-fn run(seed: u64, mtu: usize) -> (Duration, Stats, Stats) {
-    let mut sim = sim(seed, mtu, bad);
+fn run(seed: u64, versions: Versions, mtu: usize) -> (Duration, Stats, Stats) {
+    let mut sim = sim(seed, versions, mtu, bad);
     let connected = |end: &End| end.connected.is_some();
     let took = sim.run_until(secs(10), |a, b| connected(a) && connected(b)).unwrap();
     let (a, b) = (sim.a.connected.take().unwrap(), sim.b.connected.take().unwrap());
     assert_eq!(a.srtp, b.srtp);
-    sim.run_for(secs(1)).unwrap();
+    // What is lost of the last flight, and of its acknowledgement, is repeated.
+    sim.run_for(secs(10)).unwrap();
     for end in [&sim.a, &sim.b] {
         assert!(end.held_most <= HELD_BYTES_MAX, "seed {seed}: {}", end.held_most);
         let held = end.connection.held_bytes();
@@ -123,22 +126,62 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     1..count + 1
 }
 
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap()
+}
+
 #[test]
 fn d_11_a_thousand_handshakes_over_a_bad_network() {
-    let mut times: Vec<Duration> =
-        seeds(1000).map(|seed| run(seed, if seed % 2 == 0 { 1200 } else { 300 }).0).collect();
-    times.sort();
-    let median = times.get(times.len() / 2).copied().unwrap();
-    assert!(median < ms(500), "{median:?}");
+    for versions in [Versions::Only12, Versions::Both] {
+        let mtu = |seed| if seed % 2 == 0 { 1200 } else { 300 };
+        let took = median(seeds(1000).map(|seed| run(seed, versions, mtu(seed)).0).collect());
+        assert!(took < ms(500), "{versions:?}: {took:?}");
+    }
 }
 
 /// Signatures are as random as the library wants, and some bytes longer or shorter; all else is the seed's.
 #[test]
 fn the_same_seed_gives_the_same_handshake() {
-    for seed in 1..=20 {
-        assert_eq!(run(seed, 1200), run(seed, 1200), "seed {seed}");
+    for versions in [Versions::Only12, Versions::Both] {
+        for seed in 1..=20 {
+            assert_eq!(run(seed, versions, 1200), run(seed, versions, 1200), "{versions:?}, seed {seed}");
+        }
+        assert_ne!(run(1, versions, 1200).0, run(2, versions, 1200).0);
     }
-    assert_ne!(run(1, 1200).0, run(2, 1200).0);
+}
+
+/// Measures after how many round trips of 100 ms the client can send, and the server.
+fn round_trips(client: Versions, server: Versions) -> [f64; 2] {
+    let [a, b] = &*IDENTITIES;
+    let mut sim = sim_of(1, [client, server], 1200, [a, b], |link| link.latency(ms(50)));
+    let start = sim.clock.elapsed();
+    sim.run_until(secs(1), |a, b| a.connected.is_some() || b.connected.is_some()).unwrap();
+    let (first, is_client) = (sim.clock.elapsed() - start, sim.a.connected.is_some());
+    sim.run_until(secs(1), |a, b| a.connected.is_some() && b.connected.is_some()).unwrap();
+    let last = sim.clock.elapsed() - start;
+    let (client, server) = if is_client { (first, last) } else { (last, first) };
+    [client, server].map(|took| took.as_secs_f64() / ms(100).as_secs_f64())
+}
+
+/// A client of DTLS 1.3 is done after one round trip where one of 1.2 needs two. A server always waits for the client's last
+/// flight.
+#[test]
+fn dtls_13_saves_the_client_a_round_trip() {
+    use Versions::{Both, Only12, Only13};
+    let close = |one: f64, other: f64| (one - other).abs() < 0.01;
+    for (client, server, trips) in [
+        (Only12, Only12, [2.0, 1.5]),
+        (Both, Both, [1.0, 1.5]),
+        (Only13, Both, [1.0, 1.5]),
+        (Both, Only13, [1.0, 1.5]),
+        // Nothing is lost by the offer to those who do not take it.
+        (Both, Only12, [2.0, 1.5]),
+        (Only12, Both, [2.0, 1.5]),
+    ] {
+        let took = round_trips(client, server);
+        assert!(close(took[0], trips[0]) && close(took[1], trips[1]), "{client:?} {server:?}: {took:?}");
+    }
 }
 
 /// The server's certificate changes: who is connected stays so, who comes meets the new one.
@@ -147,7 +190,7 @@ fn d_17_a_new_certificate_disturbs_nobody() {
     let [client, old] = &*IDENTITIES;
     let new = Arc::new(Identity::self_signed(&Seed::from_number(3)).unwrap());
     let connect = |seed, server: &Arc<Identity>| {
-        let mut sim = sim_of(seed, 1200, [client, server], |link| link.latency(ms(5)));
+        let mut sim = sim_of(seed, [Versions::Both; 2], 1200, [client, server], |link| link.latency(ms(5)));
         sim.run_until(secs(1), |a, b| a.connected.is_some() && b.connected.is_some()).unwrap();
         assert_eq!(
             sim.a.connection.peer_sha256().as_ref().map(|hash| &hash[..]),
@@ -171,7 +214,7 @@ fn d_17_a_new_certificate_disturbs_nobody() {
 
 #[test]
 fn data_follows_the_handshake_and_a_goodbye_ends_it() {
-    let mut sim = sim(7, 1200, |link| link.latency(ms(20)));
+    let mut sim = sim(7, Versions::Only12, 1200, |link| link.latency(ms(20)));
     let took = sim.run_until(secs(1), |a, b| a.connected.is_some() && b.connected.is_some()).unwrap();
     assert_eq!(took, ms(80), "two round trips");
     sim.a.connection.send(b"hello").unwrap();

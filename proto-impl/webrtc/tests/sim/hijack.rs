@@ -192,5 +192,5 @@ fn d_01_a_flood_of_hellos_reaches_nobody() {
         demux.close(&path, n);
     }
     assert_eq!((reached, demux.len()), (0, 1000));
-    assert!(flood > 1_000_000, "{flood}");
+    assert!(flood >= 1_000_000, "{flood}");
 }

@@ -20,8 +20,8 @@ enum Fate {
 }
 
 impl Wire {
-    fn new(client_first: bool, mtu: usize) -> Self {
-        let with = |number| Config { mtu, ..config(number) };
+    fn new(versions: Versions, client_first: bool, mtu: usize) -> Self {
+        let with = |number| Config { mtu, versions, ..config(number) };
         let mut ends = Ends::new(with(1), with(2));
         // The other comes some time later: its peer speaks to nobody until then.
         if client_first {
@@ -64,6 +64,30 @@ impl Wire {
         any
     }
 
+    /// Both are connected: soon nothing waits to arrive, and data flow.
+    #[track_caller]
+    fn settle(&mut self, case: &str) {
+        for _ in 0..10 {
+            while self.exchange(&mut |_| Fate::Arrives) {}
+            let next =
+                self.ends.client.poll_timeout().into_iter().chain(self.ends.server.poll_timeout()).min();
+            let Some(at) = next else { break };
+            self.ends.clock.advance_to(at);
+            self.ends.client.handle_timeout(at);
+            self.ends.server.handle_timeout(at);
+        }
+        let ends = &mut self.ends;
+        assert_eq!((ends.client.poll_timeout(), ends.server.poll_timeout()), (None, None), "{case}");
+        for end in [&mut ends.client, &mut ends.server] {
+            assert!(matches!(end.poll_event(), Some(Event::Connected(_))), "{case}");
+            end.send(b"data").unwrap();
+        }
+        ends.run();
+        for end in [&mut ends.client, &mut ends.server] {
+            assert_eq!(end.poll_event(), Some(Event::Data("data".into())), "{case}");
+        }
+    }
+
     /// True when both are connected, false when the time ran out at one.
     fn run(&mut self, mut fate: impl FnMut(u32) -> Fate) -> bool {
         for _ in 0..1000 {
@@ -89,15 +113,19 @@ impl Wire {
 
 #[test]
 fn d_11_all_patterns_of_loss_of_the_first_eight_datagrams() {
-    for mtu in [1200, 300] {
+    for (versions, mtu) in SPOKEN.into_iter().flat_map(|versions| [(versions, 1200), (versions, 300)]) {
         for client_first in [true, false] {
             for pattern in 0..256u32 {
-                let mut wire = Wire::new(client_first, mtu);
+                let mut wire = Wire::new(versions, client_first, mtu);
                 let lost = |number| number < 8 && pattern >> number & 1 == 1;
                 let connected = wire.run(|number| if lost(number) { Fate::Lost } else { Fate::Arrives });
-                assert!(wire.ends.clock.elapsed() <= secs(11), "{mtu} {client_first} {pattern:08b}");
+                let case = format!("{versions:?} {mtu} {client_first} {pattern:08b}");
+                assert!(wire.ends.clock.elapsed() <= secs(11), "{case}");
                 // Eight losses in a row: the ninth try would come after the time.
-                assert_eq!(connected, pattern != 0xff, "{mtu} {client_first} {pattern:08b}");
+                assert_eq!(connected, pattern != 0xff, "{case}");
+                if connected {
+                    wire.settle(&case);
+                }
             }
         }
     }
@@ -105,13 +133,15 @@ fn d_11_all_patterns_of_loss_of_the_first_eight_datagrams() {
 
 #[test]
 fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
-    for mtu in [1200, 300] {
+    for (versions, mtu) in SPOKEN.into_iter().flat_map(|versions| [(versions, 1200), (versions, 300)]) {
         for pattern in 0..256u32 {
             for fate in [Fate::Doubled, Fate::Late] {
-                let mut wire = Wire::new(true, mtu);
+                let mut wire = Wire::new(versions, true, mtu);
                 let hit = |number| number < 8 && pattern >> number & 1 == 1;
-                assert!(wire.run(|number| if hit(number) { fate } else { Fate::Arrives }));
-                assert!(wire.ends.clock.elapsed() <= secs(1), "{mtu} {fate:?} {pattern:08b}");
+                let case = format!("{versions:?} {mtu} {fate:?} {pattern:08b}");
+                assert!(wire.run(|number| if hit(number) { fate } else { Fate::Arrives }), "{case}");
+                assert!(wire.ends.clock.elapsed() <= secs(1), "{case}");
+                wire.settle(&case);
             }
         }
     }
@@ -120,12 +150,14 @@ fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
 /// Silence: eight tries, then the end, ten seconds after the start.
 #[test]
 fn d_11_silence_ends_after_ten_seconds() {
-    let mut wire = Wire::new(true, 1200);
-    assert!(!wire.run(|_| Fate::Lost));
-    assert_eq!(wire.number, 8);
-    assert_eq!(wire.ends.clock.elapsed(), ms(10_020));
-    assert_eq!(reason(&mut wire.ends.client), CloseReason::Timeout);
-    assert_eq!(reason(&mut wire.ends.server), CloseReason::Timeout);
+    for versions in SPOKEN {
+        let mut wire = Wire::new(versions, true, 1200);
+        assert!(!wire.run(|_| Fate::Lost));
+        assert_eq!(wire.number, 8);
+        assert_eq!(wire.ends.clock.elapsed(), ms(10_020));
+        assert_eq!(reason(&mut wire.ends.client), CloseReason::Timeout);
+        assert_eq!(reason(&mut wire.ends.server), CloseReason::Timeout);
+    }
 }
 
 /// The last flight is lost: the client says Finished again, the server answers from what it kept.

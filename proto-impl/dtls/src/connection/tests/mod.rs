@@ -1,14 +1,16 @@
-//! Two ends in memory; `hostile` is one end against a hostile peer, `drops` is loss and reordering.
+//! Two ends in memory; `hostile` is one end against a hostile peer, `drops` is loss and reordering, `modern`
+//! is DTLS 1.3.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
 mod drops;
 mod hostile;
+mod modern;
 
 use netsim::{Clock, ms, secs};
 
 use super::*;
-use crate::config::PeerCheck;
+use crate::config::{PeerCheck, Versions};
 use crate::srtp::SrtpProfile;
 use crate::suite::CipherSuite;
 use crate::testing::identity;
@@ -270,14 +272,23 @@ fn the_server_chooses_the_profile() {
     }
 }
 
+const SPOKEN: [Versions; 3] = [Versions::Only12, Versions::Only13, Versions::Both];
+
 /// On a bare port no state is kept before the client returns its cookie.
 #[test]
 fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
-    for mtu in [1200, 200] {
-        let server = Config { cookie: true, ..config(2) };
-        let client = Config { mtu, ..config(1) };
-        let (ends, ..) = Ends::connected(client.clone(), server.clone());
+    for (versions, mtu) in SPOKEN.into_iter().flat_map(|versions| [(versions, 1200), (versions, 150)]) {
+        // A hello in fragments cannot be kept in a cookie: there is 1.2 for it, or nothing.
+        if versions == Versions::Only13 && mtu == 150 {
+            continue;
+        }
+        let server = Config { cookie: true, versions, ..config(2) };
+        let client = Config { mtu, versions, ..config(1) };
+        let (ends, one, other) = Ends::connected(client.clone(), server.clone());
         assert_eq!(ends.server.stats().retransmits, 0);
+        assert_eq!(one.srtp, other.srtp);
+        let is_13 = versions != Versions::Only12 && mtu == 1200;
+        assert_eq!(CipherSuite::V13.contains(&one.suite), is_13, "{versions:?} {mtu}");
 
         // A thousand clients, whose hello comes in fragments: one reply each, shorter than the request.
         let mut ends = Ends::new(client, server).start();
@@ -295,36 +306,42 @@ fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
 
 #[test]
 fn d_01_the_cookie_verifier_passes_who_has_the_cookie_for_its_address() {
-    let clock = Clock::new();
-    let verifier = CookieVerifier::new(&Seed::from_number(5));
-    let address = |text: &str| text.parse().unwrap();
-    let from = address("192.0.2.1:4000");
-    let mut client = Connection::client(Arc::new(config(1)), Seed::from_number(6));
-    client.set_remote_fingerprints(clock.now(), vec![identity(2).fingerprint()]);
-    client.start(clock.now());
-    let hello = sent(&mut client, clock.now());
-    let mut reply = Vec::new();
-    assert_eq!(verifier.check(from, &hello[0], &mut reply), crate::Checked::Reply);
-    client.handle_datagram(clock.now(), &mut reply);
-    let hello = sent(&mut client, clock.now());
-    for (verifier, from, passes) in [
-        (&verifier, from, crate::Checked::Pass),
-        (&verifier, address("192.0.2.1:4001"), crate::Checked::Reply),
-        (&verifier, address("192.0.2.2:4000"), crate::Checked::Reply),
-        (&CookieVerifier::new(&Seed::from_number(7)), from, crate::Checked::Reply),
-    ] {
-        assert_eq!(verifier.check(from, &hello[0], &mut Vec::new()), passes);
+    for versions in SPOKEN {
+        let clock = Clock::new();
+        let verifier = CookieVerifier::new(&Seed::from_number(5), versions);
+        let address = |text: &str| text.parse().unwrap();
+        let from = address("192.0.2.1:4000");
+        let with = |number| Arc::new(Config { versions, ..config(number) });
+        let mut client = Connection::client(with(1), Seed::from_number(6));
+        client.set_remote_fingerprints(clock.now(), vec![identity(2).fingerprint()]);
+        client.start(clock.now());
+        let hello = sent(&mut client, clock.now());
+        let mut reply = Vec::new();
+        assert_eq!(verifier.check(from, &hello[0], &mut reply), crate::Checked::Reply);
+        client.handle_datagram(clock.now(), &mut reply);
+        let hello = sent(&mut client, clock.now());
+        // A request for another hello comes once in DTLS 1.3: a cookie that does not fit is not answered.
+        let refused = if versions == Versions::Only12 { crate::Checked::Reply } else { crate::Checked::Drop };
+        for (verifier, from, passes) in [
+            (&verifier, from, crate::Checked::Pass),
+            (&verifier, address("192.0.2.1:4001"), refused),
+            (&verifier, address("192.0.2.2:4000"), refused),
+            (&CookieVerifier::new(&Seed::from_number(7), versions), from, refused),
+        ] {
+            assert_eq!(verifier.check(from, &hello[0], &mut Vec::new()), passes);
+        }
+        for cut in 0..hello[0].len() {
+            verifier.check(from, &hello[0][..cut], &mut Vec::new());
+        }
+        let mut server = Connection::server_with_cookie(with(2), Seed::from_number(8));
+        server.set_remote_fingerprints(clock.now(), vec![identity(1).fingerprint()]);
+        server.start(clock.now());
+        deliver(&mut server, clock.now(), &hello);
+        let mut ends = Ends { clock, client, server };
+        ends.run();
+        assert!(ends.client.is_connected() && ends.server.is_connected(), "{versions:?}");
+        assert_eq!(matches!(ends.server.phase, Phase::Modern(_)), versions != Versions::Only12);
     }
-    for cut in 0..hello[0].len() {
-        verifier.check(from, &hello[0][..cut], &mut Vec::new());
-    }
-    let mut server = Connection::server_with_cookie(Arc::new(config(2)), Seed::from_number(8));
-    server.set_remote_fingerprints(clock.now(), vec![identity(1).fingerprint()]);
-    server.start(clock.now());
-    deliver(&mut server, clock.now(), &hello);
-    let mut ends = Ends { clock, client, server };
-    ends.run();
-    assert!(ends.client.is_connected() && ends.server.is_connected());
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Masks over the numbers in packet heads, made from a sample of the ciphertext (RFC 9147 §4.2.3, RFC 9001 §5.4).
+
+use aws_lc_rs::aead::quic::{AES_128, AES_256, CHACHA20, HeaderProtectionKey};
+
+use crate::AeadAlgorithm;
+
+/// Bytes of a sample, for each of the algorithms.
+pub const HEADER_SAMPLE_BYTES: usize = 16;
+
+/// The longest key.
+const KEY_BYTES_MAX: usize = 32;
+
+/// A key that masks numbers in heads. The schedule is made for each mask: a session has several of these keys and seldom
+/// uses one, and kept schedules would be most of what it holds.
+pub struct HeaderKey {
+    algorithm: AeadAlgorithm,
+    key: [u8; KEY_BYTES_MAX],
+}
+
+impl HeaderKey {
+    /// Makes the key that goes with an AEAD. `None` when `key` has not the length that the algorithm wants.
+    #[must_use]
+    pub fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
+        if key.len() != algorithm.key_bytes() {
+            return None;
+        }
+        let mut padded = [0; KEY_BYTES_MAX];
+        padded.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+        Some(Self { algorithm, key: padded })
+    }
+
+    /// The first bytes of the mask for a sample; `None` when the library fails, which it does for other lengths only.
+    #[must_use]
+    pub fn mask(&self, sample: &[u8; HEADER_SAMPLE_BYTES]) -> Option<[u8; 5]> {
+        let algorithm = match self.algorithm {
+            AeadAlgorithm::Aes128Gcm => &AES_128,
+            AeadAlgorithm::Aes256Gcm => &AES_256,
+            AeadAlgorithm::ChaCha20Poly1305 => &CHACHA20,
+        };
+        let key = self.key.get(..self.algorithm.key_bytes())?;
+        HeaderProtectionKey::new(algorithm, key).ok()?.new_mask(sample).ok()
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for HeaderKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HeaderKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    /// RFC 9001 §A.2, §A.3 (AES-128) and §A.5 (`ChaCha20`).
+    #[test]
+    fn mask_vectors() {
+        for (algorithm, key, sample, mask) in [
+            (
+                AeadAlgorithm::Aes128Gcm,
+                "9f50449e04a0e810283a1e9933adedd2",
+                "d1b1c98dd7689fb8ec11d242b123dc9b",
+                "437b9aec36",
+            ),
+            (
+                AeadAlgorithm::Aes128Gcm,
+                "c206b8d9b9f0f37644430b490eeaa314",
+                "2cd0991cd25b0aac406a5816b6394100",
+                "2ec0d8356a",
+            ),
+            (
+                AeadAlgorithm::ChaCha20Poly1305,
+                "25a282b9e82f06f21f488917a4fc8f1b73573685608597d0efcb076b0ab7a7a4",
+                "5e5cd55c41f69080575d7999c25a5bfb",
+                "aefefe7d03",
+            ),
+        ] {
+            let key = HeaderKey::new(algorithm, &hex(key)).unwrap();
+            let sample: [u8; 16] = hex(sample).try_into().unwrap();
+            assert_eq!(key.mask(&sample).unwrap()[..], hex(mask));
+        }
+        assert!(HeaderKey::new(AeadAlgorithm::Aes256Gcm, &[0; 16]).is_none());
+    }
+}

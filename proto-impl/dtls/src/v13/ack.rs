@@ -1,0 +1,189 @@
+//! Acknowledgements (RFC 9147 §7): the numbers of records, written and read, and the records of the peer that wait for one.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use wire::Reader;
+
+use crate::error::Failure;
+use crate::handshake::vec16;
+use crate::put;
+
+/// Bytes of a number in an acknowledgement.
+const NUMBER_BYTES: usize = 16;
+/// Records that are remembered to be acknowledged: the latest.
+const WAITING_MAX: usize = 32;
+
+/// The number of a record (RFC 9147 §4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RecordNumber {
+    pub(crate) epoch: u64,
+    pub(crate) sequence: u64,
+}
+
+/// Reads the numbers of an acknowledgement. None is of a later epoch than the record that carries it, which is refused
+/// (RFC 9147 §7.2).
+pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumber>, Failure> {
+    let mut r = Reader::new(clear);
+    let list = vec16(&mut r)?;
+    let (numbers, rest) = list.as_chunks::<NUMBER_BYTES>();
+    if !(rest.is_empty() && r.is_empty()) {
+        return Err(Failure::Malformed);
+    }
+    let mut all = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let mut r = Reader::new(number);
+        let number = RecordNumber { epoch: r.u64()?, sequence: r.u64()? };
+        // After the handshake an old epoch may carry the acknowledgement of a later one: it was overtaken.
+        if number.epoch > carrier.epoch && carrier.epoch < FIRST_OF_APPLICATION {
+            return Err(Failure::Illegal("an acknowledgement of a later epoch"));
+        }
+        all.push(number);
+    }
+    Ok(all)
+}
+
+/// The first epoch of the application (RFC 9147 §6.1).
+const FIRST_OF_APPLICATION: u64 = 3;
+
+/// The records of the peer that are not acknowledged yet.
+#[derive(Debug, Default)]
+pub(crate) struct Acks {
+    records: VecDeque<RecordNumber>,
+    /// Some are in no acknowledgement yet.
+    has_news: bool,
+    due: Option<Instant>,
+    /// The acknowledgement is to be sent now.
+    is_pending: bool,
+}
+
+impl Acks {
+    /// A record of handshake messages was taken.
+    pub(crate) fn insert(&mut self, number: RecordNumber) {
+        if self.records.len() >= WAITING_MAX {
+            self.records.pop_front();
+        }
+        self.records.push_back(number);
+        self.has_news = true;
+    }
+
+    /// Schedules the acknowledgement of what was taken after a pause, unless an answer does it.
+    pub(crate) fn schedule(&mut self, now: Instant, pause: Duration) {
+        if self.has_news && self.due.is_none() && !self.is_pending {
+            self.due = now.checked_add(pause);
+        }
+    }
+
+    /// No answer will do it: the acknowledgement is to be sent now.
+    pub(crate) fn hurry(&mut self) {
+        self.due = None;
+        self.is_pending = !self.records.is_empty();
+    }
+
+    /// An answer acknowledges everything before it.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The deadline may have passed.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.due.is_some_and(|at| at <= now) {
+            self.hurry();
+        }
+    }
+
+    /// Whether it is to be sent now.
+    pub(crate) const fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// The acknowledgement, of as many of the latest records as fit into `room` bytes. They are remembered: what is repeated
+    /// is acknowledged again.
+    pub(crate) fn take(&mut self, room: usize) -> Vec<u8> {
+        self.due = None;
+        self.is_pending = false;
+        self.has_news = false;
+        let most = room.saturating_sub(2) / NUMBER_BYTES;
+        let behind = self.records.len().saturating_sub(most);
+        let mut latest: Vec<RecordNumber> = self.records.iter().skip(behind).copied().collect();
+        latest.sort_unstable();
+        let list: Vec<u8> = latest
+            .iter()
+            .flat_map(|number| [number.epoch.to_be_bytes(), number.sequence.to_be_bytes()])
+            .flatten()
+            .collect();
+        let mut clear = Vec::with_capacity(list.len().saturating_add(2));
+        put::vec16(&mut clear, &list);
+        clear
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.records.capacity().saturating_mul(size_of::<RecordNumber>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn number(epoch: u64, sequence: u64) -> RecordNumber {
+        RecordNumber { epoch, sequence }
+    }
+
+    #[test]
+    fn numbers_are_read_as_written_in_order() {
+        let now = netsim::Clock::new().now();
+        let mut acks = Acks::default();
+        for (epoch, sequence) in [(2, 5), (2, 1), (0, 7)] {
+            acks.insert(number(epoch, sequence));
+        }
+        assert_eq!(acks.deadline(), None);
+        acks.schedule(now, Duration::from_millis(10));
+        assert!(!acks.is_pending());
+        acks.handle_timeout(now + Duration::from_millis(10));
+        assert!(acks.is_pending());
+        let clear = acks.take(1000);
+        let expected = vec![number(0, 7), number(2, 1), number(2, 5)];
+        assert_eq!(read(&clear, number(2, 0)), Ok(expected));
+        assert_eq!(acks.deadline(), None);
+        // Where there is room for one, it is the latest.
+        assert_eq!(read(&acks.take(20), number(2, 0)), Ok(vec![number(0, 7)]));
+        for cut in 0..clear.len() {
+            assert_eq!(read(&clear[..cut], number(2, 0)), Err(Failure::Malformed));
+        }
+        assert_eq!(read(&[0, 0], number(2, 0)), Ok(vec![]));
+    }
+
+    #[test]
+    fn d_29_acknowledgements_of_later_epochs_are_refused_in_a_handshake() {
+        let mut acks = Acks::default();
+        acks.insert(number(3, 1));
+        let clear = acks.take(100);
+        let refused = Err(Failure::Illegal("an acknowledgement of a later epoch"));
+        assert_eq!(read(&clear, number(2, 0)), refused);
+        assert_eq!(read(&clear, number(0, 0)), refused);
+        assert!(read(&clear, number(3, 0)).is_ok() && read(&clear, number(4, 0)).is_ok());
+    }
+
+    #[test]
+    fn d_29_a_flood_of_records_is_remembered_in_part() {
+        let now = netsim::Clock::new().now();
+        let mut acks = Acks::default();
+        for sequence in 0..10_000 {
+            acks.insert(number(3, sequence));
+            acks.schedule(now, Duration::from_millis(12));
+        }
+        assert_eq!(acks.deadline(), Some(now + Duration::from_millis(12)));
+        let latest = read(&acks.take(10_000), number(3, 0)).unwrap();
+        assert_eq!(latest.len(), WAITING_MAX);
+        assert_eq!(latest.last(), Some(&number(3, 9_999)));
+        assert!(acks.held_bytes() <= 1024);
+        acks.clear();
+        acks.hurry();
+        assert_eq!((acks.deadline(), acks.is_pending()), (None, false));
+    }
+}

@@ -1,0 +1,268 @@
+//! State that both roles build up message by message, and the link that their messages leave by.
+
+use std::sync::Arc;
+
+use crypto::{PublicKey, Random, SignatureAlgorithm};
+
+use super::ack::Acks;
+use super::flight::Flight;
+use super::keys::{HandshakeSecrets, Secret, Traffic};
+use super::record::Records;
+use super::{EPOCH_OF_APPLICATION, EPOCH_OF_HANDSHAKE};
+use crate::certificate;
+use crate::config::{Config, Expected, PeerCheck};
+use crate::connection::Role;
+use crate::error::Failure;
+use crate::handshake::{Certificates, MessageType, Signed, signed_content};
+use crate::put;
+use crate::reassembly::Message;
+use crate::srtp::SrtpProfile;
+use crate::suite::{self, CipherSuite};
+use crate::v12::TRANSCRIPT_BYTES_MAX;
+
+/// Stands in a transcript for the first hello when there are two (RFC 8446 §4.4.1).
+const MESSAGE_HASH: u8 = 254;
+
+/// The way of messages to the peer.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) records: Records,
+    pub(super) flight: Flight,
+    pub(super) acks: Acks,
+    /// The sequence number of the next message to be sent; behind the last one there is none.
+    pub(super) sequence: u32,
+    /// The flight is new and its timer does not run yet.
+    pub(super) is_fresh: bool,
+}
+
+impl Link {
+    /// Begins a flight. In a handshake it says that everything of the peer's before it has come.
+    pub(super) fn begin_flight(&mut self) {
+        self.flight.clear();
+        self.is_fresh = true;
+        self.acks.clear();
+    }
+
+    /// Puts a message into the flight.
+    pub(super) fn push(&mut self, kind: MessageType, body: Vec<u8>, epoch: u16) {
+        self.flight.push(kind, u16::try_from(self.sequence).unwrap_or(u16::MAX), body, epoch);
+        self.sequence = self.sequence.saturating_add(1);
+    }
+}
+
+/// A first hello as it stands in a transcript.
+pub(crate) fn as_transcript(hello: &[u8]) -> Vec<u8> {
+    let mut transcript = vec![MessageType::CLIENT_HELLO.0];
+    put::vec24(&mut transcript, hello);
+    transcript
+}
+
+/// State of the handshake.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) config: Arc<Config>,
+    pub(super) role: Role,
+    pub(super) expected: Expected,
+    /// A verifier gave the client a cookie, and has passed it.
+    pub(super) is_behind_cookie: bool,
+    pub(super) random: Random,
+    /// Every message in the form of TLS, without the fields for fragments (RFC 9147 §5.2).
+    transcript: Vec<u8>,
+    /// The body of a client's own hello.
+    pub(super) hello: Vec<u8>,
+    pub(super) suite: Option<CipherSuite>,
+    pub(super) profile: Option<SrtpProfile>,
+    peer: Option<PublicKey>,
+    pub(super) peer_sha256: Option<[u8; 32]>,
+    secrets: Option<HandshakeSecrets>,
+    pub(super) application: Option<(Traffic, Secret)>,
+}
+
+impl Exchange {
+    pub(super) const fn new(config: Arc<Config>, role: Role, expected: Expected, random: Random) -> Self {
+        Self {
+            config,
+            role,
+            expected,
+            is_behind_cookie: false,
+            random,
+            transcript: Vec::new(),
+            hello: Vec::new(),
+            suite: None,
+            profile: None,
+            peer: None,
+            peer_sha256: None,
+            secrets: None,
+            application: None,
+        }
+    }
+
+    /// Whether the peer's certificate has to wait for the announcement of its fingerprint.
+    pub(super) fn waits_for_fingerprints(&self) -> bool {
+        self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
+    }
+
+    /// Puts a message of one's own into the flight and into the transcript.
+    pub(super) fn say(
+        &mut self,
+        link: &mut Link,
+        kind: MessageType,
+        body: Vec<u8>,
+        epoch: u16,
+    ) -> Result<(), Failure> {
+        self.note(kind, &body)?;
+        link.push(kind, body, epoch);
+        Ok(())
+    }
+
+    /// Adds a message of the peer to the transcript.
+    pub(super) fn hear(&mut self, message: &Message) -> Result<(), Failure> {
+        self.note(message.kind, &message.body)
+    }
+
+    pub(super) fn note(&mut self, kind: MessageType, body: &[u8]) -> Result<(), Failure> {
+        let more = body.len().saturating_add(4);
+        if self.transcript.len().saturating_add(more) > TRANSCRIPT_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
+        self.transcript.reserve_exact(more);
+        self.transcript.push(kind.0);
+        put::vec24(&mut self.transcript, body);
+        Ok(())
+    }
+
+    /// The first hello gives way to its digest: the server asks for a second one (RFC 8446 §4.4.1).
+    pub(super) fn retry(&mut self, suite: CipherSuite) {
+        let digest = suite.hash().digest(&self.transcript);
+        self.begin_with_digest(&digest);
+    }
+
+    /// The transcript begins with the digest of a first hello.
+    pub(super) fn begin_with_digest(&mut self, digest: &[u8]) {
+        self.transcript.clear();
+        self.transcript.push(MESSAGE_HASH);
+        put::vec24(&mut self.transcript, digest);
+    }
+
+    pub(super) fn suite(&self) -> Result<CipherSuite, Failure> {
+        self.suite.ok_or(Failure::Internal)
+    }
+
+    fn transcript_hash(&self) -> Result<Vec<u8>, Failure> {
+        Ok(self.suite()?.hash().digest(&self.transcript))
+    }
+
+    /// The secrets of one's own direction and of the peer's.
+    fn directions(&self, traffic: &Traffic) -> (Secret, Secret) {
+        let (client, server) = (traffic.client.clone(), traffic.server.clone());
+        match self.role {
+            Role::Client => (client, server),
+            Role::Server => (server, client),
+        }
+    }
+
+    /// Turns on the keys of the handshake: `ServerHello` is in the transcript.
+    pub(super) fn protect(&mut self, link: &mut Link, shared: &[u8]) -> Result<(), Failure> {
+        let suite = self.suite()?;
+        let secrets = HandshakeSecrets::new(suite.hash(), shared, &self.transcript_hash()?);
+        let secrets = secrets.ok_or(Failure::Internal)?;
+        let (own, peer) = self.directions(&secrets.traffic);
+        link.records.add_write(EPOCH_OF_HANDSHAKE, own.keys(suite).ok_or(Failure::Internal)?);
+        link.records.add_read(EPOCH_OF_HANDSHAKE, peer.keys(suite).ok_or(Failure::Internal)?);
+        self.secrets = Some(secrets);
+        Ok(())
+    }
+
+    /// Derives the secrets of the application: the server's Finished is in the transcript.
+    pub(super) fn derive_application(&mut self) -> Result<(), Failure> {
+        let hash = self.transcript_hash()?;
+        let secrets = self.secrets.as_ref().ok_or(Failure::Internal)?;
+        self.application = Some(secrets.application(&hash).ok_or(Failure::Internal)?);
+        Ok(())
+    }
+
+    /// The secrets of the application, one's own and the peer's.
+    pub(super) fn application(&self) -> Result<(Secret, Secret), Failure> {
+        let (traffic, _) = self.application.as_ref().ok_or(Failure::Internal)?;
+        Ok(self.directions(traffic))
+    }
+
+    /// Sends by the keys of the application from now on.
+    pub(super) fn write_application(&self, link: &mut Link) -> Result<(), Failure> {
+        let keys = self.application()?.0.keys(self.suite()?).ok_or(Failure::Internal)?;
+        link.records.add_write(EPOCH_OF_APPLICATION, keys);
+        Ok(())
+    }
+
+    /// Reads by the keys of the application: the peer has proven itself.
+    pub(super) fn read_application(&self, link: &mut Link) -> Result<(), Failure> {
+        let keys = self.application()?.1.keys(self.suite()?).ok_or(Failure::Internal)?;
+        link.records.add_read(EPOCH_OF_APPLICATION, keys);
+        Ok(())
+    }
+
+    /// The peer's certificate: read, and compared with what was announced.
+    pub(super) fn take_certificate(&mut self, leaf: &[u8]) -> Result<(), Failure> {
+        let (key, digest) = certificate::check_peer(self.config.check, &self.expected, leaf)?;
+        self.peer = Some(key);
+        self.peer_sha256 = digest;
+        Ok(())
+    }
+
+    /// Whether the peer's key signed the transcript, in a way that was offered.
+    pub(super) fn check_signature(&self, body: &[u8]) -> Result<(), Failure> {
+        let signed = Signed::read(body)?;
+        let peer = self.peer.as_ref().ok_or(Failure::NoCertificate)?;
+        let algorithm = suite::scheme_of_v13(signed.scheme, peer.kind())
+            .ok_or(Failure::Illegal("a signature scheme not offered"))?;
+        let content = signed_content(self.role == Role::Client, &self.transcript_hash()?);
+        peer.verify(algorithm, &content, signed.signature).map_err(|_| Failure::Signature)
+    }
+
+    /// Shows one's own certificate, and proves it; an empty one when there is none that the peer takes.
+    pub(super) fn say_certificate(
+        &mut self,
+        link: &mut Link,
+        scheme: Option<(u16, SignatureAlgorithm)>,
+    ) -> Result<(), Failure> {
+        let identity = self.config.identity.clone().zip(scheme);
+        let leaf = identity.as_ref().map(|(identity, _)| identity.certificate());
+        let mut body = Vec::new();
+        Certificates { context: &[], leaf }.write(&mut body);
+        self.say(link, MessageType::CERTIFICATE, body, EPOCH_OF_HANDSHAKE)?;
+        let Some((identity, (scheme, algorithm))) = identity else { return Ok(()) };
+        let content = signed_content(self.role == Role::Server, &self.transcript_hash()?);
+        let signature = identity.key().sign(algorithm, &content).ok_or(Failure::Internal)?;
+        let mut body = Vec::new();
+        Signed { scheme, signature: &signature }.write(&mut body);
+        self.say(link, MessageType::CERTIFICATE_VERIFY, body, EPOCH_OF_HANDSHAKE)
+    }
+
+    /// Finished of one side over the transcript so far.
+    fn finished(&self, by: Role) -> Result<Vec<u8>, Failure> {
+        let secrets = self.secrets.as_ref().ok_or(Failure::Internal)?;
+        let secret = match by {
+            Role::Client => &secrets.traffic.client,
+            Role::Server => &secrets.traffic.server,
+        };
+        secret.finished(&self.transcript_hash()?).ok_or(Failure::Internal)
+    }
+
+    pub(super) fn say_finished(&mut self, link: &mut Link) -> Result<(), Failure> {
+        let data = self.finished(self.role)?;
+        self.say(link, MessageType::FINISHED, data, EPOCH_OF_HANDSHAKE)
+    }
+
+    pub(super) fn check_finished(&self, body: &[u8]) -> Result<(), Failure> {
+        let peer = match self.role {
+            Role::Client => Role::Server,
+            Role::Server => Role::Client,
+        };
+        let data = self.finished(peer)?;
+        if crypto::constant_time_eq(&data, body) { Ok(()) } else { Err(Failure::Finished) }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.transcript.capacity().saturating_add(self.hello.capacity())
+    }
+}

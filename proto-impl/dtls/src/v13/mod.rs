@@ -1,0 +1,394 @@
+//! DTLS 1.3 (RFC 9147), with the client's certificate:
+//!
+//! ```text
+//!    client                                     server
+//! 1  ClientHello                   ------>
+//! 2                                <------      HelloRetryRequest, when a share of another group is wanted
+//! 3  ClientHello, another share    ------>
+//! 4                                <------      ServerHello, {EncryptedExtensions, CertificateRequest,
+//!                                               Certificate, CertificateVerify, Finished}
+//! 5  {Certificate, CertificateVerify,
+//!    Finished}                     ------>
+//! 6                                <------      [ACK]
+//! ```
+//!
+//! In braces: under the keys of epoch 2; in brackets: of epoch 3. The client has its keys after one round trip, the server
+//! when it has the client's Finished. Afterwards either side changes its keys by a `KeyUpdate`, which the other
+//! acknowledges.
+//!
+//! A [`Session`] also begins when DTLS 1.2 is spoken beside it: [`Stop::FallsBack`] says that the peer chose that. The rooms,
+//! bottom up: `record`, `ack`, `flight`, `keys`; `exchange` with `client` and `server`; `update`.
+//!
+//! Not here: early data, resumption (tickets are acknowledged and forgotten), connection ids, post-handshake
+//! authentication.
+
+mod ack;
+mod client;
+mod exchange;
+mod flight;
+mod input;
+mod keys;
+mod record;
+mod server;
+mod update;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Random;
+
+pub(crate) use exchange::as_transcript;
+pub(crate) use record::OVERHEAD_BYTES;
+pub(crate) use server::{choose_retry, offers_it, write_retry};
+
+use crate::certificate::Fingerprint;
+use crate::config::{Config, Expected};
+use crate::connection::Role;
+use crate::error::Failure;
+use crate::event::{CloseReason, Connected, Event};
+use crate::flight::Timer;
+use crate::reassembly::{Message, Reassembly};
+use crate::record::{ContentType, Exhausted};
+use crate::srtp::SrtpKeys;
+use crate::stats::Stats;
+use crate::suite::CipherSuite;
+
+use ack::Acks;
+use client::Client;
+use exchange::{Exchange, Link};
+use flight::Flight;
+use keys::Secret;
+use record::Records;
+use server::Server;
+use update::Updates;
+
+/// Epochs (RFC 9147 §6.1): 0 is in the clear, 1 would be early data.
+const EPOCH_OF_HANDSHAKE: u16 = 2;
+const EPOCH_OF_APPLICATION: u16 = 3;
+/// The random value of a `HelloRetryRequest`: the digest of its name (RFC 8446 §4.1.3).
+const RETRY_RANDOM: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+/// The label of SRTP's keys (RFC 5764 §4.2).
+const LABEL_OF_SRTP: &[u8] = b"EXTRACTOR-dtls_srtp";
+
+/// The reason that a session does not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A failure on this side; an alert says so to the peer.
+    Failed(Failure),
+    /// The end.
+    Ended(CloseReason),
+    /// The peer chose DTLS 1.2, by this message.
+    FallsBack(Message),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Exhausted> for Stop {
+    fn from(_: Exhausted) -> Self {
+        Self::Ended(CloseReason::Exhausted)
+    }
+}
+
+/// The owner's places for what a session says.
+#[derive(Debug)]
+pub(crate) struct Reports<'a> {
+    pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) stats: &'a mut Stats,
+}
+
+/// A peer's conversation in DTLS 1.3, or before it is known to be one.
+#[derive(Debug)]
+pub(crate) struct Session {
+    link: Link,
+    reassembly: Reassembly,
+    timer: Timer,
+    /// The end of the time for what waits for the peer; `None` when nothing does.
+    deadline: Option<Instant>,
+    state: State,
+    config: Arc<Config>,
+}
+
+#[derive(Debug)]
+enum State {
+    Handshaking(Box<Handshaking>),
+    Connected(Box<Established>),
+}
+
+#[derive(Debug)]
+struct Handshaking {
+    exchange: Exchange,
+    /// `None` while it takes a message.
+    side: Option<Side>,
+}
+
+/// State that remains after the handshake.
+#[derive(Debug)]
+struct Established {
+    role: Role,
+    suite: CipherSuite,
+    exporter: Secret,
+    updates: Updates,
+    peer_sha256: Option<[u8; 32]>,
+}
+
+/// The state machine of the client or of the server.
+#[derive(Debug)]
+enum Side {
+    Client(Client),
+    Server(Server),
+}
+
+impl Side {
+    /// Takes the next message.
+    fn handle(self, x: &mut Exchange, link: &mut Link, message: &Message) -> Result<Self, Stop> {
+        Ok(match self {
+            Self::Client(client) => Self::Client(client.handle(x, link, message)?),
+            Self::Server(server) => Self::Server(server.handle(x, link, message)?),
+        })
+    }
+
+    const fn is_done(&self) -> bool {
+        matches!(self, Self::Client(Client::Done) | Self::Server(Server::Done))
+    }
+
+    /// Whether the peer has chosen no version yet.
+    const fn awaits_hello(&self) -> bool {
+        matches!(
+            self,
+            Self::Client(Client::Hello { retried: None, .. }) | Self::Server(Server::Hello { retried: None })
+        )
+    }
+}
+
+/// The parts of a session that falls back which DTLS 1.2 goes on with.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) reassembly: Reassembly,
+    pub(crate) timer: Timer,
+    pub(crate) deadline: Instant,
+    pub(crate) expected: Expected,
+    pub(crate) random: Random,
+    /// The client has shown a cookie of DTLS 1.2.
+    pub(crate) is_behind_cookie: bool,
+    /// The next sequence number of epoch 0.
+    pub(crate) clear_next: u64,
+    /// The body of a client's hello.
+    pub(crate) hello: Vec<u8>,
+}
+
+impl Session {
+    /// Begins: a client says hello, a server listens.
+    pub(crate) fn start(
+        now: Instant,
+        config: Arc<Config>,
+        role: Role,
+        expected: Expected,
+        random: Random,
+    ) -> Result<Self, Failure> {
+        let mut timer = Timer::new(now, config.retransmit_first, config.retransmit_longest);
+        let mut link = Link {
+            records: Records::new(),
+            flight: Flight::default(),
+            acks: Acks::default(),
+            sequence: 0,
+            is_fresh: false,
+        };
+        let mut exchange = Exchange::new(Arc::clone(&config), role, expected, random);
+        let side = match role {
+            Role::Server => Side::Server(Server::Hello { retried: None }),
+            Role::Client => Side::Client(Client::start(&mut exchange, &mut link)?),
+        };
+        if std::mem::take(&mut link.is_fresh) {
+            timer.start(now);
+        }
+        let deadline = Some(now.checked_add(config.handshake_timeout).unwrap_or(now));
+        let state = State::Handshaking(Box::new(Handshaking { exchange, side: Some(side) }));
+        Ok(Self { link, reassembly: Reassembly::default(), timer, deadline, state, config })
+    }
+
+    /// A verifier passed the record with this number: its hello is the second message of the client's.
+    pub(crate) fn begin_behind_cookie(&mut self) {
+        let State::Handshaking(handshaking) = &mut self.state else { return };
+        handshaking.exchange.is_behind_cookie = true;
+        self.reassembly.begin_at(1);
+    }
+
+    /// Tells whom to expect.
+    pub(crate) fn set_remote_fingerprints(
+        &mut self,
+        now: Instant,
+        fingerprints: Vec<Fingerprint>,
+        reports: &mut Reports<'_>,
+    ) -> Result<(), Stop> {
+        let State::Handshaking(handshaking) = &mut self.state else { return Ok(()) };
+        handshaking.exchange.expected = Expected::OneOf(fingerprints);
+        self.pump(now, reports)
+    }
+
+    /// A deadline may have passed.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, reports: &mut Reports<'_>) -> Result<(), Stop> {
+        if self.deadline.is_some_and(|at| at <= now) {
+            return Err(Stop::Ended(CloseReason::Timeout));
+        }
+        self.link.acks.handle_timeout(now);
+        if self.timer.is_due(now) {
+            self.timer.back_off(now);
+            self.link.flight.rewind();
+            reports.stats.retransmits = reports.stats.retransmits.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// The next deadline.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        [self.deadline, self.timer.deadline(), self.link.acks.deadline()].into_iter().flatten().min()
+    }
+
+    /// The next datagram of an acknowledgement or of the flight; `None` when there is neither.
+    pub(crate) fn poll_datagram(&mut self, mtu: usize) -> Result<Option<Vec<u8>>, Exhausted> {
+        let link = &mut self.link;
+        if !(link.acks.is_pending() || link.flight.is_pending()) {
+            return Ok(None);
+        }
+        let mut datagram = Vec::with_capacity(mtu.min(2048));
+        if link.acks.is_pending() {
+            let clear = link.acks.take(mtu.saturating_sub(OVERHEAD_BYTES));
+            link.records.write(link.records.write_epoch(), ContentType::ACK, &clear, &mut datagram)?;
+        }
+        link.flight.write(&mut link.records, mtu, &mut datagram)?;
+        Ok(Some(datagram))
+    }
+
+    /// Writes a record of its own under the latest keys.
+    pub(crate) fn write(&mut self, kind: ContentType, clear: &[u8]) -> Result<Vec<u8>, Exhausted> {
+        let mut datagram = Vec::with_capacity(clear.len().saturating_add(OVERHEAD_BYTES));
+        let epoch = self.link.records.write_epoch();
+        // Only a first hello has the older version outside.
+        self.link.records.settle();
+        self.link.records.write(epoch, kind, clear, &mut datagram)?;
+        Ok(datagram)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn write_epoch(&self) -> u16 {
+        self.link.records.write_epoch()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, sequence: u64) {
+        self.link.records.skip_to(sequence);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn expect(&mut self, sequence: u64) {
+        self.link.records.expect(sequence);
+    }
+
+    /// Replaces the last message of the flight, to simulate a misbehaving peer.
+    #[cfg(test)]
+    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        self.link.flight.change_last(change);
+    }
+
+    /// Whether data can be sent.
+    pub(crate) const fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected(_))
+    }
+
+    /// Whether the peer was heard.
+    pub(crate) fn heard(&self) -> bool {
+        match &self.state {
+            State::Handshaking(handshaking) => {
+                handshaking.side.as_ref().is_some_and(|side| !side.awaits_hello())
+            }
+            State::Connected(_) => true,
+        }
+    }
+
+    /// The SHA-256 digest of the peer's certificate, once connected.
+    pub(crate) const fn peer_sha256(&self) -> Option<[u8; 32]> {
+        match &self.state {
+            State::Handshaking(_) => None,
+            State::Connected(established) => established.peer_sha256,
+        }
+    }
+
+    /// Keying material for others. False before the session is connected, and for what is too long.
+    pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
+        match &self.state {
+            State::Handshaking(_) => false,
+            State::Connected(established) => established.exporter.export(label, context, out),
+        }
+    }
+
+    /// Bytes that are held besides this value.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let state = match &self.state {
+            State::Handshaking(handshaking) => {
+                size_of::<Handshaking>().saturating_add(handshaking.exchange.held_bytes())
+            }
+            State::Connected(established) => size_of::<Established>()
+                .saturating_add(established.exporter.held_bytes())
+                .saturating_add(established.updates.held_bytes()),
+        };
+        state
+            .saturating_add(self.reassembly.held_bytes())
+            .saturating_add(self.link.records.held_bytes())
+            .saturating_add(self.link.flight.held_bytes())
+            .saturating_add(self.link.acks.held_bytes())
+    }
+
+    /// Gives up what DTLS 1.2 goes on with; `None` when the version is settled.
+    pub(crate) fn into_remains(self) -> Option<Remains> {
+        let State::Handshaking(handshaking) = self.state else { return None };
+        let exchange = handshaking.exchange;
+        Some(Remains {
+            reassembly: self.reassembly,
+            timer: self.timer,
+            deadline: self.deadline?,
+            expected: exchange.expected,
+            random: exchange.random,
+            is_behind_cookie: exchange.is_behind_cookie,
+            clear_next: self.link.records.clear_next(),
+            hello: exchange.hello,
+        })
+    }
+
+    /// The handshake is done.
+    fn connect(&mut self, reports: &mut Reports<'_>) -> Result<(), Stop> {
+        let State::Handshaking(handshaking) = &mut self.state else { return Ok(()) };
+        let exchange = &mut handshaking.exchange;
+        let suite = exchange.suite()?;
+        let (own, peer) = exchange.application()?;
+        let (_, exporter) = exchange.application.take().ok_or(Failure::Internal)?;
+        let srtp = match exchange.profile {
+            Some(profile) => {
+                let mut material = vec![0; profile.material_bytes()];
+                if !exporter.export(LABEL_OF_SRTP, &[], &mut material) {
+                    return Err(Failure::Internal.into());
+                }
+                Some((profile, SrtpKeys::new(material)))
+            }
+            None => None,
+        };
+        let (role, peer_sha256) = (exchange.role, exchange.peer_sha256);
+        tracing::debug!(?suite, profile = ?exchange.profile, "connected");
+        reports.events.push_back(Event::Connected(Box::new(Connected { suite, srtp, peer_sha256 })));
+        let updates = Updates::new(own, peer);
+        self.state = State::Connected(Box::new(Established { role, suite, exporter, updates, peer_sha256 }));
+        self.reassembly.release();
+        if self.link.flight.is_empty() {
+            self.deadline = None;
+            self.link.records.drop_old_write();
+        }
+        Ok(())
+    }
+}
