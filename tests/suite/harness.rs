@@ -27,7 +27,8 @@ fn fail(test: &str, temp: &Path) -> String {
 #[test]
 fn a_failure_shows_the_end_of_standard_error_of_its_servers_and_leaves_nothing() {
     if std::env::var_os(FAIL).is_some() {
-        let _server = Server::start(&["logLevel=INFO"]);
+        let server = Server::start(&["logLevel=INFO"]);
+        server.wait_for_line("certificate created");
         panic!("a test that fails");
     }
     let home = Home::new();
