@@ -4,6 +4,7 @@
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 mod audio;
+mod carrier;
 mod conversation;
 mod decode_order;
 pub mod derived;
