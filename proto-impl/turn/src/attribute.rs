@@ -37,8 +37,9 @@ pub(crate) const ADDRESS_ERROR_CODE: AttributeType = AttributeType(0x8001);
 
 /// UDP, in REQUESTED-TRANSPORT (RFC 8656 §18.7).
 pub(crate) const UDP: u8 = 17;
-/// Numbers of channels (RFC 8656 §12).
-pub(crate) const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x4fff;
+/// Numbers of channels. RFC 8656 §12 ends at 0x4fff, for other protocols at the same port; there are none here, and clients of
+/// RFC 5766 §11, coturn's among them, go up to this.
+pub(crate) const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
 /// Bytes before the data of a ChannelData.
 pub(crate) const CHANNEL_HEAD_BYTES: usize = 4;
 

@@ -75,14 +75,14 @@ impl MessageReader {
             [first, second, ..] if self.is_first && !is_request(*first, *second) => {
                 return Err(Error::FirstMessage);
             }
-            [4..=63 | 80..=255, ..] => return Err(Error::NotTurn),
+            [4..=63 | 128..=255, ..] => return Err(Error::NotTurn),
             _ => {}
         }
         let Some(([a, b, c, d], _)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([*c, *d]));
         let used = if CHANNELS.contains(&u16::from_be_bytes([*a, *b])) {
             CHANNEL_HEAD_BYTES.saturating_add(length)
-        } else if length.is_multiple_of(4) {
+        } else if *a <= 3 && length.is_multiple_of(4) {
             HEADER_BYTES.saturating_add(length)
         } else {
             return Err(Error::NotTurn);

@@ -191,7 +191,7 @@ fn v_06_requests_of_an_allocation_have_a_code_for_each_fault() {
     check("no number", bind, &|of| vec![of.peer(MEDIA)], Some(400));
     check("no peer of a channel", bind, &|_| vec![channel(0x4000)], Some(400));
     check("a low number", bind, &|of| vec![channel(0x3fff), of.peer(MEDIA)], Some(400));
-    check("a high number", bind, &|of| vec![channel(0x5000), of.peer(MEDIA)], Some(400));
+    check("a high number", bind, &|of| vec![channel(0x7fff), of.peer(MEDIA)], Some(400));
     check("a channel of IPv6", bind, &|of| vec![channel(0x4000), of.peer(MEDIA_V6)], Some(443));
     check("a channel", bind, &|of| vec![channel(0x4000), of.peer(MEDIA)], None);
     check("the same again", bind, &|of| vec![channel(0x4000), of.peer(MEDIA)], None);

@@ -46,6 +46,7 @@ fn v_08_channels_carry_data_with_four_bytes_more() {
     let mut speaker = Speaker::allocated(&mut world, "198.51.100.1:5000", "u");
     speaker.send_channel(&mut world, 0x4000, b"before it is bound");
     assert_eq!(world.out, []);
+    assert_eq!(speaker.bind(&mut world, 0x7ffe, PUBLIC), None, "as clients of RFC 5766 have it");
     assert_eq!(speaker.bind(&mut world, 0x4000, MEDIA), None);
     for data in [&b""[..], b"a", b"abcd", &[7; 1400]] {
         speaker.send_channel(&mut world, 0x4000, data);

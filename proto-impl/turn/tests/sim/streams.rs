@@ -50,7 +50,8 @@ fn v_12_lengths_that_lie_end_the_stream_before_anything_is_held() {
         (&[0x40, 0, 0x08, 0], Error::TooLong { length: 2052 }),
         (&[0, 9, 0x08, 0], Error::TooLong { length: 2068 }),
         (&[0, 9, 0, 2], Error::NotTurn),
-        (&[0x50, 0, 0, 0], Error::NotTurn),
+        (&[0x80, 0, 0, 0], Error::NotTurn),
+        (&[0x7f, 0xff, 0, 0], Error::NotTurn),
         (&[0xff], Error::NotTurn),
     ] {
         assert_eq!(read(&[&begun(bytes)]), Err(error), "{bytes:?}");
