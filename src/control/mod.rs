@@ -43,6 +43,7 @@ mod reload;
 mod repeats;
 mod rest;
 mod shares;
+mod site;
 mod sources;
 mod stats;
 mod subtracks;
@@ -63,7 +64,7 @@ use crypto::{Random, Seed};
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
 use crate::jobs::Job;
-use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
+use crate::mail::{StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
 use crate::stats::{HostFigures, JobCounts};
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
@@ -122,6 +123,8 @@ pub struct ControlConfig {
     pub outbound: OutboundPolicy,
     /// The bound addresses of the server.
     pub addresses: Addresses,
+    /// A secret of this life of the server, for what its workers tell peers; `None` in tests.
+    pub secret: Option<Seed>,
     /// This node's part in a cluster; `None`: a server alone.
     pub cluster: Option<Membership>,
 }
@@ -297,7 +300,7 @@ impl Control {
         for part in stored {
             control.take_over(now, part?);
         }
-        let settings = SessionSettings::of(&control.config.server, &control.config.node);
+        let settings = control.config.session_settings(&control.config.server);
         control.post_all(&ToWorker::Server(Arc::new(settings)));
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
