@@ -74,6 +74,7 @@ mod srt;
 mod srt_interop;
 mod srt_relay;
 mod tls;
+mod turn;
 mod uploads;
 mod web_socket;
 mod webm;

@@ -126,6 +126,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             handler: signalling::open,
         },
     ],
+    media: Some(port::media_addresses),
     ..Protocol::NONE
 };
 
