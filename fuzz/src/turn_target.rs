@@ -248,7 +248,9 @@ impl World {
             while let Some(event) = allocation.poll_event() {
                 assert_eq!(closed, 0, "after the end: {event:?}");
                 match event {
-                    Event::Bind(_) => allocation.bound(self.now, (*name % 8 != 7).then_some(40_000)),
+                    Event::Bind(_) => {
+                        allocation.bound(self.now, (*name % 8 != 7).then(|| address(1, 40_000)))
+                    }
                     Event::Closed(_) => closed += 1,
                 }
             }

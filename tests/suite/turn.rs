@@ -108,7 +108,8 @@ impl Way {
     fn udp(to: SocketAddr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(to).unwrap();
-        socket.set_read_timeout(Some(secs(10))).unwrap();
+        // Then a request is sent again.
+        socket.set_read_timeout(Some(ms(500))).unwrap();
         Self::Udp(socket)
     }
 
@@ -125,20 +126,18 @@ impl Way {
         }
     }
 
-    fn receive(&mut self) -> Vec<u8> {
+    /// `None`: nothing has come over UDP.
+    fn receive(&mut self) -> Option<Vec<u8>> {
         let mut buffer = [0; 4096];
         match self {
-            Self::Udp(socket) => {
-                let length = socket.recv(&mut buffer).unwrap();
-                buffer[..length].to_vec()
-            }
+            Self::Udp(socket) => socket.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()),
             Self::Tcp(stream, input) => loop {
                 // Answers are STUN messages, one behind the other.
                 let whole = input
                     .get(2..4)
                     .map(|length| 20 + usize::from(u16::from_be_bytes([length[0], length[1]])));
                 if let Some(whole) = whole.filter(|whole| input.len() >= *whole) {
-                    return input.split_to(whole).to_vec();
+                    return Some(input.split_to(whole).to_vec());
                 }
                 let length = stream.read(&mut buffer).unwrap();
                 assert!(length > 0, "the server has closed the connection");
@@ -195,8 +194,15 @@ impl Client {
 
     fn ask(&mut self, method: u16, attributes: &[(AttributeType, Vec<u8>)], peer: Option<&str>) -> Vec<u8> {
         let request = self.request(method, attributes, peer);
-        self.way.send(&request);
-        self.way.receive()
+        let id = |message: &[u8]| Message::read(message).unwrap().transaction_id();
+        // A flood may have filled the port's buffer.
+        for _ in 0..40 {
+            self.way.send(&request);
+            if let Some(answer) = self.way.receive().filter(|answer| id(answer) == id(&request)) {
+                return answer;
+            }
+        }
+        panic!("no answer");
     }
 
     fn allocate(&mut self) -> Option<u16> {

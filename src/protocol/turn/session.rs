@@ -117,7 +117,7 @@ impl Paths for TurnSession {
         }
         match event {
             PathEvent::Open { local } => {
-                self.allocation.bound(ctx.now.mono, local.map(|address| address.port()));
+                self.allocation.bound(ctx.now.mono, local);
             }
             PathEvent::Broken(reason) => {
                 tracing::warn!(reason, "no socket for a TURN allocation");

@@ -124,7 +124,7 @@ struct Owner {
 enum State {
     /// A relayed address was asked for.
     Binding,
-    /// With the relayed address, as the client knows it.
+    /// With the relayed address.
     Open(SocketAddr),
     Closed,
 }
@@ -174,13 +174,13 @@ impl Allocation {
         }
     }
 
-    /// The answer to [`Event::Bind`]: the port of the relayed address; `None`: there is none.
-    pub fn bound(&mut self, now: Instant, port: Option<u16>) {
+    /// The answer to [`Event::Bind`]: the relayed address, from which peers hear the client; `None`: there is none. A client that
+    /// checks paths finds itself at this address, so it is the one that peers see, reachable for others or not.
+    pub fn bound(&mut self, now: Instant, relayed: Option<SocketAddr>) {
         if self.state != State::Binding {
             return;
         }
-        let told = self.config.peers.first(self.family);
-        let Some((port, told)) = port.zip(told) else {
+        let Some(relayed) = relayed else {
             let mut out = Vec::new();
             MessageWriter::of_method(&mut out, method::ALLOCATE, Class::Error, self.asked.id)
                 .error_code(ErrorCode::INSUFFICIENT_CAPACITY)
@@ -188,7 +188,6 @@ impl Allocation {
             self.queue(Destination::Client, out);
             return self.end(CloseReason::NoAddress);
         };
-        let relayed = SocketAddr::new(told.told.ip(), port);
         self.state = State::Open(relayed);
         self.until = now + self.asked.lifetime;
         self.answer_allocate(relayed, self.asked.lifetime);

@@ -19,7 +19,7 @@ fn v_01_an_allocation_has_an_address_and_a_lifetime() {
     speaker.greet(&mut world);
     let answer = speaker.ask(&mut world, method::ALLOCATE, &[transport(), (DONT_FRAGMENT, vec![])]);
     assert_eq!(answer.code(), None);
-    assert_eq!(answer.address(RELAYED), Some(address("192.0.2.10:40001")));
+    assert_eq!(answer.address(RELAYED), Some(address("127.0.0.1:40001")));
     assert_eq!(answer.message().mapped_address(), Some(speaker.client.address));
     assert_eq!(answer.seconds(), 600);
 }

@@ -134,8 +134,8 @@ impl World {
                 assert!(!is_closed, "after the end: {event:?}");
                 match event {
                     Event::Bind(_) => {
-                        let port = self.has_sockets.then_some(40_000 + u16::try_from(*name).unwrap());
-                        allocation.bound(now, port);
+                        let port = 40_000 + u16::try_from(*name).unwrap();
+                        allocation.bound(now, self.has_sockets.then(|| ([127, 0, 0, 1], port).into()));
                     }
                     Event::Closed(why) => {
                         is_closed = true;
