@@ -129,6 +129,7 @@ impl Bench {
                 own_ports: Vec::new(),
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
+            secret: None,
             cluster: None,
         };
         let control = Control::new(now, config, [], &Seed::from_number(1)).unwrap();

@@ -36,6 +36,7 @@ mod srt_targets;
 mod store_target;
 mod transcode_target;
 mod ts_targets;
+mod turn_target;
 mod types;
 mod webm_targets;
 mod webrtc_targets;
@@ -86,6 +87,7 @@ pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use store_target::store_recover;
 pub use transcode_target::transcode;
 pub use ts_targets::ts_demux;
+pub use turn_target::turn;
 pub use webm_targets::webm_index;
 pub use webrtc_targets::webrtc_peer;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
@@ -143,6 +145,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("stun", stun),
     ("transcode", transcode),
     ("ts_demux", ts_demux),
+    ("turn", turn),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
     ("webm_index", webm_index),

@@ -127,6 +127,7 @@ impl Rig {
                 own_ports: Vec::new(),
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
+            secret: None,
             cluster: None,
         };
         let seed = Seed::from_number(1);

@@ -46,6 +46,7 @@ mod reload;
 mod repeats;
 mod rest;
 mod shares;
+mod site;
 mod sources;
 mod stats;
 mod subtracks;
@@ -66,7 +67,7 @@ use crypto::Seed;
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
 use crate::jobs::Job;
-use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
+use crate::mail::{StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
 use crate::stats::{HostFigures, JobCounts};
 use crate::types::{Now, SessionRef, StreamKey, WorkerId};
@@ -126,6 +127,8 @@ pub struct ControlConfig {
     pub outbound: OutboundPolicy,
     /// The bound addresses of the server.
     pub addresses: Addresses,
+    /// A secret of this life of the server, for what its workers tell peers; `None` in tests.
+    pub secret: Option<Seed>,
     /// This node's part in a cluster; `None`: a server alone.
     pub cluster: Option<Membership>,
 }
@@ -287,7 +290,7 @@ impl Control {
         for part in stored {
             control.take_over(now, part?);
         }
-        let settings = SessionSettings::of(&control.cx.config.server, &control.cx.config.node);
+        let settings = control.cx.config.session_settings(&control.cx.config.server);
         control.cx.post_all(&ToWorker::Server(Arc::new(settings)));
         for app in control.cx.config.apps.clone() {
             control.cx.post_all(&ToWorker::App(app));

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::{AUDIT, Control, Output};
 use crate::config::{Config, LostApp, ServerSettings};
 use crate::jobs::AdminWork;
-use crate::mail::{SessionSettings, ToWorker};
+use crate::mail::ToWorker;
 use crate::types::Now;
 
 impl Control {
@@ -90,7 +90,7 @@ impl Context {
         self.config.outbound.deny = server.outbound.deny.clone();
         self.config.outbound.public_only = server.outbound.public_only;
         self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
-        self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server, &self.config.node))));
+        self.post_all(&ToWorker::Server(Arc::new(self.config.session_settings(&server))));
         self.config.server = server;
     }
 }

@@ -122,6 +122,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
         },
         addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("rtsp", 5554), ("srt", 4200)]),
         server: settings,
+        secret: None,
         cluster: None,
     }
 }

@@ -543,6 +543,7 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
                 .collect(),
         },
         addresses: addresses.clone(),
+        secret: Some(seed.derive("sessions", 0)),
         cluster: None,
     }
 }

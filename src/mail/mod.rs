@@ -41,9 +41,10 @@ pub use sought::Sought;
 pub use upload::{UploadGrant, UploadNews};
 pub use watched::{LeaseNews, WatchedMail};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use crypto::Seed;
 use media::{Position, TrackId, TrackSet};
 
 use crate::auth::CidrList;
@@ -55,6 +56,17 @@ use crate::types::{
     ConnId, Handle, Ingest, PullId, PushId, RecordingId, SessionRef, StreamId, StreamKey, SubscriptionId,
     WorkerId,
 };
+
+/// The process that sessions are part of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Site {
+    /// The bound addresses, by the names of listeners and ports: several of a port that each worker has.
+    pub bound: Vec<(&'static str, SocketAddr)>,
+    /// The addresses of the machine.
+    pub hosts: Vec<IpAddr>,
+    /// A secret of this life of the server, the same on all workers; `None` in tests of parts.
+    pub secret: Option<Seed>,
+}
 
 /// The server's settings that sessions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,14 +87,17 @@ pub struct SessionSettings {
     pub redirects: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
+    /// The process.
+    pub site: Arc<Site>,
 }
 
 impl SessionSettings {
     /// Out of the server's.
     #[must_use]
-    pub fn of(server: &ServerSettings, node: &str) -> Self {
+    pub fn of(server: &ServerSettings, node: &str, site: Arc<Site>) -> Self {
         let cluster = server.cluster();
         Self {
+            site,
             node: node.to_owned(),
             names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),

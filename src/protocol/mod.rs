@@ -4,6 +4,7 @@
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 mod audio;
+mod carrier;
 mod conversation;
 mod decode_order;
 pub mod derived;
@@ -12,6 +13,7 @@ mod format;
 mod hls;
 pub mod http;
 mod http_live;
+mod ice_servers;
 pub mod load;
 mod mp4_mapping;
 pub mod outbound;
@@ -36,6 +38,7 @@ pub mod sinks;
 mod srt;
 mod tailored;
 mod ts;
+mod turn;
 mod udp;
 mod usable;
 mod webrtc;

@@ -5,11 +5,15 @@ use std::sync::LazyLock;
 
 use super::derived::Derivation;
 use super::http::Handler;
+use super::ice_servers::{IceAsk, IceServer, MediaAddress};
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
 use super::sinks::SinkKind;
-use super::{Format, audio, hls, http, http_live, proxied, recording, relay, rtmp, rtsp, srt, udp, webrtc};
+use super::{
+    Format, audio, hls, http, http_live, proxied, recording, relay, rtmp, rtsp, srt, turn, udp, webrtc,
+};
 use crate::config::{Schema, ServerSettings};
 use crate::http::Mount;
+use crate::mail::SessionSettings;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
 
@@ -27,6 +31,7 @@ pub(super) static PROTOCOLS: &[&Protocol] = &[
     &audio::PROTOCOL,
     &recording::PROTOCOL,
     &relay::PROTOCOL,
+    &turn::PROTOCOL,
     #[cfg(test)]
     &super::samples::file_sink::PROTOCOL,
 ];
@@ -100,6 +105,16 @@ pub fn listener_names() -> impl Iterator<Item = &'static str> {
     let absent = PROTOCOLS.iter().flat_map(|protocol| protocol.absent).copied();
     let listeners = Listener::all().filter(|listener| listener.beside.is_none());
     listeners.map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
+}
+
+/// The servers of this process that help a client to find a path.
+pub(super) fn ice_servers(ask: &IceAsk<'_>) -> Vec<IceServer> {
+    PROTOCOLS.iter().filter_map(|protocol| protocol.ice_servers).flat_map(|servers| servers(ask)).collect()
+}
+
+/// The addresses that peers send media to.
+pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
+    PROTOCOLS.iter().filter_map(|protocol| protocol.media).flat_map(|media| media(server)).collect()
 }
 
 /// The catalogues of the protocols whose connections have figures.

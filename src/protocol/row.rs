@@ -12,6 +12,7 @@ use flv::file::TagKind;
 
 use super::derived::Derivation;
 use super::http::Handler;
+use super::ice_servers::{IceAsk, IceServer, MediaAddress};
 use super::player::{LoadPlayer, PulledPlayer};
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
@@ -20,7 +21,7 @@ use super::{Demux, FormatKind, Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::config::{Section, ServerSettings};
 use crate::http::Mount;
-use crate::mail::{Target, Transport};
+use crate::mail::{SessionSettings, Target, Transport};
 use crate::stats::Catalogue;
 use crate::types::{StreamKey, WorkerId};
 
@@ -49,6 +50,10 @@ pub(super) struct Protocol {
     pub(super) derivations: &'static [&'static Derivation],
     /// How encoders publish. The API shows the first protocol that has it.
     pub(super) publish: Option<Publish>,
+    /// The servers of its own that help clients of other protocols to find a path.
+    pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,
+    /// The addresses that its peers send media to, where those can be reached through such a server.
+    pub(super) media: Option<fn(&SessionSettings) -> Vec<MediaAddress>>,
 }
 
 impl Protocol {
@@ -65,6 +70,8 @@ impl Protocol {
         sinks: &[],
         derivations: &[],
         publish: None,
+        ice_servers: None,
+        media: None,
     };
 }
 

@@ -28,8 +28,17 @@ impl Worker {
         let from = Remote { carrier: Some(carrier), ..Remote::of(peer) };
         match self.route(port, from, datagram) {
             Route::Session(id) => self.take_datagram(id, PathId::default(), from, datagram),
-            // Who has come by a connection has shown its address, and is no new peer of the port for it.
-            Route::New | Route::Reply | Route::Drop => self.reply(carrier, Reply::Port(PortNews::Uncarried)),
+            Route::New if !self.draining => match self.accept_peer(self.now, port, from) {
+                Some(id) => self.adopt_carrier(id, carrier),
+                None => self.reply(carrier, Reply::Port(PortNews::Uncarried)),
+            },
+            Route::Reply => {
+                let mut reply = Datagrams::new();
+                reply.push(&self.ports.reply, &[]);
+                self.call(carrier, |session, _| session.carrier().map(|way| way.carry(&reply)));
+                self.touch(carrier);
+            }
+            Route::New | Route::Drop => self.reply(carrier, Reply::Port(PortNews::Uncarried)),
         }
     }
 

@@ -131,6 +131,7 @@ impl Worker {
         };
         let path = DatagramPath::Port(port, from);
         self.conns.insert(Conn::datagrams(peer, session?, Some(path), now.mono))?;
+        self.note_authenticated(id);
         self.touch(id);
         Some(id)
     }

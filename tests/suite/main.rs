@@ -75,6 +75,7 @@ mod srt;
 mod srt_interop;
 mod srt_relay;
 mod tls;
+mod turn;
 mod uploads;
 mod web_socket;
 mod webm;

@@ -44,7 +44,6 @@ use crate::http::{BodyKind, Cors, Method, Methods, Mount};
 use crate::types::Ingest;
 use package::RtcPackage;
 use port::RtcPort;
-use tcp::TcpCarrier;
 
 /// The name of the port.
 const PORT: &str = "webrtc";
@@ -93,7 +92,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         publishers: true,
         beside: Some(PORT),
         listen: settings::listen_tcp,
-        begin: |now, _, _| Box::new(TcpCarrier::new(now)),
+        begin: |now, _, _| Box::new(tcp::carrier(now)),
     }],
     section: &settings::SECTION,
     statistics: Some(&statistics::CATALOGUE),
@@ -127,6 +126,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             handler: signalling::open,
         },
     ],
+    media: Some(port::media_addresses),
     ..Protocol::NONE
 };
 

@@ -5,7 +5,7 @@
 //! it has validated is its own.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ use super::settings::{CANDIDATES_MAX, RtcAppSettings, RtcSettings};
 use super::way::path_of;
 use crate::auth::network;
 use crate::config::AppSettings;
-use crate::mail::Message;
+use crate::mail::{Message, SessionSettings};
+use crate::protocol::ice_servers::MediaAddress;
 use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, SessionsOnRequest, Wanted};
 use crate::types::{ConnId, Now, WorkerId};
 
@@ -250,6 +251,30 @@ fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<So
     found
 }
 
+/// The media addresses of all workers, as candidates have them and as this machine reaches them: behind a translator of addresses it may
+/// not reach itself by a public one.
+pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
+    let settings = RtcSettings::of(server);
+    let bound = server.site.bound.iter().filter(|(name, _)| *name == super::PORT);
+    let of_worker = |bound: SocketAddr| {
+        let told = candidates(bound, &settings.candidates, &server.site.hosts);
+        told.into_iter()
+            .map(move |told| MediaAddress { told, own: own_address(told, bound, &server.site.hosts) })
+    };
+    bound.flat_map(|(_, bound)| of_worker(*bound)).collect()
+}
+
+fn own_address(told: SocketAddr, bound: SocketAddr, hosts: &[IpAddr]) -> SocketAddr {
+    if !bound.ip().is_unspecified() {
+        return bound;
+    }
+    let loopback: IpAddr = match told {
+        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    if hosts.contains(&told.ip()) { told } else { SocketAddr::new(loopback, bound.port()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +297,27 @@ mod tests {
         assert_eq!(told("127.0.0.1:5", &[]), ["127.0.0.1:5"]);
         assert_eq!(told("[::]:5", &["203.0.113.7"]), ["203.0.113.7:5"]);
         assert_eq!(candidates("0.0.0.0:5".parse().unwrap(), &[], &[]), ["127.0.0.1:5".parse().unwrap()]);
+    }
+
+    #[test]
+    fn media_is_reached_by_an_address_of_this_machine() {
+        let hosts = ips(&["127.0.0.1", "192.0.2.2", "fd00::2"]);
+        let own = |told: &str, bound: &str| {
+            own_address(told.parse().unwrap(), bound.parse().unwrap(), &hosts).to_string()
+        };
+        assert_eq!(own("192.0.2.2:5", "[::]:5"), "192.0.2.2:5");
+        assert_eq!(own("[fd00::2]:5", "[::]:5"), "[fd00::2]:5");
+        assert_eq!(own("203.0.113.7:5", "0.0.0.0:5"), "127.0.0.1:5", "behind a translator");
+        assert_eq!(own("[2001:db8::7]:5", "[::]:5"), "[::1]:5");
+        assert_eq!(own("203.0.113.7:5", "192.0.2.2:5"), "192.0.2.2:5");
+        let server = ServerSettings::of(schema(), &[("webrtc.candidates", "203.0.113.7")]).unwrap();
+        let bound = |n: u8| ("webrtc", SocketAddr::from(([0, 0, 0, 0], 5000 + u16::from(n))));
+        let site =
+            crate::mail::Site { bound: vec![("http", bound(9).1), bound(0), bound(1)], hosts, secret: None };
+        let server = SessionSettings::of(&server, "node", Arc::new(site));
+        let found: Vec<String> =
+            media_addresses(&server).iter().map(|media| format!("{} {}", media.told, media.own)).collect();
+        assert_eq!(found, ["203.0.113.7:5000 127.0.0.1:5000", "203.0.113.7:5001 127.0.0.1:5001"]);
     }
 
     #[test]

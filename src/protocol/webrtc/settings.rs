@@ -7,9 +7,12 @@ use rtp::extension::PlayoutDelay;
 
 use super::codecs::Codecs;
 use super::data::{DataSettings, Distribution};
+use super::ice_servers::Outside;
 use super::port::CONNECT_TIMEOUT;
 use super::room::{Limits, SEATS_MAX};
-use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key};
+use crate::config::{
+    AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key, secret,
+};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
@@ -27,7 +30,14 @@ const SERVER: &[Key] = &[
         "Delay that browsers are asked to keep, MIN-MAX in ms; empty: they choose",
     ),
     key("webrtc.candidates", "", "Public addresses offered to WebRTC peers; empty: those of the interfaces"),
+    secret(
+        "webrtc.ice_servers",
+        "",
+        "STUN and TURN servers that clients are told of, separated by commas: URI, URI USER PASSWORD or URI secret=SECRET",
+    ),
 ];
+
+const ICE_SERVERS: &str = "webrtc.ice_servers";
 
 /// Addresses that `webrtc.candidates` may list, and that are offered.
 pub(super) const CANDIDATES_MAX: usize = 16;
@@ -56,10 +66,18 @@ pub(crate) struct RtcSettings {
     pub(super) playout_delay: Option<PlayoutDelay>,
     /// `webrtc.candidates`.
     pub(super) candidates: Vec<IpAddr>,
+    /// `webrtc.ice_servers`.
+    pub(super) ice_servers: Vec<Outside>,
 }
 
-static DEFAULTS: RtcSettings =
-    RtcSettings { port: None, tcp: false, host: None, playout_delay: None, candidates: Vec::new() };
+static DEFAULTS: RtcSettings = RtcSettings {
+    port: None,
+    tcp: false,
+    host: None,
+    playout_delay: None,
+    candidates: Vec::new(),
+    ice_servers: Vec::new(),
+};
 
 impl RtcSettings {
     /// The WebRTC part of the session settings, or the defaults.
@@ -84,6 +102,8 @@ impl RtcSettings {
             host: values.host("server.host")?,
             playout_delay: playout_delay(values)?,
             candidates,
+            ice_servers: Outside::read(values.text(ICE_SERVERS))
+                .map_err(|why| values.bad(ICE_SERVERS, why))?,
         })
     }
 }

@@ -1,195 +1,64 @@
 //! A TCP connection to a media port (RFC 6544): the peer's way where UDP is blocked. Its frames (RFC 4571) are datagrams of the
-//! port, and what the peer's session sends by this path goes out in frames.
-//!
-//! 1. The first frame is a check that names a session, or the connection is closed at once.
-//! 2. The session finds the check authentic and claims the path ([`PortNews::Carries`]): the connection is the session's, and ends
-//!    with it.
-//! 3. Who does not come so far in time is closed, and so is who is silent later: browsers check a path every few seconds.
+//! port. The first one is a check that names a session, or the connection is closed at once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
-use ice::tcp::{FRAME_HEAD_BYTES, FrameReader, frame_head};
-use wire::{Datagrams, SendQueue};
+use bytes::BytesMut;
+use ice::tcp::{FrameReader, frame_head};
 
-use crate::protocol::{
-    About, ByteStream, Carrier, Context, Event, PathEvent, PathId, Paths, PortEvent, PortNews, Reply,
-    Session, Timers,
-};
+use crate::protocol::carrier::{Framing, StreamCarrier, Terms};
 use crate::types::Now;
 
-/// A connection that is no session's path by then is closed.
-const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
-/// A path of a session that brings nothing for so long: consent to send by it is gone as well (RFC 7675 §5.1).
+/// A path of a session that brings nothing for so long: consent to send by it is gone as well (RFC 7675 §5.1). Browsers check a
+/// path every few seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Bytes that wait for the socket. What is more is lost, as on a network: late media is of no use.
-const QUEUE_BYTES_MAX: usize = 256 * 1024;
 
-/// See the module.
+static TERMS: Terms = Terms {
+    port: super::PORT,
+    protocol: "webrtc-tcp",
+    silence_max: Some(SILENCE_MAX),
+    unclaimed: "no check came",
+    unwanted: "no session has such a path",
+};
+
+/// The session of an accepted connection.
+pub(super) type TcpCarrier = StreamCarrier<IceFrames>;
+
+/// A carrier of the frames of ICE.
+pub(super) fn carrier(now: Now) -> TcpCarrier {
+    StreamCarrier::new(now, &TERMS, IceFrames(FrameReader::accepted(ice::limits::FRAME_BYTES_MAX)))
+}
+
+/// Frames of RFC 4571.
 #[derive(Debug)]
-pub(super) struct TcpCarrier {
-    reader: FrameReader,
-    /// Bytes that were read and are in no frame yet.
-    input: BytesMut,
-    out: SendQueue,
-    /// Bytes that the socket has not taken.
-    queued: usize,
-    claimed: bool,
-    /// When it is closed, unless something comes before.
-    until: Option<Instant>,
-    closing: Option<String>,
-}
+pub(super) struct IceFrames(FrameReader);
 
-impl TcpCarrier {
-    pub(super) fn new(now: Now) -> Self {
-        Self {
-            reader: FrameReader::accepted(ice::limits::FRAME_BYTES_MAX),
-            input: BytesMut::new(),
-            out: SendQueue::new(),
-            queued: 0,
-            claimed: false,
-            until: now.mono.checked_add(CLAIM_TIMEOUT),
-            closing: None,
-        }
+impl Framing for IceFrames {
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, String> {
+        self.0.next(input).map_err(|error| error.to_string())
     }
 
-    /// Once: `until` is what an open connection has.
-    fn end(&mut self, reason: &str) {
-        if self.until.take().is_some() {
-            self.closing = Some(reason.to_owned());
-        }
-    }
-}
-
-impl ByteStream for TcpCarrier {
-    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-        if self.claimed && self.until.is_some() {
-            self.until = ctx.now.mono.checked_add(SILENCE_MAX);
-        }
-    }
-
-    fn handle_sent(&mut self, _ctx: &Context<'_>, bytes: usize) {
-        self.queued = self.queued.saturating_sub(bytes);
-    }
-
-    fn wants_bytes(&self) -> bool {
-        self.input.is_empty() && self.until.is_some()
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        out.append(&mut self.out);
-    }
-}
-
-impl Carrier for TcpCarrier {
-    fn carry(&mut self, datagrams: &Datagrams) -> usize {
-        let mut frames = BytesMut::new();
-        let mut lost = 0;
-        for datagram in (0..datagrams.len()).map(|index| datagrams.get(index)) {
-            let length = datagram.len().saturating_add(FRAME_HEAD_BYTES);
-            let Some(queued) = self.queued.checked_add(length).filter(|queued| *queued <= QUEUE_BYTES_MAX)
-            else {
-                lost += 1;
-                continue;
-            };
-            let Ok(head) = frame_head(datagram.len()) else {
-                lost += 1;
-                continue;
-            };
-            self.queued = queued;
-            frames.put_slice(&head);
-            frames.put_slice(datagram);
-        }
-        self.out.push(frames.freeze());
-        lost
-    }
-}
-
-impl Session for TcpCarrier {
-    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        match reply {
-            Reply::Port(PortNews::Carries) if self.until.is_some() => {
-                self.claimed = true;
-                self.until = ctx.now.mono.checked_add(SILENCE_MAX);
-            }
-            Reply::Port(PortNews::Uncarried) if !self.claimed => self.end("no session has such a path"),
-            Reply::Port(_)
-            | Reply::Publication(..)
-            | Reply::Subscription(..)
-            | Reply::Request(_)
-            | Reply::Job(_)
-            | Reply::Family(_) => {}
-        }
-    }
-
-    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
-        self.end(reason);
-    }
-
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
-        if self.until.is_some() {
-            match self.reader.next(&mut self.input) {
-                Ok(Some(datagram)) => {
-                    return Some(Event::Port(PortEvent::Carried { port: super::PORT, datagram }));
-                }
-                // An idle connection holds no buffer.
-                Ok(None) => self.input = BytesMut::new(),
-                Err(error) => self.end(&error.to_string()),
-            }
-        }
-        self.closing.take().map(Event::Closed)
-    }
-
-    fn about(&self) -> About {
-        About { protocol: "webrtc-tcp", is_media: false, is_authenticated: self.claimed }
-    }
-
-    fn timers(&mut self) -> Option<&mut dyn Timers> {
-        Some(self)
-    }
-
-    fn paths(&mut self) -> Option<&mut dyn Paths> {
-        Some(self)
-    }
-
-    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
-        Some(self)
-    }
-
-    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
-        Some(self)
-    }
-}
-
-impl Timers for TcpCarrier {
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if self.until.is_some_and(|until| until <= ctx.now.mono) {
-            self.end(if self.claimed { "the peer is silent" } else { "no check came" });
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.until
-    }
-}
-
-impl Paths for TcpCarrier {
-    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
-        match event {
-            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
-            PathEvent::PeerClosed => self.end("the peer closed the connection"),
-            PathEvent::Broken(reason) => self.end(reason),
-        }
+    fn write(&self, datagram: &[u8], out: &mut BytesMut) -> bool {
+        let Ok(head) = frame_head(datagram.len()) else { return false };
+        out.extend_from_slice(&head);
+        out.extend_from_slice(datagram);
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use wire::{Datagrams, SendQueue};
+
     use super::*;
     use crate::hub::Blobs;
     use crate::mail::SessionSettings;
-    use crate::protocol::Apps;
+    use crate::protocol::carrier::QUEUE_BYTES_MAX;
+    use crate::protocol::{
+        Apps, ByteStream, Carrier, Context, Event, PortEvent, PortNews, Reply, Session, Timers,
+    };
 
     struct Rig {
         carrier: TcpCarrier,
@@ -203,7 +72,7 @@ mod tests {
         fn new() -> Self {
             let now = Now { mono: Instant::now(), wall_ms: 0 };
             let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
-            Self { carrier: TcpCarrier::new(now), now, apps, server, blobs }
+            Self { carrier: carrier(now), now, apps, server, blobs }
         }
 
         fn call<R>(&mut self, verb: impl FnOnce(&mut TcpCarrier, &Context<'_>) -> R) -> R {

@@ -17,6 +17,7 @@ use crate::auth::access::{Params, is_stream_id};
 use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, cors, http_date};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
+use crate::protocol::ice_servers::{IceAsk, host_of};
 use crate::protocol::{Context, Event, FamilyEvent, FamilyNews, Reply, Verb};
 use crate::types::{ConnId, Handle, SessionRef, StreamKey, WorkerId};
 
@@ -65,7 +66,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         let mut answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
         if request.method == Method::Options {
             answer = answer.header("Allow", "GET, POST, HEAD, OPTIONS");
-            answer = with_link(answer, link_of(ctx, &key, For::Anybody).as_deref());
+            answer = with_links(answer, &links_of(session, ctx, request, &key, For::Anybody));
         }
         return session.respond(ctx.now, asked.fields, answer);
     }
@@ -105,12 +106,12 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         what: Box::new(ask),
         outlives: true,
     });
-    let link = link_of(ctx, &key, For::Client);
+    let links = links_of(session, ctx, request, &key, For::Client);
     let connect =
         ctx.apps.get(&key.app).map_or(CONNECT_TIMEOUT, |app| RtcAppSettings::of(app).connect_timeout);
     let valid_ms = u64::try_from(connect.as_millis()).unwrap_or_default();
     let valid_until = http_date(ctx.now.wall_ms.saturating_add(valid_ms));
-    let about = About::Offer { base, key, publishes, secret, link, valid_until };
+    let about = About::Offer { base, key, publishes, secret, links, valid_until };
     let conversation = Waiting::new(ctx, about, event, None);
     session.converse(asked, Box::new(conversation));
 }
@@ -165,8 +166,8 @@ enum About {
         key: StreamKey,
         publishes: bool,
         secret: u64,
-        /// The `Link` of the answer to servers that help to find a path.
-        link: Option<String>,
+        /// The `Link` fields of the answer, to servers that help to find a path.
+        links: Vec<String>,
         /// Until when an offer of ours can be answered.
         valid_until: String,
     },
@@ -199,14 +200,14 @@ impl Waiting {
 
     fn heard(&mut self, said: &FromSession) {
         let response = match (said, &self.about) {
-            (FromSession::Described(described), About::Offer { base, secret, link, .. }) => {
+            (FromSession::Described(described), About::Offer { base, secret, links, .. }) => {
                 let answer = |session| created((201, SDP), described, base, name_of(session, *secret));
-                with_link(self.session.map_or_else(unavailable, answer), link.as_deref())
+                with_links(self.session.map_or_else(unavailable, answer), links)
             }
-            (FromSession::Countered(described), About::Offer { base, secret, link, valid_until, .. }) => {
+            (FromSession::Countered(described), About::Offer { base, secret, links, valid_until, .. }) => {
                 let kind = format!("{SDP}; valid-until=\"{valid_until}\"");
                 let answer = |session| created((406, &kind), described, base, name_of(session, *secret));
-                with_link(self.session.map_or_else(unavailable, answer), link.as_deref())
+                with_links(self.session.map_or_else(unavailable, answer), links)
             }
             (FromSession::Refused(why), About::Offer { key, publishes, .. }) => refusal(why, key, *publishes),
             (FromSession::Ended, About::Offer { .. }) => unavailable(),
@@ -291,16 +292,22 @@ fn created((status, kind): (u16, &str), described: &Described, base: &str, name:
         .header("Accept-Patch", FRAGMENT)
 }
 
-/// The `Link` of an application's answers to servers that help to find a path.
-fn link_of(ctx: &Context<'_>, key: &StreamKey, whom: For) -> Option<String> {
-    ice_servers::link(RtcAppSettings::of(ctx.apps.get(&key.app)?), whom)
+/// The `Link` fields of an application's answers, to servers that help to find a path.
+fn links_of(
+    session: &mut HttpSession,
+    ctx: &Context<'_>,
+    request: &Request,
+    key: &StreamKey,
+    whom: For,
+) -> Vec<String> {
+    let Some(app) = ctx.apps.get(&key.app) else { return Vec::new() };
+    let host = host_of(request.header("host").unwrap_or_default());
+    let ask = IceAsk { now: ctx.now, server: ctx.server, host, user: session.draw() };
+    ice_servers::links(&ice_servers::told(&ask, RtcAppSettings::of(app), whom))
 }
 
-fn with_link(response: Response, link: Option<&str>) -> Response {
-    match link {
-        Some(link) => response.header("Link", link),
-        None => response,
-    }
+fn with_links(response: Response, links: &[String]) -> Response {
+    links.iter().fold(response, |response, link| response.header("Link", link.as_str()))
 }
 
 fn answered(status: u16, tag: Option<&str>, body: &str) -> Response {

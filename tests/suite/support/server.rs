@@ -56,6 +56,8 @@ pub struct Server {
     pub relay: Option<SocketAddr>,
     /// The media port of each worker.
     pub webrtc: Vec<SocketAddr>,
+    /// TURN over UDP, TCP and TLS.
+    pub turn: [Option<SocketAddr>; 3],
 }
 
 impl Server {
@@ -94,6 +96,8 @@ impl Server {
             "server.srt_port=0",
             "webrtc.port=0",
             "relay.port=0",
+            "turn.port=0",
+            "turn.tls_port=0",
         ]
         .iter()
         .chain(settings)
@@ -143,6 +147,7 @@ impl Server {
             rtsps: address("rtsps"),
             srt: address("srt"),
             relay: address("relay"),
+            turn: ["turn", "turn-tcp", "turns"].map(address),
             webrtc: of_workers.filter_map(|address| address.as_str()?.parse().ok()).collect(),
             child,
             errors,

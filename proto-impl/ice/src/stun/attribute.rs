@@ -23,7 +23,7 @@ impl AttributeType {
     pub const ERROR_CODE: Self = Self(0x0009);
     /// RFC 8489 §14.13.
     pub const UNKNOWN_ATTRIBUTES: Self = Self(0x000a);
-    /// RFC 8489 §14.9; not of ICE, known so that it is no reason to refuse.
+    /// RFC 8489 §14.9; ICE has no use for it, and does not refuse it.
     pub const REALM: Self = Self(0x0014);
     /// RFC 8489 §14.10; as [`AttributeType::REALM`].
     pub const NONCE: Self = Self(0x0015);
@@ -142,17 +142,50 @@ pub enum RoleAttribute {
 pub struct ErrorCode(pub u16);
 
 impl ErrorCode {
+    /// Bad Request.
+    pub const BAD_REQUEST: Self = Self(400);
+    /// Unauthenticated.
+    pub const UNAUTHENTICATED: Self = Self(401);
+    /// Forbidden (RFC 8656 §19).
+    pub const FORBIDDEN: Self = Self(403);
     /// Unknown Attribute.
     pub const UNKNOWN_ATTRIBUTE: Self = Self(420);
+    /// Allocation Mismatch (RFC 8656 §19).
+    pub const ALLOCATION_MISMATCH: Self = Self(437);
+    /// Stale Nonce.
+    pub const STALE_NONCE: Self = Self(438);
+    /// Address Family not Supported (RFC 8656 §19).
+    pub const FAMILY_NOT_SUPPORTED: Self = Self(440);
+    /// Wrong Credentials (RFC 8656 §19).
+    pub const WRONG_CREDENTIALS: Self = Self(441);
+    /// Unsupported Transport Protocol (RFC 8656 §19).
+    pub const TRANSPORT_NOT_SUPPORTED: Self = Self(442);
+    /// Peer Address Family Mismatch (RFC 8656 §19).
+    pub const FAMILY_MISMATCH: Self = Self(443);
+    /// Allocation Quota Reached (RFC 8656 §19).
+    pub const QUOTA_REACHED: Self = Self(486);
     /// Role Conflict (RFC 8445 §7.3.1.1).
     pub const ROLE_CONFLICT: Self = Self(487);
+    /// Insufficient Capacity (RFC 8656 §19).
+    pub const INSUFFICIENT_CAPACITY: Self = Self(508);
 
     /// The reason phrase; short, to keep the answer small.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
+            Self::BAD_REQUEST => "Bad Request",
+            Self::UNAUTHENTICATED => "Unauthenticated",
+            Self::FORBIDDEN => "Forbidden",
             Self::UNKNOWN_ATTRIBUTE => "Unknown Attribute",
+            Self::ALLOCATION_MISMATCH => "Allocation Mismatch",
+            Self::STALE_NONCE => "Stale Nonce",
+            Self::FAMILY_NOT_SUPPORTED => "Address Family not Supported",
+            Self::WRONG_CREDENTIALS => "Wrong Credentials",
+            Self::TRANSPORT_NOT_SUPPORTED => "Unsupported Transport Protocol",
+            Self::FAMILY_MISMATCH => "Peer Address Family Mismatch",
+            Self::QUOTA_REACHED => "Allocation Quota Reached",
             Self::ROLE_CONFLICT => "Role Conflict",
+            Self::INSUFFICIENT_CAPACITY => "Insufficient Capacity",
             Self(_) => "",
         }
     }
@@ -164,7 +197,9 @@ impl ErrorCode {
         valid.then(|| Self(u16::from(class) * 100 + u16::from(number)))
     }
 
-    pub(super) fn head(self) -> [u8; 4] {
+    /// The first four bytes of the attribute's value.
+    #[must_use]
+    pub fn head(self) -> [u8; 4] {
         let part = |number: u16| u8::try_from(number).unwrap_or(0);
         [0, 0, part(self.0 / 100), part(self.0 % 100)]
     }
@@ -197,8 +232,9 @@ impl UnknownAttributes {
     }
 }
 
-/// XOR-MAPPED-ADDRESS (RFC 8489 §14.2). Longer values are refused too: there are only two families.
-pub(super) fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
+/// Reads a value in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2) in a message of this transaction. `None` when it is malformed or too long.
+#[must_use]
+pub fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
     let mut r = Reader::new(value);
     let (_, family) = (r.u8().ok()?, r.u8().ok()?);
     let port = r.u16().ok()? ^ cookie_high();

@@ -1,4 +1,5 @@
-//! STUN messages (RFC 8489) as ICE uses them: Binding requests, answers and indications.
+//! STUN messages (RFC 8489): Binding requests, answers and indications as ICE uses them, and the common part of others'
+//! (RFC 8656).
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -19,7 +20,9 @@ mod message;
 mod tests;
 mod write;
 
-pub use attribute::{AttributeType, Attributes, ErrorCode, RawAttribute, RoleAttribute, UnknownAttributes};
+pub use attribute::{
+    AttributeType, Attributes, ErrorCode, RawAttribute, RoleAttribute, UnknownAttributes, read_address,
+};
 pub(crate) use integrity::crc32;
 pub use message::{Class, Message, TransactionId, is_stun, username_fragment};
 pub use write::MessageWriter;

@@ -6,7 +6,7 @@ use super::attribute::{RoleAttribute, padding, write_address};
 use super::integrity::{fingerprint, integrity};
 use super::{AttributeType, BINDING, Class, ErrorCode, HEADER_BYTES, MAGIC_COOKIE, TransactionId};
 
-/// Appends a Binding message to a buffer. Writers assume: a value longer than its length field is cut.
+/// Appends a message to a buffer. Writers assume: a value longer than its length field is cut.
 #[derive(Debug)]
 pub struct MessageWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -15,11 +15,18 @@ pub struct MessageWriter<'a> {
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Begins a message behind what is in `out`.
+    /// Begins a Binding message behind what is in `out`.
     #[must_use]
     pub fn new(out: &'a mut Vec<u8>, class: Class, id: TransactionId) -> Self {
+        Self::of_method(out, BINDING, class, id)
+    }
+
+    /// Begins a message of this method (12 bits; RFC 8489 §5) behind what is in `out`.
+    #[must_use]
+    pub fn of_method(out: &'a mut Vec<u8>, method: u16, class: Class, id: TransactionId) -> Self {
         let start = out.len();
-        out.extend_from_slice(&(BINDING | class.bits()).to_be_bytes());
+        let spread = (method & 0x000f) | ((method & 0x0070) << 1) | ((method & 0x0f80) << 2);
+        out.extend_from_slice(&(spread | class.bits()).to_be_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&MAGIC_COOKIE.to_be_bytes());
         out.extend_from_slice(&id.0);
@@ -45,8 +52,14 @@ impl<'a> MessageWriter<'a> {
     /// XOR-MAPPED-ADDRESS.
     #[must_use]
     pub fn mapped_address(self, address: SocketAddr) -> Self {
+        self.xor_address(AttributeType::XOR_MAPPED_ADDRESS, address)
+    }
+
+    /// An attribute in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), as those of TURN (RFC 8656 §18.3, §18.5).
+    #[must_use]
+    pub fn xor_address(self, kind: AttributeType, address: SocketAddr) -> Self {
         let id = self.id;
-        self.made(AttributeType::XOR_MAPPED_ADDRESS, |out| write_address(address, id, out))
+        self.made(kind, |out| write_address(address, id, out))
     }
 
     /// PRIORITY.

@@ -7,13 +7,20 @@ use super::super::info::{Bitrates, TrackInfo};
 use super::super::messages::Described;
 use super::super::settings::RtcAppSettings;
 use crate::auth::access::Denial;
+use crate::protocol::ice_servers::IceServer;
 
 pub(super) fn pong() -> String {
     json!({"command": "pong"}).to_string()
 }
 
-/// The server that helps to find a path. One that relays is told only with its credentials.
-pub(super) fn ice_servers(settings: &RtcAppSettings, whom: For) -> String {
+/// The servers that help to find a path. The members of the reference are of one of them: one that relays, the application's
+/// before others; those by way of TCP, since media comes over UDP without any. `iceServers` has all of them, in the form of
+/// browsers.
+pub(super) fn ice_servers(settings: &RtcAppSettings, servers: &[IceServer], whom: For) -> String {
+    if !servers.iter().all(|server| server.uri == settings.stun) {
+        return all_ice_servers(settings, servers);
+    }
+
     let relays = settings.stun.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("turn"));
     let is_told = whom == For::Client;
     let (user, credential) = match is_told {
@@ -25,6 +32,27 @@ pub(super) fn ice_servers(settings: &RtcAppSettings, whom: For) -> String {
         "stunServerUri": if relays && !is_told { "" } else { settings.stun.as_str() },
         "turnServerUsername": user,
         "turnServerCredential": credential,
+    })
+    .to_string()
+}
+
+fn all_ice_servers(settings: &RtcAppSettings, servers: &[IceServer]) -> String {
+    let relays = |server: &&IceServer| server.uri.starts_with("turn:");
+    let own = servers.iter().find(|server| server.uri == settings.stun);
+    let by_tcp = servers.iter().filter(relays).find(|server| server.uri.ends_with("transport=tcp"));
+    let of_others = || by_tcp.or_else(|| servers.iter().find(relays));
+    let single = own.filter(relays).or_else(of_others).or(own).or_else(|| servers.first());
+    let (user, credential) = single.and_then(|server| server.credentials.clone()).unwrap_or_default();
+    let each = servers.iter().map(|server| match &server.credentials {
+        Some((user, credential)) => json!({"urls": server.uri, "username": user, "credential": credential}),
+        None => json!({"urls": server.uri}),
+    });
+    json!({
+        "command": "iceServerConfig",
+        "stunServerUri": single.map_or("", |server| server.uri.as_str()),
+        "turnServerUsername": user,
+        "turnServerCredential": credential,
+        "iceServers": each.collect::<Vec<_>>(),
     })
     .to_string()
 }
@@ -276,4 +304,50 @@ pub(super) fn stop(id: &str) -> String {
 pub(super) fn broadcast_object(id: &str, record: &str) -> String {
     json!({"command": "notification", "definition": "broadcastObject", "streamId": id, "broadcast": record})
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AppSettings;
+    use crate::protocol::schema;
+
+    fn server(uri: &str) -> IceServer {
+        let credentials = uri.starts_with("turn").then(|| ("user".to_owned(), "CANARY".to_owned()));
+        IceServer { uri: uri.to_owned(), credentials }
+    }
+
+    #[test]
+    fn pages_that_take_one_server_get_one_that_relays_and_others_get_all() {
+        let (stun, udp, tcp) = ("stun:app", "turn:own:1?transport=udp", "turn:own:1?transport=tcp");
+        for (of_app, others, single) in [
+            (stun, &[udp, tcp, "turns:own:2?transport=tcp"][..], tcp),
+            (stun, &[udp], udp),
+            (stun, &["turns:own:2?transport=tcp"], stun),
+            (stun, &["stun:other"], stun),
+            ("turn:app", &[udp, tcp], "turn:app"),
+            ("", &[udp, tcp], tcp),
+        ] {
+            let settings = AppSettings::of(schema(), "live", &[("stunServerURI", of_app)]).unwrap();
+            let uris: Vec<&str> =
+                [of_app].into_iter().filter(|uri| !uri.is_empty()).chain(others.iter().copied()).collect();
+            let servers: Vec<IceServer> = uris.iter().map(|uri| server(uri)).collect();
+            let said: Value =
+                serde_json::from_str(&ice_servers(RtcAppSettings::of(&settings), &servers, For::Client))
+                    .unwrap();
+            assert_eq!(said["stunServerUri"], single);
+            let password = if single.starts_with("turn") { "CANARY" } else { "" };
+            assert_eq!(said["turnServerCredential"], password, "{single}");
+            let all: Vec<&str> = said["iceServers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| one["urls"].as_str().unwrap())
+                .collect();
+            assert_eq!(all, uris);
+            assert!(said["iceServers"].as_array().unwrap().iter().all(|one| {
+                one["urls"].as_str().unwrap().starts_with("turn") == (one["credential"] == "CANARY")
+            }));
+        }
+    }
 }

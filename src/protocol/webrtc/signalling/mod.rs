@@ -30,7 +30,7 @@ use sdp::Description;
 use self::calls::{Call, Relayed};
 use self::command::Command;
 use self::rooms::Asked;
-use super::ice_servers::For;
+use super::ice_servers::{self, For};
 use super::messages::{Ask, FromSession, Refused, ToSession};
 use super::room::{Choice, STREAMS_MAX as ROOM_MAX};
 use super::settings::RtcAppSettings;
@@ -38,6 +38,7 @@ use crate::auth::access::is_stream_id;
 use crate::http::websocket;
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{self, Action, Conversation, HttpSession};
+use crate::protocol::ice_servers::{IceAsk, host_of};
 use crate::protocol::{Context, Event, FamilyEvent, FamilyNews, Reply, RequestEvent, RequestNews};
 use crate::types::{Handle, SessionRef, StreamKey};
 
@@ -64,7 +65,11 @@ pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, as
                 actions: VecDeque::from([Action::Upgrade(response)]),
                 granted: false,
                 was_let_in: false,
-                awaits_ice_servers: false,
+                ice: IceClient {
+                    host: host_of(asked.request.header("host").unwrap_or_default()).to_owned(),
+                    user: session.draw(),
+                    is_waiting: false,
+                },
             };
             session.converse(asked, Box::new(socket));
         }
@@ -108,8 +113,19 @@ struct Socket {
     granted: bool,
     /// Whether a session of this socket was let in.
     was_let_in: bool,
-    /// The client has asked for the servers that help to find a path, and was not told all.
-    awaits_ice_servers: bool,
+    /// The client's view of servers that help to find a path.
+    ice: IceClient,
+}
+
+/// A client that asks for servers that help to find a path.
+#[derive(Debug)]
+struct IceClient {
+    /// The host that it knows us by.
+    host: String,
+    /// The user of its credentials.
+    user: u64,
+    /// Whether it has asked and was not given all.
+    is_waiting: bool,
 }
 
 impl Socket {
@@ -142,9 +158,11 @@ impl Socket {
     /// Tells the servers that help to find a path: with credentials only who was let in, who is told again then.
     fn tell_ice_servers(&mut self, ctx: &Context<'_>) {
         let Some(app) = ctx.apps.get(self.app.as_str()) else { return };
-        let told = |whom| answer::ice_servers(RtcAppSettings::of(app), whom);
+        let ask = IceAsk { now: ctx.now, server: ctx.server, host: &self.ice.host, user: self.ice.user };
+        let app = RtcAppSettings::of(app);
+        let told = |whom| answer::ice_servers(app, &ice_servers::told(&ask, app, whom), whom);
         let (all, some) = (told(For::Client), told(For::Anybody));
-        self.awaits_ice_servers = !self.was_let_in && all != some;
+        self.ice.is_waiting = !self.was_let_in && all != some;
         self.send(if self.was_let_in { all } else { some });
     }
 
@@ -154,7 +172,7 @@ impl Socket {
             stream.let_in = true;
         }
         self.was_let_in = true;
-        if self.awaits_ice_servers {
+        if self.ice.is_waiting {
             self.tell_ice_servers(ctx);
         }
     }

@@ -121,6 +121,7 @@ impl World {
                 own_ports: vec![5080],
             },
             addresses: Addresses::of(&[("rtmp", 1935)]),
+            secret: None,
             cluster: None,
         };
         let backstage = Backstage::new(now, config, &seed);

@@ -1,0 +1,373 @@
+//! The allocation of one client (RFC 8656 §3.2): its lifetime, the permissions and channels, the data both ways.
+//!
+//! ```text
+//!     client --ChannelData, Send--> Allocation --bare datagrams--> peer
+//!     client <--ChannelData, Data-- Allocation <--bare datagrams-- peer
+//! ```
+
+mod routes;
+mod serve;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ice::stun::{AttributeType, Class, ErrorCode, MessageWriter, TransactionId};
+
+use crate::allowance::Rate;
+use crate::attribute;
+use crate::attribute::{
+    ADDRESS_ERROR_CODE, Family, LIFETIME, XOR_PEER_ADDRESS, XOR_RELAYED_ADDRESS, channel_data, method,
+};
+use crate::config::Config;
+use crate::credentials::Key;
+use crate::endpoint::{Client, Incoming};
+use crate::limits::{BIND_TIMEOUT, QUEUE_DATAGRAMS_MAX, UNPROVED_ANSWERS_OF_CLIENT};
+use crate::nonce::Nonces;
+use crate::request::Request;
+use routes::Routes;
+
+/// An event for the owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A relayed address is wanted, to send to [`crate::Peer::real`] addresses of this family from: [`Allocation::bound`].
+    Bind(Family),
+    /// The end. What is queued is still sent.
+    Closed(CloseReason),
+}
+
+/// The reason of an allocation's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client has ended it.
+    Client,
+    /// Its lifetime is over.
+    Expired,
+    /// There is no relayed address for it.
+    NoAddress,
+    /// The owner has ended it.
+    Local,
+}
+
+/// The destination of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// The client.
+    Client,
+    /// A peer, by its [`crate::Peer::real`] address.
+    Peer(SocketAddr),
+}
+
+/// A datagram that was appended to the owner's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// The destination.
+    pub to: Destination,
+    /// The number of bytes appended.
+    pub length: usize,
+}
+
+/// Counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of datagrams for peers.
+    pub to_peers: u64,
+    /// Bytes of datagrams for the client.
+    pub to_client: u64,
+    /// Datagrams without a permission, for a peer or from one.
+    pub forbidden: u64,
+    /// Datagrams above the bandwidth, or without room in the queue.
+    pub dropped: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+}
+
+/// The bandwidth of one direction.
+#[derive(Debug)]
+pub struct Bandwidth {
+    rate: Rate,
+    bytes_per_second: u64,
+}
+
+impl Bandwidth {
+    /// A second's worth may come at once.
+    const BURST: Duration = Duration::from_secs(1);
+
+    /// So many bytes per second.
+    #[must_use]
+    pub const fn new(now: Instant, bytes_per_second: u64) -> Self {
+        Self { rate: Rate::new(now), bytes_per_second }
+    }
+
+    /// Whether so many bytes are within it; they count then.
+    pub fn take(&mut self, now: Instant, bytes: usize) -> bool {
+        let nanos = u64::try_from(bytes).ok().and_then(|bytes| bytes.checked_mul(1_000_000_000));
+        let price = nanos.and_then(|nanos| nanos.checked_div(self.bytes_per_second));
+        price.is_some_and(|price| self.rate.take(now, Duration::from_nanos(price), Self::BURST))
+    }
+}
+
+/// The client that owns the allocation.
+#[derive(Debug)]
+struct Owner {
+    client: Client,
+    user: Box<[u8]>,
+    key: Key,
+    nonces: Nonces,
+    /// Answers of late to what may be forged.
+    answers: Rate,
+}
+
+/// The state of its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A relayed address was asked for.
+    Binding,
+    /// With the relayed address.
+    Open(SocketAddr),
+    Closed,
+}
+
+/// The Allocate request that it was made for: the same again is answered again (RFC 8656 §7.2).
+#[derive(Debug)]
+struct Asked {
+    id: TransactionId,
+    lifetime: Duration,
+    additional: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Allocation {
+    config: Arc<Config>,
+    owner: Owner,
+    asked: Asked,
+    family: Family,
+    state: State,
+    until: Instant,
+    routes: Routes,
+    bandwidth: [Bandwidth; 2],
+    queue: VecDeque<(Destination, Vec<u8>)>,
+    event: VecDeque<Event>,
+    stats: Stats,
+}
+
+impl Allocation {
+    /// An allocation that asks for its address.
+    #[must_use]
+    pub fn new(now: Instant, incoming: Incoming) -> Self {
+        let Incoming { client, user, key, id, family, lifetime, additional, config, nonces, .. } = incoming;
+        let bandwidth = || Bandwidth::new(now, config.bytes_per_second);
+        Self {
+            owner: Owner { client, user, key, nonces, answers: Rate::new(now) },
+            asked: Asked { id, lifetime, additional },
+            family,
+            state: State::Binding,
+            until: now + BIND_TIMEOUT,
+            routes: Routes::default(),
+            bandwidth: [bandwidth(), bandwidth()],
+            queue: VecDeque::new(),
+            event: VecDeque::from([Event::Bind(family)]),
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// The answer to [`Event::Bind`]: the relayed address, from which peers hear the client; `None`: there is none. A client that
+    /// checks paths finds itself at this address, so it is the one that peers see, reachable for others or not.
+    pub fn bound(&mut self, now: Instant, relayed: Option<SocketAddr>) {
+        if self.state != State::Binding {
+            return;
+        }
+        let Some(relayed) = relayed else {
+            let mut out = Vec::new();
+            MessageWriter::of_method(&mut out, method::ALLOCATE, Class::Error, self.asked.id)
+                .error_code(ErrorCode::INSUFFICIENT_CAPACITY)
+                .finish(&self.owner.key);
+            self.queue(Destination::Client, out);
+            return self.end(CloseReason::NoAddress);
+        };
+        self.state = State::Open(relayed);
+        self.until = now + self.asked.lifetime;
+        self.answer_allocate(relayed, self.asked.lifetime);
+    }
+
+    /// A message of the client.
+    pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) {
+        self.handle_timeout(now);
+        let State::Open(relayed) = self.state else { return };
+        if let Some((channel, data)) = channel_data(datagram) {
+            match self.routes.peer_of(now, channel) {
+                Some((told, real)) => self.send(now, (told, real), data),
+                None => self.stats.forbidden = self.stats.forbidden.saturating_add(1),
+            }
+            return;
+        }
+        let Some(request) = Request::read(datagram) else { return };
+        match request.message.class() {
+            Class::Request => self.serve(now, relayed, &request),
+            Class::Indication if request.message.method() == method::SEND => {
+                self.send_indication(now, &request);
+            }
+            Class::Indication | Class::Success | Class::Error => {}
+        }
+    }
+
+    /// A datagram of a peer, by the address that it came from.
+    pub fn handle_peer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        self.handle_timeout(now);
+        if !matches!(self.state, State::Open(_)) {
+            return;
+        }
+        let Some((told, channel)) = self.routes.from(now, from, self.config.peers.told(from)) else {
+            self.stats.forbidden = self.stats.forbidden.saturating_add(1);
+            return;
+        };
+        if !self.takes(now, 1, datagram.len()) {
+            return;
+        }
+        let mut out = Vec::with_capacity(datagram.len().saturating_add(64));
+        match channel.zip(u16::try_from(datagram.len()).ok()) {
+            Some((channel, length)) => {
+                out.extend_from_slice(&channel.to_be_bytes());
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(datagram);
+            }
+            None => {
+                // An indication is answered by nobody, so any number does that is not always the same.
+                let id = self.routes.indication_id();
+                MessageWriter::of_method(&mut out, method::DATA, Class::Indication, id)
+                    .xor_address(XOR_PEER_ADDRESS, told)
+                    .attribute(attribute::DATA, datagram)
+                    .finish_open();
+            }
+        }
+        self.stats.to_client = self.stats.to_client.saturating_add(bytes(datagram));
+        self.queue(Destination::Client, out);
+    }
+
+    /// Its lifetime may be over.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state != State::Closed && self.until <= now {
+            let is_bound = matches!(self.state, State::Open(_));
+            self.end(if is_bound { CloseReason::Expired } else { CloseReason::NoAddress });
+        }
+    }
+
+    /// Ends it.
+    pub fn close(&mut self) {
+        self.end(CloseReason::Local);
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.event.pop_front()
+    }
+
+    /// The destination of the next datagram, and its length.
+    #[must_use]
+    pub fn peek_transmit(&self) -> Option<(Destination, usize)> {
+        self.queue.front().map(|(to, datagram)| (*to, datagram.len()))
+    }
+
+    /// Appends the next datagram.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
+        let (to, datagram) = self.queue.pop_front()?;
+        out.extend_from_slice(&datagram);
+        if self.queue.is_empty() {
+            // An idle allocation holds no buffers.
+            self.queue = VecDeque::new();
+        }
+        Some(Transmit { to, length: datagram.len() })
+    }
+
+    /// The next deadline.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.state != State::Closed).then_some(self.until)
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    // ---- private
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            self.routes = Routes::default();
+            self.event.push_back(Event::Closed(reason));
+        }
+    }
+
+    fn queue(&mut self, to: Destination, datagram: Vec<u8>) {
+        if self.queue.len() < QUEUE_DATAGRAMS_MAX {
+            self.queue.push_back((to, datagram));
+        } else {
+            self.stats.dropped = self.stats.dropped.saturating_add(1);
+        }
+    }
+
+    /// Whether a datagram is within the bandwidth of its direction.
+    fn takes(&mut self, now: Instant, direction: usize, length: usize) -> bool {
+        let takes = self.bandwidth.get_mut(direction).is_some_and(|bandwidth| bandwidth.take(now, length));
+        if !takes {
+            self.stats.dropped = self.stats.dropped.saturating_add(1);
+        }
+        takes
+    }
+
+    fn send_indication(&mut self, now: Instant, request: &Request<'_>) {
+        let (Some(told), Some(data)) = (request.peers.first().copied(), request.data) else { return };
+        if !request.unknown.is_empty() || request.is_malformed {
+            return;
+        }
+        match self.config.peers.real(told).filter(|_| self.routes.is_permitted(now, told.ip())) {
+            Some(real) => self.send(now, (told, real), data),
+            None => self.stats.forbidden = self.stats.forbidden.saturating_add(1),
+        }
+    }
+
+    fn send(&mut self, now: Instant, (told, real): (SocketAddr, SocketAddr), data: &[u8]) {
+        self.routes.sent(told, real);
+        if self.takes(now, 0, data.len()) {
+            self.stats.to_peers = self.stats.to_peers.saturating_add(bytes(data));
+            self.queue(Destination::Peer(real), data.to_vec());
+        }
+    }
+
+    fn answer_allocate(&mut self, relayed: SocketAddr, lifetime: Duration) {
+        let mut out = Vec::new();
+        let mut writer = MessageWriter::of_method(&mut out, method::ALLOCATE, Class::Success, self.asked.id)
+            .xor_address(XOR_RELAYED_ADDRESS, relayed)
+            .attribute(LIFETIME, &seconds(lifetime).to_be_bytes())
+            .mapped_address(self.owner.client.address);
+        if self.asked.additional {
+            let [_, _, class, number] = ErrorCode::FAMILY_NOT_SUPPORTED.head();
+            writer = writer.attribute(ADDRESS_ERROR_CODE, &[Family::V6.number(), 0, class, number]);
+        }
+        writer.attribute(AttributeType::SOFTWARE, b"millstream").finish(&self.owner.key);
+        self.queue(Destination::Client, out);
+    }
+
+    /// Whether one more request that may be forged, or is refused, is answered.
+    fn may_answer(&mut self, now: Instant) -> bool {
+        self.owner.answers.take(
+            now,
+            Duration::from_secs(1) / UNPROVED_ANSWERS_OF_CLIENT,
+            Duration::from_secs(1),
+        )
+    }
+}
+
+fn seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn bytes(datagram: &[u8]) -> u64 {
+    u64::try_from(datagram.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,263 @@
+//! The port that clients share: whose a message is, and who may have an allocation.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use ice::stun::{BINDING, Class, ErrorCode, TransactionId};
+
+use crate::allowance::Allowance;
+use crate::attribute::{Family, UDP, method};
+use crate::config::Config;
+use crate::credentials::{Key, user_of};
+use crate::limits::{LIFETIME, LIFETIME_MAX};
+use crate::nonce::Nonces;
+use crate::quotas::{Full, Holder, Quotas};
+use crate::request::Request;
+use crate::respond::{begin, is_challenge, refuse};
+
+/// A client as the server sees it: the 5-tuple (RFC 8656 §3.2). IPv4 addresses are plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// The client's address.
+    pub address: SocketAddr,
+    /// The address of ours that it speaks to, where that is known.
+    pub local: Option<IpAddr>,
+    /// The number of its connection, when it speaks over a byte stream.
+    pub connection: Option<u64>,
+}
+
+/// The destination of a message.
+#[derive(Debug)]
+pub enum Route<K> {
+    /// The allocation with this name: [`crate::Allocation::handle_datagram`].
+    Session(K),
+    /// A client may have an allocation.
+    New(Box<Incoming>),
+    /// Nobody; the reply is written.
+    Reply,
+    /// Nowhere.
+    Drop(DropReason),
+}
+
+/// The reason for which a message is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// No STUN request, by a client without an allocation.
+    Unknown,
+    /// The client's network, or everybody, has had enough answers for now.
+    TooMany,
+}
+
+/// Counts of messages without an allocation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndpointStats {
+    /// Requests without credentials, or with wrong ones, that were answered.
+    pub challenged: u64,
+    /// Requests with credentials that were refused for a cap.
+    pub full: u64,
+    /// Requests that were not answered because too many came.
+    pub unanswered: u64,
+}
+
+/// A client that may have an allocation, and what it asks for.
+#[derive(Debug)]
+pub struct Incoming {
+    pub(crate) client: Client,
+    pub(crate) user: Box<[u8]>,
+    pub(crate) key: Key,
+    pub(crate) id: TransactionId,
+    pub(crate) family: Family,
+    pub(crate) lifetime: Duration,
+    /// The other family was asked for, too.
+    pub(crate) additional: bool,
+    pub(crate) config: Arc<Config>,
+    pub(crate) nonces: Nonces,
+    holder: Holder,
+}
+
+impl Incoming {
+    /// The client.
+    #[must_use]
+    pub const fn client(&self) -> Client {
+        self.client
+    }
+
+    /// The user, without the time at which its credentials expire.
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        user_of(&self.user)
+    }
+}
+
+/// See the module. `K` is the application's name for an allocation.
+#[derive(Debug)]
+pub struct Endpoint<K> {
+    config: Arc<Config>,
+    nonces: Nonces,
+    allowance: Allowance,
+    quotas: Quotas,
+    clients: HashMap<Client, K>,
+    allocations: HashMap<K, (Client, Holder)>,
+    stats: EndpointStats,
+}
+
+impl<K: Copy + Eq + Hash> Endpoint<K> {
+    /// Knows nobody. Endpoints with the same seed know each other's nonces.
+    #[must_use]
+    pub fn new(now: Instant, config: Arc<Config>, seed: &Seed) -> Self {
+        Self {
+            config,
+            nonces: Nonces::new(seed),
+            allowance: Allowance::new(now, seed),
+            quotas: Quotas::default(),
+            clients: HashMap::new(),
+            allocations: HashMap::new(),
+            stats: EndpointStats::default(),
+        }
+    }
+
+    /// Another configuration, for allocations to come.
+    pub fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// The allocation of a client, if it has one.
+    #[must_use]
+    pub fn session(&self, client: &Client) -> Option<K> {
+        self.clients.get(client).copied()
+    }
+
+    /// Finds the allocation of a message. Without one the message is answered, or asks for an allocation.
+    pub fn route(&mut self, now: Instant, client: Client, message: &[u8], reply: &mut Vec<u8>) -> Route<K> {
+        if let Some(key) = self.session(&client) {
+            return Route::Session(key);
+        }
+        let request = Request::read(message).filter(|request| request.message.class() == Class::Request);
+        let Some(request) = request else { return Route::Drop(DropReason::Unknown) };
+        if request.is_request(BINDING) {
+            return self.answer_unproved(now, client, || {
+                begin(reply, &request, Class::Success).mapped_address(client.address).finish_open();
+            });
+        }
+        let config = Arc::clone(&self.config);
+        match request.authenticate(now, client.address, (&config, &self.nonces), None) {
+            Err(code) => {
+                let nonce = self.nonces.make(config.unix(now), client.address);
+                let challenge = is_challenge(code).then_some((config.realm.as_str(), nonce));
+                self.stats.challenged = self.stats.challenged.saturating_add(1);
+                self.answer_unproved(now, client, || refuse(reply, &request, code, None, challenge))
+            }
+            Ok(key) => match self.check(client, &request, key) {
+                Ok(incoming) => Route::New(Box::new(incoming)),
+                Err(code) => {
+                    refuse(reply, &request, code, Some(key), None);
+                    Route::Reply
+                }
+            },
+        }
+    }
+
+    /// Answers a client that has not shown its address, unless there were too many answers.
+    fn answer_unproved(&mut self, now: Instant, client: Client, answer: impl FnOnce()) -> Route<K> {
+        // Who has a connection has shown its address.
+        if client.connection.is_none() && !self.allowance.take(now, client.address.ip()) {
+            self.stats.unanswered = self.stats.unanswered.saturating_add(1);
+            return Route::Drop(DropReason::TooMany);
+        }
+        answer();
+        Route::Reply
+    }
+
+    /// RFC 8656 §7.2, for a client without an allocation.
+    fn check(&mut self, client: Client, request: &Request<'_>, key: Key) -> Result<Incoming, ErrorCode> {
+        if !request.is_request(method::ALLOCATE) {
+            return Err(ErrorCode::ALLOCATION_MISMATCH);
+        }
+        if !request.unknown.is_empty() {
+            return Err(ErrorCode::UNKNOWN_ATTRIBUTE);
+        }
+        let is_one_of_two = request.reservation && (request.even_port || request.family.is_some())
+            || request.additional.is_some_and(|family| family != Some(Family::V6))
+            || request.additional.is_some() && (request.family.is_some() || request.reservation);
+        let transport = request.transport.filter(|_| !request.is_malformed && !is_one_of_two);
+        if transport.ok_or(ErrorCode::BAD_REQUEST)? != UDP {
+            return Err(ErrorCode::TRANSPORT_NOT_SUPPORTED);
+        }
+        if request.reservation || request.even_port {
+            return Err(ErrorCode::INSUFFICIENT_CAPACITY);
+        }
+        let family = request.family.unwrap_or(Some(Family::V4));
+        let reachable = family.filter(|family| self.config.peers.first(*family).is_some());
+        let family = reachable.ok_or(ErrorCode::FAMILY_NOT_SUPPORTED)?;
+        let user = request.message.username().unwrap_or_default();
+        let holder = Holder::new(client.address.ip(), user_of(user));
+        self.quotas.check(&holder, self.config.caps).map_err(|full| {
+            self.stats.full = self.stats.full.saturating_add(1);
+            match full {
+                Full::Own => ErrorCode::QUOTA_REACHED,
+                Full::Total => ErrorCode::INSUFFICIENT_CAPACITY,
+            }
+        })?;
+        Ok(Incoming {
+            client,
+            user: user.into(),
+            key,
+            id: request.message.transaction_id(),
+            family,
+            lifetime: lifetime(request.lifetime),
+            additional: request.additional.is_some(),
+            config: Arc::clone(&self.config),
+            nonces: self.nonces.clone(),
+            holder,
+        })
+    }
+
+    /// The client's messages are from now on those of the allocation with this name. False, and nothing changes, when the client or the
+    /// name has one.
+    pub fn insert(&mut self, incoming: &Incoming, key: K) -> bool {
+        if self.clients.contains_key(&incoming.client) || self.allocations.contains_key(&key) {
+            return false;
+        }
+        self.quotas.add(&incoming.holder);
+        self.clients.insert(incoming.client, key);
+        self.allocations.insert(key, (incoming.client, incoming.holder.clone()));
+        true
+    }
+
+    /// An allocation is no more.
+    pub fn remove(&mut self, key: K) {
+        if let Some((client, holder)) = self.allocations.remove(&key) {
+            self.clients.remove(&client);
+            self.quotas.subtract(&holder);
+        }
+    }
+
+    /// The number of allocations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.allocations.len()
+    }
+
+    /// Whether there are none, and nothing is kept of former ones.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.allocations.is_empty() && self.clients.is_empty() && self.quotas.is_empty()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+}
+
+/// The lifetime of an allocation that asks for so many seconds, other than none (RFC 8656 §7.2).
+pub(crate) fn lifetime(asked: Option<u32>) -> Duration {
+    let asked = asked.map_or(LIFETIME, |seconds| Duration::from_secs(u64::from(seconds)));
+    asked.clamp(LIFETIME, LIFETIME_MAX)
+}

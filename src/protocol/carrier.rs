@@ -1,0 +1,210 @@
+//! A TCP connection that carries the datagrams of a shared port, for peers whose UDP is blocked. Each message of its byte stream is a
+//! datagram of the port, and what the peer's session sends by this way goes out as messages.
+//!
+//! 1. A first message that the port has no use for closes the connection at once.
+//! 2. A session of the port claims the way ([`PortNews::Carries`]): the connection is the session's, and ends with it.
+//! 3. A connection that nobody has claimed in time is closed, and one that is silent later, where its [`Terms`] say so.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use wire::{Datagrams, SendQueue};
+
+use super::{
+    About, ByteStream, Carrier, Context, Event, PathEvent, PathId, Paths, PortEvent, PortNews, Reply,
+    Session, Timers,
+};
+use crate::types::Now;
+
+/// A connection that is no session's way by then is closed.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes that wait for the socket. What is more is lost, as on a network: late media is of no use.
+pub(super) const QUEUE_BYTES_MAX: usize = 256 * 1024;
+
+/// The form of datagrams in a byte stream.
+pub(super) trait Framing: Debug + Send {
+    /// The next datagram; `None` when more is needed, and `input` is empty then. The error: the stream is of no use any more.
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, String>;
+    /// Appends a datagram. False, and nothing is appended: it is too long.
+    fn write(&self, datagram: &[u8], out: &mut BytesMut) -> bool;
+}
+
+/// The conditions of a kind of connection.
+#[derive(Debug)]
+pub(super) struct Terms {
+    /// The port.
+    pub(super) port: &'static str,
+    /// The protocol, for logs and counters.
+    pub(super) protocol: &'static str,
+    /// A claimed connection that brings nothing for so long is closed; `None`: its session decides.
+    pub(super) silence_max: Option<Duration>,
+    /// The reason when nobody has claimed it in time.
+    pub(super) unclaimed: &'static str,
+    /// The reason when the port has no use for its datagram.
+    pub(super) unwanted: &'static str,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct StreamCarrier<F> {
+    terms: &'static Terms,
+    framing: F,
+    /// Bytes that were read and are in no message yet.
+    input: BytesMut,
+    out: SendQueue,
+    /// Bytes that the socket has not taken.
+    queued: usize,
+    claimed: bool,
+    is_open: bool,
+    /// The deadline at which it is closed, unless something comes before.
+    until: Option<Instant>,
+    closing: Option<String>,
+}
+
+impl<F: Framing> StreamCarrier<F> {
+    pub(super) fn new(now: Now, terms: &'static Terms, framing: F) -> Self {
+        Self {
+            terms,
+            framing,
+            input: BytesMut::new(),
+            out: SendQueue::new(),
+            queued: 0,
+            claimed: false,
+            is_open: true,
+            until: now.mono.checked_add(CLAIM_TIMEOUT),
+            closing: None,
+        }
+    }
+
+    /// Once.
+    fn end(&mut self, reason: &str) {
+        if std::mem::take(&mut self.is_open) {
+            self.until = None;
+            self.closing = Some(reason.to_owned());
+        }
+    }
+
+    /// A claimed connection has time again.
+    fn prolong(&mut self, ctx: &Context<'_>) {
+        self.until = self.terms.silence_max.and_then(|silence| ctx.now.mono.checked_add(silence));
+    }
+}
+
+impl<F: Framing> ByteStream for StreamCarrier<F> {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        if self.claimed && self.is_open {
+            self.prolong(ctx);
+        }
+    }
+
+    fn handle_sent(&mut self, _ctx: &Context<'_>, bytes: usize) {
+        self.queued = self.queued.saturating_sub(bytes);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.input.is_empty() && self.is_open
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        out.append(&mut self.out);
+    }
+}
+
+impl<F: Framing> Carrier for StreamCarrier<F> {
+    fn carry(&mut self, datagrams: &Datagrams) -> usize {
+        let mut messages = BytesMut::new();
+        let mut lost = 0;
+        for datagram in (0..datagrams.len()).map(|index| datagrams.get(index)) {
+            let before = messages.len();
+            let is_written = self.framing.write(datagram, &mut messages);
+            let queued = self.queued.saturating_add(messages.len());
+            if !is_written || queued > QUEUE_BYTES_MAX {
+                messages.truncate(before);
+                lost += 1;
+            }
+        }
+        self.queued = self.queued.saturating_add(messages.len());
+        self.out.push(messages.freeze());
+        lost
+    }
+}
+
+impl<F: Framing> Session for StreamCarrier<F> {
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Port(PortNews::Carries) if self.is_open => {
+                self.claimed = true;
+                self.prolong(ctx);
+            }
+            Reply::Port(PortNews::Uncarried) if !self.claimed => self.end(self.terms.unwanted),
+            Reply::Port(_)
+            | Reply::Publication(..)
+            | Reply::Subscription(..)
+            | Reply::Request(_)
+            | Reply::Job(_)
+            | Reply::Family(_) => {}
+        }
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.end(reason);
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if self.is_open {
+            match self.framing.next(&mut self.input) {
+                Ok(Some(datagram)) => {
+                    return Some(Event::Port(PortEvent::Carried { port: self.terms.port, datagram }));
+                }
+                // An idle connection holds no buffer.
+                Ok(None) => self.input = BytesMut::new(),
+                Err(error) => self.end(&error),
+            }
+        }
+        self.closing.take().map(Event::Closed)
+    }
+
+    fn about(&self) -> About {
+        About { protocol: self.terms.protocol, is_media: false, is_authenticated: self.claimed }
+    }
+
+    fn timers(&mut self) -> Option<&mut dyn Timers> {
+        Some(self)
+    }
+
+    fn paths(&mut self) -> Option<&mut dyn Paths> {
+        Some(self)
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+
+    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
+        Some(self)
+    }
+}
+
+impl<F: Framing> Timers for StreamCarrier<F> {
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if self.until.is_some_and(|until| until <= ctx.now.mono) {
+            self.end(if self.claimed { "the peer is silent" } else { self.terms.unclaimed });
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+impl<F: Framing> Paths for StreamCarrier<F> {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } | PathEvent::Negotiated(_) => {}
+            PathEvent::PeerClosed => self.end("the peer closed the connection"),
+            PathEvent::Broken(reason) => self.end(reason),
+        }
+    }
+}

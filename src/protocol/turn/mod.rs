@@ -1,0 +1,59 @@
+//! TURN (RFC 8656): clients that reach no media port by themselves reach them through this one, over UDP, TCP or TLS.
+//!
+//! ```text
+//!     client --UDP--> TurnPort --> TurnSession --UDP, own socket on loopback--> media port of a worker
+//!     client --TCP, TLS--> StreamCarrier --> TurnPort
+//! ```
+//!
+//! The machines are in the crate `turn`; here is what the server adds: whose a datagram is ([`port`]), the socket of an
+//! allocation ([`session`]), messages in byte streams ([`tcp`]), and its addresses with
+//! credentials for clients ([`offer`]). Why each allocation has a socket of its own stands in docs/decisions.md.
+
+mod offer;
+mod port;
+mod session;
+mod settings;
+mod statistics;
+mod tcp;
+
+use super::row::{Listener, Port, Protocol, Security};
+
+/// The names of the ports, as in the ready line.
+const PORT: &str = "turn";
+const TCP: &str = "turn-tcp";
+const TLS: &str = "turns";
+
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    listeners: &[
+        listener(TCP, Security::Plain, settings::listen),
+        listener(TLS, Security::Tls, settings::listen_tls),
+    ],
+    section: &settings::SECTION,
+    statistics: Some(&statistics::CATALOGUE),
+    ports: &[Port {
+        name: PORT,
+        publishers: true,
+        of_each_worker: false,
+        listen: settings::listen,
+        demux: |ctx| Box::new(port::TurnPort::new(ctx)),
+    }],
+    ice_servers: Some(offer::servers),
+    ..Protocol::NONE
+};
+
+const fn listener(
+    name: &'static str,
+    security: Security,
+    listen: fn(&crate::config::ServerSettings) -> Option<super::row::Bind>,
+) -> Listener {
+    Listener {
+        name,
+        security,
+        manages: false,
+        publishers: true,
+        beside: None,
+        listen,
+        begin: |now, _, _| Box::new(tcp::carrier(now)),
+    }
+}
