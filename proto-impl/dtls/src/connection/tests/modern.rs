@@ -609,3 +609,25 @@ fn d_11_a_part_of_an_answer_stops_the_flight_before_it() {
     ends.run();
     assert!(ends.server.is_connected());
 }
+
+/// The suite of a request for a second hello is that of the handshake.
+#[test]
+fn d_28_a_server_does_not_change_its_mind() {
+    let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
+    let now = ends.clock.now();
+    sent(&mut ends.client, now);
+    let mut say = |hello: Vec<u8>, sequence| {
+        ends.client.handle_datagram(now, &mut message(MessageType::SERVER_HELLO, sequence, &hello));
+        failure(&mut ends.client, now).0
+    };
+    let retry = v13::write_retry(CipherSuite::Aes128Gcm, Some(23), &[]);
+    assert_eq!(say(retry.clone(), 0), None);
+    let mut hello = ServerHello::read(&retry).unwrap();
+    (hello.random, hello.suite) = ([7; 32], CipherSuite::Aes256Gcm.number());
+    let mut share = Vec::new();
+    KeyShare { group: 23, public: &[4; 65] }.write(&mut share);
+    hello.extensions.set(ExtensionType::KEY_SHARE, share);
+    let mut body = Vec::new();
+    hello.write(&mut body);
+    assert_eq!(say(body, 1), Some(Failure::Illegal("another suite than before")));
+}
