@@ -189,10 +189,10 @@ impl Flight {
         clear
     }
 
-    /// Replaces the last message, to simulate a misbehaving peer.
+    /// Changes a message, to simulate a misbehaving peer.
     #[cfg(test)]
-    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(message) = self.messages.last_mut() {
+    pub(crate) fn change(&mut self, kind: MessageType, change: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(message) = self.messages.iter_mut().find(|message| message.kind == kind) {
             change(&mut message.body);
         }
     }

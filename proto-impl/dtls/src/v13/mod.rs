@@ -292,10 +292,18 @@ impl Session {
         self.link.records.expect(sequence);
     }
 
-    /// Replaces the last message of the flight, to simulate a misbehaving peer.
+    /// Changes a message of the flight, to simulate a misbehaving peer.
     #[cfg(test)]
-    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
-        self.link.flight.change_last(change);
+    pub(crate) fn change(&mut self, kind: crate::MessageType, change: impl FnOnce(&mut Vec<u8>)) {
+        self.link.flight.change(kind, change);
+    }
+
+    /// Writes a record under any keys, as a misbehaving peer would.
+    #[cfg(test)]
+    pub(crate) fn forge(&mut self, epoch: u16, kind: ContentType, clear: &[u8]) -> Vec<u8> {
+        let mut datagram = Vec::new();
+        self.link.records.write(epoch, kind, clear, &mut datagram).unwrap();
+        datagram
     }
 
     /// Whether data can be sent.

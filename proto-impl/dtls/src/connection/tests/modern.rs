@@ -467,15 +467,167 @@ fn d_02_the_certificate_waits_for_its_announcement_in_13() {
     assert!(ends.server.is_connected());
 }
 
-/// A Finished, or a signature, that does not fit.
-#[test]
-fn d_13_proofs_that_are_none_in_13() {
+/// A client's verdict on a flight of the server in which a message is another.
+fn client_on_flight(kind: MessageType, change: impl FnOnce(&mut Vec<u8>)) -> CloseReason {
     let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
     let now = ends.clock.now();
     let hello = sent(&mut ends.client, now);
     deliver(&mut ends.server, now, &hello);
-    session(&mut ends.server).change_last(|body| body[0] ^= 1);
+    session(&mut ends.server).change(kind, change);
     ends.run();
-    assert_eq!(reason(&mut ends.client), CloseReason::Failed(Failure::Finished));
-    assert_eq!(reason(&mut ends.server), CloseReason::Alert(AlertDescription::DECRYPT_ERROR));
+    let reason = reason(&mut ends.client);
+    let CloseReason::Failed(failure) = reason else { return reason };
+    assert_eq!(self::reason(&mut ends.server), CloseReason::Alert(failure.alert()));
+    reason
+}
+
+/// A Finished, or a signature, that does not fit, and extensions that do not belong where they are.
+#[test]
+fn d_13_proofs_that_are_none_in_13() {
+    use MessageType as M;
+    let spoil = |body: &mut Vec<u8>| *body.last_mut().unwrap() ^= 1;
+    let other_scheme = |body: &mut Vec<u8>| body[..2].copy_from_slice(&[4, 1]);
+    let failed = CloseReason::Failed;
+    assert_eq!(client_on_flight(M::FINISHED, spoil), failed(Failure::Finished));
+    assert_eq!(client_on_flight(M::CERTIFICATE_VERIFY, spoil), failed(Failure::Signature));
+    let refused = Failure::Illegal("a signature scheme not offered");
+    assert_eq!(client_on_flight(M::CERTIFICATE_VERIFY, other_scheme), failed(refused));
+    let with = |extension: u8| move |body: &mut Vec<u8>| *body = vec![0, 4, 0, extension, 0, 0];
+    let refused = Failure::UnsupportedExtension(99);
+    assert_eq!(client_on_flight(M::ENCRYPTED_EXTENSIONS, with(99)), failed(refused));
+    let refused = Failure::Illegal("an extension of another message");
+    assert_eq!(client_on_flight(M::ENCRYPTED_EXTENSIONS, with(13)), failed(refused));
+}
+
+/// The other side of a request for a second hello: it has to be the same but for what was asked for.
+#[test]
+fn d_28_a_second_hello_is_the_first_but_for_what_was_asked() {
+    for (change, refused) in [
+        ((|_| {}) as fn(&mut ClientHello<'_>), None),
+        (|hello| hello.suites = vec![0x1302], Some(Failure::Illegal("another hello than before"))),
+        (
+            |hello| hello.extensions.set(ExtensionType::KEY_SHARE, shares(&[(29, 32), (23, 65)])),
+            Some(Failure::Illegal("not the share that was asked for")),
+        ),
+    ] {
+        let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
+        let now = ends.clock.now();
+        let first = messages(&sent(&mut ends.client, now)[0]).remove(0).2;
+        let mut hello = ClientHello::read(&first).unwrap();
+        let share = hello.extensions.find(ExtensionType::KEY_SHARE).unwrap().to_vec();
+        let mut say = |hello: &ClientHello<'_>, sequence| {
+            let mut body = Vec::new();
+            hello.write(&mut body);
+            ends.server.handle_datagram(now, &mut message(MessageType::CLIENT_HELLO, sequence, &body));
+            failure(&mut ends.server, now).0
+        };
+        hello.extensions.set(ExtensionType::KEY_SHARE, shares(&[]));
+        assert_eq!(say(&hello, 0), None);
+        hello.extensions.set(ExtensionType::KEY_SHARE, share);
+        change(&mut hello);
+        assert_eq!(say(&hello, 1), refused);
+    }
+}
+
+/// Fragments in the clear of messages far ahead: nothing of them is left when there are keys.
+#[test]
+fn d_10_junk_ahead_in_the_clear_leaves_the_handshake_alone() {
+    let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
+    let now = ends.clock.now();
+    for sequence in 1..8 {
+        for end in [&mut ends.client, &mut ends.server] {
+            end.handle_datagram(now, &mut message(MessageType::ENCRYPTED_EXTENSIONS, sequence, &[0, 0]));
+        }
+    }
+    ends.run();
+    assert!(ends.client.is_connected() && ends.server.is_connected());
+}
+
+/// A client is connected, and its last flight has arrived, but it does not know that.
+fn before_the_acknowledgement() -> Ends {
+    let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
+    let now = ends.clock.now();
+    for _ in 0..2 {
+        let datagrams = sent(&mut ends.client, now);
+        deliver(&mut ends.server, now, &datagrams);
+        let datagrams = sent(&mut ends.server, now);
+        if !ends.server.is_connected() {
+            deliver(&mut ends.client, now, &datagrams);
+        }
+    }
+    assert!(matches!(ends.server.poll_event(), Some(Event::Connected(_))));
+    ends
+}
+
+fn update(sequence: u16) -> Vec<u8> {
+    let mut clear = Vec::new();
+    let kind = MessageType::KEY_UPDATE;
+    FragmentHead { kind, length: 1, sequence, offset: 0, fragment: 1 }.write(&mut clear);
+    clear.push(0);
+    clear
+}
+
+/// Data under the keys of the handshake are no data, and new messages come under the latest keys.
+#[test]
+fn d_12_old_keys_are_for_what_is_repeated_only() {
+    let now = Clock::new().now();
+    let mut ends = before_the_acknowledgement();
+    let mut data = session(&mut ends.client).forge(2, ContentType::APPLICATION_DATA, b"data");
+    ends.server.handle_datagram(now, &mut data);
+    assert_eq!((ends.server.poll_event(), ends.server.stats().dropped_early), (None, 1));
+    let mut record = session(&mut ends.client).forge(2, ContentType::HANDSHAKE, &update(4));
+    ends.server.handle_datagram(now, &mut record);
+    let refused = Failure::Unexpected(MessageType::KEY_UPDATE);
+    assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
+
+    // A message behind the update, under the keys that it ends.
+    let mut ends = before_the_acknowledgement();
+    for sequence in [5, 4] {
+        let mut record = session(&mut ends.client).forge(3, ContentType::HANDSHAKE, &update(sequence));
+        ends.server.handle_datagram(now, &mut record);
+    }
+    assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
+}
+
+/// A part of the next flight says that the last one has arrived: it is not repeated, and the part is acknowledged.
+#[test]
+fn d_11_a_part_of_an_answer_stops_the_flight_before_it() {
+    let small = Config { mtu: 150, ..speaks(1, Versions::Only13) };
+    let mut ends = Ends::new(small, speaks(2, Versions::Only13)).start();
+    let hello = sent(&mut ends.client, ends.clock.now());
+    deliver(&mut ends.server, ends.clock.now(), &hello);
+    let flight = sent(&mut ends.server, ends.clock.now());
+    deliver(&mut ends.client, ends.clock.now(), &flight);
+    let answer = sent(&mut ends.client, ends.clock.now());
+    assert!(answer.len() > 2);
+    deliver(&mut ends.server, ends.clock.now(), &answer[..1]);
+    ends.clock.advance(secs(5));
+    ends.server.handle_timeout(ends.clock.now());
+    assert_eq!(ends.server.stats().retransmits, 0);
+    assert_eq!(sent(&mut ends.server, ends.clock.now()).len(), 1, "the acknowledgement");
+    deliver(&mut ends.server, ends.clock.now(), &answer[1..]);
+    ends.run();
+    assert!(ends.server.is_connected());
+}
+
+/// The suite of a request for a second hello is that of the handshake.
+#[test]
+fn d_28_a_server_does_not_change_its_mind() {
+    let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
+    let now = ends.clock.now();
+    sent(&mut ends.client, now);
+    let mut say = |hello: Vec<u8>, sequence| {
+        ends.client.handle_datagram(now, &mut message(MessageType::SERVER_HELLO, sequence, &hello));
+        failure(&mut ends.client, now).0
+    };
+    let retry = v13::write_retry(CipherSuite::Aes128Gcm, Some(23), &[]);
+    assert_eq!(say(retry.clone(), 0), None);
+    let mut hello = ServerHello::read(&retry).unwrap();
+    (hello.random, hello.suite) = ([7; 32], CipherSuite::Aes256Gcm.number());
+    let mut share = Vec::new();
+    KeyShare { group: 23, public: &[4; 65] }.write(&mut share);
+    hello.extensions.set(ExtensionType::KEY_SHARE, share);
+    let mut body = Vec::new();
+    hello.write(&mut body);
+    assert_eq!(say(body, 1), Some(Failure::Illegal("another suite than before")));
 }
