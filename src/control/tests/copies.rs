@@ -229,3 +229,35 @@ fn a_publisher_comes_first_while_a_copy_is_on_its_way() {
     assert_eq!(rig.control.stats().pulls, 0);
     assert!(rig.downs().is_empty(), "{stream:?}");
 }
+
+#[test]
+fn the_origin_is_told_of_viewers_when_their_number_changes_and_by_each_connection() {
+    let mut rig = Rig::edge(NORTH, &[]);
+    let (worker, order) = rig.want();
+    let (session, grant) = rig.copy_begins(worker, &order);
+    rig.take();
+    let tells = |rig: &mut Rig, viewers: u32| -> Vec<u32> {
+        rig.report(worker.0, grant.stream, 1, 0, viewers);
+        let told = rig.posted.iter().filter_map(|(_, mail)| match mail {
+            ToWorker::Audience { viewers, .. } => Some(viewers.connected),
+            _ => None,
+        });
+        let told = told.collect();
+        rig.take();
+        told
+    };
+    assert_eq!([1, 1, 3, 3].map(|viewers| tells(&mut rig, viewers)), [vec![1], vec![], vec![3], vec![]]);
+    rig.mail(ToControl::PublisherGone {
+        session,
+        stream: grant.stream,
+        departure: Departure::Lost,
+        position: Default::default(),
+        epoch: 0,
+    });
+    rig.take();
+    rig.mail(ToControl::Pull { pull: order.pull, attempt: order.attempt, state: lost() });
+    let (worker, order) = rig.attempts_of_copies().remove(0);
+    rig.copy_begins(worker, &order);
+    rig.take();
+    assert_eq!(tells(&mut rig, 3), [3]);
+}
