@@ -185,6 +185,6 @@ pub enum Claim {
 
 /// Figures of a connection of each protocol that has them; for tests of other rooms.
 #[cfg(test)]
-pub(crate) fn figures_for_tests() -> [Arc<dyn Figures>; 2] {
-    [srt::figures_for_tests(), webrtc::figures_for_tests()]
+pub(crate) fn figures_for_tests() -> [Arc<dyn Figures>; 3] {
+    [srt::figures_for_tests(), turn::figures_for_tests(), webrtc::figures_for_tests()]
 }

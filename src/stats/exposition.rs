@@ -269,6 +269,9 @@ impl Page {
             let values = rows().map(|(labels, row)| (labels, row.gauges().get(at).copied().unwrap_or(0)));
             out.gauges(&format!("{}_{name}", of.name), help, values)?;
         }
+        if of.counters_of_each == 0 {
+            return Ok(());
+        }
         let [what, _, help] = of.counted;
         let counts = rows().flat_map(|(labels, row)| {
             let shown = of.counters.iter().take(of.counters_of_each).zip(row.counts());

@@ -42,6 +42,11 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NONE
 };
 
+#[cfg(test)]
+pub(super) fn figures_for_tests() -> std::sync::Arc<dyn crate::stats::Figures> {
+    std::sync::Arc::new(statistics::TurnFigures(::turn::Stats::default()))
+}
+
 const fn listener(
     name: &'static str,
     security: Security,

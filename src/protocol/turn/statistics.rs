@@ -10,7 +10,8 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "turn",
     counted: ["events", "What TURN allocations did", "What one TURN allocation did"],
     counters: &["bytes_to_peers", "bytes_to_clients", "forbidden", "dropped", "refused"],
-    counters_of_each: 5,
+    // An allocation is of no stream, by which single connections are listed.
+    counters_of_each: 0,
     gauges: &[],
 };
 

@@ -47,6 +47,7 @@ fn planted(keys: impl Iterator<Item = &'static crate::config::Key>) -> Vec<(&'st
         let secret = format!("{CANARY}{CANARY}{CANARY}{CANARY}{CANARY}{CANARY}");
         match key.name {
             "cluster.url" => format!("redis://node:{secret}@203.0.113.9"),
+            "webrtc.ice_servers" => format!("turn:203.0.113.9 user {secret}"),
             _ if key.secret => secret,
             // What it is put before would stand in its query.
             "httpForwardingBaseURL" => format!("http://203.0.113.9/{CANARY}"),
