@@ -1,6 +1,6 @@
 //! Jobs of control: one way to submit what may block, and one way to go on with the answer.
 //!
-//! 1. [`Control::submit`] notes what follows under a new id, and [`Output::Job`] goes to the job service.
+//! 1. [`Context::submit`] notes what follows under a new id, and [`Output::Job`] goes to the job service.
 //! 2. [`Control::handle_job`] takes the answer back to where it was waited for. The world may have changed meanwhile; whoever
 //!    continues looks again.
 //!
