@@ -6,6 +6,7 @@
 //! paths stand before those with parameters.
 
 mod apps;
+mod broadcasts;
 mod players;
 mod server;
 
@@ -19,7 +20,7 @@ const SEGMENTS_MAX: usize = 8;
 
 /// Every operation there is.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
-    server::ROUTES.iter().chain(apps::ROUTES).chain(players::ROUTES)
+    server::ROUTES.iter().chain(broadcasts::ROUTES).chain(apps::ROUTES).chain(players::ROUTES)
 }
 
 /// The result of looking up a request.
