@@ -201,7 +201,8 @@ pub(super) struct Figures {
     pub(super) key: Option<StreamKey>,
     /// The protocol that its bytes count for, as its session reported.
     pub(super) protocol: &'static str,
-    /// Why the server ended what it did, which it does not know itself.
+    /// The server's reason for ending the session's stream or connection, which the session itself does not
+    /// know.
     pub(super) cause: Option<Cow<'static, str>>,
     /// Whether it carries media, as its session reported.
     pub(super) is_media: bool,
@@ -361,7 +362,7 @@ impl Conn {
             || (self.bytes.is_none() && self.datagrams.as_ref().is_some_and(no_path))
     }
 
-    /// When its socket has refused long enough.
+    /// The time at which the connection is given up because its socket has taken nothing for too long.
     pub(super) fn stall_deadline(&self) -> Option<Instant> {
         let patience = match (&self.closing, self.purpose) {
             (Some(_), _) => CLOSE_STALL,

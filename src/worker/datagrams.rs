@@ -38,7 +38,7 @@ pub enum Destination {
     Port(&'static Port, Remote),
     /// Through a socket of the session's own; `None`: to the peer that the socket is connected to.
     Own(PathId, Option<SocketAddr>),
-    /// They are in another session's byte stream already: nothing is left to be done.
+    /// Already in another session's byte stream: nothing is left to be done.
     Carried,
 }
 

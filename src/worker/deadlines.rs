@@ -51,7 +51,7 @@ impl Deadlines {
         self.heap.len()
     }
 
-    /// When the next one is due.
+    /// The earliest deadline.
     #[must_use]
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)

@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(super) struct Producer {
     /// The session that makes it.
     pub(super) conn: ConnId,
-    /// When it ends; `None` while somebody is sent the track.
+    /// The time at which the track is no longer made; `None` while somebody is sent it.
     pub(super) ends: Option<Instant>,
     /// Its place among those that there may be at a time.
     pub(super) permit: Option<TranscoderPermit>,

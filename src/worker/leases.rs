@@ -174,7 +174,7 @@ impl Ledger {
         self.counts.iter().map(|(&(stream, protocol), &count)| (stream, protocol, count))
     }
 
-    /// When the next lease ends.
+    /// The time at which the next lease ends.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.ends.first().map(|(until, _)| *until)

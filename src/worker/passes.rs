@@ -11,7 +11,7 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
-/// How long the answer about a viewer holds.
+/// The time for which the answer about a viewer holds.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Answers that are kept.
 const KNOWN_MAX: usize = 50_000;

@@ -17,7 +17,7 @@ use crate::mail::{
 use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
-/// How long the blobs of a stream stay when it is over: its viewers are that far behind.
+/// The time for which the blobs of an ended stream stay: its viewers are that far behind.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
 
 /// The application and the name of a blob.
@@ -27,7 +27,7 @@ type BlobName = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Polled {
     pub(super) blobs: Blobs,
-    /// Where large ones are kept, if that is not where they were made.
+    /// The memory that large blobs are kept in; `None`: they stay where they were made.
     memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,

@@ -54,7 +54,7 @@ pub(super) struct Live {
     pub(super) chats: Chats,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
-    /// How many of those may be transcoded.
+    /// The budget of transcoded tracks among them.
     pub(super) transcoders: Arc<TranscoderBudget>,
 }
 

@@ -18,7 +18,7 @@ use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// How long a viewer waits for a stream that it has started.
+/// The longest time that a viewer waits for a stream that it has started.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 /// A key frame of so long ago is old: a viewer that begins with it has much to catch up with.
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);

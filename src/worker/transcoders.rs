@@ -1,4 +1,4 @@
-//! How many derived tracks are transcoded at a time, by all workers together.
+//! The limit on derived tracks that are transcoded at a time, by all workers together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -12,7 +12,7 @@ use crate::hub::{Forwarded, MirroredUnit};
 use crate::protocol::{Context, UnitSink};
 use crate::types::{ConnId, StreamId};
 
-/// How a session sends.
+/// The way in which a session sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Bytes: [`Worker::gather`], the system call, [`Worker::sent`].
