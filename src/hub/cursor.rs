@@ -45,7 +45,7 @@ pub struct Cursor {
 /// A unit whose last byte was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forwarded {
-    /// When it came.
+    /// The time at which it came.
     pub received: Instant,
     /// A video frame, not audio.
     pub video: bool,

@@ -1,4 +1,4 @@
-//! When units are sent: audio may ride with the next video frame, and writes may be merged.
+//! The times at which units are sent: audio may ride with the next video frame, and writes may be merged.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use media::TrackKind;
 /// Video counts as flowing for this long after a video unit; meanwhile audio may wait for the next one.
 const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 
-/// When an appended unit is sent.
+/// The time at which an appended unit is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
     /// To all subscribers at the end of the turn.
@@ -18,12 +18,12 @@ pub enum Flush {
     By(Instant),
 }
 
-/// How far a stream has been flushed, and when it will be next.
+/// The point up to which a stream has been flushed, and the time of its next flush.
 #[derive(Debug, Default)]
 pub struct FlushState {
     /// Subscribers are sent the units before this one.
     until: u64,
-    /// When what waits must be sent.
+    /// The time by which the units that wait must be sent.
     due: Option<Instant>,
     /// The deadline that its owner keeps for it.
     armed: Option<Instant>,
@@ -71,7 +71,7 @@ impl FlushState {
         self.until
     }
 
-    /// When the units that wait must be sent.
+    /// The time by which the units that wait must be sent.
     #[must_use]
     pub const fn due(&self) -> Option<Instant> {
         self.due

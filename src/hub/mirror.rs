@@ -44,8 +44,8 @@ pub struct Mirror {
     missed: u64,
 }
 
-/// How far a worker has a stream: the last unit of each track. Tracks do not lie in the order of their times, so there
-/// is no one time that divides what it has from what it lacks.
+/// The part of a stream that a worker has: the last unit of each track. Units of different tracks are not in the order
+/// of their times, so no single time divides the units that it has from those that it lacks.
 #[derive(Debug, Default)]
 pub(super) struct Had {
     tracks: Vec<(TrackId, i64)>,

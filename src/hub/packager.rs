@@ -141,7 +141,7 @@ impl Parts {
 
 /// A format: how units become bytes. What it makes must suit every subscriber of its key.
 pub trait Package: std::fmt::Debug + Send {
-    /// How well the format carries a track.
+    /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
     /// The bytes that a subscriber needs before a unit of these tracks when it has had none of this epoch: parameter sets
     /// and metadata, stamped like the unit at `dts_ms`.
@@ -158,7 +158,7 @@ pub trait Package: std::fmt::Debug + Send {
     fn finish(&mut self) -> Parts {
         Parts::default()
     }
-    /// Where what is made depends on how many share it.
+    /// The package's [`Sharing`], if its output depends on how many subscribers share it.
     fn sharing(&mut self) -> Option<&mut dyn Sharing> {
         None
     }
@@ -340,7 +340,7 @@ impl Packager {
         self.units.back().map(|unit| unit.parts.clone()).unwrap_or_default()
     }
 
-    /// How many share it.
+    /// The number of subscribers that share it.
     pub(super) const fn subscribers(&self) -> usize {
         self.subscribers
     }

@@ -27,7 +27,7 @@ pub struct Entry {
     pub kind: Option<TrackKind>,
     /// Its DTS in milliseconds, for lag and limits.
     pub dts_ms: i64,
-    /// When its last byte came to this server, on whichever worker.
+    /// The time at which its last byte came to this server, on whichever worker.
     pub received: Instant,
     /// The same moment on the wall clock, in milliseconds since the Unix epoch.
     pub wall_ms: u64,

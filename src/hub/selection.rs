@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 
-/// How well a format carries a track.
+/// The degree to which a format carries a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// Not at all.
@@ -36,7 +36,7 @@ pub enum Pick {
     All,
     /// No track.
     None,
-    /// This track, if it exists and the format can carry it.
+    /// Only the track with this id, if it exists and the format can carry it.
     Only(TrackId),
 }
 
@@ -72,7 +72,7 @@ pub struct Selection {
     pub audio: Pick,
     /// The data tracks.
     pub data: Pick,
-    /// Where the stream has no audio, silence is sent, if the application offers it.
+    /// Whether silence is sent where the stream has no audio, if the application offers it.
     pub silence: bool,
 }
 

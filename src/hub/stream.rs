@@ -45,7 +45,7 @@ pub struct Subscriber {
     pub cursor: Cursor,
     /// Paused by its peer: nothing is sent.
     pub paused: bool,
-    /// Where its forwarding times are counted.
+    /// The place where its forwarding times are counted.
     pub forwarding: ForwardingIndex,
     /// Units it was not sent because it was too slow.
     pub skipped: u64,
@@ -69,7 +69,7 @@ struct Switch {
 /// The consequences of an appended unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// When the subscribers are to be sent it.
+    /// The time at which the subscribers are to be sent the unit.
     pub flush: Flush,
     /// The ring may have something to forget: call [`Stream::trim`].
     pub trim: bool,
@@ -86,7 +86,7 @@ pub struct Stream {
     pub key: StreamKey,
     /// The worker of its publisher.
     pub source: WorkerId,
-    /// How the stream comes in.
+    /// The way by which the stream comes in.
     pub ingest: Ingest,
     /// Settings of its application.
     pub settings: Arc<AppSettings>,
@@ -99,7 +99,7 @@ pub struct Stream {
     tracks: Arc<Tracks>,
     ring: Ring,
     formats: Vec<Option<Packager>>,
-    /// How far it was flushed.
+    /// The point up to which it was flushed, and the time of its next flush.
     pub flush: FlushState,
     untrimmed: u32,
     offer: Offer,
@@ -129,7 +129,7 @@ struct Asked {
 struct Demand {
     /// The tracks that somebody here is sent.
     wanted: TrackSet,
-    /// When a key frame of a video track was asked for last.
+    /// The time of the last request for a key frame, by video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
 }
 
@@ -527,7 +527,7 @@ impl Stream {
         self.flush.until().min(switch_at.unwrap_or(u64::MAX))
     }
 
-    /// When the newest key frame of a track came.
+    /// The time at which the newest key frame of a track came.
     #[must_use]
     pub fn newest_key(&self, track: TrackId) -> Option<Instant> {
         Some(self.ring.get(self.ring.newest_key(track)?)?.received)
