@@ -25,16 +25,16 @@ pub(super) enum Asked {
     Statistics(&'static str),
     /// Viewers of protocols whose clients the reference lists: from the first to so many.
     Clients {
-        /// How many are left out.
+        /// The number of viewers left out at the beginning.
         offset: usize,
-        /// How many are listed.
+        /// The number of viewers listed, at most.
         size: usize,
     },
     /// Viewers of every protocol that have a connection of their own: from the first to so many.
     Viewers {
-        /// How many are left out.
+        /// The number of viewers left out at the beginning.
         offset: usize,
-        /// How many are listed.
+        /// The number of viewers listed, at most.
         size: usize,
     },
     /// The viewer of this name is to go.

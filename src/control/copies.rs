@@ -27,7 +27,7 @@ use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, Outbound};
 
-/// How long a copy whose origins are all silent keeps its viewers.
+/// The time for which a copy keeps its viewers while all of its origins are silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A stream that no origin has is not asked for again before.
 const ABSENT_FOR: Duration = Duration::from_secs(1);

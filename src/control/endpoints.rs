@@ -35,7 +35,7 @@ pub(super) struct Outcome {
     /// When, the last time, in milliseconds since 1970.
     at: i64,
     status: &'static str,
-    /// Why it failed.
+    /// The reason of the failure.
     reason: Option<String>,
     /// The number of times in a row.
     times: u32,

@@ -1,5 +1,5 @@
-//! How JSON of a body becomes members of a record: numbers, texts and booleans into each other where the reference does that, and
-//! the objects that are members.
+//! Conversion of a body's JSON into members of a record: numbers, texts and booleans into each other where the reference does
+//! that, and the objects that are members.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};

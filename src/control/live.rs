@@ -27,7 +27,7 @@ pub(super) enum State {
     Awaited,
 }
 
-/// Where a stream comes from: its publisher, or the last one.
+/// The origin of a stream: its publisher, or the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) state: State,
@@ -75,12 +75,12 @@ pub(super) struct Received {
     pub(super) measured: Option<Measured>,
 }
 
-/// How a publisher came.
+/// The grant of a publisher.
 #[derive(Debug)]
 pub(super) struct Granted {
     /// When.
     pub(super) at: Instant,
-    /// Where the clock of the stream stood.
+    /// The position of the stream's clock at that time.
     pub(super) from: Position,
 }
 
@@ -329,7 +329,7 @@ impl Registry {
         of_app.filter_map(|(_, stream)| Some((*stream, self.live.get(stream)?)))
     }
 
-    /// How many there are of one application.
+    /// The number of live streams of one application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.indexes.apps.get(app).copied().unwrap_or(0)
     }

@@ -129,7 +129,7 @@ pub struct ControlConfig {
     pub addresses: Addresses,
     /// A secret of this life of the server, for what its workers tell peers; `None` in tests.
     pub secret: Option<Seed>,
-    /// This node's part in a cluster; `None`: a server alone.
+    /// The part of this node in a cluster; `None`: a server alone.
     pub cluster: Option<Membership>,
 }
 
@@ -459,7 +459,7 @@ impl Control {
         self.cx.outbox.outputs.pop_front()
     }
 
-    /// When [`Control::handle_timeout`] has something to do.
+    /// The time at which [`Control::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [

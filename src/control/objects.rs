@@ -24,7 +24,7 @@ use crate::types::Now;
 const PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-/// How often the removal of an object is tried.
+/// The number of attempts to remove an object.
 const REMOVALS: u32 = 8;
 
 /// Uploads to object storage, under way and waiting.
@@ -36,7 +36,7 @@ pub(super) struct Objects {
     due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
     /// Files that wait until their application has a storage again.
     parked: BTreeSet<Key>,
-    /// How often each has failed.
+    /// The number of failures of each file.
     failed: BTreeMap<Key, u32>,
     /// Objects to be removed: the storage, the name, and how often it has failed.
     removals: Vec<(Instant, Arc<S3Settings>, String, u32)>,

@@ -30,12 +30,12 @@ const PLAYED_MIN: Duration = Duration::from_secs(1);
 /// So many items in a row that bring nothing are passed over at once.
 const PASSED_MAX: usize = 16;
 
-/// Where a playlist stands.
+/// The state of a playlist that plays.
 #[derive(Debug)]
 pub(super) struct Playlist {
     /// Items in a row that have brought nothing.
     barren: usize,
-    /// When the item began, and how far the stream was ahead of real time then.
+    /// The time at which the item began, and how far the stream was ahead of real time then.
     began: (Instant, Duration),
 }
 

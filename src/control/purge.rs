@@ -22,7 +22,7 @@ pub(super) struct AppChanges {
     pub(super) changing: BTreeSet<Arc<str>>,
     /// Removed ones whose records go, too.
     pub(super) removed: VecDeque<Arc<str>>,
-    /// When the next slice of them is removed.
+    /// The time at which the next slice of those records is removed.
     due: Option<Instant>,
 }
 

@@ -41,7 +41,7 @@ use super::{Control, wall};
 
 /// A source that a viewer started stops after so long without one.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// How often timeouts of sources are checked.
+/// The interval at which timeouts of sources are checked.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 /// The load that a new pull is assumed to add to a worker, in parts per thousand, until a report shows the real
 /// one.
@@ -52,7 +52,7 @@ const PULL_PERMILLE: u64 = 10;
 pub(super) struct Origin {
     pub(super) url: String,
     pub(super) target: Target,
-    /// How much of a file is passed over.
+    /// The duration at the beginning of a file that is skipped.
     pub(super) skip: Duration,
 }
 
@@ -61,13 +61,13 @@ pub(super) struct Origin {
 pub(super) struct Source {
     pub(super) key: StreamKey,
     pub(super) origin: Origin,
-    /// When it, or its last periodic restart, began.
+    /// The time at which it, or its last periodic restart, began.
     began: Instant,
-    /// When somebody was last known to watch; at first, when it began.
+    /// The time at which somebody was last known to watch; at first, the time at which it began.
     watched: Instant,
-    /// Where in a file its next attempt begins, if somebody has said so.
+    /// The position in a file at which its next attempt begins, if a seek was requested.
     sought: Option<Duration>,
-    /// When real time reaches the end of the media that have come.
+    /// The time at which playback in real time reaches the end of the media received so far.
     pub(super) seen: Instant,
     /// The items that take turns, if it is a playlist.
     pub(super) playlist: Option<Playlist>,

@@ -78,7 +78,7 @@ pub(super) struct Figures {
     pub(super) host: HostFigures,
     /// The job service, a second ago.
     pub(super) jobs: Vec<JobCounts>,
-    /// When the server started.
+    /// The time at which the server started.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
     /// Reports of players.

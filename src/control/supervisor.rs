@@ -279,7 +279,7 @@ impl Supervisor {
         worker
     }
 
-    /// Where the next attempt goes.
+    /// Sets the server that the next attempt connects to.
     pub(super) fn aim(&mut self, job: Job, remote: RemoteHost) {
         if let Some(task) = self.tasks.get_mut(&job) {
             task.remote = remote;
@@ -291,7 +291,7 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| matches!(task.phase, Phase::Open { since: Some(_), .. }))
     }
 
-    /// When [`Supervisor::poll_due`] has something.
+    /// The time at which [`Supervisor::poll_due`] has something.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -351,7 +351,7 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| task.failures > 1)
     }
 
-    /// How many pushes and pulls are broadcasting.
+    /// The numbers of pushes and of pulls that are broadcasting.
     pub(super) fn broadcasting(&self) -> (usize, usize) {
         let on =
             self.tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Open { since: Some(_), .. }));

@@ -21,7 +21,7 @@ const OF_ADDRESS_MAX: u32 = 60;
 const OF_SITE_MAX: u32 = 600;
 /// Wrong codes for one stream before an address with any is refused.
 const OF_STREAM_MAX: u32 = 1000;
-/// How long wrong codes are added up, from the first.
+/// The time over which wrong codes are added up, from the first.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Entries that each table remembers; the oldest goes first.
 const REMEMBERED_MAX: usize = 10_000;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::auth::network;
 use crate::types::StreamKey;
 
-/// How long a pass lasts after a request. Workers ask again sooner.
+/// The time for which a pass lasts after a request. Workers ask again sooner.
 const LASTS: Duration = Duration::from_secs(30);
 /// Passes in all, and of one network.
 const PASSES_MAX: usize = 100_000;

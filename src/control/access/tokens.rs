@@ -14,7 +14,7 @@ use crate::types::{Now, StreamKey};
 
 /// Tokens of one application that are kept.
 pub(in crate::control) const TOKENS_MAX: usize = 100_000;
-/// How often expired tokens are removed.
+/// The interval at which expired tokens are removed.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 /// Tokens looked at in one go, and the pause before the next one.
 const SWEEP_SLICE: usize = 256;

@@ -190,7 +190,7 @@ struct Admission {
     burnt: bool,
     /// No step before has refused it.
     passed: bool,
-    /// When the peer has waited long enough; set when it begins to wait.
+    /// The time at which the peer has waited long enough; set when it begins to wait.
     until: Option<Instant>,
 }
 

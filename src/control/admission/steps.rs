@@ -312,7 +312,7 @@ impl Access {
     }
 }
 
-/// Why a publisher is refused that needs a record.
+/// The reason for which a publisher without the record that it needs is refused.
 const NO_RECORD: &str = "there is no broadcast of that id";
 
 /// Record, expiry and schedule.

@@ -171,7 +171,7 @@ impl Context {
     }
 }
 
-/// How the answer to an operation begins that failed.
+/// The beginning of the answer to an operation that failed.
 const FAILURE: &[u8] = br#"{"success":false"#;
 
 /// The id of what an answer says was made.

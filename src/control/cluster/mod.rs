@@ -18,7 +18,7 @@ use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
 use crate::types::{NodeId, StreamKey};
 
-/// This node's part in a cluster, and the state of the cluster at the start.
+/// The part of this node in a cluster, and the state of the cluster at the start.
 #[derive(Debug, Clone)]
 pub struct Membership {
     /// The name of this node.
@@ -27,7 +27,7 @@ pub struct Membership {
     pub incarnation: u64,
     /// The time without a sign of life after which a node counts as gone.
     pub lease: Duration,
-    /// How publishers are treated while the directory is away.
+    /// The treatment of publishers while the directory is away.
     pub without_directory: WithoutDirectory,
     /// The nodes at the start.
     pub nodes: Vec<Node>,

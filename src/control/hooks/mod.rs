@@ -37,7 +37,7 @@ const DATA_MAX: usize = 64;
 const DATA_BYTES_MAX: usize = 8 << 20;
 /// The timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the drain waits for hooks.
+/// The longest time that the drain waits for hooks.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 /// Something to tell.

@@ -14,9 +14,10 @@ const FAILURES: u32 = 3;
 const LOCKED: Duration = Duration::from_secs(300);
 /// Tries per second, and how many may come at once.
 const TRIES_PER_SECOND: u32 = 10;
-/// How many of them one address may have. This machine has no such share: who is here need not guess.
+/// The share of one address in the tries of a second. Requests from this machine itself have no such limit: a
+/// local user need not guess.
 const TRIES_OF_ADDRESS: u32 = 3;
-/// How many of them are kept for addresses from which somebody has logged in.
+/// The tries of a second that are kept for addresses from which somebody has logged in.
 const TRIES_KEPT: u32 = 4;
 /// Addresses that are remembered for that: the last ones.
 const KNOWN_MAX: usize = 1000;

@@ -51,7 +51,7 @@ struct Recording {
     name: Option<String>,
     stream: StreamId,
     worker: WorkerId,
-    /// When it was ordered, in Unix milliseconds.
+    /// The time at which it was ordered, in Unix milliseconds.
     began: i64,
     /// The id of its first file.
     vod: String,
@@ -113,7 +113,7 @@ pub(super) struct Recordings {
     /// Mail for workers that waits until the files of an earlier life of the server are found.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
-    /// When old ones are looked for.
+    /// The time of the next search for old recordings.
     sweep_due: Option<Instant>,
     /// Recordings and files that failed since the start.
     failures: u64,

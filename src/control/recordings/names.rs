@@ -1,4 +1,4 @@
-//! Where a recording is written: `{app}/streams/{folder}/{name}.mp4`.
+//! The path that a recording is written to: `{app}/streams/{folder}/{name}.mp4`.
 
 use crate::config::RecordingSettings;
 use crate::control::context::Context;

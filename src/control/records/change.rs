@@ -135,7 +135,8 @@ pub(in crate::control) enum Answer {
     Started,
     /// A source that could not be started; its record is gone again.
     NotStarted(String),
-    /// This one: of the last of an import what became of each, of a recording its id.
+    /// A response made in advance: with the last change of an import the outcome of each item, with a
+    /// recording its id.
     Prepared(Box<Response>),
 }
 

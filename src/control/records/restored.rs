@@ -23,11 +23,11 @@ pub(in crate::control) enum StoredRecord {
 pub struct BadRecord {
     /// The record's key.
     pub key: Key,
-    /// Why it cannot be read.
+    /// The reason for which it cannot be read.
     pub reason: String,
 }
 
-/// Why what the store has cannot be taken over.
+/// The reason for which the contents of the store cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A record that cannot be read.

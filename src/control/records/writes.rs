@@ -19,9 +19,9 @@ use crate::control::mask::Requester;
 use crate::store::{self, Op};
 use crate::types::{NodeId, Now, StreamKey};
 
-/// How long changes are gathered when no commit is under way.
+/// The time for which changes are gathered when no commit is under way.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long a change caused by publishing may wait for others.
+/// The longest time that a change caused by publishing may wait for others.
 const LAZY: Duration = Duration::from_millis(1000);
 /// Pause between attempts to write a fresh file.
 const REBUILD_PAUSE: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ struct Broken {
     gone: bool,
     /// The rebuild under way.
     batch: Option<u64>,
-    /// When to try the next one.
+    /// The time of the next attempt to rebuild.
     due: Option<Instant>,
 }
 
@@ -91,7 +91,7 @@ pub(in crate::control) struct Writes {
 /// The state of records that other nodes write, too.
 #[derive(Debug, Default)]
 struct Shared {
-    /// This node's name, if they do.
+    /// The name of this node, if other nodes write, too.
     node: Option<NodeId>,
     /// The keys of the commit under way.
     under_way: BTreeSet<store::Key>,

@@ -122,7 +122,7 @@ pub(super) fn new_publish_key(cx: &mut Context, records: &mut Records, at: Now, 
     Reply::Later
 }
 
-/// Why a create with `autoStart` is refused before the record exists.
+/// The refusal of a create with `autoStart`, decided before the record exists.
 fn auto_start_refusal(
     cx: &Context,
     registry: &Registry,

@@ -23,7 +23,7 @@ use crate::types::StreamKey;
 const MODE: &str = "legacy";
 /// Bytes of a mode.
 const MODE_BYTES_MAX: usize = 64;
-/// How long a room is meant to last, in seconds, when nothing is said of its end.
+/// The planned duration of a room, in seconds, when the request does not say when it ends.
 const LASTS_S: i64 = 3600;
 /// Streams that a body may name.
 const STREAMS_MAX: usize = 500;

@@ -282,7 +282,7 @@ fn is_object(text: &[u8]) -> bool {
     serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object())
 }
 
-/// How long a token of a subscriber holds, in seconds, when nothing is said.
+/// The validity of a subscriber's token, in seconds, when the request does not say.
 const TOKEN_HOLDS_S: i64 = 3600;
 
 /// `GET /push-notification/subscriber-auth-token`: signed with `subscriberAuthenticationKey`; nothing is stored.

@@ -73,7 +73,7 @@ fn id_of(body: &Body) -> &str {
     body.stream_id.as_ref().and_then(|id| id.as_deref()).unwrap_or("").trim()
 }
 
-/// How many of the ids are there already, or twice in the list.
+/// The number of ids that exist already, or occur twice in the list.
 fn duplicates(records: &Records, call: &Call<'_>, bodies: &[Body]) -> usize {
     let mut seen = BTreeSet::new();
     let is_there = |id: &&str| {

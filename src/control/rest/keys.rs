@@ -12,7 +12,7 @@ use crate::control::records::Records;
 use crate::http::Response;
 use crate::protocol;
 
-/// Where a value comes from, as people call it.
+/// The origin of a value, in words for people.
 const fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Default => "default",

@@ -33,7 +33,7 @@ impl Base {
 /// whatever their policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Whoever passes the application's IP filter and token filter.
+    /// Any client that passes the application's IP filter and token filter.
     AppFilter,
     /// The address list of the figures, or a login: `/metrics`, `/openapi.json`.
     Dashboard,

@@ -20,9 +20,9 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) vod_name: Option<String>,
     /// The broadcast's id.
     pub(in crate::control) stream_id: Option<String>,
-    /// When it was complete, in Unix milliseconds.
+    /// The time at which it was complete, in Unix milliseconds.
     pub(in crate::control) creation_date: i64,
-    /// When its recording began, in Unix milliseconds.
+    /// The time at which its recording began, in Unix milliseconds.
     pub(in crate::control) start_time: i64,
     /// Milliseconds.
     pub(in crate::control) duration: i64,
