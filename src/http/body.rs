@@ -58,7 +58,7 @@ impl Extension {
     }
 }
 
-/// Where in the chunked coding the next byte stands.
+/// The position of the next byte in the chunked coding.
 ///
 /// ```text
 /// size [ ";" extension ] CR LF data CR LF ... "0" CR LF ( name ":" value CR LF )* CR LF

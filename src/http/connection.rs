@@ -31,7 +31,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why the connection ended.
+/// The reason for which the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The exchange asked for it, or the limit of requests was reached.
@@ -74,7 +74,7 @@ pub struct Stats {
 /// The length of a body that is sent in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// This many bytes.
+    /// A body of this many bytes.
     Known(u64),
     /// Unknown: the body ends with the connection. The bytes may bypass the machine, behind what
     /// [`Connection::poll_transmit`] gave.
@@ -104,12 +104,12 @@ enum Stage {
 struct Incoming {
     decoder: BodyDecoder,
     expects_continue: bool,
-    /// How much of it the application takes; `None`: it has not said that it does.
+    /// The number of its bytes that the application takes; `None`: the application has not accepted it yet.
     bytes_max: Option<u64>,
     /// Decoded so far.
     bytes: u64,
     is_complete: bool,
-    /// When the peer's pace was looked at last, and what had come until then.
+    /// The time of the last check of the peer's pace, and the bytes received by then.
     paced: (Instant, u64),
 }
 

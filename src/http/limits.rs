@@ -11,11 +11,11 @@ pub struct Limits {
     pub body_time: Duration,
     /// Mean rate below which a body is given up, in bytes per second, once `body_rate_grace` has passed.
     pub body_rate_min: u32,
-    /// How long a body may be slower than `body_rate_min`.
+    /// The time for which a body may be slower than `body_rate_min`.
     pub body_rate_grace: Duration,
-    /// How long a peer may read nothing of what waits for it.
+    /// The longest time that a peer may read nothing of what waits for it.
     pub write_stall: Duration,
-    /// How long a connection may idle between requests.
+    /// The longest time that a connection may idle between requests.
     pub idle: Duration,
     /// Request line and header lines together, with their line ends.
     pub head_bytes: usize,

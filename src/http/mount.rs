@@ -35,14 +35,14 @@ pub struct Mount<H> {
 pub enum Methods {
     /// Any method: the handler has a table of its own.
     Any,
-    /// These methods, and HEAD where there is GET.
+    /// Only the methods listed, and HEAD where there is GET.
     These(&'static [Method]),
 }
 
 /// The bodies of a row.
 #[derive(Debug, Clone, Copy)]
 pub enum BodyKind {
-    /// Whatever the connection takes: nobody reads it, or the handler judges it.
+    /// Any body that the connection takes: nobody reads it, or the handler judges it.
     Any,
     /// POST, PUT and PATCH carry one of these media types.
     Of {
@@ -51,7 +51,8 @@ pub enum BodyKind {
         /// Longer ones are refused before they are read.
         bytes_max: usize,
     },
-    /// Whatever the connection takes, but that of such a request (method, query) is taken by the handler as it comes.
+    /// Any body that the connection takes; for requests (method, query) that the function selects, the handler takes
+    /// the body as it comes.
     Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 

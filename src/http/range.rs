@@ -7,7 +7,7 @@
 pub enum Range {
     /// The whole representation: the field is ignored.
     Whole,
-    /// These bytes: at least one, all within the length.
+    /// A range of bytes: at least one, all within the length.
     Part(std::ops::Range<u64>),
     /// Nothing in the representation: 416.
     Unsatisfiable,

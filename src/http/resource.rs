@@ -14,7 +14,7 @@ pub struct Resource {
     pub length: u64,
     /// The entity tag, quotes included; strong (RFC 9110 §8.8.1).
     pub etag: String,
-    /// When it was changed, in milliseconds since the Unix epoch.
+    /// The time of its last change, in milliseconds since the Unix epoch.
     pub modified_ms: Option<u64>,
     /// Media type.
     pub content_type: &'static str,

@@ -96,7 +96,7 @@ pub(super) struct Exchange {
     pub(super) gzip: bool,
 }
 
-/// How the end of the body is signalled (RFC 9112 §6).
+/// The signal for the end of the body (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// `Content-Length`.

@@ -38,7 +38,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why the WebSocket ended.
+/// The reason for which the WebSocket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The peer closed it, with this code (1005: without one).

@@ -59,11 +59,11 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Bytes that wait for the peer, before the connection is given up.
     pub queued_bytes: usize,
-    /// How long the peer may read nothing of what waits for it.
+    /// The longest time that the peer may read nothing of what waits for it.
     pub write_stall: Duration,
     /// The interval of pings.
     pub ping: Duration,
-    /// How long a pong may take.
+    /// The longest time that a pong may take.
     pub pong: Duration,
 }
 
@@ -79,7 +79,7 @@ impl Default for Limits {
     }
 }
 
-/// How the peer violated the protocol.
+/// A violation of the protocol by the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
