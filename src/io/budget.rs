@@ -1,4 +1,5 @@
-//! How many peers may connect: in total, per address, and how fast. Without a lock: workers share counters.
+//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share
+//! counters.
 //!
 //! A peer is unauthenticated until it has shown that it may be here (a login, a valid token, an accepted publisher) or is
 //! sent a stream. An answered request is no such thing. Addresses are hashed into a fixed table of counters with a key of
@@ -86,7 +87,7 @@ pub(super) struct Budget {
     handshakes: Box<[(&'static str, AtomicU32)]>,
 }
 
-/// Why no TLS handshake begins.
+/// The reason for which no TLS handshake begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Too many of the address run.
@@ -100,7 +101,7 @@ pub(super) enum Busy {
 pub(super) struct Permit {
     budget: Arc<Budget>,
     standing: Standing,
-    /// When it was given, in microseconds since the start.
+    /// The time at which it was given, in microseconds since the start.
     since: u64,
     /// The listener as whose TLS handshake it counts.
     handshake: Option<usize>,
@@ -245,7 +246,7 @@ impl Permit {
         Ok(())
     }
 
-    /// When it was given, where it is one of those that are to give way.
+    /// The time at which the permit was given, if its connection is among those that are to give way.
     pub(super) fn gives_way(&self, way: GiveWay) -> Option<u64> {
         let Standing::Unauthenticated(index) = self.standing else { return None };
         way.bucket.is_none_or(|bucket| bucket == index).then_some(self.since)

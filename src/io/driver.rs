@@ -45,7 +45,7 @@ use streams::Socket;
 /// Tokens from here on are no connection's: first the shared ports, behind them what the owner registers.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 
-/// How much is done at a time.
+/// Bounds on the work done at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Bytes of one read.
@@ -83,7 +83,7 @@ pub(super) struct Driver {
     peers: Vec<Option<UdpPeer>>,
     /// UDP ports that many peers share. Their owner reads them.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
-    /// How many connections there are, for others to see.
+    /// The number of connections, for others to see.
     connections: Arc<AtomicU32>,
     ready: VecDeque<ConnId>,
     lingering: Lingerers,
@@ -127,7 +127,7 @@ impl Driver {
 
     // ---- the steps of a turn
 
-    /// How long to wait: not at all while there is work, else until the next deadline, the machine's or one of `others`.
+    /// The time to wait: none while there is work, else until the next deadline, the machine's or one of `others`.
     pub(super) fn patience<M: Machine>(
         &self,
         machine: &M,
@@ -334,7 +334,7 @@ impl Driver {
     }
 }
 
-/// Where a connection stands in the lists.
+/// The index of a connection in the lists.
 fn slot_of(id: ConnId) -> usize {
     usize::try_from(id.slot).unwrap_or(usize::MAX)
 }

@@ -13,11 +13,11 @@ use super::budget::Permit;
 use super::tls::Transport;
 use crate::worker::CLOSE_STALL;
 
-/// How long a connection lingers once all is sent.
+/// The time for which a connection lingers once all is sent.
 const LINGER: Duration = Duration::from_secs(1);
 /// The deadline for sending everything, however steadily the peer reads.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
-/// How often lingering connections are checked.
+/// The interval at which lingering connections are checked.
 const PERIOD: Duration = Duration::from_millis(20);
 /// Lingering connections; more are closed at once.
 const CONNECTIONS_MAX: usize = 1024;
@@ -25,7 +25,7 @@ const CONNECTIONS_MAX: usize = 1024;
 #[derive(Debug)]
 struct Lingering {
     transport: Transport,
-    /// When it is given up; moves on while the peer takes what waits.
+    /// The time at which it is given up; moves on while the peer takes what waits.
     until: Instant,
     /// The latest time that `until` moves to.
     flush_until: Instant,
@@ -76,7 +76,7 @@ impl Lingerers {
         self.connections.is_empty()
     }
 
-    /// When they are to be looked at next.
+    /// The time until they are to be looked at next.
     pub(super) fn period(&self) -> Option<Duration> {
         (!self.connections.is_empty()).then_some(PERIOD)
     }

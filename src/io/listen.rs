@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Where a listener is bound first; without a host: all addresses of both families.
+/// The address that a listener is bound to first; without a host: all addresses of both families.
 pub(super) fn address_of(host: Option<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port)
 }

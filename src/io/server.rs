@@ -49,7 +49,7 @@ const FILES_KEPT_SHARE: usize = 8;
 /// Records of the store that are decoded at a time while the next are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
-/// Why the server did not start. Nothing is left running.
+/// The reason for which the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.
@@ -57,7 +57,7 @@ pub enum StartError {
     Bind {
         /// The setting that names the port.
         key: &'static str,
-        /// Where it was to listen.
+        /// The address that it was to listen on.
         address: SocketAddr,
         /// The error of the operating system.
         error: io::Error,
@@ -101,7 +101,7 @@ pub enum Notice {
     ThreadEnded,
 }
 
-/// How the server ended.
+/// The way in which the server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// Drained.

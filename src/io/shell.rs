@@ -94,7 +94,7 @@ pub(super) struct Budgets {
     pub(super) proxied: Proxied,
 }
 
-/// How many connections each worker has.
+/// The number of connections of each worker.
 pub(super) type Loads = Arc<[Arc<AtomicU32>]>;
 
 /// The shell.
@@ -178,7 +178,7 @@ impl Shell {
         }
     }
 
-    /// How long to wait. Other threads wake a worker only when it says that it sleeps.
+    /// The time to wait. Other threads wake a worker only when it says that it sleeps.
     fn patience(&mut self) -> Option<Duration> {
         if self.driver.has_work(&self.machine) || !self.mailbox.may_sleep() {
             return Some(Duration::ZERO);
@@ -308,7 +308,8 @@ impl Shell {
         }
     }
 
-    /// Where it is crowded, has others give way to who was just admitted. Those whom they belong to may have all of them.
+    /// Has others give way to the peer just admitted, if the server is crowded. If none of them is on this worker, the
+    /// other workers look among theirs.
     fn make_room(&mut self, now: Now) {
         let Some(way) = self.budget.give_way() else { return };
         if self.driver.give_way(now, &mut self.machine, way) == 0 {

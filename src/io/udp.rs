@@ -55,7 +55,7 @@ pub(super) struct UdpSocket {
     refusals: Cell<u32>,
     /// The kernel may have datagrams for us.
     pub(super) readable: bool,
-    /// When it was read last.
+    /// The time at which it was read last.
     pub(super) read_at: Option<Instant>,
     /// The loop does not poll it before.
     pub(super) muted_until: Option<Instant>,

@@ -53,7 +53,7 @@ pub(in crate::io) trait Machine {
     fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize);
     /// The next action for the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output>;
-    /// When `handle_timeout` is due.
+    /// The time at which `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 

@@ -65,7 +65,7 @@ impl Socket {
         }
     }
 
-    /// How a connect went, and the beginning of what follows; `None`: it still goes on.
+    /// The result of a connect, after which the next step begins; `None`: still connecting.
     fn end_connect(&mut self, ending: bool) -> Option<io::Result<()>> {
         let stream = self.transport.stream();
         let result = match stream.take_error() {

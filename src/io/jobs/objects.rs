@@ -23,9 +23,9 @@ use crate::jobs::{BlockSource, FileError, ObjectAction, ObjectOutcome, ObjectWor
 const PART_BYTES_MIN: u64 = 16 << 20;
 /// Parts of an upload, as S3 has it.
 const PARTS_MAX: u64 = 10_000;
-/// How often a part is sent.
+/// The number of times that a part is sent, at most.
 const ATTEMPTS: usize = 3;
-/// How long a signature is good.
+/// The validity of a signature.
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
 /// The timeout of a request without a body.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -60,7 +60,7 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
     }
 }
 
-/// How a stored hash was made of what a client sends.
+/// The way in which a stored hash was made from what a client sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Own,

@@ -15,7 +15,7 @@ use crate::bench::{Floor, FloorOptions, FloorReport, Histogram, Reader};
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
-/// How long a reader sleeps at most: it is to see that it is over.
+/// The longest sleep of a reader, so that it notices the end.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// Measures beside a reader that spins, where there is a core for it, and beside one that sleeps. Ends early when it is to `stop`.

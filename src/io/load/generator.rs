@@ -77,11 +77,11 @@ struct Conn {
     socket: Option<Socket>,
     /// The server consented.
     ready: bool,
-    /// Why it is over.
+    /// The reason for which it is over.
     gone: Option<String>,
     /// To be drained.
     dirty: bool,
-    /// When the heap wakes it.
+    /// The time at which the heap wakes it.
     scheduled: Option<Instant>,
 }
 

@@ -38,7 +38,7 @@ const BOUNDS: Bounds = Bounds {
     udp_bursts: true,
 };
 
-/// Where a connection goes.
+/// The destination of a connection.
 #[derive(Debug, Clone)]
 pub struct Destination {
     /// The address.
@@ -99,7 +99,7 @@ pub struct Outcome<'a> {
     pub tag: usize,
     /// Whether the server had consented.
     pub ready: bool,
-    /// Why it is gone; `None` while it is there.
+    /// The reason for which it is gone; `None` while it is there.
     pub gone: Option<&'a str>,
     /// The units that it has got, or missed.
     pub score: Score,

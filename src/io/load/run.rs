@@ -18,7 +18,7 @@ use crate::bench::{
     SAMPLE, Score, ServerFigures, Tally, Target,
 };
 
-/// How long a thread sleeps without looking at the phase.
+/// The longest sleep of a thread without a look at the phase.
 const PHASE_PERIOD: Duration = Duration::from_millis(20);
 /// The interval of progress lines.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
@@ -207,7 +207,7 @@ impl Worker<'_> {
         Ok(share)
     }
 
-    /// When a connection is to be opened.
+    /// The time at which a connection is to be opened.
     fn opening(&self, began: Instant, connection: usize) -> Instant {
         began + Duration::from_secs_f64(connection as f64 / self.options.rate)
     }

@@ -44,7 +44,7 @@ impl Shell {
         }
     }
 
-    /// When a port that was too loud is looked at again.
+    /// The time at which a port that was too loud is looked at again.
     pub(super) fn muted_until(&self) -> Option<Instant> {
         self.driver.ports.iter().filter_map(|(_, port)| port.muted_until).min()
     }

@@ -33,7 +33,7 @@ pub(crate) struct MemoryFiles {
     base: NonNull<u8>,
     /// The descriptors of their files.
     slots: Box<[AtomicI32]>,
-    /// Where to look for a free one first.
+    /// The slot at which the search for a free one begins.
     next: AtomicUsize,
 }
 
@@ -104,7 +104,7 @@ impl MemoryFiles {
         Some(slot)
     }
 
-    /// Where a slot begins.
+    /// The address at which a slot begins.
     fn address(&self, slot: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(slot.saturating_mul(SLOT_BYTES))
     }

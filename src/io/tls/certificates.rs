@@ -18,7 +18,7 @@ use super::Configs;
 use crate::disk::{self, SystemDisk};
 use crate::io::mailbox::{Mail, MailSender};
 
-/// How often the files are checked for changes.
+/// The interval at which the files are checked for changes.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// Certificates of one chain.
 const CHAIN_MAX: usize = 16;
@@ -34,7 +34,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Why the certificate cannot be used. The key's text is never part of it.
+/// The reason for which the certificate cannot be used. The key's text is never part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file could not be read or written.
