@@ -13,8 +13,8 @@ use crate::types::{Calendar, StreamId};
 /// Bytes that one producer may have on their way to other workers.
 pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
 
-/// How far something that grows has come, such as a playlist: the first segment that is not whole, and the first of its parts that
-/// is not there.
+/// The progress of a blob that grows, such as a playlist: the first segment that is not whole, and the first of its parts that is
+/// not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Progress {
     /// The number of the segment.
@@ -43,7 +43,7 @@ pub struct Blob {
     pub content_type: &'static str,
     /// The protocol that its readers are counted under as viewers; `None`: they are not.
     pub viewers: Option<&'static str>,
-    /// How far it has come, of what grows.
+    /// The progress of a blob that grows.
     pub progress: Progress,
     /// Whether others of its stream are of no use without it, as segments without their init segment: where there is too much, it
     /// goes last.

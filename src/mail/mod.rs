@@ -123,7 +123,7 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         stream: StreamId,
-        /// How the publisher left.
+        /// The way in which the publisher left.
         departure: Departure,
         /// The clock of the stream.
         position: Position,
@@ -296,7 +296,7 @@ pub enum SinkNews {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
-    /// This many watch a stream that a pull of this worker fetches.
+    /// The number of viewers of a stream that a pull of this worker fetches.
     Audience {
         /// The pull.
         pull: PullId,
@@ -346,7 +346,7 @@ pub enum ToWorker {
     StreamDown {
         /// The life.
         stream: StreamId,
-        /// Why the stream ended.
+        /// The reason for which the stream ended.
         end: StreamEnd,
     },
     /// Verdict on a publish request.
@@ -381,7 +381,7 @@ pub enum ToWorker {
         /// Yes or no.
         verdict: Result<(), NoSubscription>,
     },
-    /// This viewer may no longer play: close it.
+    /// A viewer may no longer play: close it.
     DropViewer {
         /// The session.
         conn: ConnId,
@@ -428,7 +428,7 @@ pub enum ToWorker {
     Upload {
         /// The connection that asked.
         conn: ConnId,
-        /// Where the file goes.
+        /// The destination of the file.
         grant: Box<UploadGrant>,
     },
     /// Start an attempt of a push.
@@ -443,7 +443,7 @@ pub enum ToWorker {
     StartPull(Box<PullOrder>),
     /// End a pull; no news of it is wanted any more.
     StopPull(PullId),
-    /// Where a pull goes on: the answer to [`ToControl::NextServer`].
+    /// The address at which a pull goes on: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
     /// A stream that was wanted does not come: whoever waits for it is refused.
     NotComing(StreamKey),

@@ -32,7 +32,7 @@ pub struct PublishRequest {
     pub pull: Option<(PullId, u64)>,
 }
 
-/// Why a publisher was refused; each protocol has its own words for it.
+/// The reason for which a publisher was refused; each protocol has its own words for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// No application of that name.
@@ -82,7 +82,7 @@ pub struct Grant {
     pub settings: Arc<AppSettings>,
 }
 
-/// How a publisher left.
+/// The way in which a publisher left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
     /// Ended by the publisher (deleteStream, FCUnpublish, closeStream), or by a breach of the protocol: the stream ends.
@@ -91,7 +91,7 @@ pub enum Departure {
     Lost,
 }
 
-/// Why a stream ended.
+/// The reason for which a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The publisher unpublished.

@@ -19,7 +19,7 @@ pub enum PullState {
     Lost {
         /// Why.
         reason: String,
-        /// How far the media were ahead of real time.
+        /// The time by which the media were ahead of real time.
         ahead: Duration,
     },
 }
@@ -61,9 +61,10 @@ pub struct PullOrder {
     pub address: SocketAddr,
     /// The server, and what is asked for there.
     pub target: Target,
-    /// How far the stream is ahead of real time already: a file is not read faster than it is to be seen.
+    /// The time by which the stream is ahead of real time already: a file is not read faster than it is to be
+    /// seen.
     pub lead: Duration,
-    /// How much of a file is passed over.
+    /// The duration at the beginning of a file that is skipped.
     pub skip: Duration,
     /// The nodes that a copy of another node's stream is for, besides this one.
     pub via: Vec<String>,
