@@ -41,7 +41,7 @@ pub struct AppSettings {
     pub ip_filter_enabled: bool,
     /// `remoteAllowedCIDR`; empty: nobody.
     pub remote_allowed_cidr: CidrList,
-    /// How much there may be at a time.
+    /// The limits on what there may be at a time.
     pub limits: AppLimits,
     /// The rules of recording.
     pub recording: RecordingSettings,
@@ -63,7 +63,7 @@ pub struct AppSettings {
     pub values: Values,
 }
 
-/// How much an application may have at a time.
+/// The limits on what an application may have at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppLimits {
     /// `ingestingStreamLimit`: live streams; `None`: no limit.

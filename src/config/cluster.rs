@@ -12,12 +12,12 @@ use crate::types::NodeId;
 /// Bytes of `cluster.name` and `cluster.region`.
 const WORD_BYTES_MAX: usize = 64;
 
-/// How publishers are treated while the directory is away.
+/// The treatment of publishers while the directory is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutDirectory {
-    /// They are let in; their ids are claimed when the directory is back.
+    /// Let them in, and claim their ids when the directory is back.
     Accept,
-    /// They are refused.
+    /// Refuse them.
     Refuse,
 }
 

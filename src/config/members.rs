@@ -84,7 +84,8 @@ impl Schema {
         members.into_iter()
     }
 
-    /// Where a member stands: behind how many of the reference's, and how far behind the last of those.
+    /// The place of a member in the order: its index in the reference's order, or that of the member it
+    /// follows, and how far behind that one it is.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
             return (at, 0);

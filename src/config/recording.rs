@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Error;
 use super::values::Values;
 
-/// How streams are recorded.
+/// The settings for recording streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingSettings {
     /// `mp4MuxingEnabled`: every stream is, unless its broadcast says otherwise.

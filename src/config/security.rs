@@ -11,7 +11,7 @@ use crate::auth::{HookUrl, jwt};
 /// The status hook does not come more often than this: figures are no younger.
 const STATUS_PERIOD_MIN: u64 = 500;
 
-/// How hooks are sent.
+/// The settings for sending hooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HookSettings {
     /// `listenerHookURL`; `None` when empty.

@@ -44,7 +44,7 @@ pub struct Limits {
     pub exempt_loopback: bool,
 }
 
-/// Where the server connects on behalf of others.
+/// The rules on where the server connects on behalf of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboundRules {
     /// `outbound.deny`.
@@ -117,7 +117,7 @@ pub struct ServerSettings {
     pub trusted_proxies: CidrList,
     /// `server.cors_origins`; empty: none.
     pub cors_origins: Vec<String>,
-    /// Where it connects on behalf of others.
+    /// The rules on where it connects on behalf of others.
     pub outbound: OutboundRules,
     /// The addresses that may look at it.
     pub doors: Doors,
