@@ -69,7 +69,7 @@ const fn protection(
 }
 
 impl Key {
-    /// The reason for which a value is refused: it asks for a protection that is missing here.
+    /// The reason a value is refused: it asks for a protection that is missing here.
     #[must_use]
     pub fn refusal(&self, value: &str) -> Option<&'static str> {
         let Effect::Protection { reason } = self.effect else { return None };

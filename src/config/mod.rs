@@ -44,7 +44,7 @@ pub use values::{Origin, Values};
 pub use visibility::Visibility;
 pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};
 
-/// The reason for which the settings cannot be used. Always one line, naming the origin and the key; never a
+/// The reason the settings cannot be used. Always one line, naming the origin and the key; never a
 /// secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

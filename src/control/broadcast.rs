@@ -288,7 +288,7 @@ members! {
     max_idle_time: i32 = 0, "maxIdleTime", both;
 }
 
-/// The reason for which a body is refused; the text is the answer's.
+/// The reason a body is refused; the text is the answer's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {

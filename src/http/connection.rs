@@ -31,7 +31,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// The reason for which the connection ended.
+/// The reason the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The exchange asked for it, or the limit of requests was reached.

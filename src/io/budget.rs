@@ -87,7 +87,7 @@ pub(super) struct Budget {
     handshakes: Box<[(&'static str, AtomicU32)]>,
 }
 
-/// The reason for which no TLS handshake begins.
+/// The reason no TLS handshake begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Too many of the address run.

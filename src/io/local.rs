@@ -84,7 +84,7 @@ fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<
     stream.write_all(b"\n")
 }
 
-/// The reason for which a user was not added.
+/// The reason a user was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddUserError {
     /// The e-mail, the password or the settings.

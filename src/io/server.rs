@@ -49,7 +49,7 @@ const FILES_KEPT_SHARE: usize = 8;
 /// Records of the store that are decoded at a time while the next are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
-/// The reason for which the server did not start. Nothing is left running.
+/// The reason the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.

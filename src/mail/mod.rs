@@ -346,7 +346,7 @@ pub enum ToWorker {
     StreamDown {
         /// The life.
         stream: StreamId,
-        /// The reason for which the stream ended.
+        /// The reason the stream ended.
         end: StreamEnd,
     },
     /// Verdict on a publish request.

@@ -38,7 +38,7 @@ pub struct PolledRequest {
     pub found: bool,
 }
 
-/// The reason for which a subscription was refused.
+/// The reason a subscription was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSubscription {
     /// No such stream is live.

@@ -32,7 +32,7 @@ pub struct PublishRequest {
     pub pull: Option<(PullId, u64)>,
 }
 
-/// The reason for which a publisher was refused; each protocol has its own words for it.
+/// The reason a publisher was refused; each protocol has its own words for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// No application of that name.
@@ -91,7 +91,7 @@ pub enum Departure {
     Lost,
 }
 
-/// The reason for which a stream ended.
+/// The reason a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The publisher unpublished.

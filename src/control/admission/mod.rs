@@ -43,7 +43,7 @@ const WAITING_MAX: usize = 1000;
 /// The longest time a peer is kept waiting; RTMP encoders and browsers have more patience.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The reason for which a publisher is refused while the directory of the cluster is away.
+/// The reason a publisher is refused while the directory of the cluster is away.
 const NO_DIRECTORY: &str = "the directory is away, and cluster.without_directory is refuse";
 
 /// The request that is to be admitted.

@@ -312,7 +312,7 @@ impl Access {
     }
 }
 
-/// The reason for which a publisher without the record that it needs is refused.
+/// The reason a publisher without the record that it needs is refused.
 const NO_RECORD: &str = "there is no broadcast of that id";
 
 /// Record, expiry and schedule.

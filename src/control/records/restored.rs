@@ -23,11 +23,11 @@ pub(in crate::control) enum StoredRecord {
 pub struct BadRecord {
     /// The record's key.
     pub key: Key,
-    /// The reason for which it cannot be read.
+    /// The reason it cannot be read.
     pub reason: String,
 }
 
-/// The reason for which the contents of the store cannot be taken over.
+/// The reason the contents of the store cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A record that cannot be read.

@@ -232,7 +232,7 @@ pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> 
     Reply::Now(object(200, &shown))
 }
 
-/// The reason for which a settings object is refused.
+/// The reason a settings object is refused.
 enum Unfit {
     /// Not a settings object: 400.
     Malformed(String),

@@ -75,7 +75,7 @@ fn is_key(key: &str) -> bool {
     key.len() == KEY_CHARS && key.strip_suffix("==").is_some_and(|digits| digits.bytes().all(is_base64))
 }
 
-/// The reason for which a server did not open the WebSocket.
+/// The reason a server did not open the WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {

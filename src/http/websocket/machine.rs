@@ -38,7 +38,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// The reason for which the WebSocket ended.
+/// The reason the WebSocket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The peer closed it, with this code (1005: without one).

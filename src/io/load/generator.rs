@@ -77,7 +77,7 @@ struct Conn {
     socket: Option<Socket>,
     /// The server consented.
     ready: bool,
-    /// The reason for which it is over.
+    /// The reason it is over.
     gone: Option<String>,
     /// To be drained.
     dirty: bool,

@@ -99,7 +99,7 @@ pub struct Outcome<'a> {
     pub tag: usize,
     /// Whether the server had consented.
     pub ready: bool,
-    /// The reason for which it is gone; `None` while it is there.
+    /// The reason it is gone; `None` while it is there.
     pub gone: Option<&'a str>,
     /// The units that it has got, or missed.
     pub score: Score,

@@ -34,7 +34,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// The reason for which the certificate cannot be used. The key's text is never part of it.
+/// The reason the certificate cannot be used. The key's text is never part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file could not be read or written.
