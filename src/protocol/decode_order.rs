@@ -1,4 +1,5 @@
-//! When a picture is to be decoded. RTP, and MPEG-TS without DTS, only say when it is shown; pictures come in the order of decoding.
+//! Decoding times of pictures. RTP, and MPEG-TS without DTS, only say when a picture is shown; pictures come in the order of
+//! decoding.
 //!
 //! Of pictures of which `depth` at most come before one that is shown earlier, the decoding times are the times of showing in
 //! their order, `depth` pictures late: they rise, and none is behind its own time of showing.

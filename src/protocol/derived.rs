@@ -41,7 +41,7 @@ impl fmt::Debug for Derivation {
     }
 }
 
-/// How many derived tracks whose work is costly may be made at a time, on a machine of so many cores.
+/// The number of costly derived tracks that may be made at a time, on a machine of so many cores.
 #[must_use]
 pub fn costly_max(server: &ServerSettings, cores: usize) -> usize {
     let limits = registry::derivations().filter_map(|(_, derivation)| derivation.limit);

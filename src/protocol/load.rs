@@ -20,7 +20,7 @@ pub use super::rtsp::RtspMux;
 use crate::auth::url::{Url, UrlError};
 use crate::mail::{Target, Transport};
 
-/// Where load goes.
+/// The target of load.
 #[derive(Debug, Clone)]
 pub struct LoadTarget {
     scheme: &'static Scheme,

@@ -105,7 +105,7 @@ impl Remote {
 /// The destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// This session.
+    /// An existing session.
     Session(ConnId),
     /// A peer's that has proved its address: [`Demux::begin`] makes the session.
     New,
@@ -133,7 +133,7 @@ pub trait Demux: Debug + Send {
     /// The sessions that it knows.
     fn sessions(&self) -> usize;
 
-    /// How sessions are made that others ask for, if any are.
+    /// The maker of sessions that other sessions ask for, if the port has any.
     fn on_request(&mut self) -> Option<&mut dyn SessionsOnRequest> {
         None
     }

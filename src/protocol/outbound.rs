@@ -1,4 +1,4 @@
-//! Where streams are sent to and fetched from: the URL schemes of all protocols.
+//! The destinations and origins of streams on other servers: the URL schemes of all protocols.
 //!
 //! A protocol reads a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else asks the target for its host, its
 //! port and its transport, and hands it back when the connection is to begin ([`begin_push`], [`begin_pull`]).

@@ -44,16 +44,16 @@ pub enum LoadEvent {
         is_video: bool,
         /// Counted up by one from piece to piece, where none is missing.
         number: u64,
-        /// When its end was made, in milliseconds of Unix time, if it is known.
+        /// The time at which its end was made, in milliseconds of Unix time, if it is known.
         made_ms: Option<i64>,
-        /// When the last of it came.
+        /// The time at which the last of it came.
         at: Instant,
     },
     /// A playlist, whole.
     Playlist {
-        /// When it was asked for.
+        /// The time at which it was asked for.
         asked: Instant,
-        /// When the end of what it has was made, in milliseconds of Unix time, if it is known.
+        /// The time at which the end of its media was made, in milliseconds of Unix time, if it is known.
         made_ms: Option<i64>,
         /// For how long nothing further may be asked for.
         pause: Duration,

@@ -7,8 +7,8 @@ use super::{Event, Format, OrderEvent, SubscriptionEvent};
 use crate::mail::PushState;
 use crate::types::Handle;
 
-/// How often the newest key frame is looked at. Viewers of the target cannot ask for one through it, and a browser that publishes makes
-/// none of itself.
+/// The interval at which the age of the newest key frame is checked. Viewers of the target cannot ask for a key frame through it, and a
+/// browser that publishes makes none of its own accord.
 const KEY_FRAME_LOOK: Duration = Duration::from_secs(1);
 
 /// An attempt, from its connection to its end.
@@ -16,7 +16,7 @@ const KEY_FRAME_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Attempt {
     events: VecDeque<Event>,
     broadcasting: bool,
-    /// When the newest key frame is looked at.
+    /// The time of the next check of the newest key frame.
     look_at: Option<Instant>,
     ending: bool,
     over: bool,
@@ -80,7 +80,7 @@ impl Attempt {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// The time at which [`Self::handle_timeout`] has something to do.
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         self.look_at
     }

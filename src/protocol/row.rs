@@ -48,7 +48,8 @@ pub(super) struct Protocol {
     pub(super) sinks: &'static [&'static SinkKind],
     /// Tracks that it makes of published ones.
     pub(super) derivations: &'static [&'static Derivation],
-    /// How encoders publish. The API shows the first protocol that has it.
+    /// The listener and the URL that encoders publish to. The API shows those of the first protocol that has
+    /// them.
     pub(super) publish: Option<Publish>,
     /// The servers of its own that help clients of other protocols to find a path.
     pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,
@@ -88,7 +89,7 @@ pub enum Security {
     TlsHttp,
 }
 
-/// How encoders publish.
+/// The listener and the URL that encoders publish to.
 #[derive(Debug)]
 pub(super) struct Publish {
     /// The listener that they connect to.
@@ -277,7 +278,7 @@ pub(super) struct LoadUse {
     pub(super) sockets: Sockets,
     /// A segment that the paths of such URLs have, where protocols share a scheme.
     pub(super) segment: Option<&'static str>,
-    /// How they end, where protocols share a scheme.
+    /// The ending of those paths, where protocols share a scheme.
     pub(super) ending: Option<&'static str>,
 }
 
@@ -311,7 +312,8 @@ impl LoadUse {
             && self.ending.is_none_or(|ending| path.to_ascii_lowercase().ends_with(ending))
     }
 
-    /// How much it wants of a URL: of those that take one, the most demanding is meant.
+    /// The number of demands that it makes of a URL. Of the uses that take a URL, the most demanding is
+    /// meant.
     pub(super) fn demands(&self) -> usize {
         usize::from(self.segment.is_some()) + usize::from(self.ending.is_some())
     }

@@ -193,7 +193,7 @@ pub trait TailSink {
     fn handle_tail(&mut self, ctx: &Context<'_>, tail: &Parts);
 }
 
-/// How fast a sink takes units that are not new.
+/// The pace at which a sink takes units that are not new.
 pub trait Paced {
     /// The stream is over: nothing has to wait any more.
     fn end(&mut self);

@@ -33,7 +33,7 @@ pub type Query = [(String, String)];
 /// The meaning of parameters of a request to the blobs of a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
-    /// How far they want a blob to be that grows. `None`: as it is.
+    /// The progress that the parameters want of a blob that grows. `None`: as it is.
     pub wants: fn(&Query) -> Option<Progress>,
     /// The name of the blob that is given in place of one with this name. `None`: that one.
     pub in_place: fn(&str, &Query) -> Option<String>,
@@ -58,7 +58,7 @@ pub struct Requested<'a> {
 }
 
 impl Params {
-    /// They mean nothing.
+    /// Parameters that mean nothing.
     pub const NONE: Self = Self {
         wants: |_| None,
         in_place: |_, _| None,
@@ -142,7 +142,7 @@ fn params<'a>(app: &'a AppSettings, query: &'a Query) -> impl Iterator<Item = &'
     enabled(app).filter(|_| !query.is_empty()).map(|kind| &kind.params)
 }
 
-/// How far a request wants a blob to be that grows.
+/// The progress that a request wants of a blob that grows.
 #[must_use]
 pub fn wanted(app: &AppSettings, query: &Query) -> Option<Progress> {
     params(app, query).find_map(|params| (params.wants)(query))

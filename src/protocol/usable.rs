@@ -62,7 +62,7 @@ impl Usable {
         }
     }
 
-    /// When to look at a stream of which nothing further may come.
+    /// The time of the next look at a stream of which nothing further may come.
     pub(super) fn deadline(&self, supply: Supply) -> Option<Instant> {
         let within = match supply {
             Supply::Nothing => ANNOUNCED_WITHIN,

@@ -13,7 +13,7 @@ use crate::types::{Ingest, StreamKey};
 pub struct PublishAsk {
     /// The key of the stream.
     pub key: StreamKey,
-    /// How the stream comes in.
+    /// The way by which the stream comes in.
     pub ingest: Ingest,
     /// The encoder's user agent.
     pub user_agent: String,
@@ -41,7 +41,7 @@ pub enum PublicationEvent {
         /// The tracks of the stream; one of them decodes the unit.
         tracks: Arc<Tracks>,
     },
-    /// This many units could not be used.
+    /// The number of units that could not be used.
     UnitsDropped(u64),
     /// News of the publisher's clocks: faults, and the pace.
     Clock(ClockNews),
@@ -63,6 +63,6 @@ pub enum PublicationNews {
     KeyFrameNeeded(TrackId),
     /// Published tracks that somebody is sent; the others may be paused.
     Wanted(TrackSet),
-    /// This many watch the stream at this node and behind it.
+    /// The number of viewers of the stream at this node and behind it.
     Audience(::relay::Viewers),
 }

@@ -57,7 +57,7 @@ pub struct WantedBlob {
     pub key: StreamKey,
     /// The path below the application's `streams`.
     pub name: String,
-    /// How far it has to be.
+    /// The progress that it must have made.
     pub progress: Progress,
     /// The kind of sink that makes it, when the request begins one.
     pub sink: Option<&'static str>,

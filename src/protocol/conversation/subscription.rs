@@ -38,7 +38,7 @@ pub enum SubscriptionEvent {
     /// The peer lost something that only a key frame mends, of this video track; `None`: the one that the subscription
     /// starts at.
     KeyFrameNeeded(Option<TrackId>),
-    /// This track is about to begin, or others behind it: a key frame is asked for if the newest one is old. `None`: the
+    /// A track is about to begin, or others behind it: a key frame is asked for if the newest one is old. `None`: the
     /// track that the subscription starts at.
     KeyFrameSoon(Option<TrackId>),
     /// A node: this many watch the copy there, in place of those that it told of before.

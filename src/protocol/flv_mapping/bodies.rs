@@ -65,7 +65,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// How packets identify their track.
+/// The form in which packets identify their track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// The first track of its kind: as if there were no other.

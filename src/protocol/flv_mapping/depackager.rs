@@ -102,7 +102,7 @@ pub(crate) struct Depackager {
     compositions: Compositions,
     /// Audio tracks whose configuration is that of their ADTS heads.
     of_adts: TrackSet,
-    /// Why audio is left out.
+    /// The reason audio is left out.
     left_out: Option<flv::Error>,
     /// A video message has come, audio has become a unit.
     video_seen: bool,
@@ -183,7 +183,7 @@ impl Depackager {
         }
     }
 
-    /// Why audio is left out, if any is.
+    /// The reason audio is left out, if any is.
     pub(crate) const fn left_out(&self) -> Option<flv::Error> {
         self.left_out
     }

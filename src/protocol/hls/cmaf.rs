@@ -42,7 +42,7 @@ const MARK: &str = "__";
 const SPARE_MS: i64 = 1000;
 /// The group of the sound.
 const AUDIO: &str = "audio";
-/// How names of manifests end.
+/// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
 
 /// The sink of one playlist of all tracks.
@@ -160,7 +160,7 @@ impl Package for AsTheyAre {
     }
 }
 
-/// How well fragmented MP4 carries a track.
+/// Judges how well fragmented MP4 carries a track.
 pub(super) const fn fit(track: &Track) -> Fit {
     match track.config.codec() {
         Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => Fit::Well,
@@ -190,7 +190,7 @@ struct CmafSink {
     absent: Vec<Rendition>,
     /// First numbers of the first rendition.
     start: Start,
-    /// Where the last segment of the first one ended.
+    /// The end of the last segment of the first rendition.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
     /// Milliseconds that decode times are put ahead.

@@ -36,18 +36,18 @@ const GAP_VERSION: u32 = 8;
 /// The folder of an application that files are played from.
 const STREAMS: &str = "streams";
 
-/// How often a server is sent a file, and the pause between two tries.
+/// The number of times that a server is sent a file, at most, and the pause between two tries.
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 /// The most files that wait for their removal from a server; more are left there.
 const REMOVALS_MAX: usize = 100;
 
-/// Where a copy is.
+/// The place of a copy.
 #[derive(Debug)]
 enum Place {
     Disk {
         kind: Kind,
-        /// How long the files stay when the stream is over; `None`: they are kept.
+        /// The time for which the files stay when the stream is over; `None`: they are kept.
         lingers: Option<Duration>,
         /// The application's folder and the names below it that lead to the playlist.
         folder: Vec<String>,
@@ -246,7 +246,7 @@ impl HlsCopy {
         self.settled.count.saturating_add(self.all.segments.len() as u64)
     }
 
-    /// How many of the segments that are not settled memory has no longer.
+    /// The number of segments that are not settled and are no longer in memory.
     fn gone(&self) -> usize {
         let first = self.all.media_sequence.saturating_add(self.settled.count);
         let gone = self.in_memory_from.saturating_sub(first);
@@ -308,8 +308,8 @@ impl HlsCopy {
         }
     }
 
-    /// This server goes down, or the session is to end: what is to be removed is removed now, and another server gets no more than
-    /// the end of the playlist.
+    /// Hastens the end, since this server goes down or the session is to end: what is to be removed is removed now, and another
+    /// server gets no more than the end of the playlist.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.finish(now);
         if matches!(self.place, Place::Server(_)) {
@@ -516,7 +516,7 @@ fn version(version: u32, segments: &[Segment]) -> u32 {
     if segments.iter().any(|segment| segment.gap) { version.max(GAP_VERSION) } else { version }
 }
 
-/// Why a job has failed.
+/// The reason a job has failed; `None`: it has not.
 fn failure(outcome: Outcome) -> Option<Cow<'static, str>> {
     if let Outcome::Relayed(result) = outcome {
         return result.err().map(Cow::Owned);

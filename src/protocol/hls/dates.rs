@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use crate::hub::Entry;
 use crate::types::{Calendar, Now};
 
-/// How far dates may be wrong.
+/// The tolerated error of dates.
 const OFF_MS: i64 = 5000;
-/// How far they may be wrong behind a change of the publisher, which is a discontinuity anyway.
+/// The tolerated error of dates behind a change of the publisher, which is a discontinuity anyway.
 const RESUMED_OFF_MS: i64 = 1000;
 /// Dates are wrong when so many windows in a row say so, and agree.
 const WINDOWS: usize = 3;
@@ -178,7 +178,7 @@ impl Dates {
         self.shown.map(|shown| shown.media_ms)
     }
 
-    /// How far media with this DTS is behind that date.
+    /// The time by which media with this DTS is behind that date, in milliseconds.
     pub(super) fn delay_ms(&self, dts_ms: i64) -> u64 {
         let delay = self.zero_ms().map_or(0, |zero| self.offset(dts_ms).media_ms.saturating_sub(zero));
         u64::try_from(delay).unwrap_or(0)

@@ -22,10 +22,10 @@ pub(super) enum Fetched {
     Failed(String),
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug)]
 pub(super) enum Go {
-    /// These bytes, over the connection that is there.
+    /// The bytes to send over the connection that is there.
     Here(String),
     /// To this server first; then [`Fetch::connected`] has the bytes.
     To(NextServer),

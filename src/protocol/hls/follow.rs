@@ -9,7 +9,7 @@ use ::hls::limits::{RELOAD_MIN, RETRY_PAUSE, STALL_MIN, TARGET_DURATION_MAX};
 use ::hls::playlist::{ByteRange, LowLatency, Map, MediaPlaylist, Segment};
 use ::hls::{Request, Url};
 
-/// How far numbers may fall back before that is another life of the stream.
+/// The most that numbers may fall back before it counts as another life of the stream.
 const STALE_MAX: u64 = 5;
 
 /// A segment, or a part of one.
@@ -17,7 +17,7 @@ const STALE_MAX: u64 = 5;
 pub(super) struct Piece {
     /// Counted up by one from piece to piece, where none is missing.
     pub(super) number: u64,
-    /// When its end was made, in milliseconds of Unix time.
+    /// The time at which its end was made, in milliseconds of Unix time.
     pub(super) made_ms: Option<i64>,
     uri: String,
     range: Option<ByteRange>,
@@ -38,7 +38,7 @@ pub(super) enum Want {
 /// The contents of a playlist.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// When the end of what it has was made.
+    /// The time at which the end of its media was made, in milliseconds of Unix time.
     pub(super) made_ms: Option<i64>,
     /// Parts that had come before they were listed, and when.
     pub(super) came: Vec<(Piece, Instant)>,
@@ -60,7 +60,7 @@ pub(super) struct Follower {
     /// The initialization section that was fetched last.
     map: Option<Arc<Map>>,
     reload_at: Instant,
-    /// When something new was last listed.
+    /// The time at which something new was last listed.
     renewed: Instant,
     /// Reloads wait for what is not there yet, and leave out what is known.
     blocks: bool,
@@ -88,7 +88,7 @@ impl Follower {
         }
     }
 
-    /// When there is something to fetch.
+    /// The time at which there is something to fetch.
     pub(super) fn due(&self) -> Option<Instant> {
         self.pending.is_empty().then_some(self.reload_at)
     }

@@ -14,13 +14,13 @@ use super::settings::HlsSettings;
 const UPDATE_PERIOD_S: u64 = 2;
 /// The parameter of segments that a manifest names.
 pub(super) const MARK: &str = "dash";
-/// How the line with the time begins.
+/// The beginning of the line with the time.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
 /// Added to the index of a track of sound: the numbers of adaptation sets are of one kind.
 const AUDIO_IDS: u64 = 100;
 /// The scheme of channels (ISO/IEC 23003-3).
 const CHANNELS: &str = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011";
-/// How a template of URIs begins.
+/// The beginning of a template of URIs.
 const TEMPLATE: &str = "<SegmentTemplate ";
 
 /// A duration of XML Schema, in milliseconds.

@@ -43,7 +43,7 @@ use crate::types::StreamKey;
 use pull::HlsPull;
 use viewer::Viewer;
 
-/// How the names of playlists end.
+/// The ending of the names of playlists.
 const ENDING: &str = ".m3u8";
 /// The query behind the name of a playlist that asks for its delta update (RFC 8216bis §6.2.5.1).
 const DELTA: &str = "?_HLS_skip=YES";

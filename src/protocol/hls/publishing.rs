@@ -69,7 +69,7 @@ impl Publishing {
         }
     }
 
-    /// These names are needed no more; the next blob takes them along.
+    /// Notes names that are needed no more; the next blob takes them along.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
         self.gone.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));

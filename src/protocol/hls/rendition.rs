@@ -50,12 +50,12 @@ pub(super) struct Made {
     pub(super) is_init: bool,
 }
 
-/// How names of what is made are formed.
+/// The rule by which names of segments and their like are formed.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     /// The beginning of their names.
     pub(super) base: String,
-    /// How segments end.
+    /// The ending of the names of segments.
     pub(super) ending: &'static str,
     /// The number of the first segment, where names have it and count from one behind it: in manifests of DASH numbers have to be
     /// small, since ffmpeg takes the first one for an index into the timeline.
@@ -91,7 +91,7 @@ impl Names {
     }
 }
 
-/// Where a segment is in the time of its track, for manifests of DASH.
+/// The place of a segment in the time of its track, for manifests of DASH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) number: u64,
@@ -149,13 +149,13 @@ struct Growing {
     slices: Vec<Bytes>,
     bytes: usize,
     parts: Vec<Part>,
-    /// Where the part that grows has begun, in milliseconds of DTS, and whether it begins with a key frame.
+    /// The DTS in milliseconds at which the part that grows began, and whether it begins with a key frame.
     part_begin: Option<(i64, bool)>,
     /// Decode time of the first sample of the first track, and of the end of its last one.
     span: Option<(u64, u64)>,
 }
 
-/// How long parts are, and which are announced.
+/// The rule for the length of parts, and for which of them are announced.
 #[derive(Debug, Default)]
 struct PartRule {
     are_wanted: bool,

@@ -12,7 +12,7 @@ use hls::playlist::{Key, Method};
 use super::settings::Sealing;
 
 const BLOCK: usize = 16;
-/// How names of keys end.
+/// The ending of the names of keys.
 pub(super) const ENDING: &str = ".key";
 
 /// A key, and where it stands in the order of them.

@@ -127,7 +127,7 @@ impl Segmenter {
         self.window.is_enough().then(|| self.window.playlist())
     }
 
-    /// How far the playlist has come.
+    /// The progress of the playlist.
     pub(super) fn progress(&self) -> Progress {
         if self.window.playlist().ended {
             return Progress::ENDED;

@@ -338,7 +338,8 @@ fn kind(text: &str) -> Option<Kind> {
     }
 }
 
-/// How the number of a segment is written: C's `%d` with a width of zeros, and what stands around it.
+/// The form in which the number of a segment is written: C's `%d` with a width of zeros, and what stands
+/// around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Suffix {
     before: String,

@@ -81,7 +81,7 @@ impl Package for Segmented {
     }
 }
 
-/// How well players of HLS take a track in MPEG-TS.
+/// Judges how well players of HLS take a track in MPEG-TS.
 pub(super) fn fit(track: &Track) -> Fit {
     let fit = ts::fit(track);
     if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }

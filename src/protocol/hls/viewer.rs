@@ -34,7 +34,7 @@ struct Asked {
 #[derive(Debug)]
 pub(super) struct Viewer {
     home: Url,
-    /// Where all of it is.
+    /// The server that has all of the stream.
     server: Option<NextServer>,
     fetch: Fetch,
     followers: Vec<Follower>,

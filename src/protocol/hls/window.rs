@@ -100,7 +100,7 @@ impl Last {
     }
 }
 
-/// How the segment that grows ends before a unit.
+/// The end of the growing segment before a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
     /// Its end, in milliseconds of DTS.
@@ -235,7 +235,7 @@ impl Window {
         Some(Mark { number, discontinuities, begin_ms: open.begin_ms })
     }
 
-    /// Where the segment that grows has begun.
+    /// The time at which the segment that grows began, in milliseconds of DTS.
     pub(super) fn begin_ms(&self) -> Option<i64> {
         self.open.as_ref().map(|open| open.begin_ms)
     }

@@ -45,7 +45,7 @@ pub(super) struct Feed {
     stage: Stage,
     /// The last answer.
     last: Bytes,
-    /// When something was sent; `None` until the head was.
+    /// The time at which something was last sent; `None` until the head was.
     said_at: Option<Instant>,
 }
 

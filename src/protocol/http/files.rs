@@ -42,7 +42,7 @@ pub(super) struct FilePath {
     pub(super) is_stream: bool,
 }
 
-/// Why a path does not name a file.
+/// The reason a path does not name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nowhere {
     /// Hidden files are not served.

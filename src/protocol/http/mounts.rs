@@ -41,7 +41,7 @@ impl Asked {
 
 /// The policy of answers of the API.
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
-/// Where files of an application are uploaded to.
+/// The path to which files of an application are uploaded.
 const UPLOADS: &str = "/rest/v2/vods/create";
 /// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);

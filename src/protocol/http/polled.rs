@@ -46,13 +46,13 @@ pub(super) struct Polled {
     viewer: Viewer,
     /// The protocol that it counts under.
     protocol: &'static str,
-    /// How far the viewer has been let in.
+    /// The progress of the viewer's admission.
     entry: Entry,
     /// Whether a blob is waited for; else a verdict is.
     awaits_blob: bool,
 }
 
-/// How far a viewer has been let in.
+/// The progress of a viewer's admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     /// Not asked yet, or asked without an answer.

@@ -2,7 +2,7 @@
 
 use crate::auth::url::{self, Url, UrlError};
 
-/// How the names of streams end.
+/// The endings of the names of streams.
 const ENDINGS: [&str; 3] = ["flv", "ts", "mp4"];
 
 /// The parsed URL.
@@ -32,7 +32,8 @@ impl LiveUrl {
         Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })
     }
 
-    /// Where a redirect leads: a reference relative to this URL (RFC 3986 §5.2). The name of a stream there may end as it likes.
+    /// The target of a redirect: a reference relative to this URL (RFC 3986 §5.2). The name of a stream there may have any
+    /// ending.
     pub(crate) fn moved(&self, reference: &str) -> Option<Self> {
         // Nothing is mended that a URL cannot have.
         if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {

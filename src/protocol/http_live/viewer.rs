@@ -18,7 +18,7 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamKey};
 
-/// How long the tracks of a stream are waited for before the header announces both.
+/// The time for which the tracks of a stream are waited for before the header announces both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
 
 /// The limits of docs/robustness.md, the same for all connections.

@@ -20,7 +20,7 @@ use crate::protocol::usable::{Supply, video_payload};
 const TICKS: Timescale = Timescale::new(90_000);
 /// Bits of the clock that the timeline is given.
 const CLOCK_BITS: u32 = 33;
-/// How far the first unit that waits may be behind the last one: longer fragments than this are rare.
+/// The most that the first waiting unit may be behind the last one: longer fragments than this are rare.
 const SPAN_MAX: i64 = 20 * 90_000;
 /// Bytes of units that wait.
 const WAITING_BYTES_MAX: usize = 32 << 20;

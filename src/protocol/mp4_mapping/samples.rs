@@ -9,7 +9,7 @@ use media::{AccessUnit, CodecConfig, Track, TrackId};
 pub(in crate::protocol) struct Samples {
     /// The track.
     pub(in crate::protocol) id: TrackId,
-    /// How an init segment describes it.
+    /// The description of the track in an init segment.
     pub(in crate::protocol) description: Description,
     /// The newest, whose duration is not known yet, and its decode time.
     open: Option<(i64, FragmentSample)>,

@@ -5,7 +5,7 @@ use crate::auth::url::{URL_BYTES_MAX, UrlError};
 /// The folder of applications, and the one of an application's recordings and uploads.
 const WEBAPPS: &str = "webapps";
 const STREAMS: &str = "streams";
-/// How the names of such files end: what is read of a body over HTTP.
+/// The endings of the names of such files: those of the containers that are read from a body over HTTP.
 const ENDINGS: [&str; 3] = ["mp4", "flv", "ts"];
 /// Folders below `streams`, and the file in them.
 const NAMES_MAX: usize = 16;

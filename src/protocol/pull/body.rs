@@ -9,11 +9,11 @@ use super::layout::{Beginning, Layout};
 
 /// Larger tags are not what a stream has.
 pub(in crate::protocol) const TAG_BYTES_MAX: u32 = 8 << 20;
-/// How an FLV file begins (FLV 10.1 §E.2).
+/// The beginning of an FLV file (FLV 10.1 §E.2).
 const FLV_SIGNATURE: &[u8] = b"FLV";
-/// How an MP4 file begins, behind the length of its first box (ISO/IEC 14496-12 §4.3).
+/// The beginning of an MP4 file, behind the length of its first box (ISO/IEC 14496-12 §4.3).
 const MP4_SIGNATURE: &[u8] = b"ftyp";
-/// How a packet of a transport stream begins (ISO/IEC 13818-1 §2.4.3.2).
+/// The beginning of a packet of a transport stream (ISO/IEC 13818-1 §2.4.3.2).
 const TS_SYNC: u8 = 0x47;
 
 /// See the module.

@@ -171,8 +171,8 @@ pub(in crate::protocol) trait Client: Debug + Send {
     fn zero_ms(&self) -> Option<i64> {
         None
     }
-    /// How far its media are kept ahead of real time, where they come faster than they are to be seen: of a file. `None`: it is
-    /// live, as far as it is known.
+    /// The time by which its media are kept ahead of real time, if they come faster than they are to be seen, as a file does.
+    /// `None`: it is live, as far as it is known.
     fn reserve(&self) -> Option<Duration> {
         None
     }
@@ -190,7 +190,7 @@ pub(in crate::protocol) trait Client: Debug + Send {
 
 /// A client that makes units of what comes.
 pub(in crate::protocol) trait UnitClient {
-    /// Where the stream stands: what comes becomes units from there on.
+    /// Takes the position of the stream: what comes becomes units from there on.
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
     /// The part of the stream that has come so far.
     fn supply(&self) -> Supply;
@@ -202,7 +202,7 @@ pub(in crate::protocol) trait Demands {
     fn handle_wanted(&mut self, tracks: TrackSet);
     /// Somebody waits for a key frame of this track.
     fn handle_key_frame_needed(&mut self, track: TrackId);
-    /// This many watch the stream here.
+    /// Takes the number of viewers of the stream here.
     fn handle_audience(&mut self, viewers: &::relay::Viewers);
 }
 
@@ -216,8 +216,8 @@ pub trait ClientStream {
 
 /// A client over datagrams.
 pub trait ClientDatagrams {
-    /// Where a socket receives, once it is open and not connected to the server. `None`: one that it wanted could not be
-    /// opened.
+    /// Takes the address at which a socket receives, once it is open and not connected to the server. `None`: a socket
+    /// that the client wanted could not be opened.
     fn handle_local(&mut self, now: Instant, path: PathId, local: Option<SocketAddr>);
     /// A datagram of the server; it may be opened in place.
     fn handle_datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]);

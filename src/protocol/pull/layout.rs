@@ -1,5 +1,5 @@
-//! Where an MP4 file has its index, as its first boxes tell (ISO/IEC 14496-12 §4.2), and the index of one that has it behind its
-//! media: what most encoders write.
+//! The layout of an MP4 file: where its index is, according to its first boxes (ISO/IEC 14496-12 §4.2). Most encoders write the
+//! index behind the media; it is then read from there.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -42,7 +42,7 @@ fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
 #[derive(Debug, Default)]
 pub(super) struct Beginning {
     bytes: BytesMut,
-    /// Where the first box begins that was not passed.
+    /// The offset of the first box that was not passed.
     at: usize,
 }
 

@@ -51,8 +51,8 @@ const HELD_MAX: usize = 16;
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Bodies without sense, in a row.
 const BAD_MAX: u32 = 100;
-/// How far a file runs ahead of real time: longer than a slow disk takes, and than the pause before a file starts over. A viewer
-/// that joins is sent all of it at once.
+/// The time by which a file runs ahead of real time: longer than a slow disk takes, and than the pause before a file starts
+/// over. A viewer that joins is sent all of it at once.
 pub(crate) const FILE_RESERVE: Duration = Duration::from_secs(2);
 /// A source this far ahead of real time is a file, whatever it seemed to be. Servers keep less for new viewers.
 const LIVE_AHEAD_MAX: Duration = Duration::from_secs(20);

@@ -18,9 +18,9 @@ pub(super) struct Pace {
     waiting: VecDeque<Output>,
     /// The reason of the end behind them.
     ended: Option<String>,
-    /// How far the stream is to be ahead of real time.
+    /// The time by which the stream is to be ahead of real time.
     reserve: Duration,
-    /// How far it was before this attempt.
+    /// The time by which it was ahead before this attempt.
     lead: Duration,
     /// A moment, and the media time in milliseconds that is due then.
     base: Option<(Instant, i64)>,
@@ -82,14 +82,14 @@ impl Pace {
         Some(seen.checked_sub(self.reserve).unwrap_or(seen))
     }
 
-    /// How far the stream is ahead of real time.
+    /// The time by which the stream is ahead of real time.
     pub(super) fn ahead_at(&self, now: Instant) -> Duration {
         let Some((since, from)) = self.base else { return Duration::ZERO };
         ahead(since, from, self.latest, now)
     }
 }
 
-/// How far media are ahead of real time.
+/// The time by which media are ahead of real time.
 pub(super) fn ahead(since: Instant, from: i64, ms: i64, now: Instant) -> Duration {
     moment(since, from, ms).saturating_duration_since(now)
 }

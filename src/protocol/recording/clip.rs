@@ -24,7 +24,7 @@ use crate::types::StreamKey;
 /// Bytes of segments that are read in one turn, and the pause behind it: 50 MB a second.
 const CHUNK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
-/// How names of playlists end.
+/// The ending of the names of playlists.
 const ENDING: &str = ".m3u8";
 /// The reason of a clip that has nothing in it.
 const NOTHING: &str = "nothing of that time is kept in memory";

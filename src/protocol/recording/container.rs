@@ -46,7 +46,7 @@ impl Container {
         self.records(published.map(|track| track.config.codec()))
     }
 
-    /// How well it carries a track.
+    /// Judges how well it carries a track.
     pub(super) fn fit(self, track: &Track) -> Fit {
         let codec = track.config.codec();
         Fit::of(match self {

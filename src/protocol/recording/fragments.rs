@@ -17,7 +17,7 @@ const FIRST_FRAGMENT_MS: i64 = 1000;
 /// A fragment ends when it has so many bytes.
 const FRAGMENT_BYTES_MAX: usize = 4 << 20;
 
-/// Why a fragment cannot be written.
+/// The reason a fragment cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// MP4 has no place for the tracks.
@@ -57,7 +57,7 @@ pub(super) struct Fragments {
     chosen_epoch: u32,
     /// Whether something was written.
     is_begun: bool,
-    /// Where the fragment, and where the file began.
+    /// The times at which the fragment and the file began.
     fragment_ms: Option<i64>,
     file_ms: Option<i64>,
     fragment_bytes: usize,
@@ -115,7 +115,7 @@ impl Fragments {
         chosen.lead().is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame)
     }
 
-    /// How much the file has: milliseconds up to this unit, and bytes of media.
+    /// The extent of the file: milliseconds up to this unit, and bytes of media.
     pub(super) fn extent(&self, entry: &Entry) -> (i64, u64) {
         (self.file_ms.map_or(0, |from| entry.dts_ms.saturating_sub(from)), self.bytes)
     }

@@ -139,7 +139,7 @@ enum Doing {
     Append(Vec<Bytes>),
 }
 
-/// How often files may follow each other because the tracks have changed: a publisher that changes them with every key frame
+/// Limits how often a new file begins because the tracks have changed: a publisher that changes them with every key frame
 /// would fill the disk with files.
 #[derive(Debug, Default)]
 struct Changes {
@@ -199,7 +199,7 @@ pub(super) struct RecordingSink {
     syncing: Option<usize>,
     file: Option<OpenFile>,
     retry_at: Option<Instant>,
-    /// Why it has given up.
+    /// The reason it has given up.
     failed: Option<String>,
     events: VecDeque<Event>,
     closing: Option<String>,
@@ -418,7 +418,7 @@ impl RecordingSink {
     }
 }
 
-/// Why a file cannot be written.
+/// The reason a file cannot be written.
 const fn reason(error: AppendError) -> &'static str {
     match error {
         AppendError::Path => "the path leads to something that is no file",

@@ -20,7 +20,7 @@ struct Lane {
     epoch: u32,
     description: Description,
     has_unit: bool,
-    /// When the last of its units is presented, and the time of its block.
+    /// The time at which the last of its units is presented, and the time of its block.
     last: Option<(i64, i64)>,
 }
 

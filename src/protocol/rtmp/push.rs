@@ -23,7 +23,7 @@ pub(crate) struct RtmpPush {
     seed: Seed,
     /// Begins when the connection is there.
     machine: Option<Box<Publishing>>,
-    /// When connecting is given up.
+    /// The time at which connecting is given up.
     connect_deadline: Option<Instant>,
     attempt: Attempt,
 }

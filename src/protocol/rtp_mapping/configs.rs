@@ -57,7 +57,8 @@ fn h265_of(format: &Format) -> Option<h265::Config> {
     h265::Config::of_sets(&vps, &sps, &pps).ok()
 }
 
-/// How many pictures of a video may come before one that is shown earlier; `None` where its parameter sets do not say.
+/// The number of pictures of a video that may come before one that is shown earlier; `None` if its parameter sets do
+/// not say.
 pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
     match config {
         CodecConfig::H264(config) => {

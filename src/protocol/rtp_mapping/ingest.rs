@@ -32,7 +32,7 @@ use crate::mail::Grant;
 use crate::protocol::decode_order::DecodeOrder;
 use crate::protocol::usable::Supply;
 
-/// How long the first units wait for the other sources.
+/// The longest time that the first units wait for the other sources.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Units and bytes that wait for them at most.
 const START_UNITS_MAX: usize = 512;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rtp::Ssrc;
 
-/// How long the source that is received is silent before another one takes over.
+/// The silence of the source that is received after which another one takes over.
 const SILENCE: Duration = Duration::from_millis(500);
 /// A single packet is no source.
 const PACKETS_MIN: usize = 2;

@@ -92,7 +92,7 @@ pub(super) struct RtspLoad {
     pairs: Pairs,
     /// Of this side, by section.
     ports: Vec<Ports>,
-    /// Where packets of a section go, by section.
+    /// The ports that packets of a section go to, by section.
     server: Vec<Option<Ports>>,
     /// The server's address; with a name it must be this machine.
     host: IpAddr,
@@ -155,7 +155,7 @@ impl RtspLoad {
         self.announce(now, &setups);
     }
 
-    /// Where a packet on a channel goes as a datagram.
+    /// The path and the destination of a packet on a channel, as a datagram.
     fn datagram_way(&self, channel: u8) -> Option<(PathId, SocketAddr)> {
         let section = self.announcement.tracks.iter().position(|track| channel_of(*track) == channel & !1)?;
         let is_rtcp = channel & 1 == 1;

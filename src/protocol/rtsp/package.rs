@@ -69,7 +69,7 @@ struct Cut {
     sequence: u16,
     packets: u32,
     octets: u32,
-    /// When the last report was made, in the stream's time.
+    /// The time at which the last report was made, in the stream's time.
     reported_ms: Option<i64>,
 }
 

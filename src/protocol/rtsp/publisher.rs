@@ -17,7 +17,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Between two receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why a publisher is ended.
+/// The reason a publisher is ended.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) reason: &'static str,

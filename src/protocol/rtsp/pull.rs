@@ -55,7 +55,7 @@ enum Intake {
     None,
     /// The stream is described; its packets wait for the grant.
     Described { sources: Vec<Option<Source>>, waiting: VecDeque<Arrived> },
-    /// They become units.
+    /// Packets become units.
     Granted(Box<Depackager>),
 }
 

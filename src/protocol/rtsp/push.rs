@@ -22,12 +22,12 @@ use crate::protocol::{
 };
 use crate::types::Now;
 
-/// How long the tracks of a stream that has none yet are waited for.
+/// The longest wait for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
 /// From a request to its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// How far an attempt has come.
+/// The stage of an attempt.
 #[derive(Debug)]
 enum Stage {
     /// Until then there must be a connection.

@@ -34,7 +34,7 @@ use crate::types::{Handle, Now};
 /// The limits of docs/robustness.md, the same for all connections.
 static CONFIG: LazyLock<Arc<::rtsp::Config>> = LazyLock::new(|| Arc::new(::rtsp::Config::default()));
 
-/// How long a viewer waits for the tracks of a stream that has none yet.
+/// The longest time that a viewer waits for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The reason of a refusal: no stream is called so.

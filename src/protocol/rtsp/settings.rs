@@ -73,7 +73,7 @@ pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
     Some(Bind { host: settings.host, port: settings.tls_port?, key: "rtsps.port" })
 }
 
-/// How the packets of a source come.
+/// The transport of a source's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carriage {
     /// In the connection.

@@ -32,7 +32,7 @@ pub(super) fn after(now: Instant, duration: Duration) -> Instant {
 struct Described {
     track: TrackId,
     kind: TrackKind,
-    /// How it is sent, once it is set up.
+    /// The transport by which it is sent, once it is set up.
     lower: Option<Lower>,
 }
 
@@ -170,7 +170,7 @@ impl Viewer {
         To { path, ..To::PEER }
     }
 
-    /// When more may be sent.
+    /// The time at which more may be sent.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then(|| after(self.paced.0, PACE_INTERVAL))
     }

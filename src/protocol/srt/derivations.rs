@@ -1,6 +1,6 @@
-//! How many keys a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each): few in a turn, and few in a second, however many
-//! callers ask for it; of these each address has a share. What is not derived now is dropped as if it were lost: the peer sends
-//! it again.
+//! Limits on the keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each): few in a turn, and few in a second,
+//! however many callers ask for it; each address has a share of them. A packet whose key is not derived now is dropped as if it
+//! were lost: the peer sends it again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use crate::auth::network;
 const PER_SECOND: u64 = 200;
 /// The most of one address in a second.
 const PER_SECOND_AND_ADDRESS: u64 = 20;
-/// How many may come at once, of one address or of all, which is the most that one turn does.
+/// The number of derivations that may come at once, of one address or of all, which is the most that one turn
+/// does.
 const BURST: u64 = 4;
 /// Counters for addresses. Two that share one share its allowance.
 const BUCKETS: usize = 1024;

@@ -172,12 +172,12 @@ fn has_room(connection: &Connection) -> bool {
     !connection.is_behind() && connection.send_room() > connection.queued_bytes()
 }
 
-/// When a connection is closed whose stream ends now.
+/// The time at which a connection is closed if its stream ends now.
 fn goodbye_at(now: Instant, stats: ::srt::Stats) -> Instant {
     now + Duration::from_millis(stats.ms_snd_tsb_pd_delay.into()).min(GOODBYE_WITHIN) + GOODBYE_MARGIN
 }
 
-/// Why a connection has ended, for logs and states.
+/// The reason a connection has ended, for logs and states.
 fn words(reason: CloseReason) -> String {
     match reason {
         CloseReason::Local => "closed here".to_owned(),

@@ -1,4 +1,4 @@
-//! How fast a peer is sent what its stream had before it came, or what it has fallen behind by.
+//! Pacing for a peer of the units that its stream had before it came, or that it has fallen behind by.
 //!
 //! A viewer begins with the newest key frame, which may be ten seconds old: all at once that would fill the queues of any line,
 //! and what they lose comes too late when it is sent again. So units that are not new leave at [`SPEED`] times the speed at
@@ -20,7 +20,7 @@ const SPEED_MIN: u32 = 110;
 const GAP_MAX: Duration = Duration::from_millis(250);
 /// Units may leave so much before their time, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);
-/// How much longer than the shortest round trip an acknowledgement may take: an acknowledgement's interval (10 ms) and a queue.
+/// The margin over the shortest round trip that an acknowledgement may take: an acknowledgement's interval (10 ms) and a queue.
 const QUEUE: Duration = Duration::from_millis(50);
 
 /// The state of a line.
@@ -41,13 +41,13 @@ impl From<Stats> for Line {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// When the last unit that was not new had come; `None` while the peer is up to date.
+    /// The time at which the last unit that was not new had come; `None` while the peer is up to date.
     last: Option<Instant>,
-    /// When the next may leave; those of the past say what was not used.
+    /// The time at which the next unit may leave; a time in the past means unused allowance.
     due: Option<Instant>,
     /// Whether the time of the next unit is still to come.
     waits: bool,
-    /// When it leaves whatever is in the line.
+    /// The time at which the next unit leaves even if the line has queues.
     latest: Option<Instant>,
     /// The shortest round trip so far.
     rtt: Duration,
@@ -66,7 +66,7 @@ impl Pace {
         self.waits || (self.latest.is_some() && is_full())
     }
 
-    /// When [`Self::handle_timeout`] is to be called.
+    /// The time at which [`Self::handle_timeout`] is to be called.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         if self.waits { self.due } else { self.latest }
     }

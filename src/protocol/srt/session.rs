@@ -55,7 +55,7 @@ pub(crate) struct SrtSession {
     events: VecDeque<Event>,
     derivations: Arc<Derivations>,
     known: bool,
-    /// Why this side ended it, when that was for what came.
+    /// The reason this side ended it, if that was something the peer sent.
     ended_for: Option<&'static str>,
     /// The time at which the viewer hears that the stream is over.
     goodbye_at: Option<Instant>,

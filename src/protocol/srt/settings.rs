@@ -58,7 +58,8 @@ pub(crate) struct SrtSettings {
     pub(crate) default_app: String,
 }
 
-/// Where nothing was configured: what the keys default to, and no application for callers without a stream id.
+/// The settings when nothing was configured: the defaults of the keys, and no application for callers without
+/// a stream id.
 static DEFAULTS: SrtSettings = SrtSettings {
     host: None,
     port: None,

@@ -26,7 +26,7 @@ pub(crate) enum Mode {
     Request,
 }
 
-/// Why a stream id is refused.
+/// The reason a stream id is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadStreamId {
     /// Malformed, or with characters that are not allowed.

@@ -148,7 +148,7 @@ impl Package for TsPackage {
     }
 }
 
-/// How well a track is carried.
+/// Judges how well a track is carried.
 pub(crate) fn fit(track: &Track) -> Fit {
     Fit::of(stream_kind(track).is_some())
 }

@@ -32,7 +32,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// Whatever is sent there.
+/// A request for all packets sent to the address.
 #[derive(Debug)]
 struct Packets;
 

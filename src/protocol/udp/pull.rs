@@ -40,7 +40,7 @@ pub(super) struct UdpPull {
 #[derive(Debug)]
 struct Source {
     address: SocketAddr,
-    /// When it was last heard.
+    /// The time at which it was last heard.
     heard: Instant,
     form: Form,
 }

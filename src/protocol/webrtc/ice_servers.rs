@@ -29,7 +29,7 @@ pub(super) struct Outside {
     access: Access,
 }
 
-/// How clients get into a server of others.
+/// The way in which clients get into a server of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Access {
     /// Without credentials.

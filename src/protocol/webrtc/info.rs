@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use media::{Track, TrackId, TrackKind, Tracks};
 use smallvec::SmallVec;
 
-/// How long is measured for a rate.
+/// The time over which a rate is measured.
 const MEASURE: Duration = Duration::from_secs(1);
 
 /// A track of a stream.

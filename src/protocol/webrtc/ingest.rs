@@ -26,7 +26,7 @@ use crate::mail::Grant;
 use crate::protocol::rtp_mapping::clock::{SenderTime, SourceClock, TICKS};
 use crate::protocol::rtp_mapping::configs;
 
-/// How long the first units wait for the other sections.
+/// The longest time that the first units wait for the other sections.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Units and bytes that wait for them at most.
 const START_UNITS_MAX: usize = 512;
@@ -43,7 +43,7 @@ struct Incoming {
     layer: u8,
     /// The group of renditions that it belongs to; 0: it is the only one.
     group: u8,
-    /// When its last frame came.
+    /// The time at which its last frame came.
     heard: Option<Instant>,
     track: TrackId,
     codec: Codec,
@@ -68,7 +68,7 @@ pub(super) struct Ingest {
     waiting_bytes: usize,
     dropped: u64,
     rates: Rates,
-    /// When the rates of renditions were looked at.
+    /// The time at which the rates of renditions were last looked at.
     rated: Option<Instant>,
 }
 
@@ -233,7 +233,7 @@ impl Ingest {
         self.sections.iter().find(|one| one.track == track).map(|one| (one.section, one.layer))
     }
 
-    /// When the first units wait no longer.
+    /// The time at which the first units wait no longer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (self.starting && !self.units.is_empty()).then(|| self.began.checked_add(START_WAIT)).flatten()
     }

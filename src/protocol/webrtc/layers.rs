@@ -16,10 +16,10 @@ use crate::hub::Pick;
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Looks in a row at a path that is too narrow, before it is believed.
 const NARROW_LOOKS: u8 = 2;
-/// How long nothing must be wrong before a larger rendition is tried, and how long at most behind failures.
+/// The time without trouble before a larger rendition is tried, and the longest such time after failures.
 const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
-/// How long behind a switch up a switch down says that it was a failure.
+/// The time after a switch up within which a switch down counts it as a failure.
 const TRIAL: Duration = Duration::from_secs(8);
 /// A viewer whose rendition does not come for so long is sent whatever there is: it may have left the stream, and who is sent
 /// nothing does not hear of it.
@@ -82,7 +82,7 @@ pub(super) struct Layers {
     calm: Duration,
     /// The last switch up, while it may turn out a failure.
     trial: Option<Instant>,
-    /// When pictures were sent last, and whether that is too long ago.
+    /// The time at which pictures were last sent, and whether that is too long ago.
     fed: Instant,
     starves: bool,
 }
@@ -160,7 +160,7 @@ impl Layers {
         renditions(tracks, self.codec, self.group).iter().any(|one| one.id == track)
     }
 
-    /// When the next look is due.
+    /// The time at which the next look is due.
     pub(super) const fn poll_timeout(&self) -> Instant {
         self.look_at
     }

@@ -110,7 +110,7 @@ pub(super) struct Described {
     pub(super) names: Vec<(String, String)>,
 }
 
-/// Why it will not come to anything.
+/// The reason a session is refused or closed before it begins.
 #[derive(Debug, Clone)]
 pub(super) enum Refused {
     /// Not allowed to publish.

@@ -26,7 +26,8 @@ use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
 /// Cut units that are remembered: what a ring may hold.
 const UNITS_MAX: usize = 4096;
-/// How long the packets of the GOP before the newest are kept: who began with it and is sent it at a pace is done by then.
+/// The time for which the packets of the GOP before the newest are kept: a viewer that began with it, and is sent it at a
+/// pace, is done by then.
 const CATCH_UP: Duration = Duration::from_secs(4);
 /// Ticks of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);

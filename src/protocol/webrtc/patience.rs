@@ -1,4 +1,4 @@
-//! How often one viewer's requests for key frames are heard: a key frame is everybody's, and costs everybody.
+//! A limit on one viewer's requests for key frames: a key frame goes to all viewers, and costs them all.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 /// The requests of one viewer. Its first one is heard at once; while it goes on asking it waits longer and longer.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// When it asked last, heard or not.
+    /// The time of its last request, heard or not.
     asked: Option<Instant>,
-    /// When it was heard, and how long it waits from then on.
+    /// The time at which a request was last heard, and the wait from then on.
     heard: Option<(Instant, Duration)>,
 }
 

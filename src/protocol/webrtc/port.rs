@@ -35,7 +35,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sessions that are over and that requests may still name: browsers close their peer, and then send DELETE.
 const PAST_MAX: usize = 1024;
-/// How long they are remembered.
+/// The time for which they are remembered.
 const PAST_KEPT: Duration = Duration::from_secs(30);
 
 /// Tells peers apart.
@@ -44,7 +44,7 @@ pub(super) struct RtcPort {
     sessions: ice::Demux<ConnId>,
     identity: Option<Arc<Identity>>,
     anchor: NtpAnchor,
-    /// Where it is bound, once it is.
+    /// The address that it is bound to, once it is.
     bound: Option<SocketAddr>,
     /// The addresses of the machine.
     hosts: Vec<IpAddr>,

@@ -49,7 +49,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Room for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
-/// How long a viewer waits for the first tracks of its stream, and a client for anything but media.
+/// The longest time that a viewer waits for the first tracks of its stream, and a client for anything but
+/// media.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 
 /// The role of the peer.

@@ -24,7 +24,7 @@ const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
 /// A key frame's time is counted up to this.
 const KEY_TIME_MAX: Duration = Duration::from_secs(4);
-/// How long free pictures are left out at least; doubled when that was too short.
+/// The least time for which free pictures are left out; doubled when that was too short.
 const SPARSE: Duration = Duration::from_secs(3);
 const SPARSE_MAX: Duration = Duration::from_secs(48);
 /// The path must have been this free before all pictures are tried again, and a trial that fails sooner than this was one.

@@ -246,7 +246,7 @@ impl Viewer {
         })
     }
 
-    /// When to look again.
+    /// The time of the next look.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let layers = self.layers.as_ref().map(|layers| layers.poll_timeout());
         [layers, self.tells_at].into_iter().flatten().min()

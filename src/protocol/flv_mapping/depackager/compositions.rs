@@ -44,7 +44,7 @@ impl Compositions {
     }
 }
 
-/// How much lower than this composition time's own a decode time has to be.
+/// The number of milliseconds by which a composition time requires decode times to be lowered.
 fn lowering(composition_ms: i64) -> i64 {
     let by_ms = composition_ms.saturating_neg().max(0);
     if by_ms > LOWERED_MS_MAX { 0 } else { by_ms }

@@ -43,7 +43,7 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamId, StreamKey};
 
-/// How the name of the playlist of all renditions goes on behind the main track's id.
+/// The continuation of the name of the playlist of all renditions, behind the main track's id.
 const MASTER: &str = "_adaptive.m3u8";
 /// The folder of descriptions of renditions: names with a dot are given to nobody.
 const RUNGS: &str = ".ladder";
@@ -274,7 +274,8 @@ impl LadderSink {
         format!("{RUNGS}/{}/{}/{}", self.main, self.key.id, rung.index)
     }
 
-    /// How a rendition is named. One that was there before under the same id has its former name, so that players find it.
+    /// Makes the namer of a rendition. A rendition that existed before under the same id keeps its former name, so that
+    /// players find it.
     fn namer(&self, blobs: &Blobs, rung: &Rung) -> Namer {
         let former =
             blobs.get(&self.key.app, &self.record(rung)).and_then(|blob| blob.ladder.as_ref()?.rung.as_ref());
@@ -382,7 +383,7 @@ impl LadderSink {
     }
 }
 
-/// How a rendition is named.
+/// Chooses the name of a rendition.
 #[derive(Debug)]
 struct Namer {
     main: Arc<str>,

@@ -76,7 +76,8 @@ struct Place {
 }
 
 impl Lead {
-    /// How far the nearest of its key frames is from this time. Where they are evenly apart, the next ones are known, too.
+    /// The distance from this time to the nearest of its key frames, in milliseconds; negative for an earlier one. If the
+    /// key frames are evenly apart, the next ones are known, too.
     pub(super) fn key_beside(&self, at_ms: i64) -> Option<i64> {
         let apart_ms = |key_ms: i64| key_ms.saturating_sub(at_ms);
         let mut nearest =

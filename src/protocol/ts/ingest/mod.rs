@@ -27,7 +27,7 @@ use super::{TICKS, ZERO};
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 
-/// How long audio waits for the announced video: 3 s.
+/// The longest time that audio waits for the announced video: 3 s.
 const VIDEO_WAIT: u64 = 3 * 90_000;
 /// The first units wait so long for the other track: 1 s.
 const START_WAIT: i64 = 90_000;

@@ -317,8 +317,8 @@ impl Video {
         }
     }
 
-    /// When a picture is decoded that is shown at `pts`, in a stream without DTS. Such encoders send pictures that are shown out of
-    /// order all the same.
+    /// The decoding time of a picture that is shown at `pts`, in a stream without DTS. Encoders of such streams send pictures out
+    /// of their order of showing all the same.
     fn decode_time(&mut self, pts: u64) -> u64 {
         let decoded = self.order.next(self.unwrap.unwrap(pts));
         decoded.cast_unsigned() & CLOCK_MASK

@@ -39,7 +39,7 @@ pub(super) enum ClientEvent {
     Closed(String),
 }
 
-/// Where the dialogue stands.
+/// The stage of the dialogue.
 #[derive(Debug)]
 enum Stage {
     /// The socket is waited for.
@@ -65,7 +65,7 @@ pub(super) struct RtcClient {
     peer: Peer,
     sections: Vec<(MediaKind, MediaPreference)>,
     stage: Stage,
-    /// Where the socket receives.
+    /// The address at which the socket receives.
     local: Option<SocketAddr>,
     /// The request to send over the byte stream.
     request: Option<Bytes>,
