@@ -83,7 +83,7 @@ impl Checks {
     }
 }
 
-/// Whatever signed tokens are verified with.
+/// The key material that signed tokens are verified with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// A secret: HS256.

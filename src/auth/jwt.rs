@@ -21,7 +21,7 @@ pub const SECRET_BYTES_MIN: usize = 32;
 /// The claims of a token. Members other than the times are up to the caller.
 pub type Claims = Map<String, Value>;
 
-/// Why a token is refused, for the log of the operator; the peer gets one text for all of them.
+/// The reason a token is refused, for the log of the operator; the peer gets one text for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JwtError {

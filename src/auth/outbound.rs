@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::CidrList;
 
-/// Why an address is not connected to.
+/// The reason an address is not connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Denied {
@@ -21,7 +21,7 @@ pub enum Denied {
     /// An HTTP or HTTPS port of this server.
     #[error("the address is a management port of this server")]
     OwnPort,
-    /// This machine or a network of its own, while `outbound.preset` is `public`.
+    /// An address of this machine or of a network of its own, while `outbound.preset` is `public`.
     #[error("the address is not public, and outbound.preset asks for that")]
     NotPublic,
     /// Listed in `outbound.deny`.

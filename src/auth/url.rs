@@ -8,7 +8,7 @@ pub const URL_BYTES_MAX: usize = 4096;
 /// Bytes of a host name (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
-/// Why a URL is not accepted.
+/// The reason a URL is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {

@@ -29,7 +29,7 @@ const EX_AUDIO: u8 = 9;
 /// NAL unit types (H.264 Table 7-1).
 const ACCESS_UNIT_DELIMITER: u8 = 9;
 
-/// Why a file is no clip.
+/// The reason a file is no clip.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClipError {
@@ -44,7 +44,7 @@ pub enum ClipError {
     NotPaddable,
 }
 
-/// Where a unit takes its stamp.
+/// The place of a unit's stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     /// An SEI at this offset of the body.
@@ -209,7 +209,7 @@ impl Clip {
         &self.heads
     }
 
-    /// How long one loop takes.
+    /// The duration of one loop.
     #[must_use]
     pub const fn period_ms(&self) -> u64 {
         self.period_ms
@@ -310,7 +310,7 @@ impl Source {
         &self.clip
     }
 
-    /// When the next unit is due, from the start of the first loop.
+    /// The time at which the next unit is due, from the start of the first loop.
     #[must_use]
     pub fn due_ms(&self) -> u64 {
         self.base_ms + self.clip.pieces.get(self.next).map_or(0, |piece| piece.dts_ms)

@@ -55,7 +55,8 @@ impl FloorOptions {
     }
 }
 
-/// How the other side reads. On loopback the sender does the receiver's work in the kernel, and wakes it where it sleeps.
+/// The way in which the other side reads. On loopback the sender does the receiver's work in the kernel, and wakes a
+/// receiver that sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// Looks all the time, on a core of its own.
@@ -82,7 +83,7 @@ pub struct Floor {
     pub cpu: Duration,
     /// Bytes that it sent.
     pub bytes: u64,
-    /// How much later than due each round of writes began.
+    /// The delay with which each round of writes began.
     pub behind: Histogram,
 }
 

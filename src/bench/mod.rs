@@ -96,7 +96,7 @@ pub trait Peer: std::fmt::Debug + Send {
     fn close(&mut self, now: Now);
     /// The next event.
     fn poll_event(&mut self) -> Option<PeerEvent>;
-    /// When `handle_timeout` is due.
+    /// The time at which `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Instant>;
     /// Whether it publishes or plays: which tally counts for it, and which bytes.
     fn role(&self) -> Role;
@@ -129,8 +129,8 @@ pub trait PeerStream {
 
 /// A peer that speaks in datagrams.
 pub trait PeerDatagrams {
-    /// Where a socket receives, once it is open and not connected to the server. `None`: one that it wanted could not be
-    /// opened.
+    /// Takes the address at which a socket receives, once it is open and not connected to the server. `None`: a socket
+    /// that the peer wanted could not be opened.
     fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, tally: &mut Tally);
     /// A datagram of the server; it may be opened in place.
     fn handle_datagram(

@@ -254,7 +254,7 @@ impl Player {
         }
     }
 
-    /// Why the client thinks that it is over.
+    /// Ends the player, if its client has ended, for the client's reason.
     fn end_of_client(&mut self) {
         while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             if let LoadEvent::Closed(reason) = event {

@@ -43,7 +43,7 @@ pub struct PublisherOptions {
 struct Pacer {
     source: Source,
     phase: Duration,
-    /// When the first unit was due; from then on.
+    /// The time at which the first unit is due; `None` before the start and after the end.
     began: Option<Instant>,
     finishing: bool,
 }
@@ -70,7 +70,7 @@ impl Pacer {
         self.finishing = true;
     }
 
-    /// When the next unit is due.
+    /// The time at which the next unit is due.
     fn due(&self) -> Option<Instant> {
         Some(self.began? + Duration::from_millis(self.source.due_ms()))
     }

@@ -59,7 +59,7 @@ fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
 pub struct Stamp {
     /// From 0, counted for each kind of unit alone.
     pub sequence: u64,
-    /// When it was handed to the kernel, nanoseconds since 1970 in UTC.
+    /// The time at which it was handed to the kernel, in nanoseconds since 1970 in UTC.
     pub unix_nanos: u64,
 }
 

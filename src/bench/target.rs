@@ -1,4 +1,4 @@
-//! Where the load goes: a URL, with a number in it.
+//! The target of the load: a URL, with a number in it.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::protocol::load::{LoadTarget, Sockets, scheme_list};
 /// The place of the stream's number in a URL.
 const NUMBER: &str = "{n}";
 
-/// Why a URL is no target.
+/// The reason a URL is no target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {

@@ -180,7 +180,7 @@ pub(super) enum Change {
 pub(super) enum Claimed {
     /// Granted, under this token, as the change of this number.
     Granted { token: u64, seq: u64 },
-    /// This node has the id.
+    /// Refused: the node named here has the id.
     Taken(NodeId),
 }
 
@@ -419,7 +419,7 @@ impl Link {
         Ok(Census { is_newest: is_newest == 1, nodes: profiles.iter().filter_map(node).collect() })
     }
 
-    /// This node goes: its claims are over.
+    /// Gives up the claims of this node, which is going down.
     pub(super) fn goodbye(&mut self, own: &Process) -> Result<(), RedisError> {
         let incarnation = own.incarnation.to_string();
         let arguments = [own.node.as_str().as_bytes(), own.node.as_str().as_bytes(), incarnation.as_bytes()];

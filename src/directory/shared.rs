@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// This node goes: its claims are over.
+    /// Gives up the claims of this node, which is going down.
     pub fn close(&mut self) {
         if let Some(mut link) = self.link.take()
             && let Err(error) = link.goodbye(&self.own)

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 16;
 /// The ending of a file that is still being copied.
 const PARTIAL: &str = "import-partial";
 
-/// How files are brought over.
+/// The way in which files are brought over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bring {
     /// A second name for the file, or a copy where the file system has none for it.

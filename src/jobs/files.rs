@@ -34,7 +34,7 @@ pub struct OpenedFile {
     pub file: Arc<dyn BlockSource>,
     /// The file's length in bytes.
     pub length: u64,
-    /// When it was changed, in milliseconds since the Unix epoch.
+    /// The time at which it was changed, in milliseconds since the Unix epoch.
     pub modified_ms: u64,
     /// Changes with its content: for the entity tag.
     pub tag: String,
@@ -74,7 +74,7 @@ pub struct Appended {
     pub name: Option<String>,
 }
 
-/// Why a file could not be opened.
+/// The reason a file could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileError {
     /// The file does not exist, or is not to be served.
@@ -85,7 +85,7 @@ pub enum FileError {
     Failed,
 }
 
-/// Why a file could not be written.
+/// The reason a file could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppendError {
     /// The path leads to something that is not written: a folder, a link, a pipe.

@@ -346,7 +346,7 @@ impl Outcome {
         if let Self::Node(outcome) = self { outcome } else { NodeOutcome::NotSent(self.reason().to_owned()) }
     }
 
-    /// Why the outcome is not the expected one.
+    /// The reason the outcome is not the expected one.
     const fn reason(&self) -> &'static str {
         match self {
             Self::Busy => "too many jobs wait",

@@ -33,7 +33,7 @@ pub enum RecordingWork {
 pub struct Finished {
     /// Bytes of the file.
     pub bytes: u64,
-    /// How long it plays, in milliseconds; `None`: it does not say so in a form that is known here.
+    /// The duration in milliseconds; `None`: the file does not give it in a form that is known here.
     pub duration_ms: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ pub struct Catalogue {
     pub counted: [&'static str; 3],
     /// The counters.
     pub counters: &'static [&'static str],
-    /// How many of them, from the first, are shown for each connection too.
+    /// The number of counters, from the first, that are shown for each connection too.
     pub counters_of_each: usize,
     /// The figures of the moment: the ends of their names, and the help.
     pub gauges: &'static [(&'static str, &'static str)],
@@ -36,16 +36,17 @@ impl PartialEq for Catalogue {
 
 impl Eq for Catalogue {}
 
-/// How the packets of a publisher arrive.
+/// The figures of the arrival of a publisher's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reception {
     /// Packets that the publisher has sent, as far as their numbers show.
     pub expected: u64,
-    /// How many of them were missing when later ones came; some of those came again in time.
+    /// The number of expected packets that were missing when later ones came; some of those came again in
+    /// time.
     pub lost: u64,
     /// Round trip, in milliseconds.
     pub rtt_ms: u64,
-    /// How much the times on the way differ, in milliseconds.
+    /// The variation of the times on the way, in milliseconds.
     pub jitter_ms: u64,
 }
 
@@ -59,7 +60,7 @@ pub trait Figures: Debug + Send + Sync {
     fn gauges(&self) -> Values;
     /// The figures as members of an object of the API.
     fn members(&self) -> serde_json::Map<String, serde_json::Value>;
-    /// How the peer's packets arrive; `None` where the transport hides it.
+    /// The figures of the arrival of the peer's packets; `None` where the transport hides them.
     fn reception(&self) -> Option<Reception> {
         None
     }

@@ -24,7 +24,7 @@ use crate::types::{Ingest, StreamKey};
 /// Forwarding times from one ingest to the subscribers of one egress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
-    /// How the stream came in.
+    /// The way by which the stream came in.
     pub ingest: Ingest,
     /// The format of the subscribers.
     pub egress: &'static str,
@@ -68,7 +68,7 @@ impl ForwardingTable {
     }
 }
 
-/// Why a connection was closed before its first request.
+/// The reason a connection was closed before its first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The server is full.

@@ -20,7 +20,7 @@ const LOOKED_AT_MAX: usize = 50;
 pub struct Backup {
     /// The name of the copy ([`name_of`]).
     pub name: String,
-    /// How many copies are kept, this one included; the oldest go. 0: all.
+    /// The number of copies kept, this one included; the oldest go. 0: all.
     pub kept: usize,
     /// Nothing is copied when the newest copy is younger.
     pub age_min: Duration,

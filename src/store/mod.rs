@@ -26,7 +26,7 @@ pub use self::redb::{RedbStore, check_copy};
 use crate::types::StreamKey;
 use backup::Backup;
 
-/// Why the store failed. The text is for the log and the operator.
+/// The reason the store failed. The text is for the log and the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

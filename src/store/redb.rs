@@ -359,7 +359,7 @@ fn read_table(
     Ok((records, told))
 }
 
-/// How many records a table shall have.
+/// The number of records that a table should have.
 fn count_in(transaction: &ReadTransaction, kind: Kind) -> Result<u64, ::redb::Error> {
     Ok(transaction.open_table(META)?.get(count_of(kind))?.map_or(0, |v| v.value()))
 }

@@ -40,7 +40,7 @@ pub trait Records {
 pub struct Salvaged {
     /// The records.
     pub all: BTreeMap<Key, Bytes>,
-    /// How many of them were only found in pages: they may be old, or deleted ones.
+    /// The number of records that were only found in pages: they may be old, or deleted ones.
     pub from_pages: usize,
     /// The damage that ended the way through the tables.
     pub damage: Option<String>,

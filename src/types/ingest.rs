@@ -1,6 +1,6 @@
-//! How streams come in.
+//! Ways by which streams come in.
 
-/// How a stream comes in: by a protocol that encoders publish over, or by a pull.
+/// The way by which a stream comes in: a protocol that encoders publish over, or a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ingest {
     /// The reference's name for it, `publishType` of the API (docs/rest.md).
