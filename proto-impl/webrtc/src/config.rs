@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How a peer establishes connectivity.
+/// The way in which a peer establishes connectivity.
 #[derive(Debug, Clone)]
 pub enum IceMode {
     /// ICE lite, for a server with these public addresses: it answers checks and sends none (RFC 8445 §2.5).
@@ -20,7 +20,7 @@ pub enum IceMode {
 /// Settings, shared by all peers of one kind.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How connectivity is established.
+    /// The way in which connectivity is established.
     pub ice: IceMode,
     /// Whether peers may connect to a lite agent's addresses over TCP as well (RFC 6544): passive candidates behind those of
     /// UDP. The owner takes frames ([`ice::tcp`]) from connections and brings them by an [`ice::Path::tcp`].

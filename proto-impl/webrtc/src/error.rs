@@ -1,6 +1,6 @@
 //! Errors of descriptions and of misuse.
 
-/// Why a session cannot be set up.
+/// The reason a session cannot be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

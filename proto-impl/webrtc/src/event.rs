@@ -34,8 +34,8 @@ pub enum Event {
         layer: u8,
         /// The frame; its timestamp has the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
-        /// When it was sampled, on the sender's clock: the same clock for all sections. `None` before the sender's first
-        /// report.
+        /// The time at which it was sampled, on the sender's clock: the same clock for all sections. `None` before the
+        /// sender's first report.
         sampled: Option<NtpTime>,
     },
     /// Frames were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
@@ -84,7 +84,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why the session ended.
+/// The reason the session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {

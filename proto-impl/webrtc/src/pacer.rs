@@ -1,4 +1,4 @@
-//! How fast video frames may leave: the usual ones at once, a burst of them over time.
+//! The pace at which video frames may leave: the usual ones at once, a burst of them over time.
 //!
 //! A path that carries a stream need not carry a second of it in a moment: what a new viewer begins with, and large key
 //! frames, would fill the buffers on their way and be lost there. So what goes beyond a tenth of a second of the stream (and
@@ -25,7 +25,8 @@ const LIMIT_MIN: u64 = 5_000;
 /// A burst where the path bounds what is sent: as a duration at the pace, and at least two packets.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
 const LIMITED_BURST_MIN: u64 = 2_400;
-/// How much of the stream, in its own time, is measured before its rate counts; then how much each further measure has.
+/// The length of the stream, in its own time, that is measured before its rate counts; then the length of each further
+/// measure.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
 const MEASURE_TIME: Duration = Duration::from_millis(500);
 /// A leap of this length is not measured.
@@ -78,7 +79,7 @@ impl Pacer {
         self.limit = bits.map(|bits| (bits / 8).max(LIMIT_MIN));
     }
 
-    /// How long it takes until so many bytes have left, behind what has left already.
+    /// The time until so many bytes have left, behind what has left already.
     pub(crate) fn time_for(&self, now: Instant, bytes: u64) -> Duration {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let level = self.level.saturating_sub(scale(self.pace(), passed, Duration::from_secs(1)));
@@ -101,7 +102,7 @@ impl Pacer {
         !self.pausing
     }
 
-    /// When they may again.
+    /// The time at which video frames may leave again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let at = self.at.filter(|_| self.pausing)?;
         let excess = self.level.saturating_sub(self.resumes());

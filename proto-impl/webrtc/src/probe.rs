@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a path is tried.
+/// The time for which a path is tried.
 const LENGTH: Duration = Duration::from_millis(200);
 /// Padding goes out in portions of so many bytes.
 const PORTION: u64 = 2_400;
@@ -67,7 +67,7 @@ impl Prober {
         self.0.take_if(|run| run.is_over(now)).is_some()
     }
 
-    /// When there is something to send, or the end.
+    /// The time at which there is something to send, or of the end.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let run = self.0.as_ref()?;
         let micros = run.sent.saturating_mul(8_000_000) / run.bits.max(1);

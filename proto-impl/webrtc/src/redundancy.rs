@@ -21,7 +21,7 @@ const LOSS_OF_TWO: u16 = 80;
 /// Reports without loss before packets are bare again: loss comes in bouts.
 const REPORTS_KEPT: u8 = 20;
 
-/// How redundant the packets of a source are.
+/// The redundancy of the packets of a source.
 #[derive(Debug)]
 pub(crate) struct Redundancy {
     payload_type: PayloadType,

@@ -42,7 +42,7 @@ const WAITING_MAX: usize = 64;
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip before one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
-/// How often a packet says when it was captured: players reckon the others by it.
+/// The interval at which a packet says when it was captured: players reckon the others by it.
 const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
 /// From this loss on, in thousandths, what is sent again is sent twice: the second time a little later, for what is lost is
 /// often lost in bouts. Receivers ask only once in a round trip, or what they think is one.
@@ -216,7 +216,7 @@ impl Road<'_> {
 /// The timestamps of a source, as its peer is sent them.
 #[derive(Debug)]
 struct Clock {
-    /// This peer's offset, added to the timestamps of the track.
+    /// The offset of this peer, added to the timestamps of the track.
     offset: u32,
     backlog: Option<Backlog>,
     /// The latest unit that was queued: its timestamp, and when it was sampled.
@@ -244,7 +244,7 @@ impl Clock {
         squeezed.wrapping_add(self.offset)
     }
 
-    /// When a unit was captured, if its packet is to tell.
+    /// The time at which a unit was captured, if its packet is to say so.
     fn captured(&mut self, now: Instant, timestamp: u32, anchor: &NtpAnchor) -> Option<NtpTime> {
         let (newest, sampled) = self.newest.filter(|(newest, _)| *newest == timestamp)?;
         let is_due = |told: Instant| now.saturating_duration_since(told) >= CAPTURE_TIME_INTERVAL;

@@ -163,7 +163,7 @@ pub(crate) struct Transport {
     farewell: Option<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
-    /// They have nothing to send; `None` once anything has happened.
+    /// The state in which none of its parts has anything to send; `None` once anything has happened.
     settled: Option<Settled>,
     stats: TransportStats,
     scratch: Vec<u8>,

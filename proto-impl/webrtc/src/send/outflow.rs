@@ -1,4 +1,4 @@
-//! How much leaves of late, by purpose, in bits per second over the last second.
+//! Rates of what leaves, by purpose, in bits per second over the last second.
 
 use std::time::{Duration, Instant};
 
