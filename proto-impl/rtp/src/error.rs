@@ -2,8 +2,8 @@
 
 use wire::Truncated;
 
-/// Why bytes are not a valid packet. Any datagram peer can cause these: the packet is dropped and counted, the
-/// session goes on.
+/// The reason bytes are not a valid packet. Any datagram peer can cause such an error: the packet is dropped
+/// and counted, the session goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

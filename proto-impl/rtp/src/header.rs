@@ -44,7 +44,7 @@ pub struct Header<'a> {
     pub payload_type: PayloadType,
     /// Counts the packets of the source.
     pub sequence_number: SequenceNumber,
-    /// When the first byte of the payload was sampled, in ticks of the payload type's clock.
+    /// The time at which the first byte of the payload was sampled, in ticks of the payload type's clock.
     pub timestamp: u32,
     /// The synchronisation source.
     pub ssrc: Ssrc,

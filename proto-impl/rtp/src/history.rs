@@ -16,7 +16,7 @@ use crate::number::{ExtendedSequence, SequenceNumber};
 
 /// Packets in a log.
 pub const LOG_PACKETS_MAX: usize = 16_384;
-/// How long a packet stays in a log that nothing is held in.
+/// The time for which a packet stays in a log that nothing is held in.
 pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
 pub const LOG_BYTES_MAX: usize = 16 << 20;

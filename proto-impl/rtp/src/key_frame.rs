@@ -38,7 +38,8 @@ impl KeyFrameRequests {
         due
     }
 
-    /// When a request that waits may go on; `None` without one, and for the first of all, which may go at once.
+    /// The time at which a request that waits may go on; `None` without one, and for the first of all, which
+    /// may go at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + KEY_FRAME_INTERVAL)

@@ -1,4 +1,4 @@
-//! When to report, the contents of sender reports, and what the peer's reports say about the path.
+//! The schedule of reports, the contents of sender reports, and what the peer's reports say about the path.
 //!
 //! The interval is fixed: a second, the first report behind half of one. RFC 3550 §6.2 scales it with the size of the
 //! group and draws it at random, so that thousands do not speak at once; here each session has two members.
@@ -13,7 +13,7 @@ use crate::rtcp::{Dlrr, ReportBlock, SenderInfo};
 /// Time between two reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When the next report is due.
+/// The time at which the next report is due.
 #[derive(Debug, Clone)]
 pub struct ReportSchedule {
     next: Instant,
@@ -35,7 +35,7 @@ impl ReportSchedule {
         due
     }
 
-    /// When it is.
+    /// The time at which the next report is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Instant {
         self.next
@@ -143,7 +143,7 @@ impl ClockMapping {
         }
     }
 
-    /// When a sample was taken; `None` before the first report.
+    /// The time at which a sample was taken; `None` before the first report.
     pub fn time_of(&mut self, timestamp: u32) -> Option<NtpTime> {
         let timestamp = self.unwrap.unwrap(timestamp.into());
         let (time, reference) = self.reference?;

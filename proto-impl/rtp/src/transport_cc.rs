@@ -118,7 +118,7 @@ impl ArrivalRecorder {
         true
     }
 
-    /// When feedback is due.
+    /// The time at which feedback is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.due

@@ -23,7 +23,7 @@ const NEAR: (f64, f64) = (0.8, 1.08);
 const GROWTH_FIRST: f64 = 2.0;
 /// A round trip is taken to be as long, at least: feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
-/// How far the estimate goes beyond what was tried.
+/// The headroom of the estimate over what was tried: a factor, and bits per second.
 const HEADROOM: f64 = 1.5;
 const HEADROOM_BITS: f64 = 10_000.0;
 /// Between two reactions to the same queue.
@@ -47,7 +47,7 @@ const DRAIN_HALF: f64 = 0.4;
 const DRAIN_MIN: f64 = 0.15;
 /// Losses without a queue count from so long behind the first feedback on.
 const YOUNG_FOR: Duration = Duration::from_millis(1500);
-/// How long behind the last sign of congestion the path bounds what is sent.
+/// The time after the last sign of congestion for which the path bounds what is sent.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
 /// The path has room when the rate is so much above what leaves; for how long, at the beginning and later, until it counts.
 const ROOM: f64 = 1.3;

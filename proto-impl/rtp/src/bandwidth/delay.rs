@@ -19,7 +19,7 @@ const GROUPS_COUNTED_MAX: u32 = 60;
 const THRESHOLD_FIRST: f64 = 12.5;
 const THRESHOLD_MIN: f64 = 6.0;
 const THRESHOLD_MAX: f64 = 600.0;
-/// How fast the threshold follows the trend up, and down, per millisecond.
+/// The speed at which the threshold follows the trend up, and down, per millisecond.
 const THRESHOLD_UP: f64 = 0.0087;
 const THRESHOLD_DOWN: f64 = 0.039;
 /// A trend so far beyond the threshold is a leap of the path, and moves it not.
@@ -29,7 +29,7 @@ const OVERUSE_MS: f64 = 10.0;
 /// A pause of so long begins anew.
 const PAUSE_MICROS: i64 = 3_000_000;
 
-/// How the path is used.
+/// The use of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
     /// Delays stand still.

@@ -27,7 +27,7 @@ const SILENCE_STEP: f64 = 500_000.0;
 const SILENCE_STEPS_MAX: f64 = 16.0;
 /// The longest round trip that feedback is believed.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);
-/// How long the largest rate at which something left is kept in mind, in seconds.
+/// The time for which the largest rate at which something left is kept in mind, in seconds.
 const LEAVING_FOR: f64 = 5.0;
 
 /// A probe on its way: which packets belong to it, and what came of them.

@@ -1,4 +1,4 @@
-//! How much a path carries, as the sender of media learns it: from transport-wide feedback after Google Congestion Control
+//! The bandwidth of a path, as the sender of media learns it: from transport-wide feedback after Google Congestion Control
 //! (draft-ietf-rmcat-gcc-02), from what receivers estimate themselves (REMB), and from reports where there is no feedback.
 //!
 //! ```text
@@ -36,7 +36,7 @@ pub use received::{QueueDelay, ReceivedRate};
 const ESTIMATE_MIN: f64 = 50_000.0;
 /// The highest.
 const ESTIMATE_MAX: f64 = 1e9;
-/// How long a path counts as congested behind the last sign of it.
+/// The time after the last sign of congestion for which a path counts as congested.
 const CONGESTED_FOR: Duration = Duration::from_secs(1);
 /// A receiver's own estimate is forgotten when it was not repeated for so long.
 const REMB_AGE_MAX: Duration = Duration::from_secs(10);

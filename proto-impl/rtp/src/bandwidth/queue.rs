@@ -1,4 +1,4 @@
-//! How much waits on the path: delays of packets beyond the delay that the path has without queues.
+//! The queue on the path: delays of packets beyond the delay that the path has without queues.
 //!
 //! The two clocks are not the same, so only differences of delays mean something. The base is the shortest delay that was
 //! seen. A queue that this sender has made itself never raises it, for while a queue stands less is sent and the queue

@@ -21,7 +21,7 @@ const GROWTH: f64 = 1.35;
 const GROWTH_NEAR: f64 = 1.08;
 /// The shares of that rate between which the estimate is near it.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
-/// How far it goes beyond what comes.
+/// The headroom of the estimate over what comes: a factor, and bits per second.
 const HEADROOM: f64 = 2.0;
 const HEADROOM_BITS: f64 = 500_000.0;
 /// Loss in thousandths above which the sender is slowed down, and below which it may go on.

@@ -52,7 +52,7 @@ impl Entry {
 pub(super) struct SentPacket {
     /// Counts all packets of the transport.
     pub(super) number: u64,
-    /// When it left, in microseconds since the log began.
+    /// The time at which it left, in microseconds since the log began.
     pub(super) sent: i64,
     pub(super) bytes: u32,
 }
@@ -63,7 +63,7 @@ pub(super) struct SentLog {
     entries: VecDeque<Entry>,
     /// The number of the first entry.
     first: u64,
-    /// When the newest packet left, in steps.
+    /// The time at which the newest packet left, in steps.
     newest: i64,
     /// Behind the newest packet that feedback was about.
     told: u64,

@@ -19,7 +19,7 @@ pub enum Extension {
     PlayoutDelay,
     /// Rotation.
     VideoOrientation,
-    /// When what is in the packet was captured.
+    /// The time at which the contents of the packet were captured.
     AbsCaptureTime,
 }
 

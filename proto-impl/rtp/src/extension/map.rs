@@ -106,7 +106,7 @@ impl ExtensionMap {
         (!bytes.is_empty()).then_some(ExtensionBlock { profile, bytes })
     }
 
-    /// Where in a block the value of an extension stands: for blocks that are made once, and of which one value changes.
+    /// The position of an extension's value in a block: for blocks that are made once, and of which one value changes.
     #[must_use]
     pub fn range_of(&self, extension: Extension, block: ExtensionBlock<'_>) -> Option<Range<usize>> {
         let id = self.id(extension)?;

@@ -14,7 +14,7 @@ pub struct AudioLevel {
     pub level: u8,
 }
 
-/// When a packet left: seconds as 6.18 fixed point, which wraps each 64 s.
+/// The time at which a packet left: seconds as 6.18 fixed point, which wraps each 64 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsSendTime(u32);
 
@@ -88,7 +88,7 @@ pub struct Extensions<'a> {
     pub playout_delay: Option<PlayoutDelay>,
     /// Rotation and camera (3GPP TS 26.114 §7.4.5), uninterpreted.
     pub video_orientation: Option<u8>,
-    /// When the first sample of the packet was captured, on the sender's wall clock.
+    /// The time at which the first sample of the packet was captured, on the sender's wall clock.
     pub abs_capture_time: Option<NtpTime>,
 }
 

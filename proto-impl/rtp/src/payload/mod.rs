@@ -56,7 +56,7 @@ pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// Smallest room for a payload that a packetiser is made for; below, heads would leave nothing for media.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
 
-/// Why a payload was refused, or a unit not packetised.
+/// The reason a payload was refused, or a unit not packetised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

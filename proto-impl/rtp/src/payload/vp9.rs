@@ -114,7 +114,7 @@ pub(super) struct Depacketizer {
 enum Verdict {
     /// All layers, as a superframe if there are several.
     Whole,
-    /// This layer alone.
+    /// Only the layer given here.
     Only(Layer),
     Skipped,
     Broken,

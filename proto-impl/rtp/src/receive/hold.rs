@@ -78,7 +78,7 @@ pub(super) struct Hold {
     /// Times from the first request of a packet to its repair. Where requests or repairs were lost, or are sent at a
     /// limited rate, they took longer than a round trip: the shortest tells it.
     repairs: Windowed<Duration>,
-    /// How late reordered packets were.
+    /// The delays of reordered packets.
     lateness: Windowed<Duration>,
     gaps: std::collections::VecDeque<Gap>,
     expected: u32,

@@ -25,7 +25,7 @@ struct Missing {
 /// A missing packet that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// When it was asked for the first time.
+    /// The time at which it was asked for first.
     pub(super) first_asked: Option<Instant>,
 }
 

@@ -22,6 +22,6 @@ pub struct Received {
     pub payload: Bytes,
     /// The number of packets right before this one whose media it carries too (RFC 2198).
     pub covers: u16,
-    /// When it came.
+    /// The time at which it came.
     pub arrival: Instant,
 }

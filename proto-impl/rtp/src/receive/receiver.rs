@@ -242,7 +242,7 @@ impl Receiver {
         }
     }
 
-    /// When there is something to give up or to ask for.
+    /// The time at which there is something to give up or to ask for.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let stream = self.stream.as_ref()?;

@@ -19,9 +19,9 @@ const OVERTAKERS_MAX: usize = 128;
 pub(super) enum Released {
     /// The next packet.
     Packet(Received),
-    /// This many packets are lost before the next one.
+    /// The number of packets that are lost before the next one.
     Lost(u64),
-    /// This many packets are missing before the next one, which carries their media.
+    /// The number of packets that are missing before the next one, which carries their media.
     Covered(u64),
 }
 

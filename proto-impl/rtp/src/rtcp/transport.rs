@@ -42,7 +42,7 @@ pub struct TransportFeedback<'a> {
 pub struct Arrival {
     /// The packet's transport-wide sequence number.
     pub number: SequenceNumber,
-    /// When it came, in microseconds on the receiver's clock; `None` when it had not come.
+    /// The time at which it came, in microseconds on the receiver's clock; `None` when it had not come.
     pub at_micros: Option<i64>,
 }
 
