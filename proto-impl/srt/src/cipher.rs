@@ -94,7 +94,7 @@ struct Successor {
     known: bool,
 }
 
-/// When keys change.
+/// The rule for changes of keys, counted in packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refresh {
     pub(crate) packets: u64,
@@ -224,7 +224,7 @@ impl SessionKeys {
         self.successor.as_ref().is_some_and(|successor| successor.told_at.is_none())
     }
 
-    /// When the successor must be announced again.
+    /// The time at which the successor must be announced again.
     pub(crate) fn tell_at(&self, now: Instant, pause: Duration) -> Option<Instant> {
         let successor = self.successor.as_ref().filter(|successor| !successor.known)?;
         Some(successor.told_at.map_or(now, |at| at + pause))

@@ -57,8 +57,8 @@ impl std::fmt::Debug for Passphrase {
 /// Settings of a connection; the names of libsrt's options are in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// How long what arrives is held, counted from when it would arrive without trouble, so that what is lost can be
-    /// sent again (SRTO_RCVLATENCY). The peer may ask for more.
+    /// The time for which arriving packets are held, counted from when they would arrive without trouble, so that
+    /// lost ones can be sent again (SRTO_RCVLATENCY). The peer may ask for more.
     pub latency: Duration,
     /// The minimum latency requested of the peer for what is sent to it (SRTO_PEERLATENCY).
     pub peer_latency: Duration,

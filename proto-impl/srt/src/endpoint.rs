@@ -21,7 +21,7 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId, kind};
 /// The destination of a datagram.
 #[derive(Debug)]
 pub enum Route<T> {
-    /// This connection.
+    /// An existing connection.
     Session(T),
     /// A new caller: accept, refuse or ignore it.
     New(Box<Incoming>),
@@ -31,7 +31,7 @@ pub enum Route<T> {
     Drop(DropReason),
 }
 
-/// Why a datagram is ignored.
+/// The reason a datagram is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -54,7 +54,7 @@ pub enum DropReason {
 const STRAYS_MAX: u32 = 16;
 /// The first bit of a control packet (draft-sharabayko-srt-01 §3.2).
 const CONTROL: u16 = 0x8000;
-/// How long after the last one.
+/// The time for which strays are remembered after the last one.
 const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The state of an address that has connections.

@@ -14,7 +14,7 @@ pub enum Event {
     Connected(Connected),
     /// A message, in order, at its time.
     Payload(Bytes),
-    /// This many packets were not received in time, or were given up by the sender.
+    /// The number of packets that were not received in time, or were given up by the sender.
     Skipped(u32),
     /// The end.
     Closed(CloseReason),
@@ -35,7 +35,7 @@ pub struct Connected {
     pub peer_version: u32,
 }
 
-/// Why the connection ended.
+/// The reason the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -49,11 +49,11 @@ pub enum CloseReason {
     ConnectTimeout,
     /// The peer refused.
     Rejected(RejectReason),
-    /// This side refused the peer.
+    /// A refusal of the peer by this side.
     Refused(RejectReason),
 }
 
-/// Why a message was not accepted.
+/// The reason a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {

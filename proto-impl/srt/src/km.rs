@@ -52,7 +52,7 @@ impl Parity {
     }
 }
 
-/// Why key material is refused.
+/// The reason key material is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KmError {

@@ -1,5 +1,5 @@
-//! How fast packets leave: the period of live congestion control (draft-sharabayko-srt-01 §5.1), and the share of what
-//! is sent again (§5.1.1, SRTO_OHEADBW).
+//! The rate at which packets leave: the period of live congestion control (draft-sharabayko-srt-01 §5.1), and the
+//! share of what is sent again (§5.1.1, SRTO_OHEADBW).
 
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,7 @@ impl Pacer {
         spread.bytes_per_second = spread.bytes_per_second.max(rate);
     }
 
-    /// When the next packet may leave; `None` when it may at once.
+    /// The time at which the next packet may leave; `None` when it may at once.
     pub(crate) fn wait(&self, now: Instant) -> Option<Instant> {
         self.next_at.filter(|at| now + BURST < *at)
     }

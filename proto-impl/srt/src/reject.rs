@@ -1,4 +1,4 @@
-//! Why a connection is refused (libsrt `docs/API/rejection-codes.md`).
+//! Reasons for refusing a connection (libsrt `docs/API/rejection-codes.md`).
 
 /// On the wire a refusal is a handshake whose request type is the code plus this.
 const WIRE_BASE: u32 = 1000;

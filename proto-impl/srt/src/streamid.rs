@@ -33,7 +33,7 @@ pub enum Mode {
     Bidirectional,
 }
 
-/// Why a stream id in the standard form is refused.
+/// The reason a stream id in the standard form is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamIdError {

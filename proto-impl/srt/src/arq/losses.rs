@@ -104,7 +104,7 @@ impl Losses {
         }
     }
 
-    /// When a report is due.
+    /// The time at which a report is due.
     pub(crate) const fn next_at(&self) -> Option<i64> {
         self.next_at
     }

@@ -12,7 +12,7 @@ const KEPT_SLOTS: usize = 64;
 #[derive(Debug, Default)]
 struct Slot {
     payload: Option<Bytes>,
-    /// When it is due, on our clock.
+    /// The time at which it is due, on our clock.
     moment_us: i64,
     /// The sender has given it up.
     given_up: bool,
@@ -44,7 +44,7 @@ pub(crate) enum Arrival {
 pub(crate) enum Delivery {
     /// A message.
     Payload(Bytes),
-    /// This many packets were given up.
+    /// The number of packets that were given up.
     Skipped(u32),
 }
 
@@ -193,7 +193,7 @@ impl ReceiveBuffer {
         Some(Delivery::Payload(payload))
     }
 
-    /// How many packets at the front the sender has given up.
+    /// The number of packets at the front that the sender has given up, if there are any.
     fn given_up_ahead(&self) -> Option<usize> {
         let count = self.slots.iter().take_while(|slot| slot.given_up && slot.payload.is_none()).count();
         (count > 0).then_some(count)

@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) timestamp: u32,
     pub(crate) message: u32,
     pub(crate) key: KeyFlag,
-    /// When it was sent again.
+    /// The time at which it was last sent again.
     again_at: Option<u32>,
     /// Transmissions, not counting second copies.
     times: u8,
@@ -63,7 +63,7 @@ pub(crate) struct SendBuffer {
     /// The peer's acknowledgement; packets between it and `first` were given up.
     acknowledged: Seq,
     entries: VecDeque<Entry>,
-    /// How many of them were sent.
+    /// The number of entries that were sent.
     sent: usize,
     bytes: usize,
     /// Bytes that were never sent.

@@ -1,4 +1,4 @@
-//! When a packet is delivered: its timestamp in our clock, and the latency (draft-sharabayko-srt-01 §4.5).
+//! The delivery time of a packet: its timestamp in our clock, and the latency (draft-sharabayko-srt-01 §4.5).
 //!
 //! Times are microseconds since the connection's start. A timestamp of 32 bits means the moment nearest to now that
 //! ends with it, so that its wrap after 71.6 minutes needs no state.
@@ -48,7 +48,7 @@ impl Tsbpd {
         now_us.saturating_add(i64::from(ahead).min(EARLY_MAX_US))
     }
 
-    /// When what has this moment is delivered.
+    /// The time at which a packet with this moment is delivered.
     pub(crate) const fn delivery(&self, moment_us: i64) -> i64 {
         moment_us.saturating_add(self.latency_us).saturating_add(self.drift_us)
     }

@@ -57,7 +57,7 @@ pub(super) struct Start {
     peer_window: u32,
     receive_latency: Duration,
     send_latency: Duration,
-    /// When the peer's handshake came, and its timestamp.
+    /// The time at which the peer's handshake came, and its timestamp.
     heard: (i64, u32),
     keys: Option<Box<SessionKeys>>,
     response: Option<Bytes>,

@@ -395,7 +395,7 @@ impl Connection {
     }
 }
 
-/// How a datagram with an extension message begins: the control bit and its type.
+/// The beginning of a datagram with an extension message: the control bit and its type.
 const KEY_MESSAGE: [u8; 2] = (0x8000 | crate::packet::kind::USER).to_be_bytes();
 
 /// A handshake as a datagram.
