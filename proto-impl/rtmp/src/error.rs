@@ -1,6 +1,6 @@
 //! Errors, each of which ends the connection.
 
-/// Why a machine failed. Every variant is fatal.
+/// The reason a machine failed. Every variant is fatal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -189,7 +189,7 @@ pub enum Timer {
     Player,
 }
 
-/// Why the connection ended.
+/// The reason the connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {

@@ -50,7 +50,7 @@ impl std::fmt::Debug for Target {
     }
 }
 
-/// Why a name is not a stream key.
+/// The reason a name is not a stream key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {

@@ -14,7 +14,8 @@ use crate::{Config, Error, Limit, Violation};
 
 /// Header bytes at most: 3 basic, 11 message, 4 extended timestamp.
 const HEADER_BYTES_MAX: usize = 18;
-/// How far a buffer grows ahead of a chunk after a publish was accepted: the size of one read from the socket.
+/// The number of bytes by which a buffer grows ahead of a chunk after a publish was accepted: the size of one
+/// read from the socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
 /// A buffer that small media messages share, one behind the other. It is freed with the last of them.
 const BLOCK_BYTES: usize = 32 << 10;

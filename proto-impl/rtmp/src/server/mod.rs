@@ -61,7 +61,7 @@ pub struct Server {
     link: Link,
     streams: Streams,
     timers: Timers,
-    /// When the player last gave, or was last sent, anything.
+    /// The time at which the player last gave, or was last sent, anything.
     player_seen: Instant,
     events: VecDeque<Event>,
     /// Input received while a request awaits its verdict.
@@ -132,7 +132,7 @@ impl Server {
         true
     }
 
-    /// When `handle_timeout` is next due.
+    /// The time at which `handle_timeout` is next due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
