@@ -2,7 +2,7 @@
 
 use crate::Status;
 
-/// Why a machine failed. Every variant is fatal.
+/// The reason a machine failed. Every variant is fatal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -75,7 +75,7 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// Where a track's packets begin (RFC 2326 §12.33).
+/// The point at which a track's packets begin (RFC 2326 §12.33).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtpInfo {
     /// The index of the track's section in the description.
@@ -103,7 +103,7 @@ pub enum ClientEvent {
     NotInterleaved,
     /// Media may flow.
     Ready {
-        /// Where each track begins, when the server says so.
+        /// The points at which the tracks begin, if the server gives them.
         rtp_info: Vec<RtpInfo>,
     },
     /// A packet that came in the connection; the first may come before `Ready`.
@@ -174,7 +174,7 @@ pub enum Timer {
     KeepAlive,
 }
 
-/// Why the connection ended.
+/// The reason the connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {

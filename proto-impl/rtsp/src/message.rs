@@ -112,7 +112,7 @@ impl Headers {
         self.0.push((name.to_owned(), value.trim_ascii().to_owned()));
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
@@ -237,7 +237,7 @@ impl fmt::Debug for Request {
 /// A response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Response {
-    /// How the request went.
+    /// The outcome of the request.
     pub status: Status,
     /// The phrase for people.
     pub reason: String,

@@ -70,7 +70,7 @@ impl Presentation {
         plain(url) == plain(&self.base) || plain(url) == plain(self.url())
     }
 
-    /// How many tracks were set up.
+    /// The number of tracks that were set up.
     pub(crate) fn count(&self) -> usize {
         self.tracks.iter().filter(|track| track.transport.is_some()).count()
     }

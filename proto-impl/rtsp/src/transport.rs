@@ -113,9 +113,9 @@ pub struct Transport {
     pub ssrc: Option<u32>,
     /// The direction, when it is said.
     pub mode: Option<Mode>,
-    /// Where the packets come from, as the peer says.
+    /// The origin of the packets, as the peer says.
     pub source: Option<String>,
-    /// Where they are to go, as the peer says.
+    /// The destination of the packets, as the peer says.
     pub destination: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use crypto::{Seed, constant_time_eq, hmac_sha256};
 
 use super::{Algorithm, Authorization, Challenge, Computation, DigestAnswer, DigestChallenge, hex};
 
-/// How long a nonce is good. A client whose nonce is older gets a new one without asking its user (RFC 7616 §3.3).
+/// The lifetime of a nonce. A client whose nonce is older gets a new one without asking its user (RFC 7616 §3.3).
 const NONCE_LIFE: Duration = Duration::from_secs(300);
 /// Hexadecimal digits of a nonce's time.
 const TIME_DIGITS: usize = 16;
@@ -14,11 +14,11 @@ const TIME_DIGITS: usize = 16;
 /// The verdict on credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are those of the user.
+    /// The credentials are the user's.
     Accepted,
-    /// They prove that the password is known, with a nonce that is too old.
+    /// The credentials prove that the password is known, with a nonce that is too old.
     Stale,
-    /// They are wrong, or there are none.
+    /// The credentials are wrong or missing.
     Refused,
 }
 
@@ -115,7 +115,7 @@ impl Gatekeeper {
         time + &mac
     }
 
-    /// How old a nonce is. `None` when it was not made here.
+    /// The age of a nonce. `None` when it was not made here.
     fn age(&self, now: Instant, nonce: &str) -> Option<Duration> {
         let (time, mac) = nonce.split_at_checked(TIME_DIGITS)?;
         let made = Duration::from_millis(u64::from_str_radix(time, 16).ok()?);

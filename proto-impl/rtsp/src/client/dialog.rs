@@ -12,7 +12,7 @@ const SESSION_TIMEOUT_SECS: u32 = 60;
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
 /// Between two keep-alives at most: middleboxes forget a silent connection.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(300);
-/// How often one request is repeated because the server's nonce was stale.
+/// The number of times that one request is repeated, at most, because the server's nonce was stale.
 const STALE_MAX: u8 = 2;
 
 /// The request that is out.

@@ -151,7 +151,7 @@ impl Server {
         true
     }
 
-    /// When `handle_timeout` is next due.
+    /// The time at which `handle_timeout` is next due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
