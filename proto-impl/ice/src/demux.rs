@@ -48,7 +48,7 @@ pub enum Route<K> {
     Drop(DropReason),
 }
 
-/// Why a datagram is ignored.
+/// The reason a datagram is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {

@@ -24,7 +24,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why an agent ended.
+/// The reason an agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {

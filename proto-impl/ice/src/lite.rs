@@ -49,7 +49,7 @@ pub struct LiteConfig {
     pub selection: Selection,
     /// Time from the start, and again from [`LiteAgent::set_remote`], to the first selected path.
     pub connect_timeout: Duration,
-    /// How long a path stays valid without an authenticated request (RFC 7675 §5.1).
+    /// The time for which a path stays valid without an authenticated request (RFC 7675 §5.1).
     pub consent_timeout: Duration,
 }
 
@@ -347,8 +347,9 @@ impl LiteAgent {
         self.pairs.iter().filter(|pair| pair.nominated || self.config.selection == Selection::FirstValid)
     }
 
-    /// When the selected path, if it stays silent, gives way to another, and to which: the one that spoke last, if that was
-    /// late in the silence. Where all paths are silent it is the peer that is gone, and no path is better.
+    /// The time at which the selected path, if it stays silent, gives way to another, and that other path: the one that
+    /// spoke last, if that was late in the silence. If all paths are silent, it is the peer that is gone, and no path is
+    /// better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;

@@ -7,7 +7,7 @@ use crate::stun::{Class, ErrorCode, Message, MessageWriter};
 /// Room for the usual answer.
 const ANSWER_BYTES: usize = 128;
 
-/// Why a request is refused.
+/// The reason a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// RFC 8489 §6.3.1.

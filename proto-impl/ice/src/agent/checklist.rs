@@ -28,7 +28,7 @@ pub(super) struct Pair {
     pub(super) generation: u32,
     /// The peer nominated it and no check of ours has succeeded since.
     pub(super) is_wanted: bool,
-    /// When a check of ours was last answered.
+    /// The time at which a check of ours was last answered.
     pub(super) answered: Option<Instant>,
     /// Until when the pair accepts data other than STUN.
     pub(super) valid_until: Option<Instant>,

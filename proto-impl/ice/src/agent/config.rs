@@ -33,9 +33,9 @@ pub struct Config {
     pub rto: Duration,
     /// The longest time between retransmissions: a lossy path is tried seven times before the connect timeout.
     pub rto_max: Duration,
-    /// How often a check is sent before it has failed (RFC 8489 §6.2.1: 7).
+    /// The number of times that a check is sent before it has failed (RFC 8489 §6.2.1: 7).
     pub tries: u32,
-    /// How long the controlling side waits for a better pair once it has a valid one.
+    /// The time for which the controlling side waits for a better pair once it has a valid one.
     pub nominate_after: Duration,
     /// From the start, and again from [`super::Agent::set_remote`], to the first valid pair.
     pub connect_timeout: Duration,

@@ -118,7 +118,7 @@ impl Agent {
         Some(best.path)
     }
 
-    /// When the controlling side would nominate, had it somebody to nominate.
+    /// The time at which the controlling side nominates, if it has a pair to nominate.
     fn nominates_at(&self, now: Instant) -> Option<Instant> {
         if self.role == Role::Controlled || self.nomination.nominating.is_some() {
             return None;

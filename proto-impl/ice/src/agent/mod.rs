@@ -48,7 +48,7 @@ struct Generation {
     remote: Option<Credentials>,
 }
 
-/// Where the peer may be.
+/// An address at which the peer may be.
 #[derive(Debug)]
 struct Remote {
     address: SocketAddr,
@@ -56,7 +56,7 @@ struct Remote {
     kind: CandidateKind,
 }
 
-/// Where media goes.
+/// The path that media takes.
 #[derive(Debug, Clone, Copy)]
 struct Selected {
     path: Path,
@@ -301,7 +301,7 @@ impl Agent {
         self.checks.get(path).is_some_and(|pair| pair.valid_until.is_some())
     }
 
-    /// Where media goes.
+    /// The path that media takes.
     #[must_use]
     pub fn selected(&self) -> Option<Path> {
         self.nomination.selected.map(|selected| selected.path)

@@ -30,7 +30,7 @@ pub(super) struct Transaction {
     pub(super) generation: u32,
     /// The request, for retransmissions.
     pub(super) bytes: Vec<u8>,
-    /// When something happens to it next.
+    /// The time of its next step.
     pub(super) next_at: Instant,
     pub(super) rto: Duration,
     /// Transmissions that are left.
