@@ -17,7 +17,7 @@ pub enum Kind {
     Binary,
 }
 
-/// How long a message is sent again until it is given up.
+/// The limit up to which a message is sent again before it is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reliability {
     /// Until it has arrived.
@@ -34,7 +34,7 @@ pub enum Reliability {
 pub struct Options {
     /// Messages may overtake each other.
     pub unordered: bool,
-    /// How long messages are sent again.
+    /// The limit up to which messages are sent again.
     pub reliability: Reliability,
 }
 
