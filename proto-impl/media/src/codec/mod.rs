@@ -287,7 +287,7 @@ impl CodecConfig {
     }
 }
 
-/// Why a configuration record was refused.
+/// The reason a configuration record was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

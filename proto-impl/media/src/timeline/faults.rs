@@ -65,7 +65,7 @@ pub struct FaultNews {
     pub fault: ClockFault,
     /// The track whose clock it is.
     pub track: TrackId,
-    /// How far it is off, in milliseconds; positive: ahead of where it should be.
+    /// The error of the clock, in milliseconds; positive: ahead of where it should be.
     pub off_ms: i64,
     /// Faults of the kind since it was last told.
     pub count: u64,

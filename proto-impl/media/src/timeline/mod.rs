@@ -417,7 +417,8 @@ impl Timeline {
         out.saturating_add(behind)
     }
 
-    /// How late the tracks are that flowed while this one was silent. `None`: all were silent.
+    /// The lateness of the tracks that flowed while this one was silent, the largest of them. `None`: all
+    /// were silent.
     fn lateness_beside(&self, at: usize, now: i64, gap: i64) -> Option<i64> {
         let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
         let flowing = others.filter(|(_, clock)| {

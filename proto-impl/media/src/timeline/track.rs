@@ -51,7 +51,7 @@ struct Reports {
 pub(super) enum Alignment {
     /// Nothing, or a movement within their limits.
     Fine,
-    /// They disagree with arrival by so much; told once.
+    /// Sender reports disagree with arrival by so much; reported once.
     Doubted(i64),
 }
 
@@ -91,7 +91,8 @@ pub(super) struct TrackClock {
     /// The lead when all is well.
     reference: Option<i64>,
     warm_up: u8,
-    /// How far the track was ahead of its reference in the last window, and in the last that was measured.
+    /// The time by which the track was ahead of its reference in the last window, and in the last that was
+    /// measured.
     pub(super) error: Option<i64>,
     last_error: i64,
     /// The change since the window measured before.

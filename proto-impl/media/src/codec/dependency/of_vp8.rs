@@ -46,7 +46,7 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     Some(Dependency { refers, replaces: any(&replaces), layer: 0 })
 }
 
-/// How a frame treats what decoders keep from frame to frame.
+/// The treatment by a frame of what decoders keep from frame to frame.
 #[derive(Debug, Clone, Copy, Default)]
 struct Kept {
     /// The frame uses what frames before have set.
