@@ -163,7 +163,7 @@ pub(crate) struct Transport {
     farewell: Option<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
-    /// The state in which none of its parts has anything to send; `None` once anything has happened.
+    /// The answers of ICE and DTLS while neither has anything to send; `None` once anything has happened.
     settled: Option<Settled>,
     stats: TransportStats,
     scratch: Vec<u8>,
