@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::certificate::{Fingerprint, Identity};
 use crate::srtp::SrtpProfile;
 
-/// How the peer's identity is checked.
+/// The way in which the peer's identity is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerCheck {
     /// By a certificate with one of the announced fingerprints. A server requests one.
@@ -51,7 +51,7 @@ pub struct Config {
     pub identity: Option<Arc<Identity>>,
     /// The versions that are spoken.
     pub versions: Versions,
-    /// How the peer's identity is checked.
+    /// The way in which the peer's identity is checked.
     pub check: PeerCheck,
     /// SRTP profiles, the preferred one first. The choice is the server's. With none, SRTP is not negotiated; with some,
     /// a peer that has none in common is refused.

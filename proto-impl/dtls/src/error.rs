@@ -32,7 +32,7 @@ pub enum Error {
     Export,
 }
 
-/// Why the handshake failed. [`Failure::alert`] is the alert sent to the peer.
+/// The reason the handshake failed. [`Failure::alert`] is the alert sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {

@@ -29,7 +29,7 @@ pub struct Connected {
     pub peer_sha256: Option<[u8; 32]>,
 }
 
-/// Why the connection ended.
+/// The reason the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {

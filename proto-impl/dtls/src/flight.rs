@@ -121,7 +121,7 @@ impl Flight {
     }
 }
 
-/// When a flight is retransmitted: after a pause that doubles up to the longest.
+/// The timer for retransmitting a flight: after a pause that doubles up to the longest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
     first: Duration,

@@ -201,7 +201,7 @@ impl ReplayWindow {
     }
 }
 
-/// Why a record could not be opened.
+/// The reason a record could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotOpened {
     /// No keys for its epoch, or unprotected where keys are on.

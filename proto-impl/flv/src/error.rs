@@ -2,7 +2,7 @@
 
 use wire::Truncated;
 
-/// Why bytes could not be read as FLV or AMF0.
+/// The reason bytes could not be read as FLV or AMF0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

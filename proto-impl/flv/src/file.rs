@@ -130,7 +130,7 @@ pub struct Tag {
 #[derive(Debug, Clone, Copy)]
 enum Next {
     Header,
-    /// This many bytes between the header's flags and the first tag.
+    /// The number of bytes to skip between the header's flags and the first tag.
     Skip(usize),
     Head,
     Body(TagHead),

@@ -1,10 +1,11 @@
-//! Why a file could not be read or written.
+//! Errors of reading or writing a file.
 
 use media::Codec;
 
 use crate::FourCc;
 
-/// Why a file could not be read or written. After an error of a reader nothing more can be read with it.
+/// The reason a file could not be read or written. After an error of a reader nothing more can be read with
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,7 +14,7 @@ pub enum Error {
     Truncated {
         /// The box.
         kind: FourCc,
-        /// Where it ends, counted from the first byte of its payload.
+        /// The place where it ends, counted from the first byte of its payload.
         error: wire::Truncated,
     },
     /// A field has a value that the standard forbids, or that leaves what can be counted.
@@ -97,7 +98,7 @@ pub enum Error {
     /// More tracks than [`crate::Limits::tracks`].
     #[error("more than {max} tracks")]
     TooManyTracks {
-        /// How many there may be.
+        /// The number that there may be.
         max: usize,
     },
     /// More than [`crate::EMPTY_SAMPLES_MAX`] samples without a byte in a row.

@@ -1,6 +1,6 @@
 //! Errors of reading a playlist.
 
-/// Why a text is no playlist that can be used.
+/// The reason a text is no playlist that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -49,5 +49,5 @@ pub const REQUEST_SPACING: Duration = Duration::from_millis(10);
 pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The least time without a change after which a live playlist is given up.
 pub const STALL_MIN: Duration = Duration::from_secs(10);
-/// How far a recording is fetched ahead of its playback time: it is pulled as if it were live.
+/// The time by which a recording is fetched ahead of its playback time: it is pulled as if it were live.
 pub const AHEAD_MAX: Duration = Duration::from_secs(10);

@@ -17,7 +17,7 @@ pub struct Url {
     query: Option<String>,
 }
 
-/// Why a URL is refused.
+/// The reason a URL is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {

@@ -7,9 +7,10 @@ use std::time::Duration;
 pub struct Config {
     /// From the accept to the first request, and from the first byte of a frame or header block to its end.
     pub head_time: Duration,
-    /// How long a connection may be without a stream.
+    /// The time for which a connection may be without a stream.
     pub idle: Duration,
-    /// How long the peer may read nothing of what waits for it, on the transport or on one stream.
+    /// The longest time that the peer may read nothing of what waits for it, on the transport or on one
+    /// stream.
     pub write_stall: Duration,
     /// Bytes per second that a DATA frame has to bring once `head_time` is over.
     pub body_rate_min: u32,

@@ -9,7 +9,7 @@ impl Code {
     pub const NO_ERROR: Self = Self(0x0);
     /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
-    /// This side failed.
+    /// A failure of this side.
     pub const INTERNAL_ERROR: Self = Self(0x2);
     /// The peer sent more than its window allows.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);

@@ -2,7 +2,7 @@
 
 use wire::Truncated;
 
-/// Why bytes could not be read as a transport packet, section or PES packet.
+/// The reason bytes could not be read as a transport packet, section or PES packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

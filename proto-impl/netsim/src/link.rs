@@ -288,7 +288,7 @@ impl Link {
         Some(due.payload)
     }
 
-    /// When the next datagram arrives.
+    /// The time at which the next datagram arrives.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         self.in_flight.next_at()
@@ -312,7 +312,8 @@ impl Link {
         self.stats
     }
 
-    /// How much is drawn depends on how the link was made, and on nothing else.
+    /// Draws the fate of a datagram. The number of draws depends on how the link was made, and on nothing
+    /// else.
     fn draw_fate(&mut self) -> Fate {
         let lost = self.draw_loss();
         let doubled = self.chance.random.chance(self.chance.duplicate);

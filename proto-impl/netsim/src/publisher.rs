@@ -13,7 +13,7 @@ pub use reports::{Report, Reports};
 pub enum Of {
     /// Every track.
     All,
-    /// This track.
+    /// Only the track with this index.
     One(usize),
 }
 
@@ -64,7 +64,7 @@ pub enum Fault {
         of: Of,
         /// The moment.
         at: i64,
-        /// How long.
+        /// The length, in milliseconds.
         ms: i64,
         /// The clock stands still.
         stands: bool,
@@ -73,7 +73,7 @@ pub enum Fault {
     Stall {
         /// The moment.
         at: i64,
-        /// How long.
+        /// The length, in milliseconds.
         ms: i64,
     },
     /// Timestamps do not advance for so long, and go on from there.
@@ -82,7 +82,7 @@ pub enum Fault {
         of: Of,
         /// The moment.
         at: i64,
-        /// How long.
+        /// The length, in milliseconds.
         ms: i64,
     },
 }
@@ -215,7 +215,8 @@ impl Publisher {
         (stamp.cast_unsigned() & ((1 << self.bits) - 1), is_outlier)
     }
 
-    /// How long the clock of a track has run at a true time, the times at which it stood still left out.
+    /// The time for which the clock of a track has run at a true time, without the times at which it stood
+    /// still.
     fn running(&self, track: usize, sampled: i64) -> i64 {
         let stood = self.faults.iter().map(|fault| match *fault {
             Fault::Frozen { of, at, ms } if of.has(track) && sampled > at => (sampled - at).min(ms),

@@ -7,7 +7,7 @@ use std::time::Instant;
 /// An entry returned by [`Scheduler::pop`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due<T> {
-    /// When it happens.
+    /// The time at which it happens.
     pub at: Instant,
     /// The source that scheduled it.
     pub source: u32,
@@ -36,7 +36,7 @@ impl<T> Scheduler<T> {
         self.sequence += 1;
     }
 
-    /// When the next event happens.
+    /// The time at which the next event happens.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         self.heap.peek().map(|entry| entry.at)

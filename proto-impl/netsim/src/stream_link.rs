@@ -8,7 +8,7 @@ use crypto::{Random, Seed};
 
 use crate::link::transmission_time;
 
-/// Where the stream is split for its reader, independent of the writes.
+/// The points at which the stream is split for its reader, independent of the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// Everything that has arrived, at once.
@@ -161,7 +161,7 @@ impl StreamLink {
         None
     }
 
-    /// When there is, or will be, something to deliver.
+    /// The time at which there is, or will be, something to deliver.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         if self.ended {

@@ -39,7 +39,7 @@ pub enum ServerEvent {
     KeyFrame(TrackId),
     /// Has a call of the API made here; answered by [`Server::answer`] or [`Server::refuse`]. Once, and instead of a stream.
     Call(Call),
-    /// This many watch the copy.
+    /// The number of viewers of the copy.
     Viewers(Viewers),
     /// The end.
     Closed,

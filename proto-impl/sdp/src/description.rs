@@ -73,8 +73,8 @@ pub struct Description {
     pub media: Vec<Media>,
 }
 
-/// How the transport of a section is secured and reached: its own lines, else the session's, else those of the section
-/// that is first in its bundle.
+/// The security and the addresses of a section's transport: from its own lines, else the session's, else those of the
+/// section that is first in its bundle.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TransportParameters<'a> {
     /// ICE user name fragment.
@@ -178,8 +178,8 @@ impl Description {
             .any(|options| options.split(',').any(|option| option == "trickle"))
     }
 
-    /// How a section's transport is secured and reached. Of a bundled section that does not say it, the first of the bundle
-    /// does (RFC 9143 §7.1.3).
+    /// The parameters of a section's transport. For a bundled section that does not give them, the first of the bundle does
+    /// (RFC 9143 §7.1.3).
     #[must_use]
     pub fn transport<'a>(&'a self, media: &'a Media) -> TransportParameters<'a> {
         let tagged = self.tagged_of(media).map(|tagged| &tagged.attributes);

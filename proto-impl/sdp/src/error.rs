@@ -1,6 +1,6 @@
 //! Errors of reading a description.
 
-/// Why a text is not a session description, or exceeds a limit. Lines count from 1.
+/// The reason a text is not a session description, or exceeds a limit. Lines count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,4 +1,4 @@
-//! How sections and their tracks belong together: `a=group` (RFC 5888, RFC 9143), `a=msid` (RFC 8830), `a=rid` (RFC 8851),
+//! Groups of sections and their tracks: `a=group` (RFC 5888, RFC 9143), `a=msid` (RFC 8830), `a=rid` (RFC 8851),
 //! `a=simulcast` (RFC 8853).
 
 use std::fmt;

@@ -186,7 +186,7 @@ impl Format {
     }
 }
 
-/// Why an answer does not fit the offer. Sections count from 0.
+/// The reason an answer does not fit the offer. Sections count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {

@@ -15,7 +15,7 @@ pub(crate) enum Label {
     RtcpSalt = 0x05,
 }
 
-/// Where the label stands in the 112 bits that become the counter's beginning: in front of the 48 bits of the index,
+/// The place of the label in the 112 bits that become the counter's beginning: in front of the 48 bits of the index,
 /// which are zero with this derivation rate.
 const LABEL_AT: usize = 7;
 

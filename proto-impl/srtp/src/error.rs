@@ -1,6 +1,6 @@
-//! Why a packet is refused.
+//! Errors of packets that are refused.
 
-/// Why a packet was refused. None of these ends a context.
+/// The reason a packet was refused. None of these ends a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,7 +1,7 @@
 //! Replay windows (RFC 3711 §3.3.2).
 
-/// How far behind the newest index a packet may be (RFC 3711 §3.3.2 asks for 64 at least). A peer without RTX repeats a
-/// lost packet under its own index, a round trip and more behind: a quarter of a second at 40 Mb/s.
+/// The most that a packet may be behind the newest index (RFC 3711 §3.3.2 asks for 64 at least). A peer without RTX
+/// repeats a lost packet under its own index, a round trip and more behind: a quarter of a second at 40 Mb/s.
 pub const WINDOW: u64 = 1024;
 /// The window of RTCP, which nobody retransmits.
 pub(crate) const RTCP_WINDOW: u64 = 128;

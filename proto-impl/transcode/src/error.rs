@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a unit or a configuration could not be used.
+/// The reason a unit or a configuration could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -44,7 +44,7 @@ pub(crate) struct Feed {
     stretched: Vec<f32>,
 }
 
-/// How times and samples go together.
+/// The relation of times and samples.
 #[derive(Debug, Default)]
 struct Clock {
     /// Hz of what is decoded.

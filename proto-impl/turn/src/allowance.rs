@@ -1,4 +1,5 @@
-//! How many answers clients get that have not shown that their addresses are theirs. It is kept in a table of one size, whatever comes.
+//! Allowances of answers to clients that have not shown that their addresses are theirs. The table that they are kept in has one size,
+//! whatever comes.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

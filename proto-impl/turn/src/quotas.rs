@@ -1,4 +1,5 @@
-//! How many allocations there are, by network, by user and in total. Counts cost what is held.
+//! Counts of allocations, by network, by user and in total. Memory for the counts grows with the allocations
+//! that are held, and with nothing else.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Faults of files.
 
-/// Why a file is not read.
+/// The reason a file is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -108,7 +108,8 @@ fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<Byte
     Ok(Some(out))
 }
 
-/// Where `Info`, `Tracks` and `Cues` are (RFC 9559 §5.1.1); always of one length.
+/// Makes the element with the positions of `Info`, `Tracks` and `Cues` (RFC 9559 §5.1.1); always of one
+/// length.
 fn seek_head(positions: [u64; 3]) -> BytesMut {
     let mut body = BytesMut::new();
     for (id, position) in [id::INFO, id::TRACKS, id::CUES].into_iter().zip(positions) {

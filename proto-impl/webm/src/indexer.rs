@@ -45,15 +45,16 @@ pub(crate) struct Cue {
 /// The tracks and clusters of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
-    /// Where its last whole block ends. What follows is of no use.
+    /// The offset at which its last whole block ends. What follows is of no use.
     pub end: u64,
     /// The time at which its last frame ends, in milliseconds.
     pub duration_ms: u64,
-    /// Where the body of the segment begins, behind a size of eight bytes; from there to `Info` is the room.
+    /// The offset at which the body of the segment begins, behind a size of eight bytes; from there to `Info`
+    /// is the room.
     pub(crate) segment_at: u64,
     pub(crate) info_at: u64,
     pub(crate) tracks_at: u64,
-    /// Where the duration has its place.
+    /// The place of the duration.
     pub(crate) duration_at: Option<u64>,
     pub(crate) cues: Vec<Cue>,
     /// The place of the size of a last cluster that is not whole, and what that is to be.

@@ -17,7 +17,7 @@ pub fn is_webm(bytes: &[u8]) -> bool {
     bytes.starts_with(&id::EBML.to_be_bytes())
 }
 
-/// Where the segment begins, by the first bytes of a file.
+/// The offset at which the segment begins, by the first bytes of a file.
 pub(crate) fn segment_at(first: &[u8]) -> Result<u64, Error> {
     let header = Head::read(first)?;
     let size = header.size.filter(|size| *size <= HEADER_BYTES_MAX).ok_or(Error::NotWebm)?;

@@ -2,8 +2,8 @@
 
 use std::io::IoSlice;
 
-/// How many slices one write may have. Two per message (head and payload) make room for what comes while a frame
-/// is waited for; a backlog takes several writes.
+/// The number of slices that one write may have. Two per message (head and payload) make room for what comes
+/// while a frame is waited for; a backlog takes several writes.
 const SLICES_MAX: usize = 64;
 
 /// Bytes that a scratch needs so that every slice of a write may be a made one of up to 32 bytes.

@@ -24,7 +24,7 @@ fn count(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }
 
-/// How the fragments of a record were taken.
+/// The result of taking the fragments of a record.
 struct Taking {
     /// All of them were kept, or known: the record may be acknowledged.
     whole: bool,

@@ -34,7 +34,7 @@ const NON_SYNC: u32 = 0x01_0000;
 pub(super) struct Run {
     /// The track's index in the movie.
     pub(super) track: usize,
-    /// Where the next sample begins.
+    /// The offset of the next sample.
     offset: u64,
     dts: i64,
     left: u32,
@@ -68,7 +68,8 @@ impl Run {
         Ok(Some(row))
     }
 
-    /// Where the run ends in the file and in time. What the samples do not say for themselves is multiplied.
+    /// The end of the run in the file and in time. Sizes and durations that the samples do not give for
+    /// themselves are the default times the number of samples.
     fn end(&self) -> Result<(u64, i64), Error> {
         let count = u64::from(self.left);
         let sum = |field: u32, default: u32, value: fn(&Entry) -> Option<u32>| {
@@ -218,7 +219,7 @@ fn track_fragment(
 struct Place {
     track: usize,
     base: u64,
-    /// Where the run before it ended.
+    /// The offset at which the run before it ended.
     end: u64,
     dts: i64,
 }

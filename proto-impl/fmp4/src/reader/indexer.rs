@@ -10,7 +10,7 @@ use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::writer::{BitRate, Description, IndexSample, TrackIndex};
 use crate::{Error, FourCc};
 
-/// Where a file may go on behind a gap of zeros: at a multiple of the blocks of file systems.
+/// The alignment at which a file may go on behind a gap of zeros: that of the blocks of file systems.
 const BLOCK_BYTES: u64 = 4096;
 
 /// Samples of one fragment. A recorder writes less than a thousand; a run whose samples are all alike may announce any number.
@@ -21,9 +21,10 @@ const FRAGMENT_SAMPLES_MAX: usize = 16 * 1024;
 pub struct Indexed {
     /// The tracks that have samples. Offsets count from the first byte of the file.
     pub tracks: Vec<TrackIndex>,
-    /// Where its `moov` begins.
+    /// The offset at which its `moov` begins.
     pub moov_at: u64,
-    /// Where its last whole fragment ends. What follows is a fragment that was not written to its end, and is of no use.
+    /// The offset at which its last whole fragment ends. What follows is a fragment that was not written to its end, and
+    /// is of no use.
     pub end: u64,
     /// The time from the first sample to the end of the last, in milliseconds, of the track that lasts longest.
     pub duration_ms: u64,

@@ -148,7 +148,8 @@ fn timescale(header: &Bytes) -> Result<u32, Truncated> {
     reader.u32()
 }
 
-/// How long the movie lasts (`mvhd`, §8.2.2), in milliseconds: of the first bytes of the payload of a `moov`.
+/// The duration of the movie (`mvhd`, §8.2.2), in milliseconds, read from the first bytes of the payload of a
+/// `moov`.
 ///
 /// # Errors
 /// It does not begin with its header.

@@ -172,7 +172,7 @@ pub(super) struct Walk {
     /// The run of `stsc` that the next chunk is in, or a run before it.
     chunk_run: usize,
     left_in_chunk: u32,
-    /// Where the next sample of the chunk begins.
+    /// The offset of the next sample of the chunk.
     offset: u64,
     dts: i64,
     duration: u32,

@@ -15,7 +15,7 @@ const CHUNK_BYTES_MAX: u64 = 1024 * 1024;
 /// A sample of a plain file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexSample {
-    /// Where it begins, counted from the first byte of the media.
+    /// The offset at which it begins, counted from the first byte of the media.
     pub offset: u64,
     /// Its bytes.
     pub size: u32,
@@ -46,7 +46,7 @@ pub struct TrackIndex {
     /// Numbers of key frames, from 1.
     key_frames: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// Where the last sample ends.
+    /// The offset at which the last sample ends.
     end: u64,
     duration: u64,
     /// The presented interval of the media, in ticks: the first presentation time, and the end of the sample that is
@@ -116,7 +116,7 @@ impl TrackIndex {
         self.duration
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     #[must_use]
     pub const fn samples(&self) -> usize {
         self.sizes.len()

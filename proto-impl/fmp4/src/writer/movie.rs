@@ -71,7 +71,8 @@ pub(super) fn plain(
 struct Edits {
     /// Ticks of the movie before the media; 0 for none.
     delay: u64,
-    /// How long the media is presented, in ticks of the movie; 0 in a fragmented file, as long as there are fragments.
+    /// The time for which the media is presented, in ticks of the movie; 0 in a fragmented file, as long as there are
+    /// fragments.
     duration: u64,
     /// The time of the media with which the presentation begins, in its ticks.
     media_time: i64,

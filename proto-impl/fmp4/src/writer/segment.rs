@@ -64,8 +64,8 @@ impl Sidx {
     }
 }
 
-/// When the fragment that follows was made (`prft`, ISO/IEC 14496-12 §8.16.5): `ntp` is the wall clock in the format of NTP
-/// at the time that the sample with this decode time entered the encoder (flags 0).
+/// The time at which the fragment that follows was made (`prft`, ISO/IEC 14496-12 §8.16.5): `ntp` is the wall clock in the
+/// format of NTP at the time that the sample with this decode time entered the encoder (flags 0).
 #[must_use]
 pub fn prft(track: u32, ntp: u64, decode_time: u64) -> Bytes {
     let mut out = Out::new();

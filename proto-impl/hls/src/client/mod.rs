@@ -35,7 +35,7 @@ use track::Track;
 pub struct Config {
     /// The highest bandwidth of a variant, in bits per second; the lowest variant is taken if none is below it.
     pub bandwidth_max: Option<u64>,
-    /// How far a recording is fetched ahead of its playback time.
+    /// The time by which a recording is fetched ahead of its playback time.
     pub ahead: Duration,
 }
 
@@ -112,7 +112,7 @@ pub enum Event {
     Ended(String),
 }
 
-/// When something was asked for, and which bytes of it.
+/// The time at which something was asked for, its URL, and the bytes of it.
 type Asked = (Instant, Url, Option<(u64, u64)>);
 
 /// Pulls a stream.
@@ -245,7 +245,7 @@ impl Client {
         self.tracks.len() > 1
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// The time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waits = |exchange: &&Exchange| exchange.asked.is_none() && exchange.at > self.now;

@@ -55,7 +55,8 @@ impl Client {
         first.map(|(at, _, _, is_segment, index)| (at, is_segment, index))
     }
 
-    /// When a request may be sent: some time after the last one, and half a second after the last of the same.
+    /// The time at which a request may be sent: some time after the last one, and half a second after the last
+    /// of the same.
     pub(super) fn free_at(&mut self, at: Instant, url: &Url, range: Option<(u64, u64)>) -> Instant {
         let now = self.now;
         while self.recent.pop_front_if(|(asked, ..)| later(*asked, RETRY_PAUSE) <= now).is_some() {}
@@ -139,7 +140,7 @@ impl Client {
 
 type Made = Result<(Purpose, Url, Option<(u64, u64)>), Refusal>;
 
-/// Why no request is made.
+/// The reason no request is made.
 enum Refusal {
     Segment,
     Stream(String),

@@ -12,7 +12,8 @@ use crate::limits::{RELOAD_MIN, SEGMENT_DURATION_MAX, STALL_MIN, TARGET_DURATION
 use crate::playlist::{Kind, Map, MediaPlaylist, Segment};
 use crate::uri::Url;
 
-/// How far numbers may fall back before that is another life of the stream, and no older copy of the playlist.
+/// The most that numbers may fall back before it counts as another life of the stream, and no older copy of
+/// the playlist.
 const STALE_MAX: u64 = 5;
 
 /// A segment that is being fetched.
@@ -22,7 +23,7 @@ pub(super) struct Current {
     pub(super) segment: Segment,
     /// Whether an attempt has failed.
     pub(super) failed: bool,
-    /// When it may be asked for.
+    /// The time at which it may be asked for.
     pub(super) at: Instant,
     /// Bytes that were passed on.
     pub(super) delivered: u64,

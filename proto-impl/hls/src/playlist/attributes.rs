@@ -6,7 +6,7 @@ use super::is_control;
 use crate::limits::ATTRIBUTES_MAX;
 use crate::{Error, Limit, Violation};
 
-/// Why a tag is refused; the line is added by the reader.
+/// The reason a tag is refused; the line is added by the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     Violation(Violation),

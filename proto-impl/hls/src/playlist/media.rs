@@ -53,13 +53,13 @@ pub struct LowLatency {
 pub struct Part {
     /// The URI, relative to the playlist's, and not checked.
     pub uri: String,
-    /// How long it plays.
+    /// The duration of its playback.
     pub duration: Duration,
     /// `INDEPENDENT`: it begins with a key frame.
     pub independent: bool,
 }
 
-/// How far another rendition is (`EXT-X-RENDITION-REPORT`, RFC 8216bis §4.4.5.4).
+/// The progress of another rendition (`EXT-X-RENDITION-REPORT`, RFC 8216bis §4.4.5.4).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Its playlist, relative to this one.
@@ -121,7 +121,7 @@ pub enum Kind {
 pub struct Segment {
     /// The URI as the playlist has it: relative to the playlist's, and not checked.
     pub uri: String,
-    /// How long it plays.
+    /// The duration of its playback.
     pub duration: Duration,
     /// The text behind the duration; often empty.
     pub title: String,
@@ -153,9 +153,9 @@ pub struct ByteRange {
 /// `EXT-X-KEY` (RFC 8216 §4.3.2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// How the segment is encrypted.
+    /// The method by which the segment is encrypted.
     pub method: Method,
-    /// Where the key is, relative to the playlist; not checked.
+    /// The URI of the key, relative to the playlist; not checked.
     pub uri: String,
     /// The initialization vector; without, the segment's sequence number.
     pub iv: Option<[u8; 16]>,
@@ -163,7 +163,7 @@ pub struct Key {
     pub format: Option<String>,
 }
 
-/// How a segment is encrypted.
+/// The method by which a segment is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Method {
     /// The whole segment: AES-128 in CBC mode with PKCS #7 padding.
@@ -189,7 +189,7 @@ impl Method {
 /// `EXT-X-MAP`: the initialization section of segments (RFC 8216 §4.3.2.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
-    /// Where it is, relative to the playlist; not checked.
+    /// The URI of the section, relative to the playlist; not checked.
     pub uri: String,
     /// The part of the resource that it is.
     pub byte_range: Option<ByteRange>,

@@ -16,7 +16,7 @@ pub struct MultivariantPlaylist {
 /// `EXT-X-STREAM-INF` (RFC 8216 §4.3.4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variant {
-    /// Where its media playlist is, relative to this one; not checked.
+    /// The URI of its media playlist, relative to this one; not checked.
     pub uri: String,
     /// The peak, in bits per second.
     pub bandwidth: u64,
@@ -56,7 +56,8 @@ pub struct Rendition {
     pub name: String,
     /// The language (RFC 5646).
     pub language: Option<String>,
-    /// Where its media playlist is, relative to this one and not checked; without, it is in the variant's segments.
+    /// The URI of its media playlist, relative to this one and not checked; without, it is in the variant's
+    /// segments.
     pub uri: Option<String>,
     /// Whether it is played when nothing is chosen.
     pub default: bool,

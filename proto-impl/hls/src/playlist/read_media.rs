@@ -48,7 +48,7 @@ struct Reader {
     identity: Option<Arc<Key>>,
     other: Option<Arc<Key>>,
     map: Option<Arc<Map>>,
-    /// Where the last byte range ended, and in what.
+    /// The resource of the last byte range, and the offset at which that ended.
     end: Option<(String, u64)>,
     low: Option<LowLatency>,
     /// Parts so far.
@@ -204,7 +204,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Where a byte range begins: behind the one before it in the same resource, if it does not say.
+    /// The offset at which a byte range begins: behind the one before it in the same resource, if it does not
+    /// say.
     fn offset(&self, uri: &str, length: u64, offset: Option<u64>) -> Result<u64, Violation> {
         let continued = || self.end.as_ref().filter(|(before, _)| before == uri).map(|(_, end)| *end);
         let offset = offset.or_else(continued).ok_or(Violation::ByteRange)?;

@@ -82,7 +82,7 @@ struct Allowances {
 enum Ended {
     /// Both sides were complete, or the peer reset it.
     Whole,
-    /// This side reset it: the peer may not have known.
+    /// Reset by this side: the peer may not have known.
     Reset,
 }
 
@@ -103,7 +103,7 @@ pub struct Connection {
     idle_since: Instant,
     /// The time of the next look at streams that make no progress.
     stall_check: Option<Instant>,
-    /// This side takes no further requests.
+    /// Whether this side takes no further requests.
     shutdown: bool,
     /// The peer sends no further requests.
     peer_leaves: bool,

@@ -43,8 +43,8 @@ pub const PROGRAM_STREAMS_MAX: usize = 8;
 const NUMBERS: u8 = 32;
 /// The media time after which tables are repeated where there is no other rule: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
-/// How far the times of audio frames may be off before they are no longer one after the other: a millisecond, because RTMP counts
-/// in those, and rounding.
+/// The most that the times of audio frames may be off before they are no longer one after the other: a millisecond, because RTMP
+/// counts in those, and rounding.
 const CONTIGUOUS: u64 = 96;
 /// transport_stream_id and program_number: there is only one of each.
 const PROGRAM: u16 = 1;
@@ -101,7 +101,8 @@ pub struct Unit<'a> {
     pub payload: &'a [&'a [u8]],
 }
 
-/// How long audio frames wait for others of their PES packet, and how often the tables are repeated.
+/// The time that audio frames wait for others of their PES packet, and the interval at which the tables are
+/// repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
     /// Payload of an audio PES packet with several frames, at most.

@@ -7,7 +7,7 @@ use super::Publisher;
 pub enum Reports {
     /// There are none.
     Absent,
-    /// They agree with sampling.
+    /// Reports that agree with sampling.
     Agreeing,
     /// The reports of one track are off by `by`.
     Disagreeing {

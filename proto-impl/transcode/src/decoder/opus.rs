@@ -68,7 +68,7 @@ impl Opus {
     }
 }
 
-/// How channels are spread over the streams of a packet.
+/// The distribution of channels over the streams of a packet.
 struct Layout {
     streams: u8,
     coupled: u8,

@@ -19,7 +19,8 @@ pub(crate) const KEY_FRAME: u8 = 0x80;
 pub struct Block {
     /// The number of its track.
     pub track: u8,
-    /// When it is presented, in milliseconds of the file; with the track's `CodecDelay` in it. Not negative.
+    /// The time at which it is presented, in milliseconds of the file; with the track's `CodecDelay` in it.
+    /// Not negative.
     pub at_ms: i64,
     /// Whether decoding can begin with it.
     pub key_frame: bool,
