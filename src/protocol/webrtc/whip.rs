@@ -28,7 +28,7 @@ const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 const BODY_BYTES_MAX: usize = 128 * 1024;
 /// Nothing is waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// How long a client that may come again should wait, in seconds.
+/// The time that a client that may come again should wait, in seconds.
 const RETRY_AFTER: &str = "2";
 
 /// Bodies of the rows.
