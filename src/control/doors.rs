@@ -6,8 +6,8 @@ use super::management::{CODE_CHARACTERS, FirstCode};
 use crate::config::AppSettings;
 
 impl Control {
-    /// Writes a line for each door that is open by default, with the way to close it. A code for the first user is made here,
-    /// where it is told.
+    /// Writes a line for each door that is open by default, with the way to close it. The code for the first user is made
+    /// here, where it is logged.
     pub(super) fn log_doors(&mut self) {
         if !self.records.auxiliary.has_users() && self.cx.config.server.doors.first_user_code {
             let code = FirstCode::new(self.cx.alphanumerics(CODE_CHARACTERS));

@@ -4,7 +4,7 @@
 //! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once, a host name is
 //!    resolved first, anew for each attempt.
 //! 2. The owner orders the connection and says so with [`Supervisor::open`]; [`Supervisor::steady`] when it works.
-//! 3. News of an older attempt is told by [`Supervisor::is_current`] and dropped.
+//! 3. News of an older attempt is recognized by [`Supervisor::is_current`] and dropped.
 //! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then
 //!    [`Supervisor::poll_due`] says that the next attempt is due. For ever, unless the owner gives up.
 //! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.

@@ -222,7 +222,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Begins the drain: no new sessions, peers are told, the store is flushed.
+    /// Begins the drain: no new sessions are taken, peers are notified, the store is flushed.
     pub fn drain(&self) {
         self.pulse.control.send(ControlMail::Drain);
     }

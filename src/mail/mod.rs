@@ -143,7 +143,8 @@ pub enum ToControl {
     },
     /// A viewer that control knows of, or that asked, is gone.
     PlayEnded(SessionRef),
-    /// A viewer that watches by separate requests has come, or is gone; of streams whose viewers are told of alone.
+    /// A viewer that watches by separate requests has come, or is gone; only for streams whose viewers are reported
+    /// one by one.
     Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
@@ -437,7 +438,7 @@ pub enum ToWorker {
     StopPush(PushId),
     /// Record a stream.
     StartRecording(Box<RecordingOrder>),
-    /// End a recording; its files are told first.
+    /// End a recording; its files are reported first.
     StopRecording(RecordingId),
     /// Start an attempt of a pull.
     StartPull(Box<PullOrder>),

@@ -1,5 +1,5 @@
-//! Whether what a publisher sends is of use. A stream that nobody can play must not look as if all were well: what can be told
-//! is told, what cannot be used at all is ended.
+//! Checks that a publisher's stream can be played. A stream that nobody can play must not look as if all were well: faults are
+//! reported, and a stream that cannot be used at all is ended.
 
 use std::time::{Duration, Instant};
 

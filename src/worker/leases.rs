@@ -122,7 +122,7 @@ impl Ledger {
         Renewed::New
     }
 
-    /// Keeps what control is told when a viewer's lease is over.
+    /// Keeps the news for control for the time when a viewer's lease is over.
     pub fn note(&mut self, viewer: (StreamId, &'static str, &str), news: Box<LeaseNews>) {
         let number = self.number_of(viewer);
         if let Some(lease) = number.and_then(|number| self.leases.get_mut(&number)) {

@@ -212,8 +212,8 @@ impl Worker {
         self.tell(ToControl::Sink { stream, kind, news: SinkNews::Wanted });
     }
 
-    /// A stream has begun: so do the sinks that were asked for before. Where requests for a blob begin a sink, nobody is told any
-    /// more that the last stream of the name is over.
+    /// Begins the sinks that were asked for before their stream, which has begun now. Requests for blobs of such sinks no
+    /// longer get the answer that the last stream of the name is over.
     pub(super) fn begin_awaited_sinks(&mut self, key: &StreamKey, stream: StreamId) {
         if let Some(settings) = self.live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
             let ladder = self.live.ladder_key(stream).filter(|ladder| ladder != key);

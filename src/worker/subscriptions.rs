@@ -432,7 +432,7 @@ impl Worker {
         self.settle_demand(stream_id);
     }
 
-    /// The viewer may play no longer. The unit begun is finished, then it is told goodbye.
+    /// Ends a viewer that may play no longer. The unit begun is finished, then the session says goodbye.
     pub(super) fn drop_viewer(&mut self, id: ConnId, handle: Handle, reason: &'static str) {
         let Some(conn) = self.conns.get(id) else { return };
         match conn.subscription(handle).map(|one| &one.state) {

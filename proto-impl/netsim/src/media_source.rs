@@ -72,7 +72,7 @@ impl MediaSource {
         }
     }
 
-    /// The number in the stamp of the first unit of each kind: sources of one simulation are told apart by it.
+    /// The number in the stamp of the first unit of each kind: it distinguishes the sources of one simulation.
     #[must_use]
     pub const fn numbered_from(mut self, number: u64) -> Self {
         self.first_number = number;

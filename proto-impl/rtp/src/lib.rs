@@ -1,10 +1,10 @@
 //! RTP and RTCP (RFC 3550): packets, header extensions, payload formats, feedback, repair and reports, for WebRTC and RTSP.
 //!
 //! Views read what comes and never copy: [`Packet`], [`extension`], [`rtcp`]. Around them are small machines, each of
-//! which does one thing and is told the time: [`receive`] puts a source's packets in order, asks for what is missing
-//! and counts for reports; [`history`] answers such requests for any number of viewers of one track; [`report`] says when
-//! and what to report; [`transport_cc`] tells when packets came; [`KeyFrameRequests`] merges requests for key frames.
-//! Nothing here encrypts, opens sockets or knows sessions: the `webrtc` and `rtsp` crates put the parts together.
+//! which does one thing and takes the time as an argument: [`receive`] puts a source's packets in order, asks for what is
+//! missing and counts for reports; [`history`] answers such requests for any number of viewers of one track; [`report`]
+//! says when and what to report; [`transport_cc`] tells when packets came; [`KeyFrameRequests`] merges requests for key
+//! frames. Nothing here encrypts, opens sockets or knows sessions: the `webrtc` and `rtsp` crates put the parts together.
 //!
 //! ```
 //! use bytes::Bytes;

@@ -30,8 +30,8 @@ pub struct Config {
     /// Whether we open the association where the offer leaves it to us. A server had better wait: nothing is sent to one
     /// who says nothing.
     pub dtls_client: bool,
-    /// The most that a publisher is told that it may send, in bits per second, where it asks for an estimate (REMB). Those
-    /// that are told arrival times judge for themselves.
+    /// The highest rate that a publisher is allowed, in bits per second, if it asks for an estimate (REMB). Publishers
+    /// that get arrival times judge for themselves.
     pub bitrate_max: u64,
     /// The delay that players are asked to keep, where they let themselves be asked.
     pub playout_delay: Option<rtp::extension::PlayoutDelay>,

@@ -138,7 +138,7 @@ impl Heads {
         }
     }
 
-    /// The block of a packet, with the section's name or without; `captured` is told once in a while.
+    /// The block of a packet, with the section's name or without; `captured` is written once in a while.
     pub(crate) fn block(
         &mut self,
         named: bool,

@@ -1,7 +1,7 @@
 //! Receiving media: packets to sources, sources to frames.
 //!
-//! 1. A packet's source is known, or it is told by the `mid` on the packet, by the SSRCs of the description, by a payload
-//!    type that only one section has (RFC 9143 §9.2).
+//! 1. A packet's source is known, or it is found by the `mid` on the packet, by the SSRCs of the description, by a
+//!    payload type that only one section has (RFC 9143 §9.2).
 //! 2. A retransmission becomes the packet that it repeats.
 //! 3. A source's [`Receiver`] puts packets in order and says what is missing; its depacketiser puts frames together.
 //! 4. A layer of a section listens to one source: frames of several are not mixed. A section without simulcast has one layer.
@@ -89,7 +89,7 @@ struct Incoming {
 pub(crate) struct Reception {
     sections: Vec<Incoming>,
     sources: Sources<Source>,
-    /// Arrival times, for a peer that judges by them; others are told what they may send.
+    /// Arrival times, for a peer that judges by them; other peers get a rate that they may send at.
     arrivals: Option<ArrivalRecorder>,
     rate: Option<ReceivedRate>,
     /// Packets of sources that nobody announced.

@@ -1,7 +1,8 @@
 //! Sending media: packets of tracks that many peers share, with each peer's own sequence numbers.
 //!
-//! A [`Track`] cuts its units once and keeps the packets for a while. A peer is told which of them to send
-//! ([`crate::Peer::send`]), and takes them out of the track when it is drained: what waits costs it nothing but a range.
+//! A [`Track`] cuts its units once and keeps the packets for a while. The owner orders which of them a peer sends
+//! ([`crate::Peer::send`]), and the peer takes them out of the track when it is drained: what waits costs it nothing but
+//! a range.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -214,7 +214,7 @@ impl Hooks {
         self.post_hook(cx, now, &key, &url, "liveStreamStatus", body);
     }
 
-    /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
+    /// Watches whether new publishers are refused, and calls `server.statusWebHookURL` when that begins.
     pub(in crate::control) fn watch_load(
         &mut self,
         cx: &mut Context,

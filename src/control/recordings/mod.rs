@@ -4,7 +4,8 @@
 //!    order, and its sink writes files.
 //! 2. A file that begins is a record of the store at once, which nobody sees: whatever happens to the server, the file is
 //!    found again.
-//! 3. A file that nothing more is written to is finished by a job. Then its record is seen, and `vodReady` is told.
+//! 3. A file that nothing more is written to is finished by a job. Then its record becomes visible, and the hook
+//!    `vodReady` is called.
 //! 4. What a crash has left unfinished is finished at the next start: files of records, and those whose record was not on the
 //!    disk yet. No recording begins before those are found, or else it could be one of them.
 //! 5. A recording that fails is tried again while the stream is live; a file that cannot be finished, too. So is a record that

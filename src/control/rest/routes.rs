@@ -32,7 +32,8 @@ pub(super) enum Found<'a> {
 }
 
 impl Found<'_> {
-    /// The answer to `method`, when there is no route: OPTIONS is told what there is (RFC 9110 §9.3.7).
+    /// The answer to `method`, when there is no route: for OPTIONS it lists the methods that there are (RFC
+    /// 9110 §9.3.7).
     pub(super) fn refusal(self, method: Method) -> Response {
         match self {
             Self::Methods(allowed) if method == Method::Options => {

@@ -72,8 +72,8 @@ pub struct Stats {
 
 /// A WebSocket, opened already.
 ///
-/// `Err` from an input means that the transport is to be dropped without flushing. What the peer is told about is no
-/// `Err`: the close frame is queued and [`WebSocket::is_closing`] turns true.
+/// `Err` from an input means that the transport is to be dropped without flushing. An error that the peer hears
+/// about is no `Err`: the close frame is queued and [`WebSocket::is_closing`] turns true.
 #[derive(Debug)]
 pub struct WebSocket {
     role: Role,

@@ -35,7 +35,7 @@ const STEP_MS_MAX: i64 = 2000;
 const UNEVEN_MS: i64 = 5;
 /// Usual rates of pictures, in a thousand seconds.
 const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
-/// Gaps that are told at once: a longer pause of the other renditions is one of all.
+/// Gaps that are listed at once, at most: a longer pause of the other renditions is one of all.
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;

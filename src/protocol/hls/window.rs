@@ -444,8 +444,8 @@ impl Window {
         self.close(end_ms, uri, 0, gap)
     }
 
-    /// The longest duration of a segment, in milliseconds: rounded it is the target, also if its last frame takes no time and is told
-    /// to take one.
+    /// The longest duration of a segment, in milliseconds: rounded it is the target, also if its last frame has no duration and is
+    /// given one.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,

@@ -433,8 +433,9 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2): relative, since a proxy may have put
-/// the server into a folder. The query goes along as it came: a player's page is told its stream there.
+/// Redirects to the folder's own name, so that the relative links of its page work (RFC 9110 §15.4.2). The redirect is
+/// relative, since a proxy may have put the server into a folder, and keeps the query as it came: a player's page reads
+/// the id of its stream there.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -7,7 +7,7 @@
 //!    may not be there yet. The request waits ([`RequestEvent::AwaitBlob`]), once.
 //! 3. It is answered with the blob, or with the file of that name.
 //!
-//! A viewer is told apart by its credentials; else as the application has it (`hls.identifyViewers`): by the session that its
+//! A viewer is identified by its credentials; else as the application has it (`hls.identifyViewers`): by the session that its
 //! player tells, with its address and user agent, by a parameter, or by a cookie, which its first playlist brings.
 
 use std::sync::Arc;

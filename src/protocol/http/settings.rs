@@ -1,4 +1,5 @@
-//! Settings of the server: whether HTTP/2 is spoken. Settings of an application: how viewers are told apart that watch by one request after the other, and what caches are told.
+//! Settings of the server: whether HTTP/2 is spoken. Settings of an application: how polling viewers are identified, and the directives for
+//! caches.
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
 use crate::mail::SessionSettings;

@@ -5,7 +5,7 @@
 //!    appended by jobs, one at a time. What waits for a job is bounded; beyond it the body is not read, so the peer waits.
 //! 3. Control hears that all is written ([`RequestEvent::Upload`]), and answers the request when it has made a recording of it.
 //!
-//! A connection that ends before that is told to control by the worker.
+//! If the connection ends before that, the worker tells control.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

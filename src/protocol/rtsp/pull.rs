@@ -1,9 +1,9 @@
 //! A pull: the stream of a camera, a recorder or another server.
 //!
-//! Packets come in the connection, or as datagrams to sockets that are opened before the server is told of them. Those
-//! sockets take datagrams of whoever sends: what is not from the server's address and ports is dropped (RFC 7826 §21.2.3).
-//! Before the first of them come this side sends one to each of the server's ports, so that address translators on the way
-//! let the others in.
+//! Packets come in the connection, or as datagrams to sockets that are opened before the server learns of them. Anybody
+//! can send datagrams to those sockets, so all that are not from the server's address and ports are dropped (RFC 7826
+//! §21.2.3). Before the first of them come this side sends one to each of the server's ports, so that address translators
+//! on the way let the others in.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,5 +1,5 @@
 //! Paths of ICE and ways of the shared port: the same addresses in two forms. A socket for both families names an IPv4
-//! peer as a mapped address; candidates, and what a peer is told of itself, have the plain one.
+//! peer as a mapped address; candidates, and the address that a peer learns of itself, have the plain one.
 
 use std::net::SocketAddr;
 

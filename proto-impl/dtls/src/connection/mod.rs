@@ -191,8 +191,8 @@ impl Connection {
         }
     }
 
-    /// Tells whom to expect: any one of these. Until it is told, the peer's certificate waits, within the time for the
-    /// handshake. An empty list fits nobody.
+    /// Sets the fingerprints of the expected peer: any one of these. Until the call the peer's certificate waits,
+    /// within the time for the handshake. An empty list fits nobody.
     pub fn set_remote_fingerprints(&mut self, now: Instant, fingerprints: Vec<Fingerprint>) {
         match &mut self.phase {
             Phase::Idle { expected, .. } => *expected = Expected::OneOf(fingerprints),

@@ -41,8 +41,8 @@ const DRAIN_PER_SECOND: f64 = 0.8;
 const DRAIN_LEAST: f64 = 0.4;
 /// Behind this time a queue that has not become shorter is the path's own.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
-/// A queue of which the sender is told at once, when so many frames in a row came behind it, and the least time between two
-/// reports.
+/// The queue that is reported to the sender at once, when so many frames in a row came behind it, and the least time
+/// between two reports.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
 const URGENT_FRAMES: u32 = 3;
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
@@ -170,7 +170,7 @@ impl ReceivedRate {
         self.long_queues >= URGENT_FRAMES && !is_soon
     }
 
-    /// The rate that the sender is told, once a second, or earlier where it is urgent: `loss` is the share that was lost
+    /// The rate to report to the sender, once a second, or earlier if it is urgent: `loss` is the share that was lost
     /// since, in thousandths.
     pub fn report(&mut self, now: Instant, loss: u16) -> u64 {
         let queue = self.queue.take().unwrap_or_default();

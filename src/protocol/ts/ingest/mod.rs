@@ -8,7 +8,7 @@
 //! announced the video. When no key frame comes for [`VIDEO_WAIT`], the audio goes on alone.
 //!
 //! The first units wait until all that the tables announce is known, at most [`START_WAIT`]: muxers put a quarter of a
-//! second of audio into a PES packet, and a player that is told of video only may never ask for the audio.
+//! second of audio into a PES packet, and a player to which only video was announced may never ask for the audio.
 
 mod audio;
 mod video;

@@ -1,7 +1,7 @@
 //! PES packets of H.264 and H.265 to access units with 4-byte lengths.
 //!
 //! Most encoders give each access unit a PES packet of its own, and it is passed on when that is there. Two others are
-//! met. Several access units in one packet are told apart by their delimiters and first slices, and share its times
+//! met. Several access units in one packet are separated at their delimiters and first slices, and share its times
 //! out; H.264 that may have fields is left together, because the two fields of a frame look like two pictures. One
 //! access unit in several packets, only the first of which has a time, is put together again: that takes waiting for
 //! the next one, so it is done only for packets of nearly the 64 KiB that a length can say, and for streams that were

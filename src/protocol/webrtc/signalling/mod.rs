@@ -1,7 +1,7 @@
 //! The WebSocket of Ant Media's SDK, `/{app}/websocket`: one JSON object a message, told apart by `command`.
 //!
 //! A socket publishes and plays any number of streams. Each has a session of its own, a child of the socket's, which ends
-//! with it; to the client they are told apart by the id of their stream, so there is one session for an id.
+//! with it; the client identifies them by the id of their stream, so there is one session for an id.
 //!
 //! | the client says | what happens |
 //! |---|---|
@@ -155,7 +155,8 @@ impl Socket {
         }
     }
 
-    /// Tells the servers that help to find a path: with credentials only who was let in, who is told again then.
+    /// Tells the client the servers that help to find a path. Credentials are for admitted clients only, so a
+    /// client hears of them again once it is admitted.
     fn tell_ice_servers(&mut self, ctx: &Context<'_>) {
         let Some(app) = ctx.apps.get(self.app.as_str()) else { return };
         let ask = IceAsk { now: ctx.now, server: ctx.server, host: &self.ice.host, user: self.ice.user };
