@@ -243,7 +243,7 @@ pub struct Credentials<'a> {
     pub publish_key: Option<&'a str>,
 }
 
-/// Only who it says it is.
+/// Prints the subscriber only, never secrets.
 impl fmt::Debug for Credentials<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("subscriber", &self.subscriber).finish_non_exhaustive()

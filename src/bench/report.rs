@@ -11,7 +11,7 @@ use crate::auth::redact;
 /// The fates of the connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Asked for.
+    /// Connections that were asked for.
     pub requested: usize,
     /// The server consented.
     pub ready: usize,

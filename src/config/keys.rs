@@ -416,7 +416,7 @@ const APP_FIRST: &[Key] = &[
     foreign("endpointHealthCheckPeriodMs", "2000", "A lost endpoint is noticed at once"),
 ];
 
-/// Which roles of a room see which.
+/// The roles of a room that each role sees.
 pub(super) const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
 
 const APP_LAST: &[Key] = &[

@@ -47,7 +47,7 @@ pub(super) struct Copying {
     failures: usize,
     /// Of these, those at places that do not have the stream.
     absent: usize,
-    /// Since when no units come.
+    /// The time since which no units come.
     lost: Option<Instant>,
     /// The viewers that the place knows of; `None`: none of its connection.
     pub(super) told: Option<Viewers>,

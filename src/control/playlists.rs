@@ -27,7 +27,7 @@ use super::supervisor::{Job, RemoteHost};
 /// An item that plays for less has brought nothing.
 const PLAYED_MIN: Duration = Duration::from_secs(1);
 
-/// So many items in a row that bring nothing are passed over at once.
+/// The number of items in a row that bring nothing and are passed over at once.
 const PASSED_MAX: usize = 16;
 
 /// The state of a playlist that plays.
@@ -163,7 +163,7 @@ impl Control {
         self.play_next(now, &key, None);
     }
 
-    /// Somebody asks for an item, or the next one, in the middle of another.
+    /// Goes to the item that was asked for, or to the next one, in the middle of another.
     pub(super) fn leap(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
         self.outbound.leave_file(now, key);
         self.play_next(now, key, wanted);

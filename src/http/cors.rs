@@ -20,7 +20,7 @@ const MAX_AGE: &str = "1800";
 /// The panel under development: it gets credentials.
 const DEVELOPMENT: &str = "http://localhost:4200";
 
-/// Which origins are allowed, and what they may do.
+/// The origins that are allowed, and what they may do.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
     /// The names of this server, whose pages are its own.

@@ -56,7 +56,7 @@ pub enum BodyKind {
     Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 
-/// Which origins may send requests, and which methods they may use.
+/// The rule on origins that may send requests, and on methods that they may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cors {
     /// The pages.

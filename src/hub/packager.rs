@@ -170,7 +170,7 @@ pub trait Package: std::fmt::Debug + Send {
 
 /// A package that makes something else for many than for few.
 pub trait Sharing {
-    /// So many subscribers share what is made from now on.
+    /// Takes the number of subscribers that share what is made from now on.
     fn set_subscribers(&mut self, subscribers: usize);
 }
 

@@ -1,4 +1,4 @@
-//! Which tracks of a stream a subscriber is sent.
+//! The choice of a stream's tracks for a subscriber.
 //!
 //! A [`Selection`] is a rule, because tracks come, go and change while it holds; [`Chosen`] is what it means for the
 //! tracks that are there now. Subscribers with equal selections of one format share a package.

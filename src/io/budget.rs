@@ -60,7 +60,7 @@ struct Bucket {
 pub(super) struct GiveWay {
     /// The counters of the address that has most; `None`: nobody is loud.
     bucket: Option<usize>,
-    /// So many.
+    /// The number of connections that make room.
     pub(super) connections: usize,
 }
 

@@ -54,7 +54,8 @@ pub(super) struct Bounds {
     pub(super) read_turn: usize,
     /// Bytes written in one turn, before sockets are looked at again.
     pub(super) write_turn: usize,
-    /// So many more of sessions that catch up: what comes meanwhile for those that keep up waits no longer than this takes.
+    /// Further bytes written in one turn for sessions that catch up: what comes meanwhile for sessions that keep up waits
+    /// no longer than this takes.
     pub(super) catch_up_turn: usize,
     /// Receive calls on one UDP socket in one turn.
     pub(super) receives_turn: usize,

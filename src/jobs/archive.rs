@@ -16,7 +16,8 @@ pub enum ArchiveWork {
     Remove {
         /// The playlist; it may not be there.
         path: Vec<String>,
-        /// Only that one whose first segment has this time (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time). `None`: any.
+        /// The time of the first segment (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time): a playlist that begins
+        /// otherwise is left alone. `None`: any is removed.
         begun_ms: Option<i64>,
     },
 }

@@ -66,7 +66,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// So many threads, which nobody uses yet.
+    /// Creates the shares of so many threads, which nobody uses yet.
     #[must_use]
     pub const fn new(all: usize) -> Self {
         Self {

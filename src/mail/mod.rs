@@ -391,7 +391,7 @@ pub enum ToWorker {
         /// The reason, for the log.
         reason: &'static str,
     },
-    /// Somebody wants this viewer of a stream to go: close it.
+    /// A viewer of a stream is to go: close it.
     EndViewer {
         /// The stream.
         stream: StreamId,

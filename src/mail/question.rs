@@ -18,7 +18,7 @@ pub enum Question {
     SubtrackCount(String),
     /// The subscribers that play it, as an array of objects.
     Subscribers {
-        /// So many are left out.
+        /// The number of subscribers left out at the beginning.
         offset: usize,
         /// The most that are wanted; control gives fewer.
         size: usize,

@@ -55,7 +55,7 @@ pub enum LoadEvent {
         asked: Instant,
         /// The time at which the end of its media was made, in milliseconds of Unix time, if it is known.
         made_ms: Option<i64>,
-        /// For how long nothing further may be asked for.
+        /// The time for which nothing further may be asked for.
         pause: Duration,
     },
     /// The end, with the reason.

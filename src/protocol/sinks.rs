@@ -37,7 +37,8 @@ pub struct Params {
     pub wants: fn(&Query) -> Option<Progress>,
     /// The name of the blob that is given in place of one with this name. `None`: that one.
     pub in_place: fn(&str, &Query) -> Option<String>,
-    /// The protocol that who asks for the blob with this name is a viewer of. `None`: that of the blob.
+    /// The protocol that the requester of the blob with this name counts as a viewer of. `None`: that of the
+    /// blob.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
     /// The form for one viewer of a blob, at this date by the blob's calendar, in milliseconds. `None`: the blob. Asked for
     /// requests without parameters, too.

@@ -138,7 +138,7 @@ pub(super) struct ByteLink {
     pub(super) flow: Flow,
     /// The shell was asked not to read.
     pub(super) reads_paused: bool,
-    /// Since when output has been waiting for the socket.
+    /// The time since which output has been waiting for the socket.
     pub(super) waits_since: Option<Instant>,
     /// Bytes sent that were not yet reported to the session.
     pub(super) untold: usize,

@@ -168,7 +168,8 @@ impl Worker {
 
     // ---- key frames
 
-    /// Somebody waits for a key frame of a video track. Requests are merged, here and again at the source.
+    /// Asks for a key frame of a video track, since somebody waits for one. Requests are merged, here and
+    /// again at the source.
     pub(super) fn need_key_frame(&mut self, id: StreamId, track: TrackId) {
         let now = self.now.mono;
         let Some(stream) = self.live.streams.get_mut(&id) else { return };

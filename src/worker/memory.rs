@@ -49,7 +49,7 @@ impl Worker {
         self
     }
 
-    /// So many bytes were appended to a ring.
+    /// Counts bytes that were appended to a ring.
     pub(super) fn note_appended(&mut self, bytes: usize) {
         self.memory.unseen = self.memory.unseen.saturating_add(bytes);
         if self.memory.unseen >= self.memory.budget.look_after() {

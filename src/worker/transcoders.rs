@@ -21,7 +21,7 @@ impl Default for TranscoderBudget {
 }
 
 impl TranscoderBudget {
-    /// So many at a time.
+    /// Creates a budget of so many at a time.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self { limit, running: AtomicUsize::new(0) }

@@ -92,7 +92,7 @@ impl Default for Config {
     }
 }
 
-/// Which peer is accepted.
+/// The peer that is accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// Not known yet: verification of the peer's certificate waits.

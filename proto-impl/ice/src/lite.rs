@@ -33,19 +33,19 @@ use crate::respond::{self, Refusal};
 use crate::stats::{Stats, count};
 use crate::stun::{BINDING, Class, Message, RoleAttribute, TransactionId};
 
-/// Which path media takes before the peer has nominated one.
+/// The path that media takes before the peer has nominated one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     /// The first validated path: media starts a round trip earlier.
     FirstValid,
-    /// Nowhere.
+    /// No path: media waits for the nomination.
     Nominated,
 }
 
 /// Settings of a lite agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteConfig {
-    /// Which path media takes before the peer has nominated one.
+    /// The path that media takes before the peer has nominated one.
     pub selection: Selection,
     /// Time from the start, and again from [`LiteAgent::set_remote`], to the first selected path.
     pub connect_timeout: Duration,

@@ -13,7 +13,7 @@ use crate::frame::{self, kind, put_name, read_name};
 /// Metadata beyond this is not sent.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 
-/// Which of the optional parts of a track follow.
+/// Bits for the optional parts of a track that follow.
 mod part {
     pub(super) const EXTRA: u8 = 1;
     pub(super) const LABEL: u8 = 2;

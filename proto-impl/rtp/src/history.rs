@@ -211,7 +211,7 @@ pub struct ResendStats {
     pub over_budget: u64,
 }
 
-/// Which packets of a log one viewer got from one source, and which of them were retransmitted.
+/// The packets of a log that one viewer got from one source, and those of them that were retransmitted.
 #[derive(Debug)]
 pub struct ResendHistory {
     runs: VecDeque<Run>,

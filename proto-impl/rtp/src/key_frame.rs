@@ -19,7 +19,7 @@ impl KeyFrameRequests {
         Self::default()
     }
 
-    /// Somebody wants a key frame.
+    /// Notes that somebody wants a key frame.
     pub const fn request(&mut self) {
         self.wanted = true;
     }

@@ -38,7 +38,8 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// So many losses in a round whose queue was too long for a moment are those of a burst.
+/// The number of losses, in a round whose queue was too long for a moment, from which on they are those of a
+/// burst.
 const BURST_LOSSES_MIN: u64 = 3;
 /// Share of losses in one round, in a thousand, from which on a burst has overflowed a short queue. Delays do not show such a queue:
 /// acknowledgements are held back until the lost packets have been sent again.
@@ -192,7 +193,7 @@ pub(crate) struct Congestion {
     drain: Option<Drain>,
     trial: Option<Trial>,
     own: Own,
-    /// Since when packets have been waiting.
+    /// The time since which packets have been waiting.
     waits_since: Option<i64>,
     /// Last time the path was found to be full, and last round in which packets waited.
     full_us: i64,

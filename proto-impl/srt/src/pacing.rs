@@ -93,8 +93,8 @@ impl Pacer {
         }
     }
 
-    /// So many bytes wait, one more message among them, for a receiver with this latency: a large burst is spread. None is the end
-    /// of one.
+    /// Spreads a large burst: so many bytes wait, one more message among them, for a receiver with this latency. If none wait, the
+    /// burst is over.
     pub(crate) fn spread(&mut self, waiting: usize, latency: Duration) {
         if waiting == 0 {
             if self.spread.take().is_some() && self.bytes_per_second.is_none() {

@@ -184,8 +184,8 @@ fn note<const N: usize>(sources: &mut Vec<Source<N>>, at: Option<usize>, ssrc: u
     }
 }
 
-/// Which indices a packet may have (RFC 3711 §3.3.1). The RFC's guess is the nearest one; it fails for good when half of
-/// a round or more is lost, as behind a long outage, so the next round is asked too where that is likely.
+/// The indices that a packet may have (RFC 3711 §3.3.1). The RFC's guess is the nearest one; it fails for good when half
+/// of a round or more is lost, as behind a long outage, so the next round is tried too where that is likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guess {
     One(u64),

@@ -11,7 +11,8 @@ use crate::{CHANNELS, CLOCK, Error};
 /// Ticks by which a unit may come before or behind its turn. Encoders stamp by a clock that is not that of the samples; what is more
 /// is a gap, or comes twice. 60 ms.
 const STRAY_MAX: i64 = 2880;
-/// So many units in a row that are off by over [`LOST_MIN`], all to the same side, are no tremble of a clock: something is missing, or too much.
+/// The number of units in a row off by over [`LOST_MIN`], all to the same side, that are no jitter of a clock: something is missing, or too
+/// much.
 const STRAYS_MAX: u32 = 8;
 /// From so many ticks on a codec that can make up for lost units does. 10 ms, half a packet.
 const LOST_MIN: i64 = 480;
@@ -23,7 +24,7 @@ const DRIFT_MIN: i64 = 48;
 const STRETCH: i64 = 200;
 /// The mean is one of about so many units.
 const DRIFT_UNITS: i64 = 32;
-/// So many damaged units in a row, and the decoder begins anew.
+/// The number of damaged units in a row after which the decoder begins anew.
 const DAMAGED_MAX: u32 = 8;
 
 /// The decoder of a configuration, and where its samples stand.

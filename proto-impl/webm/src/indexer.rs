@@ -17,7 +17,8 @@ use crate::reading::segment_at;
 use crate::writer::{BLOCK_HEAD_BYTES, DURATION_BYTES, KEY_FRAME, SEEK_HEAD_BYTES};
 use crate::{Error, HEAD_BYTES_MAX, INFO_BYTES_MAX, id};
 
-/// So much of the end of a file is looked at block by block: more than a recorder appends before it has synced.
+/// The length of the end of a file that is looked at block by block: more than a recorder appends before it has
+/// synced.
 pub const TAIL_BYTES: u64 = 16 << 20;
 /// Bytes that are read at the start: the EBML header and the head of the segment.
 const START_BYTES: usize = 256;

@@ -56,8 +56,8 @@ impl Pacer {
         Self { level: 0, at: None, rate: None, measured: 0, since: None, pausing: false, limit: None }
     }
 
-    /// So much of the stream, sampled at `sampled`, is to be sent. Its rate is measured in its own time: a second of it
-    /// that comes in a moment is no faster.
+    /// Counts bytes of the stream, sampled at `sampled`, that are to be sent. The rate of the stream is measured in its
+    /// own time: a second of it that comes in a moment is no faster.
     pub(crate) fn queued(&mut self, sampled: Instant, bytes: u64) {
         let (since, newest) =
             self.since.map_or((sampled, sampled), |(since, newest)| (since, newest.max(sampled)));

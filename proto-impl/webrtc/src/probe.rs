@@ -50,7 +50,7 @@ impl Prober {
         true
     }
 
-    /// So many bytes leave.
+    /// Counts bytes of the probe that leave.
     pub(crate) fn sent(&mut self, bytes: usize) {
         if let Some(run) = &mut self.0 {
             run.sent = run.sent.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));

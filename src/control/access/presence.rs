@@ -37,7 +37,7 @@ struct Presence {
     told: Option<HookUrl>,
 }
 
-/// Somebody came or went.
+/// The arrival or departure of a subscriber, as the API lists it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) struct ConnectionEvent {

@@ -11,7 +11,7 @@ use crate::jobs::{PasswordDigest, PasswordWork, Work};
 /// The purpose of hashing a password.
 #[derive(Debug)]
 pub(in crate::control) enum Purpose {
-    /// Somebody logs in.
+    /// A login.
     Login { origin: Origin, client: IpAddr, email: String },
     /// The first user, or a new one.
     Create { origin: Origin, user: Box<User>, initial: bool },

@@ -39,7 +39,7 @@ pub enum Policy {
     Dashboard,
     /// No login.
     Open,
-    /// Everybody who is logged in, of whatever role.
+    /// Any user who is logged in, of whatever role.
     Login,
     /// Scope `system`: any role reads, administrators write.
     System,

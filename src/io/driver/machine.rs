@@ -49,7 +49,7 @@ pub(in crate::io) trait Machine {
     fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize);
     /// Adds the datagrams that go out next, and says where to.
     fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination>;
-    /// So many bytes of them were taken, at this time, and so many datagrams were not.
+    /// Reports that so many bytes of datagrams were taken, at this time, and so many datagrams were not.
     fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize);
     /// The next action for the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output>;

@@ -188,7 +188,7 @@ impl Generator {
         }
     }
 
-    /// Everybody says goodbye.
+    /// Has all connections say goodbye.
     pub(super) fn close(&mut self) {
         let now = Load::now();
         for index in 0..self.conns.len() {

@@ -258,7 +258,7 @@ impl Load {
         self.generator.finish();
     }
 
-    /// Everybody says goodbye. What follows from it is no loss.
+    /// Has all connections say goodbye. What follows from it is no loss.
     pub fn close(&mut self) {
         self.generator.close();
         self.driver.drain(clock::now(), &mut self.generator);

@@ -9,7 +9,7 @@ use crate::auth::access::Params;
 use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, Sought, UploadGrant, UploadNews};
 use crate::types::{StreamId, StreamKey};
 
-/// Somebody who watches by one request after the other.
+/// A polling viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The stream.

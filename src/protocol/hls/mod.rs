@@ -56,7 +56,8 @@ const DASH: &str = "dash";
 
 /// The use of a playlist's URL by the load generator.
 const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
-/// And where a segment of the path says low latency. It is a name alone: the playlist says what it offers.
+/// The use of a playlist's URL for low latency, which a segment of the path asks for. It is a name alone: the
+/// playlist says what it offers.
 const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };
 
 /// Sources are read by the first two; the others are for the load generator alone.

@@ -1,4 +1,4 @@
-//! Which segments there are, and the playlist of the newest ones (RFC 8216).
+//! The list of segments, and the playlist of the newest ones (RFC 8216).
 //!
 //! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. Lengths are
 //! measured in that track, since units of others may come earlier or later. The segments of the first playlist end at key frames

@@ -59,7 +59,7 @@ enum Entry {
     Asked,
     /// Let in to what is there, and asked again when there is something.
     IfThere,
-    /// Asked about what is there.
+    /// Asked again, about the blob or file that is there by now.
     AskedAgain,
     /// Let in.
     LetIn,

@@ -198,9 +198,9 @@ pub(in crate::protocol) trait UnitClient {
 
 /// A client whose server can be asked for what viewers want.
 pub(in crate::protocol) trait Demands {
-    /// Somebody is sent these tracks, and no others.
+    /// Takes the tracks that somebody is sent; no others are wanted.
     fn handle_wanted(&mut self, tracks: TrackSet);
-    /// Somebody waits for a key frame of this track.
+    /// Notes that somebody waits for a key frame of this track.
     fn handle_key_frame_needed(&mut self, track: TrackId);
     /// Takes the number of viewers of the stream here.
     fn handle_audience(&mut self, viewers: &::relay::Viewers);

@@ -50,7 +50,7 @@ pub(crate) struct RtmpPackage {
     message_stream: u32,
     /// A track of another codec is left out, unless it has a legacy form.
     four_ccs: FourCcs,
-    /// Nobody has announced these codecs.
+    /// Whether these codecs are a guess, announced by nobody.
     is_guess: bool,
     scratch: BytesMut,
     /// Slices of the message in the making.

@@ -1,4 +1,4 @@
-//! Which source of a section is received, where its SSRC changes within the connection.
+//! The choice among the sources of a section, if its SSRC changes within the connection.
 //!
 //! Cameras and encoders begin anew under another SSRC. Others send stray packets of a second source between those of the
 //! first. The packets of another source are held, and it takes over once the source that is received has been silent for

@@ -48,7 +48,7 @@ impl Rate {
 #[derive(Debug)]
 pub(super) struct Derivations {
     began: Instant,
-    /// Nobody outside can tell which addresses share a counter.
+    /// The secret that keeps outsiders from finding out which addresses share a counter.
     secret: u64,
     all: Rate,
     of_addresses: Box<[Rate]>,

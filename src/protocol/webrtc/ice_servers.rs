@@ -16,7 +16,7 @@ const TTL_SECONDS: u64 = 86_400;
 /// The recipient of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
-    /// Somebody who was let in.
+    /// A client that was let in.
     Client,
     /// Anybody: servers with credentials are left out.
     Anybody,

@@ -1,4 +1,5 @@
-//! Which rendition of a stream a viewer is sent: the largest that its path carries, or the one that it asked for.
+//! The choice of the rendition of a stream that a viewer is sent: the largest that its path carries, or the one
+//! that it asked for.
 //!
 //! Down as soon as the path carries less than what is sent; up when it is known to carry the next one. What a path carries
 //! beyond what it is sent is not known: it is tried ([`::webrtc::Peer::probe`]), and more seldom each time it did not. The
@@ -77,7 +78,7 @@ pub(super) struct Layers {
     forced: Option<u32>,
     look_at: Instant,
     narrow: u8,
-    /// Since when nothing was wrong, and how long that must last.
+    /// The time since which nothing was wrong, and how long that must last.
     calm_since: Instant,
     calm: Duration,
     /// The last switch up, while it may turn out a failure.

@@ -35,7 +35,7 @@ pub(super) enum ToSession {
     Offer(Description),
     /// The client's answer.
     Answer(Description),
-    /// Which kinds of tracks a viewer wants.
+    /// The kinds of tracks that a viewer wants.
     Want { video: bool, audio: bool },
     /// The same of one stream of a main track, by its id or the name of a track; `None`: as before.
     WantOf { name: String, video: Option<bool>, audio: Option<bool> },

@@ -1,4 +1,5 @@
-//! Which pictures a viewer gets whose path does not carry all of them: fewer, but always some, and never late.
+//! The choice of pictures for a viewer whose path does not carry all of them: fewer, but always some, and
+//! never late.
 //!
 //! The measure is the time that what waits for the path needs to leave ([`::webrtc::Peer::queued`]). As it grows, pictures are
 //! left out in this order:

@@ -1,4 +1,4 @@
-//! Which sample comes next in the file.
+//! The order of samples in the file.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! Which variants of a multivariant playlist may be pulled, in which order, and which audio beside them.
+//! The choice of variants of a multivariant playlist that may be pulled, their order, and the audio beside
+//! them.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

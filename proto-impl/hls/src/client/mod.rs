@@ -54,7 +54,7 @@ pub struct Request {
     pub range: Option<(u64, u64)>,
 }
 
-/// Which of the media playlists.
+/// The media playlist that is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rendition {
     /// The variant, or the only one.
@@ -77,7 +77,7 @@ pub enum SegmentKind {
 pub enum Event {
     /// A segment begins.
     Begin {
-        /// Of which rendition.
+        /// The rendition that it belongs to.
         rendition: Rendition,
         /// The kind of the segment.
         kind: SegmentKind,
@@ -86,26 +86,26 @@ pub enum Event {
     },
     /// The initialization section that holds from this segment on, whole.
     Init {
-        /// Of which rendition.
+        /// The rendition that it belongs to.
         rendition: Rendition,
         /// The bytes.
         bytes: Bytes,
     },
     /// More of the segment.
     Media {
-        /// Of which rendition.
+        /// The rendition that it belongs to.
         rendition: Rendition,
         /// The bytes.
         bytes: Bytes,
     },
     /// The segment is complete.
     End {
-        /// Of which rendition.
+        /// The rendition that it belongs to.
         rendition: Rendition,
     },
     /// A segment or more are missing; a segment that has begun breaks off.
     Lost {
-        /// Of which rendition.
+        /// The rendition that it belongs to.
         rendition: Rendition,
     },
     /// Nothing follows, and why. Last and once.

@@ -71,7 +71,8 @@ pub struct Report {
 }
 
 impl MediaPlaylist {
-    /// Which of the segments a live stream is begun with: three target durations before its end (RFC 8216 §6.3.3).
+    /// The index of the segment that a live stream is begun with: three target durations before its end (RFC 8216
+    /// §6.3.3).
     #[must_use]
     pub fn live_start(&self, target: Duration) -> usize {
         let wanted = target.saturating_mul(3);

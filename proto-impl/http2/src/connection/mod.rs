@@ -99,7 +99,7 @@ pub struct Connection {
     /// Streams that have ended, the last ones.
     ended: VecDeque<(u32, Ended)>,
     events: VecDeque<Event>,
-    /// Since when there is no stream.
+    /// The time since which there is no stream.
     idle_since: Instant,
     /// The time of the next look at streams that make no progress.
     stall_check: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Which pictures need which others, by their own bytes: a sender that must leave some out asks here what that costs.
+//! Dependencies between pictures, by their own bytes: a sender that must leave some out asks here what that costs.
 //!
 //! A decoder keeps decoded pictures in slots. A picture refers to some of them and replaces some; a picture that was left out
 //! leaves what it would have replaced broken, until another picture that can be decoded replaces it. Where the bitstream does

@@ -6,7 +6,8 @@ use crate::TrackId;
 
 /// Units with one timestamp before its clock counts as standing still.
 const FROZEN_UNITS: u32 = 8;
-/// So many units in a row without a timestamp that makes sense, and their arrival alone says where they lie.
+/// The number of units in a row without a timestamp that makes sense from which on their arrival alone says
+/// where they lie.
 const SUSPECTS_MAX: u8 = 8;
 /// Windows at the beginning of a track before its delay is known. The last two of them count: a start may come at once.
 const WARM_UP_WINDOWS: u8 = 4;

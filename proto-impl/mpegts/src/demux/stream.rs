@@ -185,8 +185,8 @@ impl Assembly {
         }
     }
 
-    /// So many packets were lost that their number is not known. The continuity counter passes over every 16th such gap;
-    /// of a PES packet with a length the length tells.
+    /// Handles the loss of so many packets that their number is not known. The continuity counter passes over every 16th
+    /// such gap; for a PES packet with a length, the length reveals it.
     pub(super) fn lost(&mut self, sink: &mut Sink) {
         if self.total.is_none() {
             self.tear(sink);

@@ -89,7 +89,7 @@ pub(super) struct RateControl {
     bounded: Option<Instant>,
     /// The part of the rate that is used while a queue drains.
     drain: f64,
-    /// Since when less leaves than may.
+    /// The time since which less leaves than may.
     roomy: Option<Instant>,
     /// The queue that still stands: the rate before the first reaction to it, and what it drains at.
     before: Option<f64>,

@@ -80,7 +80,7 @@ impl BandwidthEstimator {
         }
     }
 
-    /// Which packets came, and when.
+    /// Takes feedback on the packets that came, and when.
     pub fn handle_feedback(&mut self, now: Instant, told: &TransportFeedback<'_>) {
         let Some(feedback) = &mut self.feedback else { return };
         if feedback.handle(now, told, &mut self.losses) {

@@ -15,7 +15,7 @@ pub(super) struct RateMeter {
 }
 
 impl RateMeter {
-    /// So many bytes at this time.
+    /// Adds so many bytes at this time.
     pub(super) fn add(&mut self, at: i64, bytes: u64) {
         let since = *self.since.get_or_insert(at);
         let took = at.saturating_sub(since);

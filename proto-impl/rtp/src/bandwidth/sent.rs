@@ -1,4 +1,4 @@
-//! Which packets left, under which number of the transport, and when.
+//! The log of packets that left, with their numbers of the transport and their times.
 
 use std::collections::VecDeque;
 

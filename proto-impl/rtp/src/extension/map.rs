@@ -1,4 +1,4 @@
-//! Which extensions a session agreed on, and under which ids.
+//! The extensions that a session agreed on, and their ids.
 
 use std::ops::Range;
 

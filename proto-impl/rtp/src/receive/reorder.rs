@@ -31,7 +31,7 @@ pub(super) struct ReorderBuffer {
     waiting: BTreeMap<ExtendedSequence, Received>,
     bytes: usize,
     next: ExtendedSequence,
-    /// Since when packets before the first one are missing.
+    /// The time since which packets before the first one are missing.
     gap_since: Option<Instant>,
     wait: Duration,
 }

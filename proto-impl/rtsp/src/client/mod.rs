@@ -34,7 +34,7 @@ use crate::{
 };
 use dialog::Dialog;
 
-/// Which answer is waited for, in the order of the exchange.
+/// The answer that is waited for, in the order of the exchange.
 #[derive(Debug)]
 enum Phase {
     Options,

@@ -47,14 +47,15 @@ impl Congestion {
         self.burst = self.burst.max(BURST_PACKETS);
     }
 
-    /// So many bytes are acknowledged. A peer that reads in batches acknowledges many packets at once; twice as many may follow, as
-    /// slow start would have it.
+    /// Refills the burst when so many bytes are acknowledged. A peer that reads in batches acknowledges many packets at once; twice
+    /// as many may follow, as slow start would have it.
     fn refill_for(&mut self, bytes: usize) {
         let packets = bytes.checked_div(self.mtu).unwrap_or_default().saturating_add(1).saturating_mul(2);
         self.burst = u32::try_from(packets).unwrap_or(u32::MAX).max(BURST_PACKETS);
     }
 
-    /// So many bytes are newly acknowledged, up to `cumulative` without gaps; `before` were in flight.
+    /// Takes the acknowledgement of so many new bytes, up to `cumulative` without gaps; `before` were in
+    /// flight.
     pub(crate) fn acknowledge(&mut self, cumulative: u64, advanced: bool, bytes: usize, before: usize) {
         self.refill_for(bytes);
         if self.exit.is_some_and(|exit| cumulative >= exit) {

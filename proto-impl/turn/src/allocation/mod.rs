@@ -94,7 +94,7 @@ impl Bandwidth {
     /// A second's worth may come at once.
     const BURST: Duration = Duration::from_secs(1);
 
-    /// So many bytes per second.
+    /// Allows so many bytes per second.
     #[must_use]
     pub const fn new(now: Instant, bytes_per_second: u64) -> Self {
         Self { rate: Rate::new(now), bytes_per_second }

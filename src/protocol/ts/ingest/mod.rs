@@ -111,7 +111,7 @@ pub(crate) struct Depackager {
     streams: Vec<Elementary>,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
-    /// Since when audio has been waiting for video.
+    /// The time since which audio has been waiting for video.
     waits_since: Option<u64>,
     waited: bool,
     /// Not all announced tracks are known: units wait.

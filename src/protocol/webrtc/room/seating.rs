@@ -25,7 +25,7 @@ pub(super) struct Seating {
 }
 
 impl Seating {
-    /// So many free seats.
+    /// Creates so many free seats.
     pub(super) fn new(count: usize) -> Self {
         Self { seats: vec![Seat::default(); count.min(SEATS_MAX)] }
     }
