@@ -621,8 +621,8 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends, as comments, the keys that a newer server has and the file has not. A file that is damaged is left for who reads it, and one
-/// that cannot be written stays as it is: the defaults are in use either way.
+/// Appends, as comments, the keys that a newer server has and the file has not. A damaged file is left to its reader, and one that
+/// cannot be written stays as it is: the defaults are in use either way.
 fn add_new_keys(path: &Path, keys: &[Key]) {
     let text =
         fs::read(path).ok().filter(|bytes| bytes.len() <= FILE_BYTES_MAX && damage_of(bytes).is_none());

@@ -43,7 +43,7 @@ pub struct SecuritySettings {
     pub rest_jwt: Option<Trust>,
     /// `contentSecurityPolicyHeaderValue`; `None` when empty.
     pub content_security_policy: Option<String>,
-    /// `participantVisibilityMatrix`: who sees whom in rooms.
+    /// `participantVisibilityMatrix`: the roles that each role sees in rooms.
     pub visibility: Visibility,
     /// `writeSubscriberEventsToDatastore`: remember who came and went.
     pub subscriber_events: bool,

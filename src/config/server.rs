@@ -82,7 +82,7 @@ pub struct LogSettings {
     pub level: &'static str,
     /// `logFormat` is `json`.
     pub json: bool,
-    /// `auditLog`: a log of its own of who did what.
+    /// `auditLog`: whether the audit log is written.
     pub audit: bool,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Copying {
     at: usize,
     /// Attempts that have failed since units came.
     failures: usize,
-    /// Of these, those at places that do not have the stream.
+    /// The part of these attempts at places that do not have the stream.
     absent: usize,
     /// The time since which no units come.
     lost: Option<Instant>,

@@ -84,7 +84,7 @@ pub(super) struct Granted {
     pub(super) from: Position,
 }
 
-/// The clock of a stream, as its worker told last: at most a second old.
+/// The clock of a stream, as its worker last reported it: at most a second old.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamClock {
     pub(super) position: Position,

@@ -1,5 +1,5 @@
-//! `/metrics`: every worker is asked, and the page is made when all have told. Scrapes that come meanwhile get the
-//! same page.
+//! `/metrics`: every worker is asked, and the page is made when all have answered. Scrapes that come meanwhile get
+//! the same page.
 
 use std::collections::BTreeMap;
 

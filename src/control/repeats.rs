@@ -58,7 +58,8 @@ pub(super) struct Repeats {
     due: Option<Instant>,
     /// Time at which a hook was last lost.
     hook_lost: Option<Instant>,
-    /// Addresses that were refused the API of an application, or of the server (no name), and were told of.
+    /// Addresses that were refused the API of an application, or of the server (no name), and of which the
+    /// log has a line.
     refused: BTreeSet<(Arc<str>, IpAddr)>,
 }
 

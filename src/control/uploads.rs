@@ -75,7 +75,7 @@ fn not_written() -> Response {
 }
 
 impl Files {
-    /// The record of an upload could not be stored, and its session was told.
+    /// Handles an upload whose record could not be stored; its session has heard of it.
     pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
         if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
             self.uploads.by_session.remove(&session);

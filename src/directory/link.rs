@@ -1,4 +1,4 @@
-//! A connection to the directory, and what is said over it.
+//! A connection to the directory, and the commands and replies over it.
 //!
 //! All keys of a cluster have one hash tag, `{NAME}`, and so lie in one slot: a commit changes records of several applications, or of
 //! none, whole or not at all, and there is one order of all changes.

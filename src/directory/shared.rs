@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// Reads everything, and tells what differs from what was told.
+    /// Reads everything, and reports the differences from what was reported before.
     fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
         let (epoch, seq) = link.state(&self.new_epoch())?;
         if epoch != self.epoch || seq < self.last {

@@ -174,7 +174,7 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
-    /// The bytes that are still to come, when the head has told.
+    /// The number of bytes that are still to come, if the head has given the length.
     #[must_use]
     pub fn announced(&self) -> Option<u64> {
         match self.state {

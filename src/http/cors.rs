@@ -167,7 +167,7 @@ fn refused() -> Verdict {
     Verdict::Answer(Box::new(Response::text(403, "")))
 }
 
-/// Whether an origin tells nothing of who wrote the page.
+/// Whether an origin says nothing of the page's author.
 #[must_use]
 pub fn is_opaque(origin: &str) -> bool {
     origin == "null" || origin.split_once("://").is_some_and(|(scheme, _)| is_shell(scheme))

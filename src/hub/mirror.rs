@@ -33,7 +33,8 @@ pub struct Mirror {
     pub(super) request: u64,
     /// The tracks that somebody there is sent.
     pub wanted: TrackSet,
-    /// Of these, the video tracks that it is sent from their next key frame on: it has not had what lies before.
+    /// The video tracks among them that are sent from their next key frame on, since the worker has not had
+    /// the units before it.
     waits: TrackSet,
     /// The units that it has of a former source.
     had: Had,

@@ -13,7 +13,7 @@ const HEADROOM_SHARE: usize = 8;
 #[derive(Debug)]
 pub struct RingMemory {
     limit: usize,
-    /// The bytes that the rings of each worker retain, as it has said last.
+    /// The bytes that the rings of each worker retain, as it last reported.
     held: Box<[AtomicUsize]>,
 }
 

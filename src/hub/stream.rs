@@ -24,8 +24,8 @@ pub struct FormatIndex(usize);
 
 /// Formats a stream may have on one worker.
 const FORMATS_MAX: usize = 64;
-/// Of them, so many are kept for plain formats: one per message stream id that a viewer can choose, and then some.
-/// Viewers that invent sets of codecs cannot keep the others out.
+/// The number of them that are kept for plain formats: one per message stream id that a viewer can choose, and
+/// then some. Viewers that invent sets of codecs cannot keep the others out.
 const PLAIN_FORMATS: usize = 16;
 /// Without key frames the ring is trimmed after this many units.
 const TRIM_UNITS: u32 = 64;

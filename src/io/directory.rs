@@ -30,7 +30,7 @@ pub(super) enum DirectoryMail {
     Store(store::Request),
     /// A request to the directory.
     Directory(Request),
-    /// There may be changes; the number of the newest that was told is the answer.
+    /// There may be changes; the answer is the number of the newest one that was reported.
     Bell(SyncSender<u64>),
     /// The server has ended.
     End,

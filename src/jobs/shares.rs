@@ -55,7 +55,7 @@ pub struct Threads {
     running: usize,
     apps: BTreeMap<Arc<str>, usize>,
     targets: BTreeMap<Payer, usize>,
-    /// Of [`Threads::running`], those of targets that were slow.
+    /// The part of [`Threads::running`] for targets that were slow.
     slow_running: usize,
     /// Targets that had a turn, and whether the last one was slow.
     known: BTreeMap<Payer, bool>,
@@ -307,8 +307,8 @@ impl<T> Lines<T> {
 
 /// Room in a limit on things that each application keeps as long as it likes, so that they cannot be taken back.
 ///
-/// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is for who
-/// comes first. An eighth of the limit at most is kept for applications that hold nothing yet.
+/// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is first
+/// come, first served. An eighth of the limit at most is kept for applications that hold nothing yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Room {
     limit: usize,

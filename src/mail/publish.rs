@@ -26,7 +26,8 @@ pub struct PublishRequest {
     pub params: Params,
     /// The streams that this one was already forwarded through, `node/app/id` each.
     pub via: Vec<String>,
-    /// Of a copy of another node's stream: the wall clock at which the clock of that stream was zero, in milliseconds.
+    /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
+    /// milliseconds.
     pub zero_ms: Option<i64>,
     /// The pull that has its first media, and which attempt of it.
     pub pull: Option<(PullId, u64)>,

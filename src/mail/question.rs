@@ -9,7 +9,7 @@ pub enum Question {
     Subtracks {
         /// The role of those that are wanted; empty: any.
         role: String,
-        /// Of those, so many are left out.
+        /// The number of those that are left out at the beginning.
         offset: usize,
         /// The most that are wanted; control gives fewer.
         size: usize,

@@ -60,7 +60,7 @@ pub struct ViewerCounts {
     pub connected: u32,
     /// Viewers with leases, which fetch the stream by separate requests, by protocol.
     pub leased: BTreeMap<&'static str, u32>,
-    /// Viewers of copies at other nodes, as those have told.
+    /// Viewers of copies at other nodes, as those nodes reported.
     pub elsewhere: Viewers,
 }
 

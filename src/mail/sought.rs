@@ -1,4 +1,4 @@
-//! Something that a request is for, and that another node of the cluster may have.
+//! The target of a request, which another node of the cluster may have.
 
 use std::sync::Arc;
 

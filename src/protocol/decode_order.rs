@@ -1,8 +1,8 @@
 //! Decoding times of pictures. RTP, and MPEG-TS without DTS, only say when a picture is shown; pictures come in the order of
 //! decoding.
 //!
-//! Of pictures of which `depth` at most come before one that is shown earlier, the decoding times are the times of showing in
-//! their order, `depth` pictures late: they rise, and none is behind its own time of showing.
+//! If at most `depth` pictures come before one that is shown earlier, the decoding times are the sorted times of showing,
+//! `depth` pictures late: they rise, and none is behind its own time of showing.
 
 /// Pictures that may come before one that is shown earlier (H.264 §A.3.1, H.265 §A.4.2).
 const DEPTH_MAX: usize = 16;

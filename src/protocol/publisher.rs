@@ -38,7 +38,7 @@ pub trait LoadPublisher: Debug + Send {
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
     /// Its datagrams, if it has any.
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
-    /// Whether it sends media of a kind, of the stream that it was told the parameter sets of.
+    /// Whether it sends media of a kind, of the stream whose parameter sets it has.
     fn carries(&self, _kind: TagKind) -> bool {
         true
     }

@@ -47,7 +47,7 @@ pub enum Event {
     Reset {
         /// The stream.
         stream: StreamId,
-        /// The peer's code, or the one that it was told.
+        /// The peer's code, or the one that was sent to it.
         code: Code,
     },
     /// The last event: all streams have ended.

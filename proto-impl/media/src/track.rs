@@ -193,7 +193,7 @@ impl Origin {
 /// A rendition of several of the same content, such as a simulcast layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendition {
-    /// Tracks of one group show the same content. 0: nobody has said so.
+    /// The group of the track: tracks of one group show the same content. 0: none is known.
     pub group: u8,
     /// Width in pixels; 0 when unknown.
     pub width: u32,
@@ -377,8 +377,8 @@ impl Tracks {
         tracks + self.metadata.as_ref().map_or(0, Bytes::len)
     }
 
-    /// Of several tracks of one kind the one that is sent where one is wanted: the first, or the largest that shows what the
-    /// first one shows.
+    /// The track of several of one kind that is sent if one is wanted: the first, or the largest that shows what the first
+    /// one shows.
     pub fn preferred<'a>(tracks: impl Iterator<Item = &'a Track> + Clone) -> Option<&'a Track> {
         let first = tracks.clone().next()?;
         let group = |track: &Track| track.rendition.as_ref().map_or(0, |rendition| rendition.group);

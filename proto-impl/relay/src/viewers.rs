@@ -14,7 +14,7 @@ const COUNTS_MAX: usize = 16;
 pub struct Viewers {
     /// Viewers of ways without a count of their own.
     pub connected: u32,
-    /// The names of the other ways, and their viewers. Of more than sixteen the rest is not told.
+    /// The names of the other ways, and their viewers. If there are more than sixteen, the rest is left out.
     pub counted: Vec<(String, u32)>,
 }
 

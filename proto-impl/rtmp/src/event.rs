@@ -29,7 +29,7 @@ pub enum Event {
     PublishEnded {
         /// The message stream it published on.
         message_stream: u32,
-        /// Whether it said so, by FCUnpublish, closeStream or deleteStream.
+        /// Whether the publisher announced it, by FCUnpublish, closeStream or deleteStream.
         clean: bool,
     },
     /// The player stopped.

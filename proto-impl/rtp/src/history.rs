@@ -78,8 +78,8 @@ static NEXT_LOG: AtomicU64 = AtomicU64::new(0);
 /// Numbers of one log: more than any track has packets.
 const LOG_NUMBERS: u64 = 1 << 36;
 
-/// The last packets of a track. No packet of another log has the id of one of its own: who is sent another track from some
-/// moment on is never sent a packet of the one for one of the other.
+/// The last packets of a track. No packet of another log has the id of one of its own, so a viewer that changes tracks is
+/// never sent a packet of one track in place of one of the other.
 #[derive(Debug)]
 pub struct PacketLog {
     packets: VecDeque<(Instant, LoggedPacket)>,

@@ -111,7 +111,7 @@ pub struct Transport {
     pub channels: Option<Channels>,
     /// The source of the RTP packets, eight hexadecimal digits on the wire.
     pub ssrc: Option<u32>,
-    /// The direction, when it is said.
+    /// The direction, if the peer gives one.
     pub mode: Option<Mode>,
     /// The origin of the packets, as the peer says.
     pub source: Option<String>,

@@ -33,7 +33,7 @@ pub(crate) struct Init<'a> {
 }
 
 impl<'a> Init<'a> {
-    /// The value of a chunk. `unknown` gets the parameters that the sender wants to be told of.
+    /// The value of a chunk. `unknown` gets the parameters that the sender wants reported.
     pub(crate) fn read(value: &'a [u8], unknown: &mut Vec<u8>) -> Option<Self> {
         let mut reader = Reader::new(value);
         let mut init = Self {

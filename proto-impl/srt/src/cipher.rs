@@ -114,7 +114,7 @@ pub(crate) struct SessionKeys {
     refreshes: u64,
     random: Random,
     derived_at: Option<Instant>,
-    /// The peer's keys that others have replaced: a message of former times, sent again by whoever has heard it, brings none back.
+    /// The peer's keys that others have replaced: a replayed key message restores none of them.
     retired: VecDeque<Sek>,
 }
 

@@ -12,7 +12,7 @@ use crate::negotiate::Section;
 
 /// The longest name of a section that packets carry: a payload has no more room for it.
 const MID_BYTES_MAX: usize = 16;
-/// Beside a longer name there is no room for what is only told once in a while.
+/// The longest name beside which there is room for stamps that are only sent once in a while.
 const MID_BYTES_SHORT: usize = 6;
 /// Bytes of the longest block: a name and what goes with it, or a long name and the number on the transport.
 pub(crate) const BLOCK_BYTES_MAX: usize = 24;

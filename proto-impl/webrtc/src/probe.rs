@@ -1,4 +1,5 @@
-//! Trying a path: for a moment more is sent than the stream has, and feedback tells what of it came, and how fast.
+//! Trying a path: for a moment more is sent than the stream has, and feedback shows how much of that came, and how
+//! fast.
 
 use std::time::{Duration, Instant};
 

@@ -364,8 +364,8 @@ impl Reception {
         self.sources.iter_mut().filter_map(|(_, source)| source.receiver.report(now)).collect()
     }
 
-    /// The rate that the peer may send at, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
-    /// are those of the report that goes with it.
+    /// The rate that the peer may send at, in bits per second, and the sources that it applies to; for peers that want it reported.
+    /// `blocks` are those of the report that goes with it.
     pub(crate) fn rate_estimate(&mut self, now: Instant, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let is_rated = |source: &Source| {
             let of = |incoming: &&Incoming| incoming.section.id == source.section;

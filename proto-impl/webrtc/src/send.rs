@@ -222,7 +222,7 @@ struct Clock {
     backlog: Option<Backlog>,
     /// The latest unit that was queued: its timestamp, and when it was sampled.
     newest: Option<(u32, Instant)>,
-    /// A packet has told when it was captured.
+    /// The time at which a packet last said when it was captured.
     told: Option<Instant>,
     /// The time at which the former stream left the source, until the first unit of another one.
     vacated: Option<Instant>,

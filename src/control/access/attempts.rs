@@ -51,7 +51,7 @@ impl CodeAttempts {
             })
     }
 
-    /// A wrong code. One by whom has reached a limit changes nothing.
+    /// Counts a wrong code. One from a client that has reached a limit changes nothing.
     pub(in crate::control) fn note(&mut self, now: Now, key: &StreamKey, params: &Params, peer: IpAddr) {
         let Some(subscriber) = Credentials::of(params).subscriber else { return };
         if self.is_over(now, key, Some(subscriber), peer) {

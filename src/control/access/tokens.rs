@@ -34,7 +34,7 @@ impl Sweep {
 }
 
 impl Walks {
-    /// There are tokens: they are looked through some time.
+    /// Arms the search for expired tokens, since there are tokens.
     pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
         if self.sweep.due.is_none() {
             self.sweep.due = now.mono.checked_add(SWEEP_PERIOD);

@@ -167,7 +167,8 @@ impl Control {
 }
 
 impl Context {
-    /// The request for all who come after the check of the key: receivers are not told it.
+    /// The request for the steps behind the check of the key, without the key: receivers of hooks must not
+    /// learn it.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
         if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {

@@ -21,7 +21,7 @@ use crate::types::SessionRef;
 
 /// The target of the lines.
 pub const AUDIT: &str = "audit";
-/// The word for whom only an address lets in.
+/// The word for a client that only its address lets in.
 pub(super) const ADDRESS: &str = "address";
 /// Requests that are under way; of more only the answers are missing.
 const OPEN_MAX: usize = 10_000;
@@ -42,7 +42,7 @@ struct Entry {
     actor: Actor,
     what: &'static str,
     object: String,
-    /// The answer has nothing that must not be told.
+    /// Whether the answer has nothing secret.
     is_plain: bool,
 }
 

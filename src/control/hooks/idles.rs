@@ -21,7 +21,7 @@ impl Idles {
         [idle, status].into_iter().flatten().min()
     }
 
-    /// Has the status of a stream told at this time.
+    /// Has the status of a stream reported at this time.
     pub(super) fn arm_status(&mut self, at: Instant, stream: StreamId) {
         self.forget_status(stream);
         self.statuses.insert((at, stream));

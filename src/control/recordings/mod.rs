@@ -159,7 +159,7 @@ impl Recordings {
         self.by_id.values().filter(|one| one.is_clip && *one.key.app == *app).count()
     }
 
-    /// The recording of a stream that was not told to end.
+    /// The recording of a stream that was not ordered to end.
     fn of_stream(&self, stream: StreamId, container: Container) -> Option<RecordingId> {
         let is_of = |(id, recording): (&RecordingId, &Recording)| {
             let is_it = (recording.stream, recording.container) == (stream, container);

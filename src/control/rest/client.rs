@@ -38,7 +38,8 @@ impl ControlConfig {
 }
 
 impl Context {
-    /// Whether a credential may be told: not to another's page, which has nothing but the address of its reader.
+    /// Whether a credential may be handed out: not to a foreign page, which has nothing but the address of its
+    /// reader.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,

@@ -88,7 +88,7 @@ struct Import {
     on_duplicate: OnDuplicate,
     /// Ids of the list; the first of each counts.
     seen: BTreeSet<String>,
-    /// Of each broadcast its id, and the word for what became of it.
+    /// The id of each broadcast, and the word for what became of it.
     results: Vec<(String, &'static str)>,
     /// The newest change, not written yet: the last of all carries the answer.
     last: Option<Write>,

@@ -258,7 +258,7 @@ impl Load {
         self.generator.finish();
     }
 
-    /// Has all connections say goodbye. What follows from it is no loss.
+    /// Has all connections say goodbye. Connections that end because of it do not count as lost.
     pub fn close(&mut self) {
         self.generator.close();
         self.driver.drain(clock::now(), &mut self.generator);

@@ -2,7 +2,7 @@
 //!
 //! 1. Each thread opens its share of the connections at the rate, and says when all are ready or failed.
 //! 2. After the warm-up the window begins for all of them; figures are cleared and processes are read.
-//! 3. At its end, or when told to stop, figures are kept, goodbyes are said, the rest is read.
+//! 3. At its end, or at the order to stop, figures are kept, goodbyes are said, the rest is read.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;

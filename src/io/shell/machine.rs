@@ -1,4 +1,4 @@
-//! A worker as the driver drives it, with those to whom its outputs go.
+//! A worker as the driver drives it, with the receivers of its outputs.
 
 use std::io;
 use std::net::SocketAddr;

@@ -25,7 +25,7 @@ use crate::types::Now;
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, derivations: &[&TO_OPUS, &TO_AAC, &SILENCE], ..Protocol::NONE };
 
-/// Opus, for who speaks WebRTC.
+/// Opus, for viewers over WebRTC.
 static TO_OPUS: Derivation = Derivation {
     name: "opus",
     limit: Some(AudioLimits::transcoders),
@@ -33,7 +33,7 @@ static TO_OPUS: Derivation = Derivation {
     offer: offer_opus,
     begin: begin_opus,
 };
-/// AAC, for who speaks RTMP or FLV.
+/// AAC, for viewers over RTMP or FLV.
 static TO_AAC: Derivation = Derivation {
     name: "aac",
     limit: Some(AudioLimits::transcoders),
@@ -41,7 +41,7 @@ static TO_AAC: Derivation = Derivation {
     offer: offer_aac,
     begin: begin_aac,
 };
-/// Silence, for who refuses a stream without sound.
+/// Silence, for receivers that refuse a stream without sound.
 static SILENCE: Derivation = Derivation {
     name: "silence",
     limit: None,

@@ -21,9 +21,11 @@ pub struct PublishAsk {
     pub params: Params,
     /// Streams it was forwarded through.
     pub via: Vec<String>,
-    /// Of a copy of another node's stream: the wall clock at which the clock of that stream was zero, in milliseconds.
+    /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
+    /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// Whether a page of another origin asks: that it runs on this machine says nothing of who wants it.
+    /// Whether a page of another origin asks: the address of this machine, on which it runs, does not show
+    /// whose request that is.
     pub of_foreign_page: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct PlayAsk {
     pub params: Params,
     /// The page that asks, when a browser says so.
     pub origin: String,
-    /// Of a node: itself, and the nodes that its copy is for.
+    /// For a node, itself and the nodes that its copy is for.
     pub via: Vec<String>,
     /// Whether a main track with live subtracks is answered by [`SubscriptionNews::Subtracks`], and each of its streams then asked for
     /// under another handle. Else a main track without media stands for its first subtrack.
@@ -41,7 +41,7 @@ pub enum SubscriptionEvent {
     /// A track is about to begin, or others behind it: a key frame is asked for if the newest one is old. `None`: the
     /// track that the subscription starts at.
     KeyFrameSoon(Option<TrackId>),
-    /// A node: this many watch the copy there, in place of those that it told of before.
+    /// The number of viewers of a node's copy, in place of the one that it reported before.
     Audience(::relay::Viewers),
     /// Pauses (`true`) or resumes. While paused nothing is sent.
     Pause(bool),

@@ -288,7 +288,7 @@ fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// `at` and a pause; a time that cannot be told is now.
+/// `at` and a pause; `at` itself if the sum cannot be represented.
 fn later(at: Instant, pause: Duration) -> Instant {
     at.checked_add(pause).unwrap_or(at)
 }

@@ -1,5 +1,5 @@
-//! AES-128 of segments (RFC 8216 §4.3.2.4): each is sealed as a whole, while it grows, with a vector of its own. A key is for a number of segments;
-//! keys are random, and are given to who may have the playlist.
+//! AES-128 of segments (RFC 8216 §4.3.2.4): each is sealed as a whole, while it grows, with a vector of its own. A key is for a number of
+//! segments; keys are random, and are given to viewers that may have the playlist.
 
 use std::collections::VecDeque;
 use std::fmt;

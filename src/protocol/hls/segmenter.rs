@@ -193,7 +193,7 @@ mod tests {
     use crate::hub::Selection;
     use crate::protocol::{schema, ts};
 
-    /// A segmenter with everything that it has said, checked as it is said.
+    /// A segmenter with all of its output, checked as it comes.
     struct Rig {
         segmenter: Segmenter,
         /// The bytes of the segments by URI.

@@ -459,7 +459,7 @@ impl Paths for HttpSession {
     }
 }
 
-/// Whether a request was answered so that who asked has something.
+/// Whether the status of an answer is no error.
 const fn is_success(status: u16) -> bool {
     status < 400
 }

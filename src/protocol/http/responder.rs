@@ -89,7 +89,7 @@ pub(in crate::protocol) struct Link {
     pub(in crate::protocol) granted: bool,
     /// Whether the peer is or was a viewer.
     pub(in crate::protocol) watched: bool,
-    /// The request as its client sent it, by the word of proxies. The worker was told of this client.
+    /// The request as its client sent it, by the word of proxies. The worker knows of this client.
     pub(in crate::protocol) passed: Passed,
     /// Names sessions and viewers.
     random: Random,

@@ -1,4 +1,4 @@
-//! Paths of files below an application's `streams`, and what of them may be played as a source.
+//! Paths of files below an application's `streams`, and the rule for those that may be played as a source.
 
 use crate::auth::url::{URL_BYTES_MAX, UrlError};
 

@@ -31,7 +31,7 @@ pub(super) enum Body {
     Mp4(Option<Bytes>),
     /// An MP4 file whose media, at the first offset, comes before its index, at the second one or behind.
     MediaFirst(u64, u64),
-    /// Neither, which is still to be said.
+    /// Another form, which is still to be reported.
     Other,
     /// Nothing more is read.
     Over,

@@ -166,8 +166,8 @@ pub(in crate::protocol) trait Client: Debug + Send {
     fn demands(&mut self) -> Option<&mut dyn Demands> {
         None
     }
-    /// Of a copy of another node's stream: when the clock of that stream was zero ([`crate::protocol::PublishAsk::zero_ms`]). The origin judges what its
-    /// publisher sends; here only silence of the node is a fault.
+    /// For a copy of another node's stream, the time at which the clock of that stream was zero ([`crate::protocol::PublishAsk::zero_ms`]).
+    /// The origin judges what its publisher sends; here only silence of the node is a fault.
     fn zero_ms(&self) -> Option<i64> {
         None
     }

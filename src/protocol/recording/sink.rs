@@ -177,7 +177,7 @@ impl Changes {
         !self.waits
     }
 
-    /// Whether the log has not been told yet that a file waits.
+    /// Whether the log has no line yet that a file waits.
     fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.told, true)
     }

@@ -109,7 +109,7 @@ impl Exchange {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
 
-    /// The peer chose this version where we speak DTLS 1.3 as well. A client has said its hello.
+    /// The peer chose this version where we speak DTLS 1.3 as well. A client has sent its hello.
     pub(crate) fn had_13(&mut self, hello: &[u8]) -> Result<(), Failure> {
         self.hellos.had_13 = true;
         if hello.is_empty() {

@@ -221,7 +221,7 @@ impl Session {
         self.reassembly.begin_at(1);
     }
 
-    /// Tells whom to expect.
+    /// Sets the fingerprints of the expected peer.
     pub(crate) fn set_remote_fingerprints(
         &mut self,
         now: Instant,

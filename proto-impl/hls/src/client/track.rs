@@ -1,5 +1,5 @@
-//! A media playlist that is followed: what it has, what of it is still to be fetched, and when it is looked at again
-//! (RFC 8216 §6.3).
+//! A media playlist that is followed: its contents, the segments still to be fetched, and the time of its next
+//! reload (RFC 8216 §6.3).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Current {
     pub(super) at: Instant,
     /// Bytes that were passed on.
     pub(super) delivered: u64,
-    /// Whether its beginning was told.
+    /// Whether its beginning was reported.
     pub(super) begun: bool,
 }
 
@@ -218,7 +218,7 @@ fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// `at` and a pause; a time that cannot be told is now.
+/// `at` and a pause; `at` itself if the sum cannot be represented.
 pub(super) fn later(at: Instant, pause: Duration) -> Instant {
     at.checked_add(pause).unwrap_or(at)
 }

@@ -92,7 +92,8 @@ impl Agent {
         (conflict && keeps_role).then_some(Refusal::RoleConflict)
     }
 
-    /// RFC 8445 §7.3.1.3: an address that nobody told of is a candidate with the priority that the check says.
+    /// RFC 8445 §7.3.1.3: an address that was not signalled becomes a candidate with the priority that the
+    /// check gives.
     fn learn(&mut self, path: Path, priority: u32) {
         if self.candidates.remotes.iter().any(|remote| remote.address == path.remote) {
             return;

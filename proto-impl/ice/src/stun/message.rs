@@ -53,8 +53,8 @@ pub fn is_stun(datagram: &[u8]) -> bool {
     matches!(datagram, [0..=3, ..]) && datagram.len() >= HEADER_BYTES
 }
 
-/// The user name fragment of whom a request is for, without any cryptography: by it a shared port finds the session.
-/// `None` for anything but a request with a user name. At most [`ATTRIBUTES_MAX`] steps.
+/// The user name fragment of a request's receiver, read without any cryptography: by it a shared port finds the
+/// session. `None` for anything but a request with a user name. At most [`ATTRIBUTES_MAX`] steps.
 #[must_use]
 pub fn username_fragment(datagram: &[u8]) -> Option<&[u8]> {
     let head = Head::read(datagram).ok().filter(|head| head.class == Class::Request)?;

@@ -39,7 +39,7 @@ impl<'a> MessageWriter<'a> {
         self.made(kind, |out| out.extend_from_slice(value))
     }
 
-    /// USERNAME of a check: the fragment of whom it is for, and the sender's (RFC 8445 §7.2.2).
+    /// Appends the USERNAME of a check: the receiver's fragment, and the sender's (RFC 8445 §7.2.2).
     #[must_use]
     pub fn username(self, receiver: &str, sender: &str) -> Self {
         self.made(AttributeType::USERNAME, |out| {

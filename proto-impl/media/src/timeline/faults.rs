@@ -67,7 +67,7 @@ pub struct FaultNews {
     pub track: TrackId,
     /// The error of the clock, in milliseconds; positive: ahead of where it should be.
     pub off_ms: i64,
-    /// Faults of the kind since it was last told.
+    /// Faults of the kind since it was last reported.
     pub count: u64,
 }
 
@@ -115,10 +115,10 @@ impl FaultCounts {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     pub(super) counts: FaultCounts,
-    /// The newest fault of each kind that was not told yet.
+    /// The newest fault of each kind that was not reported yet.
     news: [Option<FaultNews>; ClockFault::ALL.len()],
     has_news: bool,
-    /// The pace as it was told last, and as it is.
+    /// The pace as it was last reported, and as it is.
     pace_told: i64,
     pace: i64,
 }

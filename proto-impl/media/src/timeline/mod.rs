@@ -1,7 +1,7 @@
 //! The clock of a stream: even and monotone, whatever the publisher's clocks do.
 //!
-//! **Arrival is the referee.** The owner says when units arrive ([`Timeline::arrive`]); a timeline that was never told reads
-//! a file, whose own timestamps are all there is.
+//! **Arrival is the referee.** The owner says when units arrive ([`Timeline::arrive`]); a timeline without arrivals reads a
+//! file, whose own timestamps are all there is.
 //!
 //! **Within a track** a timestamp is believed when it follows from the one before: a little on, or on by the time that
 //! passed. Another one is suspect. Its unit takes the place that its neighbours and its arrival give it. When the next

@@ -336,7 +336,7 @@ impl TrackClock {
         self.last
     }
 
-    /// The difference of stream time and sender time, when reports told of it.
+    /// The difference of stream time and sender time, if reports gave it.
     pub(super) fn report_base(&self) -> Option<i64> {
         Some(self.offset.saturating_sub(self.reports?.told))
     }

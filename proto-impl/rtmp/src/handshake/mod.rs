@@ -19,7 +19,7 @@ const VERSION: u8 = 3;
 const PACKET_BYTES: usize = 1536;
 /// Position of the version in packet 1; zero in the simple handshake.
 const VERSION_AT: usize = 4;
-/// The versions told in digest packets: those of the players and servers that the keys belong to.
+/// The versions stated in digest packets: those of the players and servers that the keys belong to.
 const PLAYER_VERSION: [u8; 4] = [9, 0, 124, 2];
 const SERVER_VERSION: [u8; 4] = [3, 5, 1, 1];
 

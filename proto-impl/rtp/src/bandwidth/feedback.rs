@@ -64,7 +64,7 @@ pub(super) struct Feedback {
     unheard: Option<i64>,
     left: i64,
     has_feedback: bool,
-    /// There is an estimate.
+    /// Whether there is an estimate.
     is_known: bool,
     /// The shortest time of late from leaving to feedback.
     round_trip: Duration,

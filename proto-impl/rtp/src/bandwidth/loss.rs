@@ -46,7 +46,7 @@ pub(super) struct Losses {
     /// The same of packets from this one on.
     since: u64,
     recent: u16,
-    /// Of it what the path loses whatever is sent.
+    /// The part of it that the path loses whatever is sent.
     own: u16,
     trial: Option<Trial>,
 }

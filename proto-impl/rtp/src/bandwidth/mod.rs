@@ -141,7 +141,8 @@ impl BandwidthEstimator {
         self.losses.all()
     }
 
-    /// Of it the share that the path loses however little is sent; all of it where there is no feedback to tell.
+    /// The part of it that the path loses however little is sent; all of it where there is no feedback to tell
+    /// them apart.
     #[must_use]
     pub fn path_loss(&self) -> u16 {
         let has_feedback = self.feedback.as_ref().is_some_and(|feedback| feedback.has_feedback());

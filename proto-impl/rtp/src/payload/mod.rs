@@ -72,7 +72,7 @@ pub enum Error {
     /// The frame grows beyond [`FRAME_BYTES_MAX`].
     #[error("frame of more than {FRAME_BYTES_MAX} bytes")]
     FrameTooLarge,
-    /// The unit's NAL lengths or OBU sizes do not fit it: a bug of who made it.
+    /// The unit's NAL lengths or OBU sizes do not fit it: a bug of the unit's maker.
     #[error("access unit is not in its own format")]
     BadUnit,
 }

@@ -207,7 +207,7 @@ impl Authorization {
         }))
     }
 
-    /// The user, of whom nothing is proved yet.
+    /// The user as the client claims, without any proof yet.
     #[must_use]
     pub fn user(&self) -> &str {
         match self {

@@ -81,7 +81,7 @@ struct Session {
     /// An acknowledgement is to be sent; the packets of data since the last one.
     ack_due: bool,
     ack_packets: u32,
-    /// The window that the peer was told last.
+    /// The window last sent to the peer.
     told: usize,
 }
 
@@ -100,7 +100,7 @@ struct Events {
     waiting: VecDeque<Event>,
     /// Bytes of the messages among them.
     held: usize,
-    /// The owner was told that the send buffer is full.
+    /// Whether the owner has heard that the send buffer is full.
     wants_room: bool,
 }
 
