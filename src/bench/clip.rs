@@ -215,7 +215,7 @@ impl Clip {
         self.period_ms
     }
 
-    /// From one key frame to the next; the whole loop when there is only one.
+    /// The time from one key frame to the next; the whole loop when there is only one.
     #[must_use]
     pub fn gop_ms(&self) -> u64 {
         let keys = self.pieces.iter().filter(|piece| piece.is_video && piece.key_frame).count();
@@ -290,7 +290,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// From the start.
+    /// Creates a source that begins at the start of the clip.
     #[must_use]
     pub const fn new(clip: Arc<Clip>) -> Self {
         Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, excess: 0, left_out: [false; 2] }

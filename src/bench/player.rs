@@ -18,7 +18,7 @@ use super::{Now, Peer, PeerDatagrams, PeerEvent, PeerStream, Role, Score, Stamp,
 use crate::protocol::load::{self, LoadEvent, LoadPlayer};
 use crate::protocol::{PathId, To};
 
-/// Without media for so long a connection is lost.
+/// The time without media after which a connection counts as lost.
 pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// Options of a player.
@@ -48,7 +48,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// On a connection that is being made.
+    /// Creates a player on a connection that is being made.
     #[must_use]
     pub fn new(now: Now, options: &PlayerOptions, seed: Seed) -> Self {
         let patience = load::patience(options.timeout, STALL);

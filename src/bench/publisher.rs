@@ -111,7 +111,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// On a connection that is being made.
+    /// Creates a publisher on a connection that is being made.
     #[must_use]
     pub fn new(now: Now, options: &PublisherOptions, seed: Seed) -> Self {
         let patience = load::patience(options.timeout, STALL);

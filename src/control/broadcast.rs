@@ -16,7 +16,7 @@ use crate::types::Now;
 
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
-/// After this time without an update, a record that claims to be live shows `terminated_unexpectedly`.
+/// The time without an update after which a record that claims to be live shows `terminated_unexpectedly`.
 const STALE: Duration = Duration::from_secs(20);
 /// The length of media whose URL cannot be opened.
 const UNREADABLE: i64 = -2;

@@ -12,7 +12,7 @@ use crate::types::{Now, StreamKey};
 
 /// Records of one slice.
 const SLICE: usize = 1000;
-/// Between two slices other inputs have their turn.
+/// The pause between two slices, in which other inputs have their turn.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Applications that change.

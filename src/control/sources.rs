@@ -661,8 +661,7 @@ impl Control {
         }
     }
 
-    /// At the start of the server: registers sources that viewers may start, and starts those that ran when it ended and those that run
-    /// always.
+    /// Registers sources that viewers may start, and starts those that ran when the server last ended and those that run always.
     pub(super) fn boot_sources(&mut self, now: Now) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();

@@ -373,7 +373,7 @@ impl Store for Shared {
         }
     }
 
-    /// Nothing is written: other nodes have their records there, too. Says whether the directory can be reached again.
+    /// Writes nothing: other nodes have their records there, too. Says whether the directory can be reached again.
     fn rebuild(&mut self, _: &[(Key, Bytes)]) -> Result<(), Error> {
         if self.link.is_none() {
             self.read_on();

@@ -33,7 +33,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// No body.
+    /// A response without a body.
     #[must_use]
     pub const fn empty(status: u16) -> Self {
         Self { status, headers: Headers::new(), body: Bytes::new(), head_length: None }
@@ -161,7 +161,7 @@ impl Answers {
         }
     }
 
-    /// Nothing more is queued.
+    /// Notes that nothing more is queued.
     pub(super) const fn end(&mut self, how: End) {
         if let Self::Stream(.., end) = self {
             *end = Some(how);

@@ -80,7 +80,7 @@ impl Selection {
     /// The default track of each kind.
     pub const DEFAULT: Self =
         Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default, silence: false };
-    /// Every published track.
+    /// The selection of every published track.
     pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All, silence: false };
 
     /// Selects one track and nothing else.

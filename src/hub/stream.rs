@@ -210,7 +210,8 @@ impl Stream {
         Pushed { flush, trim, rechosen }
     }
 
-    /// After a panic in [`Stream::push`]: the unit is nowhere, not in some of the packages alone.
+    /// Leaves out the unit after a panic in [`Stream::push`]: it is nowhere then, not in some of the packages
+    /// alone.
     pub fn leave_out(&mut self) {
         let head = self.ring.head();
         self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
@@ -221,8 +222,8 @@ impl Stream {
         self.flush.flush(self.ring.head());
     }
 
-    /// Nothing follows: everything appended is marked for sending, with what the formats still hold back, unless its publisher
-    /// has been gone for [`TAIL_AGE_MAX`].
+    /// Marks everything appended for sending, since nothing follows, with what the formats still hold back, unless the
+    /// stream's publisher has been gone for [`TAIL_AGE_MAX`].
     pub fn finish(&mut self, now: Instant) {
         self.flush();
         let is_fresh = |at: Instant| now.saturating_duration_since(at) <= TAIL_AGE_MAX;
@@ -240,7 +241,7 @@ impl Stream {
         (request, self.ring.last_of_tracks())
     }
 
-    /// Nothing is asked of the source any more.
+    /// Asks nothing of the source any more.
     pub const fn leave_source(&mut self) {
         self.asked.holds = false;
     }
@@ -269,14 +270,14 @@ impl Stream {
         self.mirrors.push(Mirror::new(asker, wanted, had, at, head));
     }
 
-    /// Another worker wants other tracks than before.
+    /// Sets the tracks that another worker wants now.
     pub fn mirror_wants(&mut self, to: WorkerId, wanted: TrackSet) {
         if let Some(mirror) = self.mirrors.iter_mut().find(|mirror| mirror.to == to) {
             mirror.want(wanted);
         }
     }
 
-    /// Another worker no longer needs the stream.
+    /// Removes the mirror of another worker that no longer needs the stream.
     pub fn remove_mirror(&mut self, to: WorkerId) {
         self.mirrors.retain(|mirror| mirror.to != to);
     }

@@ -101,7 +101,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Without connections.
+    /// Creates a driver without connections.
     pub(super) fn new(poll: Poll, bounds: Bounds, connections: Arc<AtomicU32>) -> Self {
         Self {
             poller: Poller::new(poll),
@@ -121,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// For sockets of the owner's own.
+    /// The registry for sockets of the owner's own.
     pub(super) fn registry(&self) -> &Registry {
         self.poller.poll.registry()
     }

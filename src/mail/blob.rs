@@ -24,7 +24,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing more comes.
+    /// The progress of a blob that grows no more.
     pub const ENDED: Self = Self { segment: u64::MAX, part: u32::MAX };
 }
 

@@ -94,7 +94,7 @@ pub(super) struct PulledPlayer {
 }
 
 impl PulledPlayer {
-    /// On a connection that is being made.
+    /// Creates a player on a connection that is being made.
     pub(super) fn new(now: Instant, mut client: Box<dyn Client>) -> Self {
         client.begin(&Start { via: &[], now, address: None, server: &SessionSettings::default(), app: None });
         if let Some(units) = client.units() {

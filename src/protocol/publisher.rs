@@ -67,7 +67,7 @@ impl Default for TsMux {
 }
 
 impl TsMux {
-    /// Without parameter sets.
+    /// Creates a muxer without parameter sets.
     #[must_use]
     pub fn new() -> Self {
         Self(FlvMux::new(TsPackage::at_once()))
@@ -98,7 +98,7 @@ pub(super) struct FlvMux<P> {
 }
 
 impl<P: Package> FlvMux<P> {
-    /// Without parameter sets.
+    /// Creates a muxer without parameter sets.
     pub(super) fn new(package: P) -> Self {
         Self { ingest: flv_mapping::Depackager::new(&grant()), package, chosen: Chosen::default() }
     }

@@ -12,7 +12,7 @@ impl HmacSha1Key {
         Self(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key))
     }
 
-    /// Over the concatenation of `parts`.
+    /// Computes the tag over the concatenation of `parts`.
     #[must_use]
     pub fn sign(&self, parts: &[&[u8]]) -> [u8; 20] {
         let mut context = hmac::Context::with_key(&self.0);

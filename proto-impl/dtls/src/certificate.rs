@@ -79,8 +79,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// From the name of a hash as SDP writes it, in any case, and the digest. `None` for weak hashes (`sha-1`,
-    /// `md5`), for unknown ones, and for a digest of the wrong length.
+    /// Creates it from the name of a hash as SDP writes it, in any case, and the digest. `None` for weak
+    /// hashes (`sha-1`, `md5`), for unknown ones, and for a digest of the wrong length.
     #[must_use]
     pub fn new(hash: &str, digest: &[u8]) -> Option<Self> {
         let (hash, bytes) = match hash.to_ascii_lowercase().as_str() {

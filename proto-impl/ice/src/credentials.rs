@@ -22,7 +22,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// From the peer's description. Any visible ASCII without a colon is taken: peers use more than `ice-char`.
+    /// Creates credentials from the peer's description. Any visible ASCII without a colon is taken: peers use
+    /// more than `ice-char`.
     pub fn new(ufrag: &str, password: &str) -> Result<Self, Error> {
         let visible = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
         let fits = UFRAG_CHARS.contains(&ufrag.len()) && PASSWORD_CHARS.contains(&password.len());

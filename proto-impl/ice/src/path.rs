@@ -24,13 +24,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Over UDP.
+    /// Creates a path over UDP.
     #[must_use]
     pub const fn udp(local: SocketAddr, remote: SocketAddr) -> Self {
         Self { protocol: Protocol::Udp, local, remote }
     }
 
-    /// Over TCP.
+    /// Creates a path over TCP.
     #[must_use]
     pub const fn tcp(local: SocketAddr, remote: SocketAddr) -> Self {
         Self { protocol: Protocol::Tcp, local, remote }

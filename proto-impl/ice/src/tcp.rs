@@ -26,8 +26,8 @@ impl FrameReader {
         Self { held: BytesMut::new(), most, is_first: false }
     }
 
-    /// For an accepted connection: its first frame must be a STUN request, or it speaks another protocol and
-    /// reached the wrong port. That is seen in the first bytes.
+    /// Creates it for an accepted connection. The first frame must be a STUN request; otherwise the peer
+    /// speaks another protocol and reached the wrong port, which is seen in the first bytes.
     #[must_use]
     pub fn accepted(most: usize) -> Self {
         Self { is_first: true, ..Self::new(most) }

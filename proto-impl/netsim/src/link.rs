@@ -216,7 +216,7 @@ impl Link {
         self
     }
 
-    /// Another bottleneck from `from` until before `to`, instead of the one of [`Self::rate`].
+    /// Sets another bottleneck from `from` until before `to`, instead of the one of [`Self::rate`].
     #[must_use]
     pub fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
         self.rates.push((from, to, bits_per_second));

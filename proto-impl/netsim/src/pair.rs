@@ -59,7 +59,7 @@ pub struct Pair<A, B> {
 }
 
 impl<A: Peer, B: Peer> Pair<A, B> {
-    /// Over perfect links. `clock` is the one whose `now` the machines were made with.
+    /// Joins both machines over perfect links. `clock` is the one whose `now` the machines were made with.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         let (a_to_b, b_to_a) = (Link::new(&seeds.derive("a to b", 0)), Link::new(&seeds.derive("b to a", 0)));

@@ -130,7 +130,7 @@ pub struct Unit {
 }
 
 impl Publisher {
-    /// Without a fault: 25 pictures a second, and 48 kHz AAC.
+    /// A publisher without a fault: 25 pictures a second, and 48 kHz AAC.
     #[must_use]
     pub fn clean() -> Self {
         Self {
@@ -295,7 +295,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From `from` up to, and without, `to`.
+    /// Draws a number from `from` up to, and without, `to`.
     fn between(&mut self, from: i64, to: i64) -> i64 {
         let span = u64::try_from(to - from).unwrap_or(1).max(1);
         from + i64::try_from(self.next() % span).unwrap_or(0)

@@ -102,7 +102,7 @@ impl StreamLink {
         self.reset_at = Some(at);
     }
 
-    /// From this time on nothing arrives and no end is signalled: a half-open connection.
+    /// Lets nothing arrive from this time on, and signals no end: a half-open connection.
     pub const fn dark_from(&mut self, at: Instant) {
         self.dark_from = Some(at);
     }

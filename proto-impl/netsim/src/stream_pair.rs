@@ -32,7 +32,8 @@ pub struct StreamPair<A, B> {
 }
 
 impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
-    /// Over a perfect connection. `clock` is the one whose `now` the machines were made with.
+    /// Joins both machines over a perfect connection. `clock` is the one whose `now` the machines were made
+    /// with.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         Self {
@@ -64,7 +65,7 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         self.b_to_a.reset_at(at);
     }
 
-    /// After `delay` nothing arrives on either side.
+    /// Lets nothing arrive on either side after `delay`.
     pub fn dark_in(&mut self, delay: Duration) {
         let at = self.clock.now() + delay;
         self.a_to_b.dark_from(at);

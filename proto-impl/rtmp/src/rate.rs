@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// At most so many events in a window, which begins with the first event behind the window before it.
+/// A limit of so many events in a window, which begins with the first event behind the window before it.
 #[derive(Debug)]
 pub(crate) struct Rate {
     max: u32,

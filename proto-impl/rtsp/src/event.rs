@@ -138,19 +138,19 @@ pub struct TrackSetup {
 }
 
 impl TrackSetup {
-    /// Over UDP, at these ports.
+    /// The setup of a track over UDP, at these ports.
     #[must_use]
     pub const fn udp(track: usize, ports: crate::Ports) -> Self {
         Self { track, ports: Some(ports), channels: None }
     }
 
-    /// In the connection, on any channels.
+    /// The setup of a track in the connection, on any channels.
     #[must_use]
     pub const fn interleaved(track: usize) -> Self {
         Self { track, ports: None, channels: None }
     }
 
-    /// In the connection, on these channels if the server agrees.
+    /// The setup of a track in the connection, on these channels if the server agrees.
     #[must_use]
     pub const fn on_channels(track: usize, channels: crate::Channels) -> Self {
         Self { track, ports: None, channels: Some(channels) }

@@ -73,7 +73,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// At the beginning of a stream.
+    /// Creates a reader at the beginning of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -266,7 +266,7 @@ impl Description {
     }
 }
 
-/// Two names that are there and differ. An answer without `mid` is one of a peer that does not know it.
+/// Whether two names are there and differ. An answer without `mid` is one of a peer that does not know it.
 fn differ(ours: Option<&str>, theirs: Option<&str>) -> bool {
     theirs.is_some() && ours != theirs
 }

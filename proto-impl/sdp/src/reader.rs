@@ -184,7 +184,7 @@ impl Reader {
         mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 
-    /// No two sections have one name (RFC 5888 §4).
+    /// Checks that no two sections have one name (RFC 5888 §4).
     fn new_mid(&self, line: usize, mid: &str) -> Result<(), Error> {
         let earlier = self.description.media.split_last().map(|(_, earlier)| earlier).unwrap_or_default();
         if earlier.iter().any(|media| media.attributes.mid() == Some(mid)) {

@@ -1,6 +1,6 @@
 //! Reasons for refusing a connection (libsrt `docs/API/rejection-codes.md`).
 
-/// On the wire a refusal is a handshake whose request type is the code plus this.
+/// The base of refusals on the wire: a refusal is a handshake whose request type is the code plus this.
 const WIRE_BASE: u32 = 1000;
 /// Codes for applications begin here, those of their own free choice at 2000.
 const PREDEFINED: u32 = 1000;

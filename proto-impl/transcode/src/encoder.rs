@@ -67,7 +67,7 @@ impl Encoder {
         }
     }
 
-    /// By how many samples what a decoder makes of a unit lags behind what the unit was made of.
+    /// The number of samples by which the decoded output of a unit lags behind its input.
     pub(crate) fn delay(&mut self) -> i64 {
         match self {
             Self::Opus(encoder) => encoder.get_lookahead().map_or(0, i64::from),

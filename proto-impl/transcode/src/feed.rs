@@ -65,7 +65,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// By how much a unit of this time comes too late; 0 behind a jump.
+    /// The time by which a unit of this time comes too late; 0 behind a jump.
     fn late(&self, start: i64) -> i64 {
         let since = Timescale::new(self.rate).convert(self.frames, CLOCK);
         self.base.map_or(0, |base| start.saturating_sub(base.saturating_add(since)))
@@ -155,7 +155,7 @@ impl Feed {
         }
     }
 
-    /// In place of a damaged unit silence is as long as the unit before it was.
+    /// Puts silence in place of a damaged unit, as long as the unit before it was.
     fn stand_in(&mut self, start: i64, line: &mut Line, stats: &mut Stats) {
         if self.clock.base.is_some() && self.unit_frames > 0 {
             self.pcm.rate = self.clock.rate;
@@ -201,7 +201,7 @@ impl Feed {
         Ok(())
     }
 
-    /// By how many ticks samples lag behind the times of their units.
+    /// The number of ticks by which samples lag behind the times of their units.
     fn delay(&self) -> i64 {
         let decoder = self.decoder.as_ref().map_or(0, Decoder::delay);
         let decoder = Timescale::new(self.clock.rate).convert(i64::from(decoder), CLOCK);

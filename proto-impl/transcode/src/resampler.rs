@@ -29,7 +29,7 @@ impl fmt::Debug for Resampler {
 }
 
 impl Resampler {
-    /// From this rate; `None`: there is nothing to do.
+    /// Creates a resampler from this rate; `None`: there is nothing to do.
     ///
     /// # Errors
     /// No codec has this rate.
@@ -47,7 +47,7 @@ impl Resampler {
         Ok(Some(Self { fft, held: Vec::new(), block }))
     }
 
-    /// By how many samples of its output that lags behind its input.
+    /// The number of samples of its output by which that lags behind its input.
     pub(crate) fn delay(&self) -> usize {
         self.fft.output_delay()
     }

@@ -121,7 +121,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         }
     }
 
-    /// Another configuration, for allocations to come.
+    /// Sets another configuration, for allocations to come.
     pub fn set_config(&mut self, config: Arc<Config>) {
         self.config = config;
     }

@@ -20,8 +20,8 @@ pub struct MessageReader {
 }
 
 impl MessageReader {
-    /// For an accepted connection: what does not begin with a STUN request speaks another protocol, which is seen in its first
-    /// bytes.
+    /// Creates it for an accepted connection: a stream that does not begin with a STUN request speaks another protocol, which
+    /// is seen in its first bytes.
     #[must_use]
     pub fn accepted() -> Self {
         Self { held: BytesMut::new(), is_first: true }

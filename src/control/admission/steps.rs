@@ -249,7 +249,8 @@ impl Access {
         Ok(())
     }
 
-    /// At the limit a network that has many viewers gives one place up for a newcomer whose network has fewer.
+    /// Checks the limit of viewers: at it, a network that has many gives one place up for a newcomer whose
+    /// network has fewer.
     fn check_polled_limit(
         &self,
         records: &Records,

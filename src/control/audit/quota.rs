@@ -12,7 +12,7 @@ const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
 /// Addresses that are remembered; of further ones only what all have counts.
 const ADDRESSES_MAX: usize = 10_000;
-/// Between two lines about what was left out.
+/// The time between two lines about what was left out.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Lines at once, and one more after each interval.

@@ -55,7 +55,8 @@ impl Control {
         self.follow_claim(now, key);
     }
 
-    /// Another node has the id by a newer claim: the publisher here is closed, and the record is the other node's.
+    /// Gives way to another node that has the id by a newer claim: the publisher here is closed, and the record is
+    /// the other node's.
     fn supersede(&mut self, now: Now, key: &StreamKey) {
         let is_source = self.outbound.sources.is_running(key);
         if !is_source && self.become_copy(now, key) {

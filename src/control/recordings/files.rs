@@ -127,7 +127,7 @@ impl Files {
         self.put_vod(records, now, record, Some(vod));
     }
 
-    /// Nothing more comes into the file.
+    /// Finishes a file that nothing more comes into.
     pub(super) fn file_ended(&mut self, cx: &mut Context, records: &Records, now: Now, path: &[String]) {
         if let Some(writing) = self.recordings.writing.remove(path) {
             self.finish_file(cx, records, now, writing.key);

@@ -92,7 +92,8 @@ impl Records {
         Some(*record)
     }
 
-    /// Another node has the stream of a record, or none has it any more: only in the second case it gets old.
+    /// Notes whether another node has the stream of a record, or none has it any more: only in the second
+    /// case it gets old.
     pub(super) fn note_elsewhere(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
         if let Some(record) = self.get_mut(key) {
             let horizon = now.mono.checked_add(HORIZON).filter(|_| is_elsewhere);

@@ -40,7 +40,7 @@ const SCANS_MAX: usize = 256;
 const ACTIVE_MAX: usize = 4;
 /// Places of an ordered list that are kept.
 const RANKS_MAX: usize = 4096;
-/// Between two slices other inputs have their turn.
+/// The pause between two slices, in which other inputs have their turn.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The sort key of a list.

@@ -50,7 +50,8 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Counters of waiting jobs by application, for each class.
 const PARTS: usize = 64;
 
-/// By how much threads that are to leave the processor to the workers are nicer than those (0 to 19).
+/// The niceness (0 to 19) that threads have beyond that of the workers, so that they leave the processor to
+/// those.
 const YIELD: i32 = 5;
 
 /// The submitter of a job, who gets the answer.

@@ -10,7 +10,7 @@ use crate::jobs::{PasswordDigest, PasswordOutcome, PasswordWork};
 
 /// Rounds of a new hash; a stored one names its own.
 const ROUNDS: u32 = 600_000;
-/// More than a stored hash may ask for.
+/// The most rounds that a stored hash may ask for.
 const ROUNDS_MAX: u32 = 10_000_000;
 /// The scheme, in front of every stored hash.
 const SCHEME: &str = "pbkdf2-sha256";

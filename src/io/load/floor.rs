@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::process;
 use crate::bench::{Floor, FloorOptions, FloorReport, Histogram, Reader};
 
-/// Before the measured time: windows of TCP have opened, caches are warm.
+/// The time before the measurement, in which windows of TCP open and caches become warm.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Bytes of one read.
 const READ_BYTES: usize = 256 * 1024;

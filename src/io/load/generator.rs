@@ -114,7 +114,7 @@ pub(super) struct Generator {
 }
 
 impl Generator {
-    /// Without peers.
+    /// Creates a generator without peers.
     pub(super) const fn new(tallies: Tallies) -> Self {
         Self {
             conns: Vec::new(),
@@ -211,7 +211,7 @@ impl Generator {
         }
     }
 
-    /// After any input of a peer: its events, its bytes, its deadline.
+    /// Drains a peer after any input: its events, its bytes, its deadline.
     fn drain(&mut self, index: usize) {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.dirty = false;

@@ -101,7 +101,7 @@ struct Done {
     made: Vec<AccessUnit>,
 }
 
-/// On a helper thread.
+/// Transcodes on a helper thread.
 fn transcode(
     transcoder: Option<Box<Transcoder>>,
     from: TrackId,

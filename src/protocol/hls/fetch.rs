@@ -48,7 +48,7 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// With a connection to the server of this URL.
+    /// Creates a fetch with a connection to the server of this URL.
     pub(super) fn new(url: &str) -> Self {
         Self { server: target_of(url).map(|(server, ..)| server), ..Self::default() }
     }

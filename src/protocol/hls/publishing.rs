@@ -45,7 +45,7 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
-    /// With the copies that the settings want of the playlist with this name.
+    /// Creates it with the copies that the settings want of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, playlist: &str) -> Self {
         Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order) }
     }
@@ -75,7 +75,7 @@ impl Publishing {
         self.gone.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));
     }
 
-    /// No playlist has these names any more: where there is too much, they go first.
+    /// Notes names that no playlist has any more: if there is too much, they go first.
     pub(super) fn leave(&mut self, names: impl IntoIterator<Item = String>) {
         self.left.extend(names);
     }

@@ -53,7 +53,7 @@ impl Segmenter {
         }
     }
 
-    /// With its segments sealed, if there is something to seal them.
+    /// Has its segments sealed, if there is something to seal them.
     pub(super) fn sealed_by(self, sealer: Option<Sealer>) -> Self {
         Self { sealer, ..self }
     }

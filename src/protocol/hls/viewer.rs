@@ -52,7 +52,7 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// On a connection that is being made. `None`: that is no URL of HTTP.
+    /// Creates a viewer on a connection that is being made. `None`: that is no URL of HTTP.
     pub(super) fn new(url: &str, now: Instant) -> Option<Self> {
         let home = Url::read(url).ok()?;
         let fetch = Fetch::new(url);

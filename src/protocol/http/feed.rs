@@ -13,9 +13,9 @@ use crate::http::{BodyLength, Connection, Method, Request, Response, cors};
 use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
-/// From an answer to the next question.
+/// The time from an answer to the next question.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After this long without an event a comment is sent: proxies and peers see that somebody is there.
+/// The time without an event after which a comment is sent: proxies and peers see that somebody is there.
 const SILENCE: Duration = Duration::from_secs(15);
 const MEDIA_TYPE: &str = "text/event-stream";
 

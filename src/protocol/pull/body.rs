@@ -38,7 +38,7 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// Nothing came yet.
+    /// Creates a body of which nothing came yet.
     pub(super) fn new() -> Self {
         Self::Unknown(BytesMut::new())
     }

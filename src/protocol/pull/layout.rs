@@ -3,13 +3,13 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Nothing is looked for behind so many bytes.
+/// The number of bytes behind which nothing is looked for.
 const SEARCH_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an index, and of what stands before it: sample tables of about a day.
 const INDEX_BYTES_MAX: usize = 33 << 20;
 /// The head of a box with a size of 32 bits.
 const HEAD_BYTES: usize = 8;
-/// With one of 64 bits.
+/// The head of a box with a size of 64 bits.
 const LARGE_HEAD_BYTES: usize = 16;
 
 /// The order of a file, as its first boxes tell.

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two units of a stream that flows.
+/// The longest time between two units of a stream that flows.
 const MEDIA_WITHIN: Duration = Duration::from_secs(4);
-/// Between two pictures, of a video that has shown that it flows.
+/// The longest time between two pictures, of a video that has shown that it flows.
 const VIDEO_WITHIN: Duration = Duration::from_secs(10);
-/// Between two pictures, before so many have come as tell how rare they are.
+/// The longest time between two pictures before enough have come to show how rare they are.
 const VIDEO_WITHIN_AT_FIRST: Duration = Duration::from_secs(60);
 const PICTURES_KNOWN: u32 = 10;
 /// Slides may come in so many times the longest distance that they have had.

@@ -15,7 +15,7 @@ const SCRATCH_BYTES: usize = 4096;
 /// Room that a head may need: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
 
-/// In a variant: the codecs are a guess.
+/// The bit of a variant that says that the codecs are a guess.
 const GUESSED: u64 = 1 << 48;
 
 /// Whether a player that announced `four_ccs` is sent the track.

@@ -25,7 +25,7 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
-    /// On a connection that is, or will be, there.
+    /// Creates a publisher on a connection that is, or will be, there.
     pub(super) fn new(now: Instant, config: ClientConfig, seed: Seed) -> Self {
         Self { client: Client::publish(now, config.into(), seed) }
     }

@@ -74,7 +74,7 @@ impl Acks {
         }
     }
 
-    /// No answer will do it: the acknowledgement is to be sent now.
+    /// Has the acknowledgement sent now, since no answer will stand for it.
     pub(crate) fn hurry(&mut self) {
         self.due = None;
         self.is_pending = !self.records.is_empty();

@@ -158,7 +158,7 @@ fn check_hello(hello: &ServerHello<'_>) -> Result<CipherSuite, Failure> {
     CipherSuite::v13_of_number(hello.suite).ok_or(Failure::Illegal("a suite not offered"))
 }
 
-/// Every extension of a message is one of these.
+/// Checks that every extension of a message is one of these.
 fn check_known(extensions: &Extensions<'_>, known: &[ExtensionType]) -> Result<(), Failure> {
     match extensions.list.iter().find(|(kind, _)| !known.contains(kind)) {
         Some((kind, _)) => Err(Failure::UnsupportedExtension(kind.0)),

@@ -107,7 +107,8 @@ pub(crate) struct HandshakeSecrets {
 }
 
 impl HandshakeSecrets {
-    /// From the shared secret, and the transcript up to `ServerHello`. `None` when a primitive fails.
+    /// Derives the keys from the shared secret, and the transcript up to `ServerHello`. `None` when a
+    /// primitive fails.
     pub(crate) fn new(hash: Hash, shared: &[u8], transcript_hash: &[u8]) -> Option<Self> {
         let zeros = vec![0; hash.bytes()];
         let early = Secret::extract(hash, &[], &zeros);

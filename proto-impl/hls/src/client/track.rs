@@ -195,7 +195,7 @@ impl Track {
         self.pending.len() < before
     }
 
-    /// Nothing is to be fetched any more.
+    /// Whether nothing is to be fetched any more.
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.pending.is_empty() && self.current.is_none()
     }

@@ -163,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// While the selected pair is silent the others are tried again: the network may have changed.
+    /// Tries the other pairs again while the selected one is silent: the network may have changed.
     fn probe_others(&mut self, now: Instant) {
         let since = now.checked_sub(self.config.consent_interval.saturating_mul(3) / 2);
         let silent = |pair: &Pair| !pair.was_answered_since(since);

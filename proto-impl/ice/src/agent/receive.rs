@@ -64,7 +64,7 @@ impl Agent {
         self.hear(now, path);
     }
 
-    /// For which of our credentials a request is, and its key.
+    /// The generation of our credentials that a request is for, and its key.
     fn named_by(&self, username: &[u8]) -> Option<(u32, Vec<u8>)> {
         let mut generations = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
         let named = generations.find(|generation| {

@@ -59,7 +59,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Every one of them.
+    /// All of the codecs.
     pub const ALL: [Self; 13] = [
         Self::H264,
         Self::H265,

@@ -56,7 +56,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// For units in decoding order.
+    /// The limits for units in decoding order.
     pub(super) fn decoding(timescale: Timescale) -> Self {
         let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
         Self {
@@ -86,7 +86,7 @@ impl Limits {
         }
     }
 
-    /// For timestamps that say when pictures are shown.
+    /// The limits for timestamps that say when pictures are shown.
     pub(super) fn showing(timescale: Timescale) -> Self {
         let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
         Self { back: ms(1000), slack: ms(500), ..Self::decoding(timescale) }

@@ -41,7 +41,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// No media of the track arrives.
+    /// Whether no media of the track arrives.
     fn is_silent(&self, track: usize, from: i64, to: i64) -> bool {
         self.faults.iter().any(|fault| match *fault {
             Fault::Stall { at, ms } => from < at + ms + 500 && at < to,

@@ -19,14 +19,14 @@ const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
 const GROWTH: (f64, f64) = (2.0, 1.15);
 /// Bounds of "near", as parts of the rate that the path carried before.
 const NEAR: (f64, f64) = (0.8, 1.08);
-/// At the beginning, and behind a silence, growth in a round trip.
+/// The growth in a round trip at the beginning, and behind a silence.
 const GROWTH_FIRST: f64 = 2.0;
 /// A round trip is taken to be as long, at least: feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
 /// The headroom of the estimate over what was tried: a factor, and bits per second.
 const HEADROOM: f64 = 1.5;
 const HEADROOM_BITS: f64 = 10_000.0;
-/// Between two reactions to the same queue.
+/// The time between two reactions to the same queue.
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
 /// A queue that stands so long, in microseconds, is congestion though it does not grow.
 const QUEUE_STANDS: i64 = 25_000;
@@ -216,7 +216,7 @@ impl RateControl {
         self.begins && waits == 0 && self.began.is_none_or(is_first)
     }
 
-    /// By how much a queue must have got shorter in this time, in microseconds, since less leaves than it drains.
+    /// The microseconds by which a queue must have got shorter in this time, since less leaves than it drains.
     #[allow(clippy::cast_possible_truncation, reason = "a part of a time of seconds")]
     fn drained(&self, batch: &Batch, took: Duration) -> i64 {
         if self.before.is_none() || batch.newest < self.reacted {

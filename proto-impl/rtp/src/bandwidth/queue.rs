@@ -147,7 +147,7 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// By how much a delay is beyond the base and what jitter explains.
+    /// The amount by which a delay is beyond the base and what jitter explains.
     fn beyond(&self, delay: i64) -> i64 {
         let jitter = self.jitter().saturating_mul(ALLOWANCE_JITTER);
         let allowed = ALLOWANCE.saturating_add(jitter.min(ALLOWANCE_JITTER_MAX));

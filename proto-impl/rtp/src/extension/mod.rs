@@ -17,7 +17,7 @@ pub const ONE_BYTE_PROFILE: u16 = 0xbede;
 /// The two-byte form; the lower four bits are the application's (RFC 8285 §4.3).
 pub const TWO_BYTE_PROFILE: u16 = 0x1000;
 const TWO_BYTE_MASK: u16 = 0xfff0;
-/// In the one-byte form, the id that ends all elements (RFC 8285 §4.2).
+/// The id that ends all elements in the one-byte form (RFC 8285 §4.2).
 const STOP_ID: u8 = 15;
 
 /// The elements of a block, as `(id, value)`. What is malformed ends them; a block of another profile has none.

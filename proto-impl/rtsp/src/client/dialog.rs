@@ -8,9 +8,9 @@ use crate::{Method, Request, Response, SessionHeader};
 
 /// The life of a session when the server does not say so (RFC 2326 §12.37).
 const SESSION_TIMEOUT_SECS: u32 = 60;
-/// Between two keep-alives at least, whatever the server says.
+/// The least time between two keep-alives, whatever the server says.
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
-/// Between two keep-alives at most: middleboxes forget a silent connection.
+/// The longest time between two keep-alives: middleboxes forget a silent connection.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(300);
 /// The number of times that one request is repeated, at most, because the server's nonce was stale.
 const STALE_MAX: u8 = 2;

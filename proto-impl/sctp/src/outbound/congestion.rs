@@ -42,7 +42,7 @@ impl Congestion {
         self.burst = self.burst.saturating_sub(1);
     }
 
-    /// Nothing is in flight: packets may leave again.
+    /// Lets packets leave again when nothing is in flight.
     pub(crate) fn refill(&mut self) {
         self.burst = self.burst.max(BURST_PACKETS);
     }

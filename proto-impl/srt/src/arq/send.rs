@@ -11,8 +11,8 @@ use crate::seq::Seq;
 /// Numbers that wait to be sent again, at most, per packet in the buffer: those that were acknowledged meanwhile are in
 /// it too.
 const LOST_PER_ENTRY: usize = 2;
-/// From this transmission on a packet goes out twice, the second copy behind the next new packet: a packet lost
-/// this often has little time left.
+/// The transmission from which on a packet goes out twice, the second copy behind the next new packet: a packet
+/// lost this often has little time left.
 const TWICE_FROM: u8 = 2;
 /// A buffer that has become empty gives larger room back.
 const KEPT_ENTRIES: usize = 64;

@@ -64,8 +64,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// For a listener: the latencies are the larger of both proposals (draft-sharabayko-srt-01 §4.3.1.2), and the answer
-    /// repeats them. The first number is the caller's in both directions.
+    /// Creates the parameters for a listener: the latencies are the larger of both proposals (draft-sharabayko-srt-01
+    /// §4.3.1.2), and the answer repeats them. The first number is the caller's in both directions.
     pub(super) fn of_incoming(
         incoming: &Incoming,
         config: &Arc<Config>,
@@ -121,7 +121,7 @@ impl Start {
         this
     }
 
-    /// For a caller: the parameters of the listener's answer.
+    /// Creates the parameters for a caller: those of the listener's answer.
     pub(super) fn of_answer(
         config: &Arc<Config>,
         answer: &Handshake,

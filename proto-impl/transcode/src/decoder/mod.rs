@@ -80,7 +80,7 @@ impl Decoder {
         }
     }
 
-    /// By how many samples of its rate the output lags behind the times of the units.
+    /// The number of samples of its rate by which the output lags behind the times of the units.
     pub(crate) fn delay(&self) -> u32 {
         match self {
             Self::Aac(decoder) => decoder.delay(),

@@ -11,7 +11,7 @@ use super::{Peer, RTCP_MAX};
 use crate::event::Event;
 use crate::send::Sender;
 
-/// Every path carries this (RFC 791); feedback in less would never be whole.
+/// The size of a datagram that every path carries (RFC 791); feedback in less would never be whole.
 const DATAGRAM_BYTES_MIN: usize = 548;
 /// Blocks in one report.
 const BLOCKS_MAX: usize = 31;

@@ -159,7 +159,7 @@ impl ParameterSets {
     }
 }
 
-/// Two zeros or more, and a one (H.264 §B.1.1).
+/// Whether the bytes begin with two zeros or more, and a one (H.264 §B.1.1).
 pub(super) fn begins_with_start_code(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().position(|&byte| byte != 0).unwrap_or(0);
     zeros >= 2 && bytes.get(zeros) == Some(&1)
