@@ -91,7 +91,7 @@ impl KeySet {
     /// Reads a set.
     ///
     /// # Errors
-    /// Why it is none, or has no key that can be used.
+    /// The reason it is no set of keys, or has no key that can be used.
     pub fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() > SET_BYTES_MAX {
             return Err("it is larger than 256 KiB");

@@ -82,7 +82,7 @@ impl Header {
 /// Verifies a token and gives its claims. An empty payload is no claims.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason it is refused.
 pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtError> {
     if token.len() <= TOKEN_BYTES_MAX && secret.len() < SECRET_BYTES_MIN {
         return Err(JwtError::WeakSecret);
@@ -103,7 +103,7 @@ pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtErr
 /// The same with a set of public keys: RS256 and ES256.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason it is refused.
 pub fn verify_by_keys(token: &str, keys: &KeySet, wall_ms: u64) -> Result<Claims, JwtError> {
     let parts = Parts::of(token)?;
     let algorithm = Algorithm::named(&parts.header.alg).ok_or(JwtError::Algorithm)?;

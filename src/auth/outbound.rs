@@ -46,7 +46,7 @@ impl OutboundPolicy {
     /// Checks the address that would be connected to.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason it is not connected to.
     pub fn check(&self, target: SocketAddr) -> Result<(), Denied> {
         let address = target.ip().to_canonical();
         if address.is_unspecified() {

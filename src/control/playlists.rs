@@ -78,7 +78,7 @@ impl Records {
     /// The first item that can be pulled, from where the playlist stands on, and its place.
     ///
     /// # Errors
-    /// Why the last one looked at cannot be pulled.
+    /// The reason the last one looked at cannot be pulled.
     pub(super) fn first_item(&self, cx: &Context, key: &StreamKey) -> Result<(usize, Origin), String> {
         let Some(record) = self.get(key) else { return Err(String::new()) };
         let at = position(record);

@@ -348,7 +348,7 @@ impl Control {
     /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
     ///
     /// # Errors
-    /// Why it cannot be pulled at all.
+    /// The reason it cannot be pulled at all.
     pub(super) fn begin_source(&mut self, now: Now, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let record = self.records.get(key).ok_or("There is no such broadcast")?;

@@ -226,7 +226,7 @@ impl Driver {
         }
     }
 
-    /// Has these write until so many bytes are written, or nobody has more. How many they were.
+    /// Has these write until so many bytes are written, or nobody has more. Returns the number of bytes.
     fn write_up_to<M: Machine>(&mut self, now: Now, machine: &mut M, who: Writers, bytes: usize) -> usize {
         let mut written = 0_usize;
         while written < bytes

@@ -98,7 +98,7 @@ pub enum AddUserError {
 /// Adds an administrator: through the running server, else into its store.
 ///
 /// # Errors
-/// Why not; nothing is changed then.
+/// The reason the user was not added; nothing is changed then.
 pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUserError> {
     let failed = |error: &dyn ToString| AddUserError::Failed(error.to_string());
     let has_both_sides =

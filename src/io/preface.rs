@@ -1,5 +1,5 @@
-//! Accepted connections whose proxy has yet to say whom it connects for (`server.proxy_protocol`): until the header is whole
-//! there is no session, since everything about one depends on its peer.
+//! Accepted connections whose proxy has yet to name its client (`server.proxy_protocol`): until the header is whole there is
+//! no session, since everything about one depends on its peer.
 //!
 //! 1. A connection from an address that is no trusted proxy is refused at once.
 //! 2. The header is looked at in the kernel's buffer and taken out when it is whole, so that nothing behind it is touched: TLS

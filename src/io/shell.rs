@@ -1,5 +1,5 @@
-//! The shell of a worker: what a server has around the loop that drives its sessions (`driver`). Mail, listeners and whom
-//! they admit, ports that peers share, jobs, the drain.
+//! The shell of a worker: what a server has around the loop that drives its sessions (`driver`). Mail, listeners and the
+//! peers that they admit, ports that peers share, jobs, the drain.
 
 mod machine;
 mod ports;
@@ -34,7 +34,7 @@ use machine::{Colleagues, WorkerMachine};
 const WAKE: Token = Token(usize::MAX);
 /// Listeners count down from here.
 const LISTENERS: usize = usize::MAX - 1;
-/// Connections whose proxy has not said whom it connects for count down from here.
+/// The first token of connections whose proxy has not named its client yet; further ones count down from it.
 const PREFACES: usize = LISTENERS - (1 << 16);
 /// The most that a turn of a worker does.
 const BOUNDS: Bounds = Bounds {

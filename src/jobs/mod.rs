@@ -315,7 +315,7 @@ impl Outcome {
     /// The outcome of work on an archive.
     ///
     /// # Errors
-    /// Why nothing was done, or not all of it.
+    /// The reason nothing was done, or not all of it.
     pub fn archived(self) -> Result<(), AppendError> {
         if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
     }

@@ -121,7 +121,7 @@ pub struct Listener {
     /// Whether publishers come here: a part of all connections is kept for them.
     pub publishers: bool,
     /// The shared port whose datagrams its connections carry: each worker listens at the number of its own UDP socket, and
-    /// keeps whom it accepts.
+    /// keeps the connections that it accepts.
     pub beside: Option<&'static str>,
     /// The address; `None`: it is off. Of one beside a port only that counts.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,

@@ -155,7 +155,8 @@ pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> 
     params(app, query).find_map(|params| (params.in_place)(name, query))
 }
 
-/// The protocol that who asks for a blob is a viewer of, by the parameters of its request. `None`: that of the blob.
+/// The protocol that the requester of a blob counts as a viewer of, by the parameters of the request. `None`: that
+/// of the blob.
 #[must_use]
 pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     params(app, query).find_map(|params| (params.viewers)(app, name, query))

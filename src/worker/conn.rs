@@ -94,9 +94,9 @@ pub(super) struct Playing {
     pub(super) format: Format,
     /// Whether control was notified of it.
     pub(super) told: bool,
-    /// The tracks that its format cannot carry, as control was told of a push.
+    /// The tracks that the format of a push cannot carry, as last reported to control.
     pub(super) left_out: Vec<Codec>,
-    /// Of a node: the viewers of its copy.
+    /// The viewers of a node's copy.
     pub(super) audience: Option<Box<relay::Viewers>>,
 }
 
@@ -228,7 +228,7 @@ impl Figures {
 pub(super) struct Family {
     pub(super) parent: Option<ConnId>,
     pub(super) children: Vec<ConnId>,
-    /// Whether it has said something about calls: control hears of its end then.
+    /// Whether it has taken part in calls: control hears of its end then.
     pub(super) calls: bool,
 }
 

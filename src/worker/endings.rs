@@ -10,7 +10,8 @@ use crate::protocol::{RefusedRequest, Verb};
 use crate::types::{ConnId, StreamKey};
 
 impl Worker {
-    /// Notes why the server ends, or has ended, what a session does: the session itself knows that it was told to.
+    /// Notes why the server ends, or has ended, a session's stream: the session itself knows only that it was
+    /// ordered to end.
     pub(super) fn blame(&mut self, id: ConnId, cause: impl Into<Cow<'static, str>>) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.figures.cause = Some(cause.into());

@@ -130,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// A viewer has another name now, under which its end will be told. False: it was not here.
+    /// Ends a viewer that has another name now, under which its end will be reported. False: it was not here.
     pub fn end_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> bool {
         let Some(number) = self.number_of(viewer) else { return false };
         if let Some(lease) = self.leases.get_mut(&number) {

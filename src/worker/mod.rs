@@ -168,8 +168,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Without connections; applications come by mail. `common` is the same for all workers of a server: what one has
-    /// told a peer must mean something to the others.
+    /// Without connections; applications come by mail. `common` is the same for all workers of a server: a token that
+    /// one has given to a peer must mean something to the others.
     #[must_use]
     pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {

@@ -317,7 +317,8 @@ impl Worker {
     }
 }
 
-/// An address of this machine that says nothing of who asks becomes one that only rules for everybody contain.
+/// Replaces an address of this machine, which does not identify the requester, by one that only rules for
+/// everybody contain.
 fn nobodys(peer: SocketAddr) -> SocketAddr {
     if peer.ip().to_canonical().is_loopback() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), peer.port())

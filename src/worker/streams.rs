@@ -116,7 +116,7 @@ pub(super) struct VideoWatch {
 }
 
 impl VideoWatch {
-    /// A unit has come. True: it is sound, and the operator is to be told that no picture has come for [`VIDEO_SILENCE`].
+    /// Notes a unit. True: it is sound, and the operator is to hear that no picture has come for [`VIDEO_SILENCE`].
     pub(super) fn note(&mut self, now: Instant, is_video: bool) -> bool {
         if is_video {
             self.last = Some(now);

@@ -1,9 +1,9 @@
 //! Failed time codes: six digits are soon guessed when attempts are unlimited.
 //!
 //! Wrong codes are counted for a minute: of an address for one subscriber, so that nobody keeps somebody else out; of an
-//! address for all of them, since every id that is made up would bring new attempts; and of a stream. What is shown by whom
-//! has reached a limit is wrong, whatever it is, and is not counted again. A stream that many addresses guess at still
-//! takes a code of those who have shown no wrong one.
+//! address for all of them, since every id that is made up would bring new attempts; and of a stream. A code from a client
+//! that has reached a limit counts as wrong, whatever it is, and is not counted again. A stream that many addresses guess
+//! at still takes a code of those who have shown no wrong one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};

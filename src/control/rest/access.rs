@@ -95,7 +95,8 @@ impl Control {
         }
     }
 
-    /// The operations outside of the API, for whom their address list or a login lets in. They give no credentials.
+    /// The operations outside of the API, for clients that their address list or a login lets in. The answers hold
+    /// no credentials.
     fn answer_server(
         &mut self,
         now: Now,

@@ -204,7 +204,8 @@ pub(super) fn reset(
     done(Outcome::success().message(Some(&text)))
 }
 
-/// `GET /applications/settings/{app}`. Secrets, and what of a URL may be one, are for administrators: others cannot write them back.
+/// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are for administrators: others cannot write
+/// them back.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };

@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol", 2020/03/05): whom a proxy connects
-//! for. It stands in front of everything else, TLS included.
+//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol", 2020/03/05): the client that a
+//! proxy connects for. It stands in front of everything else, TLS included.
 //!
 //! ```text
 //! version 1: "PROXY" SP ("TCP4" | "TCP6") SP source SP destination SP port SP port CR LF

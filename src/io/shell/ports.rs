@@ -1,4 +1,5 @@
-//! UDP ports that many peers share: the shell reads them, admits whom they bring, and keeps loud ones from waking it.
+//! UDP ports that many peers share: the shell reads them, admits the peers that they bring, and keeps loud ones from
+//! waking it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

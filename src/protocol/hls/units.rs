@@ -47,7 +47,7 @@ impl Units {
     /// A segment begins.
     ///
     /// # Errors
-    /// Why it cannot be carried.
+    /// The reason it cannot be carried.
     pub(super) fn begin(
         &mut self,
         rendition: Rendition,
@@ -86,7 +86,7 @@ impl Units {
     /// The index of what follows.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason it cannot be read.
     pub(super) fn index(&mut self, rendition: Rendition, bytes: &Bytes) -> Result<(), String> {
         if let Some(index) = self.indexes.get_mut(input_of(rendition)) {
             *index = bytes.clone();
@@ -97,7 +97,7 @@ impl Units {
     /// A piece of a segment.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason it cannot be read.
     pub(super) fn media(&mut self, rendition: Rendition, bytes: &Bytes) -> Result<(), String> {
         match &mut self.kind {
             Kind::Unknown => Ok(()),
@@ -111,10 +111,10 @@ impl Units {
         }
     }
 
-    /// Something is missing here.
+    /// Handles a gap in the media.
     ///
     /// # Errors
-    /// Why what follows could not be read.
+    /// The reason the following media could not be read.
     pub(super) fn lost(&mut self, rendition: Rendition) -> Result<(), String> {
         match &mut self.kind {
             Kind::Unknown => Ok(()),

@@ -95,7 +95,7 @@ impl Depackager {
     /// Bytes of a file, in any split.
     ///
     /// # Errors
-    /// Why it cannot be read; nothing more of it is.
+    /// The reason it cannot be read; nothing more of it is.
     pub(in crate::protocol) fn handle(&mut self, input: usize, bytes: &[u8]) -> Result<(), fmp4::Error> {
         let mut bytes = bytes;
         while let Some(reader) = self.readers.get_mut(input)
@@ -130,7 +130,7 @@ impl Depackager {
     /// The index of a file that has it behind its media: what follows are the bytes from this offset on.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason the index cannot be used.
     pub(in crate::protocol) fn begin_behind(
         &mut self,
         input: usize,

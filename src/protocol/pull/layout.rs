@@ -88,7 +88,7 @@ impl Behind {
     /// Takes the next bytes; the index, a whole `moov`. `Ok(None)`: too little has come.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason there is none.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Bytes>, &'static str> {
         self.bytes.extend_from_slice(bytes);
         while let Some((kind, size)) = head(&self.bytes) {

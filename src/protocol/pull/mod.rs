@@ -197,7 +197,7 @@ impl PullSession {
         }
     }
 
-    /// There is media: control is asked whether it may be published.
+    /// Asks control whether the stream may be published, now that there is media.
     fn ask(&mut self) {
         if !matches!(self.stage, Stage::Preparing { .. }) {
             return;

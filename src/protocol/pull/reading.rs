@@ -54,7 +54,7 @@ impl Reading {
     /// read.
     ///
     /// # Errors
-    /// Why nothing can come of it.
+    /// The reason nothing can come of it.
     pub(in crate::protocol) fn push(&mut self, bytes: Bytes) -> Result<bool, &'static str> {
         let Part::Index { media_at, behind, .. } = &mut self.part else {
             self.body.push(bytes);

@@ -11,7 +11,7 @@ use rtp::NtpTime;
 /// Ticks of the stream's clock; every RTP clock rate in use divides it or is divided by it.
 pub(in crate::protocol) const TICKS: Timescale = Timescale::new(90_000);
 
-/// The wall clock of a sender, in ticks since the first time that its reports told.
+/// The wall clock of a sender, in ticks since the first time in its reports.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct SenderTime {
     base: Option<NtpTime>,

@@ -21,7 +21,7 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// Of those tracks that RTP carries.
+    /// Creates the announcement of those tracks that RTP carries.
     pub(super) fn of<'a>(tracks: impl Iterator<Item = &'a Track>) -> Self {
         let mut new = Self::default();
         "millstream".clone_into(&mut new.description.name);

@@ -1,5 +1,5 @@
 //! A publisher for the load generator: a clip cut as viewers of the server have it cut, in the connection or, when the URL
-//! says so, as datagrams. And that cut alone, for who sends it otherwise.
+//! says so, as datagrams. The packets alone can be had, too, for senders of another kind.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -54,7 +54,7 @@ impl StreamRequest {
     /// Takes a stream id apart.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason it is refused.
     pub(crate) fn parse(text: &str) -> Result<Self, BadStreamId> {
         // Some programs send what stands in their URL as it is.
         let decoded =

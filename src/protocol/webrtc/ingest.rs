@@ -290,7 +290,7 @@ impl Ingest {
         tracks.put(Track { epoch, rendition, ..Track::new(id, config, TICKS) });
     }
 
-    /// Pictures of the track are so large, which its configuration does not tell. Decoders need not be told.
+    /// Records the frame size of the track when its configuration lacks it. Decoders need not hear of it.
     fn resize(&mut self, id: TrackId, (width, height): (u32, u32)) {
         if self.tracks.get(id).is_none_or(|track| track.picture_size() == Some((width, height))) {
             return;

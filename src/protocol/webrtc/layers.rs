@@ -22,8 +22,8 @@ const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
 /// The time after a switch up within which a switch down counts it as a failure.
 const TRIAL: Duration = Duration::from_secs(8);
-/// A viewer whose rendition does not come for so long is sent whatever there is: it may have left the stream, and who is sent
-/// nothing does not hear of it.
+/// A viewer whose rendition does not come for so long is sent whatever there is: it may have left the stream, and a viewer
+/// that is sent nothing does not hear of that.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
 /// The rate that a path must carry beyond a rendition's, in eighths of it.
 const MARGIN_EIGHTHS: u64 = 9;

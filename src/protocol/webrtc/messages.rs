@@ -22,7 +22,7 @@ pub(super) struct Ask {
     pub(super) of_foreign_page: bool,
     /// The client's offer, when it makes one.
     pub(super) offer: Option<Description>,
-    /// Of a client that takes later offers: the streams that it wants of a main track.
+    /// The streams that a client wants of a main track, if it takes later offers.
     pub(super) choice: Option<Choice>,
     /// Part of the session's public name: who knows it may speak for the client.
     pub(super) secret: u64,
@@ -106,7 +106,7 @@ pub(super) struct Described {
     pub(super) sdp: String,
     /// The name of what it is about, for conditions of later requests.
     pub(super) tag: String,
-    /// Of our offers: the track of each `mid`, as pages know it.
+    /// The track of each `mid`, as pages know it; for our offers.
     pub(super) names: Vec<(String, String)>,
 }
 

@@ -456,7 +456,7 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// The time of the next look at the path, or of the next list of who speaks.
+    /// The time of the next look at the path, or of the next list of speakers.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout()).min()

@@ -74,7 +74,7 @@ enum Role {
     Room(Box<Room>),
 }
 
-/// The session that speaks with the client, and the secret of who may speak for it later.
+/// The session that speaks with the client, and the secret that later requests for it must show.
 #[derive(Debug)]
 struct Asker {
     session: SessionRef,

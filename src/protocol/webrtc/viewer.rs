@@ -46,7 +46,7 @@ pub(super) struct Viewer {
     own: SmallVec<[SectionId; 2]>,
     /// The sections carry other streams as well, one after the other.
     has_seats: bool,
-    /// A time of the stream in milliseconds, and when it is said to have been sampled.
+    /// A time of the stream in milliseconds, and the time at which it counts as sampled.
     clock: Option<(i64, Instant)>,
     rates: Rates,
     patience: Patience,

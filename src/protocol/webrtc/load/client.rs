@@ -256,7 +256,8 @@ impl RtcClient {
         }
     }
 
-    /// The first reason counts; one that is deleted has been told already.
+    /// Notes the reason of the end. The first one counts; for a session that is deleted it was reported
+    /// already.
     fn end(&mut self, now: Instant, why: String) {
         if !matches!(self.stage, Stage::Deleting | Stage::Closed) {
             self.stage = Stage::Closed;

@@ -27,7 +27,7 @@ const STREAM: &str = "bench";
 pub(super) struct RtcPublisher {
     client: RtcClient,
     mux: FlvMux<RtcPackage>,
-    /// A time of the clip in milliseconds, and when it is said to have been sampled.
+    /// A time of the clip in milliseconds, and the time at which it counts as sampled.
     clock: Option<(i64, Instant)>,
 }
 

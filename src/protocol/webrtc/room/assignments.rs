@@ -10,7 +10,7 @@ use super::seated::label;
 use super::{Room, SILENCE};
 use crate::types::Handle;
 
-/// The shortest time between two lists of who speaks: pages forget speakers of whom they have heard nothing for a second.
+/// The shortest time between two lists of speakers: pages forget speakers of whom they have heard nothing for a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The streams that speak, and what the page has heard of them.
@@ -110,7 +110,8 @@ impl Room {
     }
 }
 
-/// The loudness as pages read it: 0 of who does not speak, else over 150 and louder with larger numbers.
+/// The loudness as pages read it: 0 for a participant that does not speak, else over 150 and louder with
+/// larger numbers.
 const fn loudness(level: u8) -> u8 {
     SILENCE.saturating_sub(level).saturating_mul(2)
 }

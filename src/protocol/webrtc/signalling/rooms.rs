@@ -1,6 +1,7 @@
 //! Commands about rooms, and questions about streams, which control answers from its records.
 //!
-//! A room is a main track: who publishes with `mainTrack` is in it, who plays it is sent what is published there.
+//! A room is a main track: a client that publishes with `mainTrack` is in it, and a client that plays it is sent
+//! what is published there.
 
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ pub(super) enum Asked {
     Media(String),
     /// The names of a main track's subtracks.
     TrackList(String),
-    /// The streams of a room, for who joins it under this id, or asks what there is.
+    /// The streams of a room, for a client that joins it under this id, or asks for the list.
     Room {
         room: String,
         joins: Option<String>,
