@@ -24,7 +24,7 @@ pub use self::recording::{PlainHead, plain_head, recording_head};
 pub use self::segment::{Reference, Sidx, prft, styp};
 use crate::Error;
 
-/// The bit rate of a track's media (`btrt`, ISO/IEC 14496-12 §8.5.2.2).
+/// The bit rate of a track's media (`btrt`, ISO/IEC 14496-12 §8.5.2.2). 0: not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BitRate {
     /// Bytes of the decoding buffer.
