@@ -74,7 +74,7 @@ pub struct ServerOptions {
 pub struct Options {
     /// The role of the connections.
     pub role: Role,
-    /// Where, with `{n}` for the number of the stream.
+    /// The URL, with `{n}` for the number of the stream.
     pub url: String,
     /// Connections.
     pub count: usize,

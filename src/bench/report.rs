@@ -19,7 +19,7 @@ pub struct Connections {
     pub failed: usize,
     /// Ended after they had been ready.
     pub lost: usize,
-    /// Why, and how many.
+    /// The reasons of failed and lost connections, and the number of connections for each.
     pub reasons: Vec<(String, usize)>,
 }
 

@@ -32,7 +32,7 @@ const HISTORY_MAX: usize = 20;
 /// The outcome of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Outcome {
-    /// When, the last time, in milliseconds since 1970.
+    /// The time of the last attempt, in milliseconds since 1970.
     at: i64,
     status: &'static str,
     /// The reason of the failure.

@@ -78,7 +78,7 @@ pub(super) struct Received {
 /// The grant of a publisher.
 #[derive(Debug)]
 pub(super) struct Granted {
-    /// When.
+    /// The time of the grant.
     pub(super) at: Instant,
     /// The position of the stream's clock at that time.
     pub(super) from: Position,

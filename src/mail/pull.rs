@@ -17,7 +17,7 @@ pub enum PullState {
     Over(String),
     /// Over after there was media: cut off, ended, or frozen.
     Lost {
-        /// Why.
+        /// The reason of the end.
         reason: String,
         /// The time by which the media were ahead of real time.
         ahead: Duration,

@@ -183,7 +183,7 @@ pub trait UnitSink {
 
 /// A sink that sends several units together.
 pub trait UnitRuns {
-    /// No further unit follows for now.
+    /// Takes the end of a run: no further unit follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
 }
 

@@ -90,7 +90,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Every reason.
+    /// All of the reasons.
     pub const ALL: [Self; 8] = [
         Self::Connections,
         Self::Unauthenticated,

@@ -17,7 +17,7 @@ use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
 
-/// Between two log lines about faults of one kind of a publisher's clocks.
+/// The time between two log lines about faults of one kind of a publisher's clocks.
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Live {

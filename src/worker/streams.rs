@@ -24,7 +24,7 @@ use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, Subscri
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
 /// A stream counts as young for so long: its publisher may still begin its video.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
-/// Between two log lines about a video that stops.
+/// The time between two log lines about a video that stops.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The streams that this worker carries, and what it needs to know of each.

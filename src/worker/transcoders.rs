@@ -14,7 +14,7 @@ pub struct TranscoderBudget {
 }
 
 impl Default for TranscoderBudget {
-    /// Without a limit: for tests and simulations.
+    /// A budget without a limit: for tests and simulations.
     fn default() -> Self {
         Self::new(usize::MAX)
     }

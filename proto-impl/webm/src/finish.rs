@@ -18,7 +18,7 @@ use crate::{Error, id};
 /// Bytes that are written over those of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
-    /// Where, from the first byte of the file.
+    /// The place of the patch, from the first byte of the file.
     pub at: u64,
     /// The bytes to write.
     pub bytes: Bytes,

@@ -22,7 +22,7 @@ pub(crate) const BLOCK_BYTES_MAX: usize = 24;
 pub(crate) struct Stamps {
     /// The number on the transport.
     pub(crate) number: Option<u16>,
-    /// Now.
+    /// The time at which the packet leaves.
     pub(crate) sent: Option<NtpTime>,
 }
 

@@ -66,7 +66,7 @@ impl Display for Escaped<'_> {
 pub(super) struct Moments {
     /// The beginning of the presentation, which never changes (§5.3.1.2).
     pub(super) zero_ms: u64,
-    /// Now.
+    /// The present time.
     pub(super) now_ms: u64,
 }
 

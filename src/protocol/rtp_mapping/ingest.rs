@@ -101,7 +101,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Another source follows: its numbers and its clock are its own.
+    /// Begins anew for another source, whose numbers and clock are its own.
     fn begin_anew(&mut self) {
         self.receiver = None;
         self.mapping = ClockMapping::new(self.source.rate.ticks());

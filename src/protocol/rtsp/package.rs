@@ -24,7 +24,8 @@ const PAYLOAD_BYTES_MAX: usize = 1380;
 /// A packet of Opus is never cut, and has at most six frames of 1275 bytes (RFC 6716 §3.2). Longer ones are left out: neither a frame's
 /// length nor a datagram could hold whatever a publisher sends.
 const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
-/// From so many viewers on that share a unit it is one slice: there is a copy of what the ring holds.
+/// The number of viewers that share a unit from which on it is one slice: there is a copy of what the ring
+/// holds.
 const ONE_SLICE_FROM: usize = 16;
 /// The head of an interleaved frame.
 const FRAME_HEAD_BYTES: usize = 4;
@@ -32,7 +33,7 @@ const FRAME_HEAD_BYTES: usize = 4;
 const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
 /// Heads are cut out of blocks of this size.
 const SCRATCH_BYTES: usize = 4096;
-/// Between two sender reports of a track: 5 s (RFC 3550 §6.2).
+/// The time between two sender reports of a track: 5 s (RFC 3550 §6.2).
 const REPORT_INTERVAL_MS: i64 = 5000;
 /// Bytes of a report.
 const REPORT_BYTES_MAX: usize = 256;

@@ -10,11 +10,11 @@ use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{Event, PublicationEvent};
 use crate::types::Handle;
 
-/// From the grant to the first packet.
+/// The longest time from the grant to the first packet.
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
-/// Between two packets.
+/// The longest time between two packets.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Between two receiver reports.
+/// The time between two receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The reason a publisher is ended.

@@ -31,7 +31,7 @@ use crate::protocol::rtp_mapping::{Depackager, Source};
 use crate::protocol::usable::Supply;
 use crate::protocol::{PathId, Remote, To};
 
-/// Between two receiver reports.
+/// The time between two receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Packets that wait for the grant; those behind them are lost.
 const WAITING_MAX: usize = 512;

@@ -24,7 +24,7 @@ use crate::types::Now;
 
 /// The longest wait for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
-/// From a request to its answer.
+/// The longest time from a request to its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The stage of an attempt.

@@ -10,7 +10,7 @@ use wire::Datagrams;
 use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media, Start};
 use crate::protocol::{PathId, To};
 
-/// After so long another sender may take a silent one's place.
+/// The silence of a sender after which another one may take its place.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Datagrams that wait for somebody who takes them no faster than they are to be seen. Those behind them are lost, which
 /// their counters show.
@@ -23,7 +23,8 @@ const ARRIVAL_BYTES: usize = 4;
 /// Datagrams of encoders that put RTP around them (RFC 2250): its head, and the payload type.
 const RTP_HEAD_BYTES: usize = 12;
 const RTP_MP2T: u8 = 33;
-/// After so many datagrams in a row of which none begins a transport stream, the wait ends with a reason.
+/// The number of datagrams in a row, none of which begins a transport stream, after which the wait ends with
+/// a reason.
 const UNKNOWN_MAX: u32 = 100;
 
 /// See the module.

@@ -15,7 +15,7 @@ pub(super) struct Codecs {
 }
 
 impl Codecs {
-    /// Every codec.
+    /// The set of every codec.
     pub(super) const ALL: Self = Self { h264: true, h265: true, vp8: true, av1: true };
 
     /// Reads the switches. The reference has H.264 alone unless more is asked for; here each codec is on until it is switched off.

@@ -13,7 +13,7 @@ use media::{Track, TrackId, TrackKind, Tracks};
 
 use crate::hub::Pick;
 
-/// Between two looks at the path.
+/// The time between two looks at the path.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Looks in a row at a path that is too narrow, before it is believed.
 const NARROW_LOOKS: u8 = 2;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Between a request that was heard and the next one; doubled each time.
+/// The time between a request that was heard and the next one; doubled each time.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(8);
 /// The time without a request after which the next one is heard at once again.

@@ -31,7 +31,8 @@ const SPARSE_MAX: Duration = Duration::from_secs(48);
 /// The path must have been this free before all pictures are tried again, and a trial that fails sooner than this was one.
 const CALM_AT: Duration = Duration::from_millis(50);
 const TRIAL: Duration = Duration::from_secs(8);
-/// From the first picture that was left out until a viewer asks for a key frame; doubled each time, for a key frame is everybody's.
+/// The time from the first picture that was left out until a viewer asks for a key frame; doubled each time, for a key frame goes
+/// to all viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
 /// A viewer that has not asked for so long waits for the first time again.

@@ -26,7 +26,7 @@ const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 /// The largest description.
 const BODY_BYTES_MAX: usize = 128 * 1024;
-/// Nothing is waited for any longer.
+/// The time after which nothing is waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// The time that a client that may come again should wait, in seconds.
 const RETRY_AFTER: &str = "2";

@@ -12,7 +12,7 @@ use super::{Frame, Made};
 
 /// Frames of one PES packet: seconds of audio.
 const FRAMES_MAX: usize = 256;
-/// No frame is larger.
+/// The size that no frame exceeds.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// The most bytes of a frame's head, but for one that announces more.
 const HEAD_BYTES: usize = 16;

@@ -22,7 +22,7 @@ const PICTURES_MAX: usize = 64;
 const CUT_BYTES: usize = 60_000;
 /// Ticks between pictures until two have been seen: 25 a second.
 const STEP_DEFAULT: u64 = 3600;
-/// More between two pictures is a pause and not the distance of pictures: 1 s.
+/// The time between two pictures above which it is a pause and not the distance of pictures: 1 s.
 const STEP_MAX: u64 = 90_000;
 /// Largest parameter set.
 const SET_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;

@@ -74,7 +74,7 @@ pub(super) struct RtcClient {
 }
 
 impl RtcClient {
-    /// On a connection that is being made. `None`: there are no keys to be had.
+    /// Creates a client on a connection that is being made. `None`: there are no keys to be had.
     pub(super) fn new(
         now: Instant,
         endpoint: Endpoint,
