@@ -90,7 +90,7 @@ fn the_ready_line_is_all_of_standard_output() {
     let keys: Vec<&String> = ready.as_object().unwrap().keys().collect();
     let expected = [
         "event", "pid", "version", "commit", "date", "http", "https", "rtmp", "rtmps", "rtsp", "rtsps",
-        "relay", "srt", "webrtc",
+        "relay", "turn-tcp", "turns", "srt", "webrtc", "turn",
     ];
     assert_eq!(keys, expected);
     assert_eq!(ready["event"], "ready");
