@@ -114,7 +114,7 @@ fn check(over: Over, is_video: bool, late: i64) -> Result<(), String> {
     publisher.faults = vec![Fault::Mute { of, at: 0, ms: late, stands: false }];
     let mut source = units::source().gop(25);
     let mut sent = units::units(&publisher, &mut source);
-    let key = sent.iter().find(|unit| unit.key).map_or(0, |unit| unit.at);
+    let key = sent.iter().find(|unit| unit.is_video && unit.key).map_or(0, |unit| unit.at);
     sent.retain(|unit| !unit.is_video || unit.at >= key);
     let mut world = World::new(1, 1, &[]);
     let id = publish(&mut world, over, is_video, &sent);
