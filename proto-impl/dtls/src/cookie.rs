@@ -79,6 +79,10 @@ impl CookieVerifier {
             && let Ok(hello) = ClientHello::read(body)
             && v13::offers_it(&hello) == Ok(true)
         {
+            // The session reads the first message and the second: no other has a cookie that it takes up.
+            if fragment.sequence > 1 {
+                return None;
+            }
             let answer = self.look_at_13(from, &hello, body)?;
             return self.reply(answer, MessageType::SERVER_HELLO, &record, datagram.len(), reply);
         }

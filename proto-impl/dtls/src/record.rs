@@ -212,7 +212,7 @@ pub(crate) enum NotOpened {
     Forged,
     /// Longer than allowed.
     TooLong,
-    /// Of no type: under DTLS 1.3 it is inside.
+    /// The inner plaintext of DTLS 1.3 has no content type: all of it is zeros (RFC 8446 §5.4).
     Typeless,
     /// Not authentic, as too many before it: the keys are worn out.
     Worn,

@@ -96,7 +96,7 @@ pub(crate) const RENEGOTIATION_SCSV: u16 = 0x00ff;
 
 /// A server that speaks DTLS 1.3 and was asked for 1.2 ends its random value in this (RFC 8446 §4.1.3).
 pub(crate) const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
-/// The same of one that speaks DTLS 1.2 and was asked for less.
+/// The mark of a step down to TLS 1.1 or below (RFC 8446 §4.1.3).
 pub(crate) const DOWNGRADE_FURTHER: &[u8; 8] = b"DOWNGRD\x00";
 
 /// The groups, the preferred one first.

@@ -144,7 +144,7 @@ fn hello(
     message: &Message,
 ) -> Result<Server, Stop> {
     let hello = ClientHello::read(&message.body)?;
-    // Behind a cookie of DTLS 1.2 there is nothing else; whoever gave it knows why.
+    // A client with a cookie of DTLS 1.2 gets 1.2: the verifier could not read its hello whole.
     let has_old_cookie = x.is_behind_cookie && !hello.cookie.is_empty();
     if has_old_cookie || !offers_it(&hello)? {
         let takes_it = retried.is_none() && x.config.versions.have_12();

@@ -330,6 +330,10 @@ fn d_01_the_cookie_verifier_passes_who_has_the_cookie_for_its_address() {
         ] {
             assert_eq!(verifier.check(from, &hello[0], &mut Vec::new()), passes);
         }
+        // The session takes up the cookie of its second message, whatever the first datagram held.
+        let mut ahead = hello[0].clone();
+        ahead[13 + 4..13 + 6].copy_from_slice(&7u16.to_be_bytes());
+        assert_eq!(verifier.check(from, &ahead, &mut Vec::new()), refused, "{versions:?}");
         for cut in 0..hello[0].len() {
             verifier.check(from, &hello[0][..cut], &mut Vec::new());
         }
