@@ -232,7 +232,13 @@ impl Access {
             let others = self.connections_of(registry, Direction::Play, key, id, peer).saturating_add(1);
             self.passes.limit_here(key, id, peer, limit.saturating_sub(others));
         }
-        if records.polled_limit(request).is_some_and(|limit| self.passes(key, request.egress) >= limit) {
+        let all = self.passes(key, request.egress).saturating_add(self.viewers_elsewhere(
+            records,
+            registry,
+            key,
+            request.egress,
+        ));
+        if records.polled_limit(request).is_some_and(|limit| all >= limit) {
             self.passes.make_room(key, request.egress, peer);
         }
         self.passes.give(now.mono, (key, request.egress, who), peer, subscriber)

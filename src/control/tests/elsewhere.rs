@@ -1,12 +1,13 @@
 //! Calls about streams of other nodes: sent to their node, answered for another, and never sent on.
 
-use relay::{Answer, Call as NodeCall};
+use relay::{Answer, Call as NodeCall, Viewers};
 
 use super::claims::{holder, node};
 use super::*;
 use crate::config::WithoutDirectory;
 use crate::directory::News;
 use crate::jobs::{NodeOutcome, NodeWork};
+use crate::mail::PolledRequest;
 
 const KEY: &str = "/live/rest/v2/broadcasts/s/publish-key";
 
@@ -63,7 +64,8 @@ fn a_call_goes_to_the_node_that_has_the_stream_with_its_user() {
     let session = rig.send(Method::Post, KEY, "{}");
     assert_eq!(rig.answer(session), None);
     let calls = rig.calls();
-    let [(id, NodeWork { host, port, call, .. })] = &calls[..] else { panic!("{calls:?}") };
+    let [(id, NodeWork { host, port, call, until, .. })] = &calls[..] else { panic!("{calls:?}") };
+    assert_eq!(*until, rig.now.mono + relay::ANSWER_WITHIN);
     assert_eq!((host.as_str(), *port, call.method.as_str()), ("c.example", 7000, "POST"));
     assert_eq!((call.path.as_str(), &call.body[..], call.user.as_str()), (KEY, &b"{}"[..], "address"));
     assert_eq!((call.address.as_str(), call.sees_credentials), ("127.0.0.1", true));
@@ -116,6 +118,8 @@ fn a_node_that_is_not_reached_is_told_and_its_calls_are_this_node_s_once_its_cla
         rig.node_answers(id, outcome);
         assert_eq!(rig.answer(session).unwrap().0, 503);
     }
+    assert!(matches!(Outcome::Busy.node(), NodeOutcome::NotSent(_)), "no thread has seen it");
+    assert!(matches!(Outcome::Failed.node(), NodeOutcome::Failed(_)), "it may have been sent");
     let (session, id) = ask(&mut rig);
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, false)]));
     rig.node_answers(id, NodeOutcome::NotSent("away".into()));
@@ -123,4 +127,34 @@ fn a_node_that_is_not_reached_is_told_and_its_calls_are_this_node_s_once_its_cla
     let (status, body) = rig.answer(session).unwrap();
     assert!(status == 200 && body.contains(r#""success":true"#), "{body}");
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404);
+}
+
+#[test]
+fn a_newcomer_at_a_limit_that_all_nodes_fill_takes_a_place_of_its_own_node() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.call(Method::Put, "/live/rest/v2/broadcasts/s", r#"{"hlsViewerLimit":4}"#);
+    let (_, stream) = rig.publish("s", 0);
+    let viewers = Viewers { connected: 0, counted: vec![("hls".to_owned(), 2)] };
+    let sources = vec![rig.figures_of(stream, 1000, 0)];
+    let report = Report { sources, elsewhere: vec![(stream, viewers)], ..Report::default() };
+    rig.mail(ToControl::Report(WorkerId(0), report));
+    let mut watch = |who: &str, peer: &str| {
+        let polled =
+            PolledRequest { who: who.to_owned(), former: None, file: "s.m3u8".to_owned(), found: true };
+        let request = rig.play_request("s", &[]);
+        let peer = format!("{peer}:4000").parse().unwrap();
+        let request = PlayRequest { egress: "hls", peer, polled: Some(polled), ..request };
+        rig.mail(ToControl::Play(Box::new(request)));
+        rig.control.access.passes(&key("s"), "hls")
+    };
+    // Two of one network here, and two elsewhere: full. Of the newcomers the first is given a place of that network.
+    let here = [
+        watch("1", "198.51.100.9"),
+        watch("2", "198.51.100.9"),
+        watch("3", "192.0.2.1"),
+        watch("4", "203.0.113.1"),
+        watch("5", "198.18.0.1"),
+    ];
+    assert_eq!(here, [1, 2, 2, 2, 2]);
 }
