@@ -97,15 +97,16 @@ impl Context {
 
 /// Whether a key of the server is read at the start only: sockets, threads, and what shares counters with them.
 fn is_of_the_start(key: &str) -> bool {
-    const KEYS: [&str; 6] = [
+    const KEYS: [&str; 7] = [
         "server.workers",
         "server.srt_port",
         "server.proxy_protocol",
         "logFormat",
         "vod.import_folders",
         "http.acme_folder",
+        "turn.tls",
     ];
-    let is_socket = [".host", ".port", ".enabled"].iter().any(|end| key.ends_with(end));
+    let is_socket = [".host", ".port", "_port", ".enabled"].iter().any(|end| key.ends_with(end));
     let is_certificate = key.starts_with("http.ssl_certificate");
     let is_of_connections = ["limits.connections", "limits.unauthenticated", "limits.new_", "limits.exempt_"]
         .iter()
@@ -124,6 +125,8 @@ mod tests {
             settings(&[]),
             settings(&[
                 ("http.port", "1"),
+                ("turn.tls", "false"),
+                ("turn.tls_port", "5350"),
                 ("server.workers", "3"),
                 ("limits.connections", "7"),
                 ("limits.broadcasts", "7"),
@@ -131,6 +134,6 @@ mod tests {
             ]),
         );
         let told: Vec<&str> = old.changed(&new).filter(|key| is_of_the_start(key)).collect();
-        assert_eq!(told, ["http.port", "limits.connections", "server.workers"]);
+        assert_eq!(told, ["http.port", "limits.connections", "server.workers", "turn.tls", "turn.tls_port"]);
     }
 }
