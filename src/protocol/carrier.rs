@@ -77,7 +77,7 @@ impl<F: Framing> StreamCarrier<F> {
         }
     }
 
-    /// Once.
+    /// Notes the reason to close the connection. Later calls do nothing.
     fn end(&mut self, reason: &str) {
         if std::mem::take(&mut self.is_open) {
             self.until = None;

@@ -1,5 +1,4 @@
-//! Counts of allocations, by network, by user and in total. Memory for the counts grows with the allocations
-//! that are held, and with nothing else.
+//! How many allocations there are, by network, by user and in total. Memory grows with allocations only.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -14,8 +14,8 @@ pub(crate) fn begin<'o>(out: &'o mut Vec<u8>, request: &Request<'_>, class: Clas
     MessageWriter::of_method(out, message.method(), class, message.transaction_id())
 }
 
-/// A refusal. `key` is that of a client that has shown credentials; without it the answer has no integrity. `challenge` stands in
-/// answers that ask for credentials, or for another nonce.
+/// A refusal. `key` signs the answer to an authenticated client; other answers have no integrity. `challenge` stands in answers that ask
+/// for credentials, or for another nonce.
 pub(crate) fn refuse(
     out: &mut Vec<u8>,
     request: &Request<'_>,
