@@ -64,7 +64,9 @@ fn call(pieces: &[&[u8]]) -> (Vec<CallEvent>, Option<Error>) {
         address: String::new(),
         sees_credentials: false,
     };
-    let Some(mut client) = CallClient::new("c", &asked, now) else { return (Vec::new(), None) };
+    let Some(mut client) = CallClient::new("c", &asked, now + relay::ANSWER_WITHIN) else {
+        return (Vec::new(), None);
+    };
     let mut error = None;
     for piece in pieces {
         error = error.or(client.handle_bytes(now, piece).err());

@@ -343,7 +343,16 @@ impl Outcome {
     /// The outcome of a call to another node.
     #[must_use]
     pub fn node(self) -> NodeOutcome {
-        if let Self::Node(outcome) = self { outcome } else { NodeOutcome::NotSent(self.reason().to_owned()) }
+        let reason = self.reason();
+        // A job that no thread has taken is the only one that has surely sent nothing.
+        let is_sent = !matches!(self, Self::Busy);
+        if let Self::Node(outcome) = self {
+            outcome
+        } else if is_sent {
+            NodeOutcome::Failed(reason.to_owned())
+        } else {
+            NodeOutcome::NotSent(reason.to_owned())
+        }
     }
 
     /// The reason the outcome is not the expected one.

@@ -1,5 +1,7 @@
 //! Calls of the API that another node of the cluster answers (docs/cluster.md).
 
+use std::time::Instant;
+
 use relay::{Answer, Call};
 
 /// A call to another node.
@@ -13,6 +15,8 @@ pub struct NodeWork {
     pub port: u16,
     /// The call.
     pub call: Call,
+    /// The end of its caller's patience: a call that has not been sent by then is not sent.
+    pub until: Instant,
 }
 
 /// The outcome of a [`NodeWork`].

@@ -11,8 +11,8 @@ use crate::call::{Answer, Call};
 use crate::error::{Error, Refused};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, read_name};
 
-/// The time in which the answer has to be there whole. A server closes a connection that is silent for longer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(9);
+/// The time in which the answer should be there whole. A server closes a connection that is silent for longer.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
 
 /// An event of the node that was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct CallClient {
     cluster: String,
     events: VecDeque<CallEvent>,
     out: SendQueue,
-    until: Option<Instant>,
+    until: Instant,
     is_closed: bool,
 }
 
 impl CallClient {
-    /// Calls a node of this cluster. `None`: the call is larger than a frame of one may be.
+    /// Calls a node of this cluster and waits for its answer until then. `None`: the call is larger than a frame of one may be.
     #[must_use]
-    pub fn new(cluster: &str, call: &Call, now: Instant) -> Option<Self> {
+    pub fn new(cluster: &str, call: &Call, until: Instant) -> Option<Self> {
         let mut out = SendQueue::new();
         out.push(frame::hello(cluster));
         out.push(call.frame()?);
@@ -48,7 +48,7 @@ impl CallClient {
             cluster: cluster.to_owned(),
             events: VecDeque::new(),
             out,
-            until: now.checked_add(ANSWER_WITHIN),
+            until,
             is_closed: false,
         })
     }
@@ -118,7 +118,7 @@ impl CallClient {
     /// The next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.until.filter(|_| !self.is_closed)
+        (!self.is_closed).then_some(self.until)
     }
 
     /// The next event.

@@ -13,7 +13,7 @@ mod tracks;
 mod viewers;
 
 pub use call::{Answer, CALL_BYTES_MAX, Call};
-pub use call_client::{CallClient, CallEvent};
+pub use call_client::{ANSWER_WITHIN, CallClient, CallEvent};
 pub use client::{Client, ClientEvent, Playing};
 pub use error::{Ended, Error, Refused};
 pub use frame::{BODY_BYTES_MAX, HEAD_BYTES, UNIT_HEAD_BYTES, VERSION, unit_head};

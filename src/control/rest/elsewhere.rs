@@ -9,7 +9,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use relay::{Answer, Call as NodeCall};
+use relay::{ANSWER_WITHIN, Answer, Call as NodeCall};
 
 use super::call::{AppHandler, Call, PARAMS_MAX, Reply};
 use super::paths::split_path;
@@ -46,7 +46,7 @@ impl<'a> Row<'a> {
 }
 
 /// Has a call answered by the node that has its stream. `None`: that is this node, or none.
-pub(super) fn ask_origin(control: &mut Control, route: &Route, call: &Call<'_>) -> Option<Reply> {
+pub(super) fn ask_origin(control: &mut Control, now: Now, route: &Route, call: &Call<'_>) -> Option<Reply> {
     if !route.at_origin {
         return None;
     }
@@ -66,7 +66,8 @@ pub(super) fn ask_origin(control: &mut Control, route: &Route, call: &Call<'_>) 
     };
     let (requester, request) = (call.requester, call.request.clone());
     tracing::debug!(%key, %node, path = request.path, "call is answered by another node");
-    let work = Work::Node(NodeWork { cluster, host, port, call: asked });
+    let until = now.mono.checked_add(ANSWER_WITHIN).unwrap_or(now.mono);
+    let work = Work::Node(NodeWork { cluster, host, port, call: asked, until });
     let is_sent = control.cx.submit_for(&call.app.name, work, move |control, now, outcome| {
         origin_answered(control, now, requester, &request, outcome.node());
     });
@@ -93,10 +94,12 @@ fn origin_answered(
             match row.map(|row| handle_app(control, now, row.how(), &row.call(requester, request))) {
                 Some(Reply::Now(response)) => response,
                 Some(Reply::Later) => return,
-                None => unreached("The node of the stream cannot be reached", request, &reason),
+                None => unreached("The node of the stream cannot be reached", "not sent", request, &reason),
             }
         }
-        NodeOutcome::Failed(reason) => unreached("The node of the stream does not answer", request, &reason),
+        NodeOutcome::Failed(reason) => {
+            unreached("The node of the stream does not answer", "no answer", request, &reason)
+        }
     };
     control.cx.answer(requester, response);
 }
@@ -174,7 +177,7 @@ fn answered(answer: Answer) -> Response {
     Response { body: answer.body, ..response }
 }
 
-fn unreached(text: &str, request: &Request, reason: &str) -> Response {
-    tracing::warn!(path = request.path, reason, "call not answered by the node of its stream");
+fn unreached(text: &str, what: &str, request: &Request, reason: &str) -> Response {
+    tracing::warn!(path = request.path, reason, "call to the node of a stream: {what}");
     Response::error(503, text).header("Retry-After", "1")
 }

@@ -156,7 +156,7 @@ impl Control {
                     let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
                     let client = anonymous.and_then(|peer| self.cx.config.client_of(peer, request));
                     let call = Call { requester, app: &app, request, params, client };
-                    match elsewhere::ask_origin(self, route, &call) {
+                    match elsewhere::ask_origin(self, now, route, &call) {
                         Some(reply) => reply,
                         None => elsewhere::handle_app(self, now, (route.method, handler), &call),
                     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::WithoutDirectory;
 use crate::directory::News;
 use crate::jobs::{NodeOutcome, NodeWork};
-use crate::mail::PolledRequest;
+use crate::mail::{PlayRequest, PolledRequest};
 
 const KEY: &str = "/live/rest/v2/broadcasts/s/publish-key";
 

@@ -497,6 +497,7 @@ mod tests {
                     address: String::new(),
                     sees_credentials: false,
                 },
+                until: Instant::now() + Duration::from_secs(9),
             }),
             Class::Compute => Work::Compute(Compute::new(|| ())),
         }

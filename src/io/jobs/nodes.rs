@@ -16,6 +16,8 @@ use crate::jobs::{NodeOutcome, NodeWork};
 
 /// A node that does not take the connection in this time is not reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The shortest timeout of a socket: none at all would be for ever.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 2;
 /// Bytes that are read at once.
@@ -24,7 +26,10 @@ const READ_BYTES: usize = 16 * 1024;
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 pub(super) fn run(config: &Arc<ClientConfig>, work: &NodeWork) -> NodeOutcome {
-    let Some(mut client) = CallClient::new(&work.cluster, &work.call, clock::now().mono) else {
+    if left(work).is_zero() {
+        return NodeOutcome::NotSent("calls to nodes have waited too long".to_owned());
+    }
+    let Some(mut client) = CallClient::new(&work.cluster, &work.call, work.until) else {
         return NodeOutcome::NotSent("the call is too large".to_owned());
     };
     match connect(config, work) {
@@ -33,24 +38,30 @@ pub(super) fn run(config: &Arc<ClientConfig>, work: &NodeWork) -> NodeOutcome {
     }
 }
 
+/// The time that a call still has.
+fn left(work: &NodeWork) -> Duration {
+    work.until.saturating_duration_since(clock::now().mono)
+}
+
 /// A connection that has proved to be one to a node of the cluster.
 fn connect(config: &Arc<ClientConfig>, work: &NodeWork) -> Result<Tls, String> {
     let addresses = names::resolve(&work.host, work.port)?;
     let mut reason = "its name has no address".to_owned();
     for address in addresses.iter().take(ADDRESSES_MAX) {
-        match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
-            Ok(socket) => return secure(config, socket),
+        let timeout = CONNECT_TIMEOUT.min(left(work)).max(TIMEOUT_MIN);
+        match TcpStream::connect_timeout(address, timeout) {
+            Ok(socket) => return secure(config, socket, timeout),
             Err(error) => reason = error.kind().to_string(),
         }
     }
     Err(reason)
 }
 
-fn secure(config: &Arc<ClientConfig>, mut socket: TcpStream) -> Result<Tls, String> {
+fn secure(config: &Arc<ClientConfig>, mut socket: TcpStream, timeout: Duration) -> Result<Tls, String> {
     let text = |error: io::Error| error.kind().to_string();
     socket.set_nodelay(true).map_err(text)?;
-    socket.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(text)?;
-    socket.set_write_timeout(Some(CONNECT_TIMEOUT)).map_err(text)?;
+    socket.set_read_timeout(Some(timeout)).map_err(text)?;
+    socket.set_write_timeout(Some(timeout)).map_err(text)?;
     // Certificates of nodes have no names.
     let name = ServerName::try_from("node").map_err(|error| error.to_string())?;
     let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(|error| error.to_string())?;
@@ -78,7 +89,7 @@ fn converse(client: &mut CallClient, tls: &mut Tls) -> Result<NodeOutcome, Strin
         let Some(left) = client.poll_timeout().map(|until| until.saturating_duration_since(now)) else {
             continue;
         };
-        tls.sock.set_read_timeout(Some(left.max(Duration::from_millis(1)))).map_err(text)?;
+        tls.sock.set_read_timeout(Some(left.max(TIMEOUT_MIN))).map_err(text)?;
         let read = match tls.read(&mut buffer) {
             Ok(0) => return Err("the node closed the connection".to_owned()),
             Ok(length) => length,
@@ -94,4 +105,44 @@ fn converse(client: &mut CallClient, tls: &mut Tls) -> Result<NodeOutcome, Strin
 
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use relay::Call;
+
+    use super::*;
+    use crate::io::tls::NodeConfigs;
+
+    #[test]
+    fn a_call_that_has_waited_until_its_caller_gave_up_is_not_sent() {
+        let config = NodeConfigs::of_secret(b"secret").unwrap().client;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let call = Call {
+            method: "DELETE".to_owned(),
+            path: "/live/rest/v2/broadcasts/s".to_owned(),
+            query: Vec::new(),
+            content_type: String::new(),
+            body: bytes::Bytes::new(),
+            user: String::new(),
+            address: String::new(),
+            sees_credentials: false,
+        };
+        let work = NodeWork {
+            cluster: "c".to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().unwrap().port(),
+            call,
+            until: clock::now().mono,
+        };
+        assert!(matches!(run(&config, &work), NodeOutcome::NotSent(_)));
+        assert_eq!(
+            listener.accept().unwrap_err().kind(),
+            io::ErrorKind::WouldBlock,
+            "nobody was connected to"
+        );
+    }
 }

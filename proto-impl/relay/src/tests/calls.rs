@@ -1,7 +1,7 @@
 //! Calls of the API, and the counts of viewers.
 
 use super::*;
-use crate::{Answer, CALL_BYTES_MAX, Call, CallClient, CallEvent, Viewers};
+use crate::{ANSWER_WITHIN, Answer, CALL_BYTES_MAX, Call, CallClient, CallEvent, Viewers};
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -58,7 +58,7 @@ fn a_call_and_its_answer_come_as_they_are_with_any_cut() {
     for piece in [1, 5, 100, 1 << 20] {
         for body in [0, 1, 70_000] {
             let asked = call(vec![3; body]);
-            let mut client = CallClient::new("c", &asked, begin()).unwrap();
+            let mut client = CallClient::new("c", &asked, begin() + ANSWER_WITHIN).unwrap();
             let mut server = Server::new("c", begin());
             assert_eq!(run(&mut client, &mut server, piece), [None, None]);
             assert_eq!(server_events(&mut server), [ServerEvent::Call(asked)]);
@@ -74,13 +74,13 @@ fn a_call_and_its_answer_come_as_they_are_with_any_cut() {
 #[test]
 fn calls_and_answers_have_caps_and_ends() {
     let large = call(vec![0; CALL_BYTES_MAX as usize]);
-    assert!(CallClient::new("c", &large, begin()).is_none());
+    assert!(CallClient::new("c", &large, begin() + ANSWER_WITHIN).is_none());
     let long = Call { path: "x".repeat(70_000), ..call(Vec::new()) };
-    assert!(CallClient::new("c", &long, begin()).is_none());
+    assert!(CallClient::new("c", &long, begin() + ANSWER_WITHIN).is_none());
     let many = Call { query: vec![(String::new(), String::new()); 300], ..call(Vec::new()) };
-    assert!(CallClient::new("c", &many, begin()).is_none());
+    assert!(CallClient::new("c", &many, begin() + ANSWER_WITHIN).is_none());
     // An answer that no frame can hold: what was asked for is done, and nobody hears it.
-    let mut client = CallClient::new("c", &call(Vec::new()), begin()).unwrap();
+    let mut client = CallClient::new("c", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
     let mut server = Server::new("c", begin());
     run(&mut client, &mut server, 4096);
     server.answer(&answer(BODY_BYTES_MAX as usize));
@@ -88,7 +88,7 @@ fn calls_and_answers_have_caps_and_ends() {
     let failed = Answer { status: 500, fields: Vec::new(), body: Bytes::new() };
     assert_eq!(client_events(&mut client), [CallEvent::Answered(failed), CallEvent::Closed]);
     // No answer in time.
-    let mut client = CallClient::new("c", &call(Vec::new()), begin()).unwrap();
+    let mut client = CallClient::new("c", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
     let until = client.poll_timeout().unwrap();
     assert_eq!(client.handle_timeout(until - Duration::from_millis(1)), Ok(()));
     assert_eq!(client.handle_timeout(until), Err(Error::Silent));
@@ -98,7 +98,7 @@ fn calls_and_answers_have_caps_and_ends() {
 
 #[test]
 fn another_cluster_and_a_second_request_are_refused() {
-    let mut client = CallClient::new("one", &call(Vec::new()), begin()).unwrap();
+    let mut client = CallClient::new("one", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
     let mut server = Server::new("two", begin());
     assert_eq!(run(&mut client, &mut server, 4096), [Some(Error::Cluster), Some(Error::Cluster)]);
     assert_eq!(client_events(&mut client), [CallEvent::Closed]);
