@@ -74,7 +74,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever serde_json takes means the same, and nothing else becomes longer or does harm.
+        /// Text that serde_json takes means the same afterwards; other text becomes no longer and does no harm.
         #[test]
         fn good_text_is_left_alone(body in "\\PC*", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let json = serde_json::to_string(&body).unwrap();

@@ -35,7 +35,7 @@ impl Rig {
         self.deliver();
     }
 
-    /// Whatever is queued reaches the peer at once.
+    /// Queued data reaches the peer at once.
     fn deliver(&mut self) {
         self.connection.poll_transmit(&mut self.out);
         let bytes = self.out.take_all();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the indexes agree with each other.
+        /// In any order of events the indexes agree with each other.
         #[test]
         fn the_indexes_agree(steps in prop::collection::vec((0u64..12, 0u8..6, 0u8..3, 0u64..5000), 1..200)) {
             let (mut ledger, mut now) = (Ledger::with_room(8), Instant::now());

@@ -3,7 +3,10 @@
 use crate::source;
 
 /// First words that say nothing of the thing.
-const PRONOUNS: [&str; 8] = ["What", "Who", "Whose", "Whom", "Those", "It", "One", "That"];
+const PRONOUNS: [&str; 18] = [
+    "What", "Who", "Whose", "Whom", "Those", "It", "One", "That", "Where", "When", "Why", "How", "These",
+    "This", "They", "Whoever", "Whatever", "Which",
+];
 
 /// Doc comments that begin so. The number only falls; when it does, write the new one here.
 const BEGINNINGS: usize = 0;

@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How a connection ends that does not end well.
+/// The end of a connection that fails.
 enum End {
     Unimplemented,
     Failed(Any),
@@ -262,7 +262,7 @@ struct Shim<'a> {
     out: Datagrams,
     /// Flights that were sent again since a packet came.
     tries: u32,
-    /// How it ended.
+    /// The end.
     closed: Option<CloseReason>,
 }
 

@@ -107,7 +107,7 @@ fn connect() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How long the ends that meet other implementations stay.
+/// The time that ends stay which meet other implementations.
 const STAY: Duration = Duration::from_secs(20);
 
 fn serve() -> Result<(), Box<dyn Error>> {

@@ -551,7 +551,7 @@ mod tests {
         );
     }
 
-    /// Which of the datagrams `0..500` were lost by chance, when the link does something else meanwhile.
+    /// The datagrams of `0..500` that were lost by chance, when the link does something else meanwhile.
     fn losses(change: impl Fn(Link) -> Link, bytes: usize) -> (Vec<u32>, u64) {
         let link = change(seeded(9).loss(0.1).duplicate(0.1).jitter(ms(3)).reorder(0.1));
         let (mut clock, mut link, mut lost) = (Clock::new(), link, Vec::new());

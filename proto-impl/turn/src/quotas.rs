@@ -1,4 +1,4 @@
-//! How many allocations there are, by network, by user and in total. Memory grows with allocations only.
+//! Counts of allocations, by network, by user and in total. Memory grows with allocations only.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -141,7 +141,7 @@ mod tests {
             self.attempts.is_over(self.now, &key, Some(subscriber), peer.parse().unwrap())
         }
 
-        /// How many of so many guesses are looked at.
+        /// The number of guesses that are looked at, of so many.
         fn guess(&mut self, times: u32, who: impl Fn(u32) -> (String, String, String)) -> u32 {
             (0..times).fold(0, |looked_at, n| {
                 let (stream, subscriber, peer) = who(n);

@@ -15,13 +15,13 @@ use crate::protocol::{PathId, To};
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// How many bytes came.
+    /// The number of bytes that came.
     bytes: usize,
-    /// How many of them came before the end.
+    /// The number of those that came before the end.
     ended_after: Option<usize>,
     /// The bytes that it sends.
     says: Bytes,
-    /// When it is due, once.
+    /// The time at which it is due, once.
     due: Option<Instant>,
 }
 

@@ -9,7 +9,7 @@ use crate::protocol::WantedBlob;
 
 /// Entries of the small run.
 const FEW: usize = 1500;
-/// How many times as many the large run has.
+/// The size of the large run, as a multiple of the small one.
 const TIMES: usize = 8;
 /// Between 8 and 64, with room for caches that are too small for the large run.
 const RATIO_MAX: f64 = 24.0;

@@ -96,7 +96,7 @@ fn d_16_every_suite_with_openssl() {
     }
 }
 
-/// This server prints no keys; Finished, which both check, says that they are the same.
+/// A server that prints no keys; Finished, which both check, says that they are the same.
 #[test]
 fn d_16_client_of_gnutls() {
     for certificate in CERTIFICATES {

@@ -102,7 +102,7 @@ fn bad(link: Link) -> Link {
     link.latency(ms(20)).jitter(ms(5)).loss(0.1).reorder(0.05).duplicate(0.05)
 }
 
-/// How long it took, and the figures of both.
+/// The time that it took, and the figures of both.
 fn run(seed: u64, versions: Versions, mtu: usize) -> (Duration, Stats, Stats) {
     let mut sim = sim(seed, versions, mtu, bad);
     let connected = |end: &End| end.connected.is_some();

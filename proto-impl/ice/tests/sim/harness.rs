@@ -44,7 +44,7 @@ pub(crate) struct End {
     media_at: Option<Instant>,
     pub(crate) media_in: u64,
     pub(crate) media_refused: u64,
-    /// When media last came in.
+    /// The time at which media last came in.
     pub(crate) media_last: Option<Instant>,
     /// The longest pause of media.
     pub(crate) media_gap: Duration,

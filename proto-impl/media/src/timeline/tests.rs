@@ -249,7 +249,7 @@ fn a_wall_clock_that_is_set_moves_no_source() {
     }
 }
 
-/// How far the second track is off against the first, at most, in units sampled in these milliseconds.
+/// The largest offset of the second track against the first, in units sampled in these milliseconds.
 fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
     let leads = |track: usize| {
         let of = units.iter().filter(move |unit| unit.track == track && (from..to).contains(&unit.sampled));

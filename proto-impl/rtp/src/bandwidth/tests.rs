@@ -14,7 +14,7 @@ struct Line {
     rate: u64,
     queue_ms: u64,
     lose: u64,
-    /// When the line is free, in microseconds.
+    /// The time at which the line is free, in microseconds.
     free: u64,
     counted: u64,
     flying: VecDeque<(u64, u16)>,

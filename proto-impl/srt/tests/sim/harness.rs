@@ -97,7 +97,7 @@ pub(crate) struct End {
     /// Everything that was sent, when someone wants to look.
     pub(crate) sent: Option<Vec<Bytes>>,
     pub(crate) timeouts: u64,
-    /// How often the deadline was another one after an input.
+    /// The number of inputs after which the deadline was another one.
     pub(crate) moved: u64,
     pub(crate) received_at: Vec<Instant>,
     /// The datagrams that do not come in, by their place.

@@ -17,7 +17,7 @@ fn lossy(seed: u64, latency_ms: u64, overhead_percent: u32, links: impl Fn(Link)
     connected(seed, caller, port, |l| links(l.latency(ms(ONE_WAY))))
 }
 
-/// How many of a minute's packets are not delivered, in each run; and the worst share of packets sent again.
+/// The number of a minute's packets that are not delivered, in each run; and the worst share of packets sent again.
 fn run(name: &str, count: u64, latency_ms: u64, links: impl Fn(Link) -> Link) -> Vec<u32> {
     run_with(25, name, count, latency_ms, links)
 }

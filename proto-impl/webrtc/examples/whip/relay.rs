@@ -25,7 +25,7 @@ use wire::Datagrams;
 
 use crate::http::{Request, Response};
 
-/// How long the loop waits for a datagram before it looks at deadlines and requests.
+/// The time that the loop waits for a datagram before it looks at deadlines and requests.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The options of the command line.
@@ -129,7 +129,7 @@ impl<L: FnMut(String)> Relay<L> {
         })
     }
 
-    /// Where media comes and goes.
+    /// The address at which media comes and goes.
     pub(crate) const fn local(&self) -> SocketAddr {
         self.local
     }

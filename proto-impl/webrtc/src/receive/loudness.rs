@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Whatever comes, however fast.
+    /// Packets of any level, at any rate.
     #[test]
     fn reports_come_at_a_bounded_rate() {
         let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Which packets go out under which sequence number.
+//! Sequence numbers of packets that go out.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use dtls::SrtpProfile;
 use relay::{Options, Relay};
 
-/// How long anything may take on a machine that has much else to do.
+/// The time that anything may take on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The relay on a thread, and what it says.

@@ -5,7 +5,7 @@ use sdp::Direction;
 
 use crate::harness::{AUDIO, End, Studio, VIDEO, both_connected, seeds, session};
 
-/// Which of the first datagrams of the handshake do not arrive: every pattern, on either side.
+/// Losses among the first datagrams of the handshake: every pattern, on either side.
 #[test]
 fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
     for pattern in 0..256u64 {
@@ -218,7 +218,7 @@ fn after_a_blackout_video_resumes() {
     assert!(late.is_some_and(|late| late <= secs(1) + ms(600)), "{late:?}");
 }
 
-/// Where none would come for long, one is asked for.
+/// A key frame is asked for, if none would come for long.
 #[test]
 fn after_a_blackout_a_key_frame_is_asked_for() {
     let mut pair = session(1, Direction::SendOnly);

@@ -104,7 +104,7 @@ mod tests {
         format!("sound {half:04} {n:02}").into()
     }
 
-    /// How many of the frames are in a file, in order and each once.
+    /// The number of frames in a file, in order and each once.
     fn frames(file: &[u8], seconds: i64) -> usize {
         let all = (0..2 * seconds).flat_map(|half| (0..25).map(move |n| frame(half, n)));
         let mut rest = file;

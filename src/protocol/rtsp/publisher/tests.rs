@@ -21,7 +21,7 @@ struct Outcome {
     audio: Counts,
     link: LinkStats,
     dropped: u64,
-    /// When it was ended, in milliseconds from its beginning, and why.
+    /// The time of its end, in milliseconds from its beginning, and the reason.
     end: Option<(u128, &'static str)>,
 }
 

@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, nobody has two seats, a pin is held, and whoever lost a seat is named.
+        /// In any order of events nobody has two seats, a pin is held, and whoever lost a seat is named.
         #[test]
         fn everybody_has_one_seat_or_none(acts in prop::collection::vec((0u8..6, 1u16..9, 0usize..6), 1..80)) {
             let (mut now, mut spoke) = (Instant::now(), BTreeMap::<Handle, Instant>::new());

@@ -390,7 +390,7 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194)]);
 }
 
-/// Whatever comes, speaks, is pinned and leaves: no two seats have one stream, all seats are taken while there are streams, and who
+/// Streams come, speak, are pinned and leave at random: no two seats have one stream, all seats are taken while there are streams, and who
 /// is subscribed to is who has a seat.
 #[test]
 fn seats_agree_with_subscriptions_whatever_happens() {

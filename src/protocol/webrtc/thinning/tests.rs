@@ -9,7 +9,7 @@ use super::*;
 const PERIOD_MS: u64 = 40;
 const RATE: u64 = 2_500_000;
 
-/// How pictures depend on each other.
+/// The dependencies of pictures on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// Each on the one before.

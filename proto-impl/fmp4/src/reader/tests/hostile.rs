@@ -58,7 +58,7 @@ fn plain() -> Vec<u8> {
     file
 }
 
-/// Where the payload of the first box of a kind begins.
+/// The position of the payload of the first box of a kind.
 fn payload_of(file: &[u8], kind: &[u8; 4]) -> usize {
     file.windows(4).position(|four| four == kind).unwrap() + 4
 }

@@ -49,7 +49,7 @@ fn full(out: &mut Out, kind: &[u8; 4], version: u8, fields: &[u32]) {
     });
 }
 
-/// Where the media of such a file begins: the tables have the same size with any offset.
+/// The position of the media of such a file: the tables have the same size with any offset.
 fn media_at(tables: impl Fn(&mut Out, u32), edits: Option<&[u8]>) -> u32 {
     u32::try_from(file(|out| tables(out, 0), edits, &[]).len()).unwrap()
 }

@@ -50,7 +50,7 @@ pub(crate) struct Look {
     /// Bytes that reached the bottleneck since the look before, and those that were dropped there.
     pub(crate) offered: u64,
     pub(crate) overflowed: u64,
-    /// How long the queue takes.
+    /// The delay of the queue.
     pub(crate) backlog: Duration,
     pub(crate) estimate: u64,
     pub(crate) target: u64,
@@ -155,7 +155,7 @@ impl Run {
         self.settled().map(|look| look.estimate * 1000 / look.carries).collect()
     }
 
-    /// How long behind the end of the cut the estimate is four fifths of what the path carries, or of what the source has.
+    /// The time from the end of the cut until the estimate is four fifths of what the path carries, or of what the source has.
     pub(crate) fn recovers(&self) -> Option<Duration> {
         let (_, took) = self.cell.cut?;
         let end = CUT_AT + ms(took);
