@@ -146,13 +146,15 @@ pub fn goodbye(socket: u32) -> Vec<u8> {
     control(SHUTDOWN, socket, &[0])
 }
 
-/// Sends until there is an answer to a handshake: libsrt binds its socket before it listens.
+/// Sends until there is an answer to a handshake: libsrt binds its socket before it listens. On a busy machine the answer to a
+/// repeated induction comes late, and is none to a conclusion.
 fn exchange(socket: &UdpSocket, datagram: &[u8]) -> Vec<u8> {
     let mut buffer = [0; 1500];
     for _ in 0..TRIES {
         socket.send(datagram).unwrap();
         while let Ok(length) = socket.recv(&mut buffer) {
-            if word(&buffer, 0) >> 16 == u32::from(HANDSHAKE) && length >= 64 {
+            let is_late = word(datagram, 9) == CONCLUSION && word(&buffer, 9) == INDUCTION;
+            if word(&buffer, 0) >> 16 == u32::from(HANDSHAKE) && length >= 64 && !is_late {
                 return buffer[..length].to_vec();
             }
         }
