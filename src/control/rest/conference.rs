@@ -1,21 +1,21 @@
 //! Conference rooms, as servers before 3.0 have them: a room is a virtual main track, and its streams are the subtracks.
-//! What is made here is seen by the operations on broadcasts, and the other way round (docs/rest.md).
+//! Operations on broadcasts see these rooms, and the other way round (docs/rest.md).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::call::{Call, Reply, bad_request};
-use super::lists::page_of;
+use super::lists::{Lists, page_of};
 use super::scan::{Order, Scan, Wanted};
 use super::subtracks;
+use crate::control::Now;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{Body, BodyError, Broadcast, is_stream_id, parse_json};
 use crate::control::context::Context;
 use crate::control::from_json::loose;
 use crate::control::live::Registry;
 use crate::control::records::{Answer, Change, Records, Write};
-use crate::control::{Now, Walks};
 use crate::http::Response;
 use crate::types::StreamKey;
 
@@ -179,20 +179,14 @@ pub(super) fn get(records: &Records, call: &Call<'_>) -> Reply {
 }
 
 /// `GET /broadcasts/conference-rooms/list/{offset}/{size}`.
-pub(super) fn list(
-    cx: &mut Context,
-    records: &Records,
-    walks: &mut Walks,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = Wanted::Page { order: Order::from_call(call), offset, size };
     let search = call.query("search").to_lowercase();
-    walks.scan(cx, records, now, Scan::new(call, search, String::new(), wanted).of_rooms())
+    lists.scan(now, Scan::new(call, search, String::new(), wanted).of_rooms())
 }
 
 /// `GET /broadcasts/conference-rooms/{id}/room-info?streamId=`: the live streams but the one that asks.

@@ -28,13 +28,7 @@ pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
 }
 
 /// `GET /broadcasts/list/{offset}/{size}`.
-pub(super) fn list(
-    cx: &mut Context,
-    records: &Records,
-    walks: &mut Walks,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
@@ -42,68 +36,70 @@ pub(super) fn list(
     let (search, kind) = (call.query("search").to_lowercase(), call.query("type_by").to_owned());
     let order = Order::from_call(call);
     if order.is_none() && search.is_empty() && kind.is_empty() {
-        let page = records.at_place(&call.app.name, offset).take(size);
+        let page = lists.records.at_place(&call.app.name, offset).take(size);
         let ids = page.map(|record| record.stream_id.as_str().into()).collect();
-        return walks.scan(cx, records, now, Scan::of_ids(call, offset, ids));
+        return lists.scan(now, Scan::of_ids(call, offset, ids));
     }
     let wanted = Wanted::Page { order, offset, size };
-    walks.scan(cx, records, now, Scan::new(call, search, kind, wanted))
+    lists.scan(now, Scan::new(call, search, kind, wanted))
 }
 
 /// `GET /broadcasts/filter-list/{offset}/{size}/{type}` of the servers before 3.0.
-pub(super) fn filter_list(
-    cx: &mut Context,
-    records: &Records,
-    walks: &mut Walks,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn filter_list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, kind, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = Wanted::Page { order: None, offset, size };
-    walks.scan(cx, records, now, Scan::new(call, String::new(), kind.to_owned(), wanted))
+    lists.scan(now, Scan::new(call, String::new(), kind.to_owned(), wanted))
 }
 
 /// `GET /broadcasts/count` and `GET /broadcasts/count/{search}`.
-pub(super) fn count(
-    cx: &mut Context,
-    records: &Records,
-    walks: &mut Walks,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn count(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [search, ..] = call.params;
     if search.is_empty() {
-        let number = records.count(&call.app.name);
+        let number = lists.records.count(&call.app.name);
         return Reply::Now(json(200, &SimpleStat { number }));
     }
-    walks.scan(cx, records, now, Scan::new(call, search.to_lowercase(), String::new(), Wanted::Count))
+    lists.scan(now, Scan::new(call, search.to_lowercase(), String::new(), Wanted::Count))
 }
 
 /// `GET /broadcasts/active-live-stream-count`.
-pub(super) fn active(streams: Streams<'_>, now: Now, call: &Call<'_>) -> Reply {
-    Reply::Now(json(200, &SimpleStat { number: live_count(streams, now, call) }))
+pub(super) fn active(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
+    Reply::Now(json(200, &SimpleStat { number: live_count(lists, now, call) }))
 }
 
-/// The parts that know which streams are live at this node and at others.
-#[derive(Clone, Copy)]
-pub(super) struct Streams<'a> {
+/// The parts of control that lists are made from: what is live at this node and at others, and the walks over many records.
+pub(super) struct Lists<'a> {
+    cx: &'a mut Context,
+    walks: &'a mut Walks,
     pub(super) records: &'a Records,
     pub(super) registry: &'a Registry,
-    pub(super) cluster: &'a Cluster,
+    cluster: &'a Cluster,
+}
+
+impl Lists<'_> {
+    /// Begins a walk, which answers the call.
+    pub(super) fn scan(self, now: Now, scan: Scan) -> Reply {
+        self.walks.scan(self.cx, self.records, now, scan)
+    }
 }
 
 impl Control {
-    /// The parts that lists of live streams are made from.
-    pub(super) const fn streams(&self) -> Streams<'_> {
-        Streams { records: &self.records, registry: &self.registry, cluster: &self.access.cluster }
+    /// The parts that lists are made from.
+    pub(super) const fn lists(&mut self) -> Lists<'_> {
+        Lists {
+            cx: &mut self.cx,
+            walks: &mut self.walks,
+            records: &self.records,
+            registry: &self.registry,
+            cluster: &self.access.cluster,
+        }
     }
 }
 
 /// Live streams of all nodes whose record says so at this moment.
-fn live_count(Streams { records, registry, cluster }: Streams<'_>, now: Now, call: &Call<'_>) -> usize {
+fn live_count(Lists { records, registry, cluster, .. }: &Lists<'_>, now: Now, call: &Call<'_>) -> usize {
     let of_app = registry.of_app(&call.app.name);
     // A copy is counted with its origin.
     let here = of_app.filter(|(_, live)| !live.is_copy()).map(|(_, live)| &live.key);
@@ -112,7 +108,7 @@ fn live_count(Streams { records, registry, cluster }: Streams<'_>, now: Now, cal
 }
 
 /// `GET /broadcasts/{id}/broadcast-statistics`.
-pub(super) fn statistics(Streams { records, registry, cluster }: Streams<'_>, call: &Call<'_>) -> Reply {
+pub(super) fn statistics(Lists { records, registry, cluster, .. }: &Lists<'_>, call: &Call<'_>) -> Reply {
     let key = call.key();
     let live = registry.is_live(&key) || cluster.elsewhere(&key).is_some();
     let viewers = records.get(&key).map_or(Viewers::UNKNOWN, |record| Viewers::of(record, live));
@@ -216,7 +212,7 @@ pub(super) fn stop_viewer(
 }
 
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
-pub(super) fn total_statistics(streams: Streams<'_>, now: Now, call: &Call<'_>) -> Reply {
-    let live = live_count(streams, now, call);
+pub(super) fn total_statistics(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
+    let live = live_count(lists, now, call);
     Reply::Now(json(200, &Viewers::of_all(live)))
 }

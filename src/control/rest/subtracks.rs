@@ -1,15 +1,14 @@
 //! Main tracks and subtracks (docs/rest.md).
 
 use super::call::{Call, Reply};
-use super::lists::page_of;
+use super::lists::{Lists, page_of};
 use super::scan::Scan;
+use crate::control::Now;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
-use crate::control::context::Context;
 use crate::control::live::Registry;
 use crate::control::mask::Requester;
 use crate::control::records::{Answer, Change, Records, Write};
-use crate::control::{Now, Walks};
 use crate::http::Response;
 use crate::types::StreamKey;
 
@@ -76,27 +75,13 @@ pub(super) fn leave(records: &mut Records, at: Now, call: &Call<'_>, sub: &str) 
 }
 
 /// `GET /broadcasts/{id}/subtracks/{offset}/{size}?role=`.
-pub(super) fn list(
-    cx: &mut Context,
-    records: &Records,
-    registry: &Registry,
-    walks: &mut Walks,
-    at: Now,
-    call: &Call<'_>,
-) -> Reply {
-    page(cx, records, registry, walks, at, call, false)
+pub(super) fn list(lists: Lists<'_>, at: Now, call: &Call<'_>) -> Reply {
+    page(lists, at, call, false)
 }
 
 /// `GET /broadcasts/{id}/active-subtracks/{offset}/{size}?role=`.
-pub(super) fn list_active(
-    cx: &mut Context,
-    records: &Records,
-    registry: &Registry,
-    walks: &mut Walks,
-    at: Now,
-    call: &Call<'_>,
-) -> Reply {
-    page(cx, records, registry, walks, at, call, true)
+pub(super) fn list_active(lists: Lists<'_>, at: Now, call: &Call<'_>) -> Reply {
+    page(lists, at, call, true)
 }
 
 /// `GET /broadcasts/{id}/active-subtracks-count?role=`.
@@ -110,25 +95,18 @@ pub(super) fn count_active(records: &Records, registry: &Registry, call: &Call<'
     }
 }
 
-fn page(
-    cx: &mut Context,
-    records: &Records,
-    registry: &Registry,
-    walks: &mut Walks,
-    at: Now,
-    call: &Call<'_>,
-    active: bool,
-) -> Reply {
+fn page(lists: Lists<'_>, at: Now, call: &Call<'_>, active: bool) -> Reply {
     let [_, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    match found(records, call) {
+    match found(lists.records, call) {
         Ok(main) => {
-            let page =
-                of_role((records, registry), &main, call.query("role"), active).skip(offset).take(size);
+            let page = of_role((lists.records, lists.registry), &main, call.query("role"), active)
+                .skip(offset)
+                .take(size);
             let ids = page.map(|record| record.stream_id.as_str().into()).collect();
-            walks.scan(cx, records, at, Scan::of_ids(call, offset, ids))
+            lists.scan(at, Scan::of_ids(call, offset, ids))
         }
         Err(missing) => missing,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::{Call, Reply};
-use super::lists::page_of;
+use super::lists::{Lists, page_of};
 use super::scan::{Order, Scan, Wanted};
 use crate::control::answer::{Outcome, json};
 use crate::control::context::Context;
@@ -12,7 +12,7 @@ use crate::control::live::Registry;
 use crate::control::recordings::{Begin, Recorded, may_record};
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Records, Write};
-use crate::control::{Files, Now, Walks};
+use crate::control::{Files, Now};
 use crate::http::{Multipart, Response};
 use crate::mail::ClipRange;
 use crate::protocol::Container;
@@ -183,31 +183,19 @@ pub(super) fn read(records: &Records, files: &Files, call: &Call<'_>) -> Reply {
 }
 
 /// `GET /vods/list/{offset}/{size}`.
-pub(super) fn list(
-    cx: &mut Context,
-    records: &Records,
-    walks: &mut Walks,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = Wanted::Page { order: Order::of_files(call), offset, size };
-    walks.scan(cx, records, now, looked_for(call, call.query("search"), wanted))
+    lists.scan(now, looked_for(call, call.query("search"), wanted))
 }
 
 /// `GET /vods/count` and `GET /vods/count/{search}`.
-pub(super) fn count(
-    cx: &mut Context,
-    records: &Records,
-    walks: &mut Walks,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn count(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [search, ..] = call.params;
-    walks.scan(cx, records, now, looked_for(call, search, Wanted::Count))
+    lists.scan(now, looked_for(call, search, Wanted::Count))
 }
 
 fn looked_for(call: &Call<'_>, search: &str, wanted: Wanted) -> Scan {

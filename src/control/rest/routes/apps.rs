@@ -309,16 +309,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/subtracks/{offset}/{size}",
-        |control, now, call| {
-            subtracks::list(
-                &mut control.cx,
-                &control.records,
-                &control.registry,
-                &mut control.walks,
-                now,
-                call,
-            )
-        },
+        |control, now, call| subtracks::list(control.lists(), now, call),
         "[Broadcast]",
         ROOMS,
         "List subtracks",
@@ -327,16 +318,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/active-subtracks/{offset}/{size}",
-        |control, now, call| {
-            subtracks::list_active(
-                &mut control.cx,
-                &control.records,
-                &control.registry,
-                &mut control.walks,
-                now,
-                call,
-            )
-        },
+        |control, now, call| subtracks::list_active(control.lists(), now, call),
         "[Broadcast]",
         ROOMS,
         "List live subtracks",
@@ -435,7 +417,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/vods/count",
-        |control, now, call| vods::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        |control, now, call| vods::count(control.lists(), now, call),
         "SimpleStat",
         VODS,
         "Count the recordings",
@@ -443,7 +425,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/vods/count/{search}",
-        |control, now, call| vods::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        |control, now, call| vods::count(control.lists(), now, call),
         "SimpleStat",
         VODS,
         "Count the recordings that match",
@@ -451,7 +433,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/vods/list/{offset}/{size}",
-        |control, now, call| vods::list(&mut control.cx, &control.records, &mut control.walks, now, call),
+        |control, now, call| vods::list(control.lists(), now, call),
         "[VoD]",
         VODS,
         "List recordings",

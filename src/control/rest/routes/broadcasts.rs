@@ -35,7 +35,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/count",
-        |control, now, call| lists::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        |control, now, call| lists::count(control.lists(), now, call),
         "SimpleStat",
         BROADCASTS,
         "Count the broadcasts",
@@ -43,7 +43,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/active-live-stream-count",
-        |control, now, call| lists::active(control.streams(), now, call),
+        |control, now, call| lists::active(&control.lists(), now, call),
         "SimpleStat",
         BROADCASTS,
         "Count the live streams",
@@ -51,7 +51,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/total-broadcast-statistics",
-        |control, now, call| lists::total_statistics(control.streams(), now, call),
+        |control, now, call| lists::total_statistics(&control.lists(), now, call),
         "AppBroadcastStatistics",
         BROADCASTS,
         "Viewers of all streams",
@@ -59,7 +59,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/count/{search}",
-        |control, now, call| lists::count(&mut control.cx, &control.records, &mut control.walks, now, call),
+        |control, now, call| lists::count(control.lists(), now, call),
         "SimpleStat",
         BROADCASTS,
         "Count the broadcasts that match",
@@ -67,7 +67,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/list/{offset}/{size}",
-        |control, now, call| lists::list(&mut control.cx, &control.records, &mut control.walks, now, call),
+        |control, now, call| lists::list(control.lists(), now, call),
         "[Broadcast]",
         BROADCASTS,
         "List broadcasts, 250 at most",
@@ -85,9 +85,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/filter-list/{offset}/{size}/{type}",
-        |control, now, call| {
-            lists::filter_list(&mut control.cx, &control.records, &mut control.walks, now, call)
-        },
+        |control, now, call| lists::filter_list(control.lists(), now, call),
         "[Broadcast]",
         BROADCASTS,
         "List broadcasts of one type, 250 at most",
@@ -171,9 +169,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/conference-rooms/list/{offset}/{size}",
-        |control, now, call| {
-            conference::list(&mut control.cx, &control.records, &mut control.walks, now, call)
-        },
+        |control, now, call| conference::list(control.lists(), now, call),
         "[ConferenceRoom]",
         ROOMS,
         "List the rooms",
@@ -291,7 +287,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/broadcast-statistics",
-        |control, _, call| lists::statistics(control.streams(), call),
+        |control, _, call| lists::statistics(&control.lists(), call),
         "BroadcastStatistics",
         BROADCASTS,
         "Viewers of a stream",
