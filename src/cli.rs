@@ -116,7 +116,7 @@ pub enum Command {
 /// Reads the arguments.
 ///
 /// # Errors
-/// One line that says what is wrong with them.
+/// The fault of the arguments, in one line.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: Vec<(String, String)>,

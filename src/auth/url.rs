@@ -56,7 +56,7 @@ impl<'a> Url<'a> {
     /// Takes a URL apart.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the URL.
     pub fn parse(text: &'a str) -> Result<Self, UrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);
@@ -105,7 +105,7 @@ impl<'a> Url<'a> {
 /// Reads a port that can be connected to.
 ///
 /// # Errors
-/// It is none.
+/// The text is no port from 1 to 65535.
 pub fn port_of(text: &str) -> Result<u16, UrlError> {
     text.parse().ok().filter(|&port: &u16| port > 0).ok_or(UrlError::Port)
 }
@@ -138,7 +138,7 @@ impl HookUrl {
     /// Takes a URL apart.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let mut url = Url::parse(text)?;
         let default_port = match url.scheme {

@@ -110,7 +110,7 @@ impl Clip {
     /// Reads an FLV file.
     ///
     /// # Errors
-    /// When there is nothing in it to publish.
+    /// The file has nothing to publish.
     pub fn read(file: &[u8]) -> Result<Self, ClipError> {
         let mut reader = Reader::new(TAG_BYTES_MAX);
         reader.push(file);
@@ -180,7 +180,7 @@ impl Clip {
     /// Pads video frames up to this rate of the whole stream, stamps and audio included.
     ///
     /// # Errors
-    /// When the video is not H.264.
+    /// The video is not H.264.
     pub fn padded(mut self, bits_per_second: u64) -> Result<Self, ClipError> {
         let is_paddable = |piece: &Piece| matches!(piece.carrier, Carrier::Sei(_));
         if !self.pieces.iter().any(is_paddable) {

@@ -41,7 +41,7 @@ impl Task {
     /// Reads what stands behind `bench`. `None`: help is asked for.
     ///
     /// # Errors
-    /// One line that says what is wrong.
+    /// The fault, in one line.
     pub fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
         let role = match parser.next().map_err(|error| error.to_string())? {
             Some(Value(word)) if word == "publish" => Role::Publish,

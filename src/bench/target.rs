@@ -35,7 +35,7 @@ impl Target {
     /// Takes the URL of stream `number` apart.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the URL.
     pub fn parse(url: &str, number: usize) -> Result<Self, TargetError> {
         let url = url.replace(NUMBER, &number.to_string());
         match LoadTarget::read(&url) {

@@ -353,7 +353,7 @@ pub struct Edit {
 /// unusable is not kept.
 ///
 /// # Errors
-/// What is wrong with the result, or the disk.
+/// The fault of the result, or of the disk.
 pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Error> {
     let overlays = Overlays::of(options)?;
     edit_file(&server_file(&options.home), edit, || overlays.server(options, &mut Remarks::default()))
@@ -362,7 +362,7 @@ pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Err
 /// The same of an application.
 ///
 /// # Errors
-/// What is wrong with the result, or the disk.
+/// The fault of the result, or of the disk.
 pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSettings, Error> {
     let overlays = Overlays::of(options)?;
     edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Remarks::default()))

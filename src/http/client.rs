@@ -148,7 +148,7 @@ impl ResponseReader {
     /// request at a time.
     ///
     /// # Errors
-    /// What is wrong with them; nothing more is read then.
+    /// The fault of the bytes; nothing more is read then.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
         let outcome = self.read(bytes);
         if outcome.is_err() {
@@ -160,7 +160,7 @@ impl ResponseReader {
     /// The server closed.
     ///
     /// # Errors
-    /// When the response is not complete.
+    /// The response is not complete.
     pub fn handle_end(&mut self) -> Result<(), ResponseError> {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::UntilClose => self.events.push_back(ResponseEvent::End),

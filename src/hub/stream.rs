@@ -347,7 +347,7 @@ impl Stream {
     }
 
     /// Whether a mirror takes a unit of this track: of any until it knows the tracks, then of those that it has asked for.
-    /// What is still on its way of another would be followed by a gap; what answers an earlier request may come again.
+    /// Units of other tracks that are still on their way would be followed by a gap; answers to an earlier request may come again.
     #[must_use]
     pub fn takes_mirrored(&self, request: u64, track: TrackId) -> bool {
         let is_current = self.asked.holds && self.asked.request == request;

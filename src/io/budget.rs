@@ -6,7 +6,7 @@
 //! this process; two addresses that share a counter share its limit, which makes the limit stricter and never wider.
 //!
 //! A part of all connections is kept for loopback, and a further one for where publishers come: viewers may have neither.
-//! When the server becomes crowded, newcomers are let in and unauthenticated connections give way, first those of the
+//! On a crowded server newcomers are let in and unauthenticated connections give way, first those of the
 //! address that has most of them ([`GiveWay`]).
 
 use std::hash::{BuildHasher, RandomState};

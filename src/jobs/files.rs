@@ -17,13 +17,13 @@ pub trait AppendFile: fmt::Debug + Send + Sync {
     /// Writes all of it at the end and gives the length of the file then. It may block: only jobs call it.
     ///
     /// # Errors
-    /// When the system refuses; a part may have been written.
+    /// The system refuses; a part may have been written.
     fn append(&self, data: &[Bytes]) -> Result<u64, AppendError>;
 
     /// Returns when everything that was appended has reached the disk. It may block: only jobs call it.
     ///
     /// # Errors
-    /// When the system cannot promise it.
+    /// The system cannot promise it.
     fn sync(&self) -> Result<(), AppendError>;
 }
 

@@ -31,7 +31,7 @@ impl LoadTarget {
     /// Reads a URL.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the URL.
     pub fn read(url: &str) -> Result<Self, UrlError> {
         let url = Url::parse(url)?;
         let taking = loaded().filter(|scheme| scheme.name == url.scheme && scheme.load.takes(&url));

@@ -18,7 +18,7 @@ use crate::types::StreamKey;
 /// Reads the URL of an endpoint: where a stream is pushed to.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the URL.
 pub fn read_endpoint(text: &str) -> Result<Target, UrlError> {
     read(text, |scheme| scheme.pushes)
 }
@@ -26,7 +26,7 @@ pub fn read_endpoint(text: &str) -> Result<Target, UrlError> {
 /// Reads the URL of a stream source: what a stream is pulled from.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the URL.
 pub fn read_source(text: &str) -> Result<Target, UrlError> {
     read(text, |scheme| scheme.pulls)
 }
@@ -54,7 +54,7 @@ pub fn at_node(host: &str, port: u16, key: &StreamKey) -> Option<Target> {
 /// Reads the path of a file of our own: what a stream of `app` is played from.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The path is of another application, or of no file that can be played.
 pub fn read_own_path(text: &str, app: &str) -> Result<Target, UrlError> {
     OwnPath::read(text)?.names_for(app).map(own_files::target)
 }
@@ -63,7 +63,7 @@ pub fn read_own_path(text: &str, app: &str) -> Result<Target, UrlError> {
 /// of its host and port that they are not ours.
 ///
 /// # Errors
-/// It is of another application, or no file that can be played.
+/// The URL is of another application, or of no file that can be played.
 pub fn read_own_url(
     text: &str,
     app: &str,

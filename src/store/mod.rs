@@ -177,13 +177,13 @@ pub trait Store: Send {
     /// Gives everything that was committed, in order of the keys.
     ///
     /// # Errors
-    /// When not everything can be read. What was given before is nothing to go on with.
+    /// Not everything can be read. The records given until then are too few to start with.
     fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error>;
 
     /// Everything that was committed, in order of the keys.
     ///
     /// # Errors
-    /// When not everything can be read.
+    /// Not everything can be read.
     fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
         let mut all = Vec::new();
         self.read(&mut |key, bytes| all.push((key, bytes)))?;

@@ -1,7 +1,7 @@
 //! The header extensions of a source's packets: blocks that are made once, of which few bytes change.
 //!
-//! Where what is lost is repeated as it was, under its own number and key, heads must be what they were: such sources have
-//! the section's name and nothing else.
+//! A source that repeats lost packets as they were, under their own number and key, must keep their heads as well: such sources
+//! have the section's name and nothing else.
 
 use std::ops::Range;
 

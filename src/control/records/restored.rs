@@ -42,7 +42,7 @@ impl Restored {
     /// Decodes records as the store gives them.
     ///
     /// # Errors
-    /// One that cannot be read.
+    /// A record that cannot be read.
     pub fn decode(stored: &[(Key, Bytes)]) -> Result<Self, BadRecord> {
         let decode = |(key, bytes): &(Key, Bytes)| {
             let record = match Auxiliary::decode(key.kind, bytes) {

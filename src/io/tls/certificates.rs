@@ -130,7 +130,7 @@ impl CertificateFiles {
     /// Writes new files, when they fit each other; the watch takes them into use.
     ///
     /// # Errors
-    /// What does not fit, or the disk; what is in use stays.
+    /// The fault of the files or of the disk; the certificate in use stays.
     pub(in crate::io) fn replace(
         &self,
         full_chain: &[u8],

@@ -152,7 +152,7 @@ fn timescale(header: &Bytes) -> Result<u32, Truncated> {
 /// `moov`.
 ///
 /// # Errors
-/// It does not begin with its header.
+/// The box does not begin with its header.
 pub fn movie_duration_ms(moov: &[u8]) -> Result<u64, Error> {
     const MVHD_BYTES_MAX: usize = 128;
     let begin = Bytes::copy_from_slice(moov.get(..MVHD_BYTES_MAX).unwrap_or(moov));

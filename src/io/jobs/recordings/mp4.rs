@@ -1,7 +1,7 @@
 //! MP4: every sample becomes an entry of an index in front of the media (`fmp4::plain_head`).
 //!
-//! Where the room in front of the fragments is too small for it, the file system makes more without moving media
-//! (`FALLOC_FL_INSERT_RANGE`). Where it cannot, the media is copied into a second file. The index is written into the room, and at last
+//! If the room in front of the fragments is too small for it, the file system makes more without moving media
+//! (`FALLOC_FL_INSERT_RANGE`). If it cannot, the media is copied into a second file. The index is written into the room, and at last
 //! the eight bytes that make it count: until then the file is a fragmented one.
 
 use std::fs::File;
