@@ -2,14 +2,13 @@
 
 use relay::Viewers;
 
-use super::Worker;
-use super::conn::Conn;
-use super::slab::Slab;
+use super::conns::Conns;
+use super::streams::Live;
 use crate::hub::Stream;
 use crate::types::{ConnId, Handle, StreamId};
 
 /// A node tells how many watch its copy.
-pub(super) fn note(conns: &mut Slab<Conn>, id: ConnId, subscription: Handle, viewers: Viewers) {
+pub(super) fn note(conns: &mut Conns, id: ConnId, subscription: Handle, viewers: Viewers) {
     let conn = conns.get_mut(id);
     if let Some(playing) = conn.and_then(|conn| conn.subscription_mut(subscription)?.playing_mut())
         && playing.format.kind().is_for_nodes
@@ -19,15 +18,15 @@ pub(super) fn note(conns: &mut Slab<Conn>, id: ConnId, subscription: Handle, vie
 }
 
 /// The viewers of copies at other nodes, of each stream that has any.
-pub(super) fn audiences(worker: &Worker) -> Vec<(StreamId, Viewers)> {
+pub(super) fn audiences(conns: &Conns, live: &Live) -> Vec<(StreamId, Viewers)> {
     let of_stream = |stream: &Stream| {
         let mut all = Viewers::default();
         for one in &stream.subscribers {
-            let subscription = worker.conns.get(one.conn).and_then(|conn| conn.subscription(one.handle));
+            let subscription = conns.get(one.conn).and_then(|conn| conn.subscription(one.handle));
             let audience = subscription.and_then(|one| one.playing()?.audience.as_deref());
             audience.into_iter().for_each(|audience| all.add(audience));
         }
         (all != Viewers::default()).then_some((stream.id, all))
     };
-    worker.live.streams.values().filter_map(of_stream).collect()
+    live.streams.values().filter_map(of_stream).collect()
 }

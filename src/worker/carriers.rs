@@ -4,74 +4,93 @@
 use wire::Datagrams;
 
 use super::conn::CHILDREN_MAX;
+use super::conns::Conns;
+use super::datagrams::Ports;
 use super::dispatch::UNSENT_BYTES_MIN;
+use super::turn::Turn;
 use super::{Output, Worker};
 use crate::protocol::{PathId, PortEvent, PortNews, Remote, Reply, Route};
 use crate::types::ConnId;
 use crate::worker::Destination;
 
 impl Worker {
+    /// Puts datagrams of one session into the byte stream of another.
+    pub(super) fn carry(&mut self, id: ConnId, carrier: ConnId, datagrams: &Datagrams) -> Destination {
+        let carry =
+            self.conns.call(&self.turn, carrier, |session, _| Some(session.carrier()?.carry(datagrams)));
+        let lost = carry.flatten().unwrap_or(datagrams.len());
+        let taken = if lost < datagrams.len() { datagrams.bytes() } else { 0 };
+        self.note_sent(self.turn.now.mono, id, taken, lost);
+        self.conns.touch(&mut self.turn, carrier);
+        Destination::Carried
+    }
+}
+
+impl Ports {
     /// A session says something to a shared port.
-    pub(super) fn port_event(&mut self, id: ConnId, event: PortEvent) {
+    pub(super) fn port_event(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, event: PortEvent) {
         match event {
-            PortEvent::Claim(claim) => self.claim(id, &claim),
-            PortEvent::Carried { port, mut datagram } => self.take_carried(id, port, &mut datagram),
+            PortEvent::Claim(claim) => self.claim(turn, conns, id, &claim),
+            PortEvent::Carried { port, mut datagram } => {
+                self.take_carried(turn, conns, id, port, &mut datagram)
+            }
         }
     }
 
     /// A datagram of a shared port has come in a session's byte stream.
-    pub(super) fn take_carried(&mut self, carrier: ConnId, port: &str, datagram: &mut [u8]) {
-        let Some(peer) = self.conns.get(carrier).map(|conn| conn.peer) else { return };
-        let Some(port) = self.ports.list.iter().map(|(port, _)| *port).find(|of| of.name == port) else {
+    pub(super) fn take_carried(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        carrier: ConnId,
+        port: &str,
+        datagram: &mut [u8],
+    ) {
+        let Some(peer) = conns.get(carrier).map(|conn| conn.peer) else { return };
+        let Some(port) = self.list.iter().map(|(port, _)| *port).find(|of| of.name == port) else {
             return;
         };
         let from = Remote { carrier: Some(carrier), ..Remote::of(peer) };
-        match self.route(port, from, datagram) {
-            Route::Session(id) => self.take_datagram(id, PathId::default(), from, datagram),
-            Route::New if !self.draining => match self.accept_peer(self.now, port, from) {
-                Some(id) => self.adopt_carrier(id, carrier),
-                None => self.reply(carrier, Reply::Port(PortNews::Uncarried)),
+        match self.route(turn, port, from, datagram) {
+            Route::Session(id) => conns.take_datagram(turn, id, PathId::default(), from, datagram),
+            Route::New if !turn.draining => match self.begin_session(turn, conns, port, from) {
+                Some(id) => conns.adopt_carrier(turn, id, carrier),
+                None => conns.reply(turn, carrier, Reply::Port(PortNews::Uncarried)),
             },
             Route::Reply => {
                 let mut reply = Datagrams::new();
-                reply.push(&self.ports.reply, &[]);
-                self.call(carrier, |session, _| session.carrier().map(|way| way.carry(&reply)));
-                self.touch(carrier);
+                reply.push(&self.reply, &[]);
+                conns.call(turn, carrier, |session, _| session.carrier().map(|way| way.carry(&reply)));
+                conns.touch(turn, carrier);
             }
-            Route::New | Route::Drop => self.reply(carrier, Reply::Port(PortNews::Uncarried)),
+            Route::New | Route::Drop => conns.reply(turn, carrier, Reply::Port(PortNews::Uncarried)),
         }
     }
+}
 
-    /// Puts datagrams of one session into the byte stream of another.
-    pub(super) fn carry(&mut self, id: ConnId, carrier: ConnId, datagrams: &Datagrams) -> Destination {
-        let carry = self.call(carrier, |session, _| Some(session.carrier()?.carry(datagrams)));
-        let lost = carry.flatten().unwrap_or(datagrams.len());
-        let taken = if lost < datagrams.len() { datagrams.bytes() } else { 0 };
-        self.note_sent(self.now.mono, id, taken, lost);
-        self.touch(carrier);
-        Destination::Carried
-    }
-
+impl Conns {
     /// Makes a carrier a session's own: they end together.
-    pub(super) fn adopt_carrier(&mut self, owner: ConnId, carrier: ConnId) {
-        let Some(conn) = self.conns.get(carrier) else { return };
+    pub(super) fn adopt_carrier(&mut self, turn: &mut Turn, owner: ConnId, carrier: ConnId) {
+        let Some(conn) = self.get(carrier) else { return };
         let before = conn.family.as_ref().and_then(|family| family.parent);
         if before == Some(owner) {
             return;
         }
-        if let Some(family) = before.and_then(|before| self.conns.get_mut(before)?.family.as_mut()) {
+        if let Some(family) = before.and_then(|before| self.get_mut(before)?.family.as_mut()) {
             family.children.retain(|child| *child != carrier);
         }
-        let Some(conn) = self.conns.get(owner) else { return };
+        let Some(conn) = self.get(owner) else { return };
         if conn.family.as_ref().map_or(0, |family| family.children.len()) >= CHILDREN_MAX {
-            self.call(carrier, |session, ctx| session.close(ctx, "one session has too many connections"));
+            self.call(turn, carrier, |session, ctx| {
+                session.close(ctx, "one session has too many connections")
+            });
         } else {
             self.relate(owner, carrier);
-            self.reply(carrier, Reply::Port(PortNews::Carries));
-            self.note_authenticated(carrier);
+            self.reply(turn, carrier, Reply::Port(PortNews::Carries));
+            self.note_authenticated(turn, carrier);
             // What the kernel holds cannot be given up any more when it is late.
-            self.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
+            turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
-        self.touch(carrier);
+        self.touch(turn, carrier);
     }
 }

@@ -14,6 +14,8 @@ use wire::Datagrams;
 
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
+use super::conns::Conns;
+use super::turn::Turn;
 use crate::mail::Message;
 use crate::protocol::{
     Claim, Demux, FamilyNews, PathId, Port, PortContext, Remote, Reply, Route, Session, Wanted,
@@ -78,36 +80,18 @@ impl Worker {
         from: Remote,
         datagram: &mut [u8],
     ) -> Routed {
-        self.now = now;
-        match self.route(port, from, datagram) {
+        self.turn.now = now;
+        match self.ports.route(&mut self.turn, port, from, datagram) {
             Route::Session(id) => {
-                self.count_received(datagram.len());
-                self.take_datagram(id, PathId::default(), from, datagram);
+                self.turn.count_received(datagram.len());
+                self.conns.take_datagram(&mut self.turn, id, PathId::default(), from, datagram);
                 Routed::Done
             }
-            Route::New if self.draining => Routed::Done,
+            Route::New if self.turn.draining => Routed::Done,
             Route::New => Routed::New,
             Route::Reply => Routed::Reply,
             Route::Drop => Routed::Done,
         }
-    }
-
-    pub(super) fn route(&mut self, port: &'static Port, from: Remote, datagram: &[u8]) -> Route {
-        self.ports.reply.clear();
-        let ctx = context!(self);
-        let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) else {
-            return Route::Drop;
-        };
-        // Whatever bug an unauthenticated peer has found in the port ends nobody.
-        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.ports.reply));
-        let Ok(route) = catch_unwind(route) else {
-            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
-            return Route::Drop;
-        };
-        if route == Route::Drop {
-            self.meter.stats.datagrams_dropped = self.meter.stats.datagrams_dropped.saturating_add(1);
-        }
-        route
     }
 
     /// The reply to a datagram that was [`Routed::Reply`].
@@ -118,22 +102,8 @@ impl Worker {
 
     /// Creates the session of a datagram that was [`Routed::New`] right before.
     pub fn accept_peer(&mut self, now: Now, port: &'static Port, from: Remote) -> Option<ConnId> {
-        self.now = now;
-        let seed = self.session_seed();
-        let id = self.conns.next_id()?;
-        let ctx = context!(self);
-        let (_, demux) = self.ports.list.iter_mut().find(|(of, _)| *of == port)?;
-        let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
-        let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.begin(&ctx, id, peer, seed))) else {
-            demux.forget(id);
-            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
-            return None;
-        };
-        let path = DatagramPath::Port(port, from);
-        self.conns.insert(Conn::datagrams(peer, session?, Some(path), now.mono))?;
-        self.note_authenticated(id);
-        self.touch(id);
-        Some(id)
+        self.turn.now = now;
+        self.ports.begin_session(&mut self.turn, &mut self.conns, port, from)
     }
 
     /// A datagram of a session's own socket.
@@ -145,31 +115,16 @@ impl Worker {
         from: Remote,
         datagram: &mut [u8],
     ) {
-        self.now = now;
-        self.count_received(datagram.len());
-        self.take_datagram(id, path, from, datagram);
-    }
-
-    const fn count_received(&mut self, bytes: usize) {
-        self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
-    }
-
-    pub(super) fn take_datagram(&mut self, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(datagram.len() as u64);
-        self.call(id, |session, ctx| {
-            if let Some(peer) = session.datagrams() {
-                peer.handle_datagram(ctx, path, from, datagram);
-            }
-        });
-        self.touch(id);
+        self.turn.now = now;
+        self.turn.count_received(datagram.len());
+        self.conns.take_datagram(&mut self.turn, id, path, from, datagram);
     }
 
     /// Adds what a session has to send now, and says where to. Nothing was added: there is nothing more for now.
     pub fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
-        self.now = now;
+        self.turn.now = now;
         let streams = &self.live.streams;
-        let ctx = context!(self);
+        let ctx = self.turn.context();
         let conn = self.conns.get_mut(id)?;
         let gather = AssertUnwindSafe(|| {
             let subscriptions = &conn.subscriptions;
@@ -180,7 +135,7 @@ impl Worker {
             conn.session.datagrams().map(|peer| peer.poll_datagrams(&ctx, &shared, out))
         });
         let Ok(to) = catch_unwind(gather) else {
-            self.remove_panicked(id);
+            self.conns.note_panic(id);
             return None;
         };
         let to = to?;
@@ -206,19 +161,20 @@ impl Worker {
     /// The socket took so many bytes of what was gathered, `at` this time. What it did not take is lost: protocols
     /// of datagrams repair that.
     pub fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
-        self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
+        self.turn.meter.stats.bytes_out = self.turn.meter.stats.bytes_out.saturating_add(taken as u64);
         self.note_sent(at, id, taken, lost);
     }
 
     pub(super) fn note_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
-        self.meter.stats.datagrams_unsent = self.meter.stats.datagrams_unsent.saturating_add(lost as u64);
-        for (index, unit) in self.meter.forwarded.drain(..) {
-            self.meter.forwarding.record(index, unit.video, unit.received, at);
+        self.turn.meter.stats.datagrams_unsent =
+            self.turn.meter.stats.datagrams_unsent.saturating_add(lost as u64);
+        for (index, unit) in self.turn.meter.forwarded.drain(..) {
+            self.turn.meter.forwarding.record(index, unit.video, unit.received, at);
         }
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
         if conn.datagrams.as_ref().is_some_and(|link| link.unsent) {
-            self.enqueue_write(id);
+            self.conns.enqueue_write(&mut self.turn, id);
         } else {
             // It is not asked again to find its deadline moved, or its goodbye said.
             self.after_drain(id);
@@ -231,39 +187,94 @@ impl Worker {
             demux.on_request().into_iter().for_each(|sessions| sessions.bound(address, hosts));
         }
     }
+}
+
+impl Ports {
+    /// Creates the session of a datagram that the port's demultiplexer has routed to none.
+    pub(super) fn begin_session(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        port: &'static Port,
+        from: Remote,
+    ) -> Option<ConnId> {
+        let seed = turn.session_seed();
+        let id = conns.next_id()?;
+        let ctx = turn.context();
+        let (_, demux) = self.list.iter_mut().find(|(of, _)| *of == port)?;
+        let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
+        let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.begin(&ctx, id, peer, seed))) else {
+            demux.forget(id);
+            turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);
+            return None;
+        };
+        let path = DatagramPath::Port(port, from);
+        conns.insert(Conn::datagrams(peer, session?, Some(path), turn.now.mono))?;
+        conns.note_authenticated(turn, id);
+        conns.touch(turn, id);
+        Some(id)
+    }
+
+    pub(super) fn route(
+        &mut self,
+        turn: &mut Turn,
+        port: &'static Port,
+        from: Remote,
+        datagram: &[u8],
+    ) -> Route {
+        self.reply.clear();
+        let ctx = turn.context();
+        let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| *of == port) else {
+            return Route::Drop;
+        };
+        // Whatever bug an unauthenticated peer has found in the port ends nobody.
+        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
+        let Ok(route) = catch_unwind(route) else {
+            turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);
+            return Route::Drop;
+        };
+        if route == Route::Drop {
+            turn.meter.stats.datagrams_dropped = turn.meter.stats.datagrams_dropped.saturating_add(1);
+        }
+        route
+    }
 
     /// A session wants another one at a shared port.
     pub(super) fn spawn_at(
         &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
         parent: ConnId,
         child: Handle,
         (port, what): (&'static str, Box<dyn Any + Send>),
         outlives: bool,
     ) {
-        let session = self.create_at(parent, child, port, what);
-        let Some((port, session)) = session.filter(|_| !self.draining) else {
-            return self.reply(parent, Reply::Family(FamilyNews::Spawned { child, session: None }));
+        let session = self.create_at(turn, conns, parent, child, port, what);
+        let Some((port, session)) = session.filter(|_| !turn.draining) else {
+            return conns.reply(turn, parent, Reply::Family(FamilyNews::Spawned { child, session: None }));
         };
-        let Some(conn) = self.conns.get(parent) else { return };
+        let Some(conn) = conns.get(parent) else { return };
         let way = DatagramPath::Port(port, Remote::of(conn.client()));
         let inner =
-            Conn { behind: conn.behind, ..Conn::datagrams(conn.peer, session, Some(way), self.now.mono) };
-        self.adopt(parent, child, inner, outlives);
+            Conn { behind: conn.behind, ..Conn::datagrams(conn.peer, session, Some(way), turn.now.mono) };
+        conns.adopt(turn, parent, child, inner, outlives);
     }
 
     fn create_at(
         &mut self,
+        turn: &mut Turn,
+        conns: &Conns,
         parent: ConnId,
         child: Handle,
         port: &'static str,
         what: Box<dyn Any + Send>,
     ) -> Option<(&'static Port, Box<dyn Session>)> {
-        let seed = self.session_seed();
-        let id = self.conns.next_id()?;
-        let parent = self.session_ref(parent, child);
-        let peer = self.conns.get(parent.conn)?.client();
-        let ctx = context!(self);
-        let (port, demux) = self.ports.list.iter_mut().find(|(of, _)| of.name == port)?;
+        let seed = turn.session_seed();
+        let id = conns.next_id()?;
+        let parent = turn.session_ref(parent, child);
+        let peer = conns.get(parent.conn)?.client();
+        let ctx = turn.context();
+        let (port, demux) = self.list.iter_mut().find(|(of, _)| of.name == port)?;
         let wanted = Wanted { parent, peer, what };
         if let Ok(session) =
             catch_unwind(AssertUnwindSafe(|| demux.on_request()?.create(&ctx, id, wanted, seed)))
@@ -271,32 +282,55 @@ impl Worker {
             return Some((port, session?));
         }
         demux.forget(id);
-        self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
+        turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);
         None
     }
 
     /// A session says what is its own at its port.
-    pub(super) fn claim(&mut self, id: ConnId, claim: &Claim) {
-        let Some(conn) = self.conns.get(id) else { return };
+    pub(super) fn claim(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, claim: &Claim) {
+        let Some(conn) = conns.get(id) else { return };
         for path in conn.datagrams.iter().flat_map(|link| &link.paths) {
             if let DatagramPath::Port(port, _) = path
-                && let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| of == port)
+                && let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| of == port)
             {
-                let now = self.now;
+                let now = turn.now;
                 demux.on_request().into_iter().for_each(|sessions| sessions.claim(now, id, claim));
             }
         }
         if let Claim::Open(Remote { carrier: Some(carrier), .. }) = claim {
-            self.adopt_carrier(id, *carrier);
+            conns.adopt_carrier(turn, id, *carrier);
         }
     }
 
     /// The answer to a message for a session that is over.
-    pub(super) fn answer_for_past(&mut self, id: ConnId, message: &Message) -> Option<Message> {
-        let now = self.now;
-        self.ports
-            .list
-            .iter_mut()
-            .find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))
+    pub(super) fn answer_for_past(&mut self, turn: &Turn, id: ConnId, message: &Message) -> Option<Message> {
+        let now = turn.now;
+        self.list.iter_mut().find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))
+    }
+}
+
+impl Turn {
+    const fn count_received(&mut self, bytes: usize) {
+        self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
+    }
+}
+
+impl Conns {
+    pub(super) fn take_datagram(
+        &mut self,
+        turn: &mut Turn,
+        id: ConnId,
+        path: PathId,
+        from: Remote,
+        datagram: &mut [u8],
+    ) {
+        let Some(conn) = self.get_mut(id) else { return };
+        conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(datagram.len() as u64);
+        self.call(turn, id, |session, ctx| {
+            if let Some(peer) = session.datagrams() {
+                peer.handle_datagram(ctx, path, from, datagram);
+            }
+        });
+        self.touch(turn, id);
     }
 }

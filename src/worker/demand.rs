@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 use media::{AccessUnit, TrackId, TrackSet};
 
 use super::conn::Purpose;
+use super::conns::Conns;
 use super::deadlines::Timer;
+use super::memory::Memory;
 use super::streams::Live;
 use super::transcoders::TranscoderPermit;
+use super::turn::Turn;
 use super::{Output, Worker};
 use crate::hub::Entry;
 use crate::mail::ToWorker;
@@ -48,86 +51,9 @@ impl Live {
 }
 
 impl Worker {
-    // ---- tracks
-
-    /// Looks at which tracks of a stream somebody is sent, after a change of subscribers, selections or tracks.
-    pub(super) fn settle_demand(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        let is_mirror = stream.source != self.id;
-        if is_mirror && !stream.demand_is_known() {
-            return;
-        }
-        let Some(wanted) = stream.wanted_anew() else { return };
-        if is_mirror {
-            if stream.is_mirrored_here() {
-                let mail = ToWorker::MirrorWants { stream: id, to: self.id, wanted };
-                self.agenda.outputs.push_back(Output::Worker(stream.source, mail));
-            }
-            return;
-        }
-        self.settle_producers(id, wanted);
-        self.tell_wanted(id);
-    }
-
-    /// Tells the publisher which of its tracks somebody is sent.
-    pub(super) fn tell_wanted(&mut self, id: StreamId) {
-        let (Some(publisher), Some(stream)) = (self.live.publisher(id), self.live.streams.get(&id)) else {
-            return;
-        };
-        let from = |track: TrackId| Some(stream.tracks().get(track)?.origin.from().unwrap_or(track));
-        let tracks: TrackSet = stream.wanted().iter().filter_map(from).collect();
-        let publication = publisher.handle;
-        self.reply(publisher.conn, Reply::Publication(publication, PublicationNews::Wanted(tracks)));
-        self.touch(publisher.conn);
-    }
-
-    /// Starts the producers of derived tracks that somebody is sent, and lets the others linger.
-    fn settle_producers(&mut self, id: StreamId, wanted: TrackSet) {
-        let now = self.now.mono;
-        for track in wanted.iter().filter(|track| track.is_derived()) {
-            match self.live.producers.get_mut(&(id, track)) {
-                Some(producer) => producer.ends = None,
-                None => self.start_producer(id, track),
-            }
-        }
-        let mut lingers = false;
-        for ((_, track), producer) in self.live.producers.range_mut(of_stream(id)) {
-            if !wanted.contains(*track) && producer.ends.is_none() {
-                producer.ends = Some(now + LINGER);
-                lingers = true;
-            }
-        }
-        if lingers {
-            self.agenda.deadlines.arm(now + LINGER, Timer::Linger(id));
-        }
-    }
-
-    fn start_producer(&mut self, id: StreamId, track: TrackId) {
-        let now = self.now;
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        let (tracks, settings) = (Arc::clone(stream.tracks()), Arc::clone(&stream.settings));
-        let Some(derivation) = derived::find(&tracks, track) else { return };
-        let Some(from) = tracks.get(track).and_then(|track| tracks.get(track.origin.from()?)) else { return };
-        let permit = derivation.limit.is_some().then(|| self.live.transcoders.take());
-        if let Some(None) = permit {
-            stream.leave_out_track(track, now.mono + RETRY);
-            self.meter.stats.transcoders_refused = self.meter.stats.transcoders_refused.saturating_add(1);
-            let (key, name) = (&stream.key, derivation.name);
-            tracing::warn!(%key, name, "a track is left out: too many are being transcoded (audio.max_transcoders)");
-            return;
-        }
-        let seed = self.session_seed();
-        let session = (derivation.begin)(now, from, &settings, seed);
-        if let Some(conn) = self.insert_inner(session, Purpose::Producer { stream: id, track }) {
-            tracing::debug!(derivation = derivation.name, stream = id.0, "derived track started");
-            let permit = permit.flatten();
-            self.live.producers.insert((id, track), Producer { conn, ends: None, permit });
-        }
-    }
-
     /// Ends the producers of a stream whose linger is over.
     pub(super) fn end_lingering(&mut self, id: StreamId) {
-        let now = self.now.mono;
+        let now = self.turn.now.mono;
         let is_over = |producer: &Producer| producer.ends.is_some_and(|at| at <= now);
         let over: Vec<ConnId> = self
             .live
@@ -149,44 +75,136 @@ impl Worker {
             self.remove(conn, "its stream is gone", false);
         }
     }
+}
+
+impl Live {
+    // ---- tracks
+
+    /// Looks at which tracks of a stream somebody is sent, after a change of subscribers, selections or tracks.
+    pub(super) fn settle_demand(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let is_mirror = stream.source != turn.id;
+        if is_mirror && !stream.demand_is_known() {
+            return;
+        }
+        let Some(wanted) = stream.wanted_anew() else { return };
+        if is_mirror {
+            if stream.is_mirrored_here() {
+                let mail = ToWorker::MirrorWants { stream: id, to: turn.id, wanted };
+                turn.agenda.outputs.push_back(Output::Worker(stream.source, mail));
+            }
+            return;
+        }
+        self.settle_producers(turn, conns, id, wanted);
+        self.tell_wanted(turn, conns, id);
+    }
+
+    /// Tells the publisher which of its tracks somebody is sent.
+    pub(super) fn tell_wanted(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+        let (Some(publisher), Some(stream)) = (self.publisher(id), self.streams.get(&id)) else {
+            return;
+        };
+        let from = |track: TrackId| Some(stream.tracks().get(track)?.origin.from().unwrap_or(track));
+        let tracks: TrackSet = stream.wanted().iter().filter_map(from).collect();
+        let publication = publisher.handle;
+        conns.reply(turn, publisher.conn, Reply::Publication(publication, PublicationNews::Wanted(tracks)));
+        conns.touch(turn, publisher.conn);
+    }
+
+    /// Starts the producers of derived tracks that somebody is sent, and lets the others linger.
+    fn settle_producers(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId, wanted: TrackSet) {
+        let now = turn.now.mono;
+        for track in wanted.iter().filter(|track| track.is_derived()) {
+            match self.producers.get_mut(&(id, track)) {
+                Some(producer) => producer.ends = None,
+                None => self.start_producer(turn, conns, id, track),
+            }
+        }
+        let mut lingers = false;
+        for ((_, track), producer) in self.producers.range_mut(of_stream(id)) {
+            if !wanted.contains(*track) && producer.ends.is_none() {
+                producer.ends = Some(now + LINGER);
+                lingers = true;
+            }
+        }
+        if lingers {
+            turn.agenda.deadlines.arm(now + LINGER, Timer::Linger(id));
+        }
+    }
+
+    fn start_producer(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId, track: TrackId) {
+        let now = turn.now;
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let (tracks, settings) = (Arc::clone(stream.tracks()), Arc::clone(&stream.settings));
+        let Some(derivation) = derived::find(&tracks, track) else { return };
+        let Some(from) = tracks.get(track).and_then(|track| tracks.get(track.origin.from()?)) else { return };
+        let permit = derivation.limit.is_some().then(|| self.transcoders.take());
+        if let Some(None) = permit {
+            stream.leave_out_track(track, now.mono + RETRY);
+            turn.meter.stats.transcoders_refused = turn.meter.stats.transcoders_refused.saturating_add(1);
+            let (key, name) = (&stream.key, derivation.name);
+            tracing::warn!(%key, name, "a track is left out: too many are being transcoded (audio.max_transcoders)");
+            return;
+        }
+        let seed = turn.session_seed();
+        let session = (derivation.begin)(now, from, &settings, seed);
+        if let Some(conn) = conns.insert_inner(turn, session, Purpose::Producer { stream: id, track }) {
+            tracing::debug!(derivation = derivation.name, stream = id.0, "derived track started");
+            let permit = permit.flatten();
+            self.producers.insert((id, track), Producer { conn, ends: None, permit });
+        }
+    }
 
     /// A unit of a derived track.
-    pub(super) fn ingest_derived(&mut self, id: ConnId, unit: AccessUnit) {
-        let Some(Purpose::Producer { stream: stream_id, track }) =
-            self.conns.get(id).map(|conn| conn.purpose)
+    pub(super) fn ingest_derived(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        memory: &mut Memory,
+        id: ConnId,
+        unit: AccessUnit,
+    ) {
+        let Some(Purpose::Producer { stream: stream_id, track }) = conns.get(id).map(|conn| conn.purpose)
         else {
             return;
         };
-        let Some(stream) = self.live.streams.get(&stream_id) else { return };
+        let Some(stream) = self.streams.get(&stream_id) else { return };
         let tracks = Arc::clone(stream.tracks());
         // The published track may have gone while the unit was made.
         let Some(of) = tracks.get(track) else { return };
         let unit = AccessUnit { track, config_epoch: of.epoch, ..unit };
-        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
-        self.append_published(id, stream_id, entry);
+        let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+        self.append_published(turn, conns, memory, id, stream_id, entry);
     }
 
     // ---- key frames
 
     /// Asks for a key frame of a video track, since somebody waits for one. Requests are merged, here and
     /// again at the source.
-    pub(super) fn need_key_frame(&mut self, id: StreamId, track: TrackId) {
-        let now = self.now.mono;
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+    pub(super) fn need_key_frame(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: StreamId,
+        track: TrackId,
+    ) {
+        let now = turn.now.mono;
+        let Some(stream) = self.streams.get_mut(&id) else { return };
         if !stream.may_ask_key_frame(now, track) {
             return;
         }
-        if stream.source != self.id {
+        if stream.source != turn.id {
             let mail = ToWorker::KeyFrameNeeded { stream: id, track };
-            self.agenda.outputs.push_back(Output::Worker(stream.source, mail));
+            turn.agenda.outputs.push_back(Output::Worker(stream.source, mail));
             return;
         }
-        self.meter.stats.key_frames_asked = self.meter.stats.key_frames_asked.saturating_add(1);
-        let Some(publisher) = self.live.publisher(id) else { return };
-        self.reply(
+        turn.meter.stats.key_frames_asked = turn.meter.stats.key_frames_asked.saturating_add(1);
+        let Some(publisher) = self.publisher(id) else { return };
+        conns.reply(
+            turn,
             publisher.conn,
             Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track)),
         );
-        self.touch(publisher.conn);
+        conns.touch(turn, publisher.conn);
     }
 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::conn::{DatagramPath, Flow, Purpose};
+use super::conns::Conns;
 use super::deadlines::Timer;
 use super::endings::log_end;
+use super::streams::Live;
+use super::turn::Turn;
 use super::{Output, Worker};
 use crate::jobs::{Job, Work};
 use crate::mail::{PushState, RecordingNews, ToControl, UploadNews};
@@ -22,28 +25,29 @@ impl Worker {
     /// Ends a turn: drains every dirty session, and has the streams that grew sent.
     pub fn finish_turn(&mut self) {
         loop {
-            while let Some(id) = self.agenda.dirty.pop() {
+            while let Some(id) = self.turn.agenda.dirty.pop() {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.schedule.dirty = false;
                 }
                 self.drain_session(id);
             }
-            let Some(id) = self.agenda.flushing.pop() else { break };
-            self.flush_stream(id);
+            let Some(id) = self.turn.agenda.flushing.pop() else { break };
+            self.live.flush_stream(&mut self.turn, &mut self.conns, id);
         }
+        self.end_panicked();
         self.finish_drain();
     }
 
     /// Drains events until there are none, then bytes, then the deadline.
     pub(super) fn drain_session(&mut self, id: ConnId) {
         loop {
-            match self.call(id, |session, ctx| session.poll_event(ctx)) {
+            match self.conns.call(&self.turn, id, |session, ctx| session.poll_event(ctx)) {
                 Some(Some(event)) => self.handle_event(id, event),
                 Some(None) => break,
-                None => return,
+                None => return self.end_panicked(),
             }
         }
-        let drained = self.guard(id, |conn, ctx| {
+        let drained = self.conns.guard(&self.turn, id, |conn, ctx| {
             if let Some(link) = &mut conn.bytes
                 && let Some(stream) = conn.session.byte_stream()
             {
@@ -61,9 +65,9 @@ impl Worker {
             (about.protocol, goes_on || conn.has_own_bytes())
         });
         let Some((protocol, writes)) = drained else { return };
-        self.rename(id, protocol);
+        self.conns.rename(&mut self.turn, id, protocol);
         if writes {
-            self.enqueue_write(id);
+            self.conns.enqueue_write(&mut self.turn, id);
         }
         self.after_drain(id);
     }
@@ -76,7 +80,7 @@ impl Worker {
             self.remove(id, &reason, false);
             return;
         }
-        let next = self.guard(id, |conn, _| {
+        let next = self.conns.guard(&self.turn, id, |conn, _| {
             let mut resumes = false;
             if let Some(link) = &mut conn.bytes
                 && link.reads_paused
@@ -92,49 +96,34 @@ impl Worker {
         });
         let Some((resumes, deadline)) = next else { return };
         if resumes {
-            self.agenda.outputs.push_back(Output::Resume(id));
+            self.turn.agenda.outputs.push_back(Output::Resume(id));
         }
         if let Some(at) = deadline {
-            self.agenda.deadlines.arm(at, Timer::Conn(id));
+            self.turn.agenda.deadlines.arm(at, Timer::Conn(id));
         }
     }
 
     fn handle_event(&mut self, id: ConnId, event: Event) {
         match event {
-            Event::Publication(publication, event) => self.publication_event(id, publication, event),
+            Event::Publication(publication, event) => self.live.publication_event(
+                &mut self.turn,
+                &mut self.conns,
+                &mut self.memory,
+                id,
+                publication,
+                event,
+            ),
             Event::Subscription(subscription, event) => self.subscription_event(id, subscription, event),
             Event::Request(event) => self.request_event(id, event),
-            Event::Job(job) => self.begin_job(id, job),
+            Event::Job(job) => self.conns.begin_job(&mut self.turn, &self.live, id, job),
             Event::Order(event) => self.order_event(id, event),
             Event::Family(event) => self.family_event(id, event),
-            Event::Port(event) => self.port_event(id, event),
+            Event::Port(event) => self.ports.port_event(&mut self.turn, &mut self.conns, id, event),
             Event::Socket(SocketEvent::Open(OpenPath { path, bind, to })) => {
-                self.agenda.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
+                self.turn.agenda.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
             }
-            Event::Socket(SocketEvent::Close(path)) => self.close_path(id, path),
-            Event::Closed(reason) => self.close_reported(id, reason),
-        }
-    }
-
-    fn begin_job(&mut self, id: ConnId, job: Job) {
-        // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
-        if matches!(job.work, Work::FileOpen { .. }) {
-            let conn = self.conns.transport_of(id);
-            self.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });
-        }
-        let app = job.app.or_else(|| self.app_of(id));
-        self.agenda.outputs.push_back(Output::Job { conn: id, job: Job { app, ..job } });
-    }
-
-    fn close_reported(&mut self, id: ConnId, reason: String) {
-        self.end_holds(id);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.closing.get_or_insert(reason);
-        // A viewer that leaves gets the rest of the unit it was in, and no further one.
-        for subscription in &mut conn.subscriptions {
-            if let Some(playing) = subscription.playing_mut() {
-                playing.subscriber.paused = true;
-            }
+            Event::Socket(SocketEvent::Close(path)) => self.conns.close_path(&mut self.turn, id, path),
+            Event::Closed(reason) => self.conns.close_reported(&mut self.live, id, reason),
         }
     }
 
@@ -142,7 +131,7 @@ impl Worker {
 
     /// An outgoing connection is there, or a socket is open; or they cannot be.
     pub fn handle_path(&mut self, now: crate::types::Now, id: ConnId, path: PathId, event: PathEvent<'_>) {
-        self.now = now;
+        self.turn.now = now;
         let Some(conn) = self.conns.get_mut(id) else { return };
         if let PathEvent::Open { .. } = event {
             match (&mut conn.bytes, &mut conn.datagrams) {
@@ -153,82 +142,112 @@ impl Worker {
                 }
             }
         }
-        self.path_event(id, path, event);
+        self.conns.path_event(&self.turn, id, path, event);
         // A socket beside the stream is the session's to do without.
-        let has_broken = |worker: &Self| {
-            let conn = worker.conns.get(id);
+        let has_broken = |conns: &Conns| {
+            let conn = conns.get(id);
             conn.is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
         };
         if let PathEvent::Broken(reason) = event
             && path == PathId::default()
-            && has_broken(self)
+            && has_broken(&self.conns)
         {
             // Queued output can no longer be sent. A pull may go on in another connection.
             self.drain_session(id);
-            if has_broken(self) {
+            if has_broken(&self.conns) {
                 self.remove(id, reason, true);
                 return;
             }
         }
-        self.touch(id);
-    }
-
-    fn close_path(&mut self, id: ConnId, path: PathId) {
-        let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) else { return };
-        link.paths.retain(|one| *one != DatagramPath::Socket(path));
-        self.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
-    }
-
-    /// The application that a session works for: that of its stream.
-    fn app_of(&self, id: ConnId) -> Option<Arc<str>> {
-        let conn = self.conns.get(id)?;
-        let ordered = || Some(&self.live.streams.get(&conn.purpose.stream()?)?.key);
-        conn.figures.key.as_ref().or_else(ordered).map(|key| Arc::clone(&key.app))
+        self.conns.touch(&mut self.turn, id);
     }
 
     // ---- the end
 
-    /// A session that panicked, or whose unit or format did, is gone, and nobody else notices.
-    pub(super) fn remove_panicked(&mut self, id: ConnId) {
-        self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
-        self.remove(id, "internal error", true);
+    /// Removes the sessions that have panicked.
+    pub(super) fn end_panicked(&mut self) {
+        while let Some(id) = self.conns.panicked() {
+            self.remove(id, "internal error", true);
+        }
     }
 
     /// Forgets a session: its roles end, its sockets close, its end is one line of the log.
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
-        self.unpublish_all(id);
-        self.leave_all(id);
+        let has_panicked = self.conns.end_panic(id);
+        self.turn.meter.stats.panics = self.turn.meter.stats.panics.saturating_add(u64::from(has_panicked));
+        self.live.unpublish_all(&mut self.turn, &mut self.conns, id);
+        self.live.leave_all(&mut self.turn, &mut self.conns, id);
         let Some(conn) = self.conns.remove(id) else { return };
         self.ports.forget_peer(id, &conn);
         self.live.awaited.end(id);
         self.polled.end_wait(id);
         self.polled.passes.forget(id);
         if conn.uploads {
-            self.tell_upload(id, UploadNews::Gone);
+            self.turn.tell_upload(id, UploadNews::Gone);
         }
         match conn.purpose {
-            Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
+            Purpose::Pull { pull, attempt } => {
+                self.orders.forget_pull(&mut self.turn, id, pull, attempt, reason)
+            }
             Purpose::Push { push, attempt, stream } => {
                 self.orders.forget_push(push, stream, id);
                 // Most have reported a reason already; control takes only the first report of an attempt's end.
                 let state = PushState::Failed(reason.to_owned());
-                self.tell(ToControl::Push { push, attempt, state });
+                self.turn.tell(ToControl::Push { push, attempt, state });
             }
             Purpose::Recording { recording, .. } => {
                 self.orders.recordings.remove(&recording);
-                self.tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
+                self.turn
+                    .tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
             }
             Purpose::Producer { stream, track } => self.live.forget_producer(id, stream, track),
-            Purpose::Sink { stream, kind } => self.sink_over(stream, kind),
+            Purpose::Sink { stream, kind } => self.polled.sink_over(&mut self.turn, stream, kind),
             Purpose::Peer | Purpose::Ended => {}
         }
-        self.meter.count_ended(&conn);
-        if let Some(row) = Traffic::row(&mut self.meter.traffic, conn.figures.protocol) {
+        self.turn.meter.count_ended(&conn);
+        if let Some(row) = Traffic::row(&mut self.turn.meter.traffic, conn.figures.protocol) {
             row.ended = row.ended.saturating_add(1);
             conn.figures.count_into(row);
         }
-        self.agenda.outputs.push_back(Output::Close { conn: id, abort });
-        log_end(&conn, reason, self.now.mono);
-        self.end_family(id, conn);
+        self.turn.agenda.outputs.push_back(Output::Close { conn: id, abort });
+        log_end(&conn, reason, self.turn.now.mono);
+        self.conns.end_family(&mut self.turn, id, conn);
+    }
+}
+
+impl Conns {
+    fn begin_job(&self, turn: &mut Turn, live: &Live, id: ConnId, job: Job) {
+        // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
+        if matches!(job.work, Work::FileOpen { .. }) {
+            let conn = self.transport_of(id);
+            turn.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });
+        }
+        let app = job.app.or_else(|| self.app_of(live, id));
+        turn.agenda.outputs.push_back(Output::Job { conn: id, job: Job { app, ..job } });
+    }
+
+    fn close_reported(&mut self, live: &mut Live, id: ConnId, reason: String) {
+        live.holds.end_all_of(self, id);
+        let Some(conn) = self.get_mut(id) else { return };
+        conn.closing.get_or_insert(reason);
+        // A viewer that leaves gets the rest of the unit it was in, and no further one.
+        for subscription in &mut conn.subscriptions {
+            if let Some(playing) = subscription.playing_mut() {
+                playing.subscriber.paused = true;
+            }
+        }
+    }
+
+    fn close_path(&mut self, turn: &mut Turn, id: ConnId, path: PathId) {
+        let Some(link) = self.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) else { return };
+        link.paths.retain(|one| *one != DatagramPath::Socket(path));
+        turn.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
+    }
+
+    /// The application that a session works for: that of its stream.
+    fn app_of(&self, live: &Live, id: ConnId) -> Option<Arc<str>> {
+        let conn = self.get(id)?;
+        let ordered = || Some(&live.streams.get(&conn.purpose.stream()?)?.key);
+        conn.figures.key.as_ref().or_else(ordered).map(|key| Arc::clone(&key.app))
     }
 }

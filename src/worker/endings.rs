@@ -3,31 +3,31 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use super::Worker;
 use super::conn::{Conn, Purpose};
+use super::conns::Conns;
 use crate::mail::{NoSubscription, Refusal};
 use crate::protocol::{RefusedRequest, Verb};
 use crate::types::{ConnId, StreamKey};
 
-impl Worker {
+impl Conns {
     /// Notes why the server ends, or has ended, a session's stream: the session itself knows only that it was
     /// ordered to end.
     pub(super) fn blame(&mut self, id: ConnId, cause: impl Into<Cow<'static, str>>) {
-        if let Some(conn) = self.conns.get_mut(id) {
+        if let Some(conn) = self.get_mut(id) {
             conn.figures.cause = Some(cause.into());
         }
     }
 
     /// A session was granted something: what it was refused before is past.
     pub(super) fn forgive(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id) {
+        if let Some(conn) = self.get_mut(id) {
             conn.figures.cause = None;
         }
     }
 
     /// A publisher is refused by control, or has no room here.
     pub(super) fn publish_refused(&mut self, id: ConnId, refusal: &Refusal) {
-        let key = self.conns.get(id).and_then(|conn| conn.figures.key.as_ref()).map(ToString::to_string);
+        let key = self.get(id).and_then(|conn| conn.figures.key.as_ref()).map(ToString::to_string);
         self.refused(id, Verb::Publish, None, &key.unwrap_or_default(), refusal.reason().into());
     }
 
@@ -62,7 +62,7 @@ impl Worker {
         key: &str,
         reason: Cow<'static, str>,
     ) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(conn) = self.get_mut(id) else { return };
         let protocol = protocol.unwrap_or_else(|| conn.session.about().protocol);
         let (peer, reason) = (conn.client(), &*reason);
         // A push, a pull or a recording that comes to nothing is told by control.

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use super::audience;
 use super::conn::{Conn, Purpose, Subscription};
+use super::conns::Conns;
 use super::deadlines::Timer;
 use super::streams::{Live, SourceCount};
+use super::turn::Turn;
 use crate::hub::{Forwarded, Stream};
 use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
@@ -91,6 +93,43 @@ impl Live {
 }
 
 impl Worker {
+    pub(super) fn report(&mut self) {
+        self.turn.meter.report_armed = false;
+        self.memory.keep_ring_memory(&self.turn, &mut self.live);
+        self.orders.tell_left_out(&mut self.turn, &mut self.conns, &self.live);
+        let span =
+            self.turn.now.mono.saturating_duration_since(self.turn.meter.busy_since).as_micros().max(1);
+        let busy =
+            self.turn.meter.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
+        self.turn.meter.busy = Duration::ZERO;
+        self.turn.meter.busy_since = self.turn.now.mono;
+        let counted_apart = self.turn.counted_apart(&self.conns, &self.live);
+        let report = Report {
+            sources: self
+                .live
+                .sources
+                .iter()
+                .filter_map(|(&id, count)| self.turn.source_figures(&self.conns, &self.live, id, *count))
+                .collect(),
+            viewers: self
+                .live
+                .streams
+                .values()
+                .map(|stream| (stream.id, self.turn.viewers(&self.conns, stream, None)))
+                .filter(|(_, viewers)| *viewers > 0)
+                .collect(),
+            leased: self.polled.leases.counts().chain(counted_apart).collect(),
+            elsewhere: audience::audiences(&self.conns, &self.live),
+            busy_permille: u16::try_from(busy).unwrap_or(1000),
+        };
+        if !self.live.streams.is_empty() {
+            self.turn.arm_report();
+        }
+        self.turn.tell(ToControl::Report(self.turn.id, report));
+    }
+}
+
+impl Turn {
     pub(super) fn arm_report(&mut self) {
         if !self.meter.report_armed {
             self.meter.report_armed = true;
@@ -98,44 +137,17 @@ impl Worker {
         }
     }
 
-    pub(super) fn report(&mut self) {
-        self.meter.report_armed = false;
-        self.keep_ring_memory();
-        self.tell_left_out();
-        let span = self.now.mono.saturating_duration_since(self.meter.busy_since).as_micros().max(1);
-        let busy = self.meter.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
-        self.meter.busy = Duration::ZERO;
-        self.meter.busy_since = self.now.mono;
-        let counted_apart = self.counted_apart();
-        let report = Report {
-            sources: self
-                .live
-                .sources
-                .iter()
-                .filter_map(|(&id, count)| self.source_figures(id, *count))
-                .collect(),
-            viewers: self
-                .live
-                .streams
-                .values()
-                .map(|stream| (stream.id, self.viewers(stream, None)))
-                .filter(|(_, viewers)| *viewers > 0)
-                .collect(),
-            leased: self.polled.leases.counts().chain(counted_apart).collect(),
-            elsewhere: audience::audiences(self),
-            busy_permille: u16::try_from(busy).unwrap_or(1000),
-        };
-        if !self.live.streams.is_empty() {
-            self.arm_report();
-        }
-        self.tell(ToControl::Report(self.id, report));
-    }
-
-    fn source_figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
-        let tracks = self.live.streams.get(&stream)?.tracks();
+    fn source_figures(
+        &self,
+        conns: &Conns,
+        live: &Live,
+        stream: StreamId,
+        count: SourceCount,
+    ) -> Option<SourceFigures> {
+        let tracks = live.streams.get(&stream)?.tracks();
         let size = tracks.video().and_then(media::Track::picture_size);
         let (width, height) = size.unwrap_or((0, 0));
-        let publisher = count.publisher.and_then(|session| self.conns.get(session.conn));
+        let publisher = count.publisher.and_then(|session| conns.get(session.conn));
         let figures = publisher.and_then(|conn| conn.session.figures());
         let published = tracks.iter().filter(|track| track.origin == media::Origin::Published);
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
@@ -159,9 +171,9 @@ impl Worker {
     }
 
     /// The viewers of a stream whose formats have this count.
-    fn viewers(&self, stream: &Stream, counted_as: Option<&'static str>) -> u32 {
+    fn viewers(&self, conns: &Conns, stream: &Stream, counted_as: Option<&'static str>) -> u32 {
         let is_viewer = |one: &&SubscriptionId| {
-            let Some(conn) = self.conns.get(one.conn) else { return false };
+            let Some(conn) = conns.get(one.conn) else { return false };
             let playing = conn.subscription(one.handle).and_then(Subscription::playing);
             let count = playing.map(|playing| playing.format.kind().counted_as);
             let is_node = playing.is_some_and(|playing| playing.format.kind().is_for_nodes);
@@ -171,12 +183,12 @@ impl Worker {
     }
 
     /// The viewers of formats with counts of their own; a stream without any is reported once.
-    fn counted_apart(&mut self) -> Vec<(StreamId, &'static str, u32)> {
+    fn counted_apart(&mut self, conns: &Conns, live: &Live) -> Vec<(StreamId, &'static str, u32)> {
         let mut told = std::mem::take(&mut self.meter.counted_apart);
         let mut counts = Vec::new();
-        for stream in self.live.streams.values() {
+        for stream in live.streams.values() {
             for count in Format::counts() {
-                let viewers = self.viewers(stream, Some(count));
+                let viewers = self.viewers(conns, stream, Some(count));
                 if viewers > 0 || told.remove(&(stream.id, count)) {
                     counts.push((stream.id, count, viewers));
                 }
@@ -187,65 +199,55 @@ impl Worker {
         counts
     }
 
-    /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it
-    /// was: counters do not fall.
-    pub(super) fn rename(&mut self, id: ConnId, protocol: &'static str) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        let figures = &mut conn.figures;
-        if figures.protocol == protocol {
-            return;
-        }
-        if let Some(row) = Traffic::row(&mut self.meter.traffic, figures.protocol) {
-            figures.count_into(row);
-        }
-        figures.counted = (figures.bytes_in, figures.bytes_out);
-        figures.protocol = protocol;
-    }
-
     /// Collects all figures for a scrape.
-    pub(super) fn measure(&mut self, per_stream: bool) {
+    pub(super) fn measure(&mut self, conns: &Conns, live: &Live, per_stream: bool) {
         let mut traffic = self.meter.traffic.clone();
-        for conn in self.conns.values() {
+        for conn in conns.values() {
             if let Some(row) = Traffic::row(&mut traffic, conn.figures.protocol) {
                 row.open = row.open.saturating_add(1);
                 conn.figures.count_into(row);
             }
         }
         let mut counters = self.meter.stats.clone();
-        let playing = self.conns.values().flat_map(Conn::playing);
+        let playing = conns.values().flat_map(Conn::playing);
         let jumps = playing.map(|playing| playing.subscriber.jumps);
         counters.jumps = jumps.fold(counters.jumps, u64::saturating_add);
-        let subscribers: usize = self.live.streams.values().map(|stream| stream.subscribers.len()).sum();
+        let subscribers: usize = live.streams.values().map(|stream| stream.subscribers.len()).sum();
         let figures = WorkerFigures {
             counters,
             clock_faults: self.meter.clock_faults,
             turns: self.meter.turns.clone(),
             traffic,
             forwarding: self.meter.forwarding.clone(),
-            totals: self.totals(),
-            connections: if per_stream { self.connection_figures(None) } else { Vec::new() },
+            totals: self.totals(conns),
+            connections: if per_stream { self.connection_figures(conns, live, None) } else { Vec::new() },
             mail_waiting: count(self.meter.mail_waiting),
             write_queue: count(self.agenda.writes.len()),
             deadlines: count(self.agenda.deadlines.len()),
-            streams: count(self.live.streams.len()),
+            streams: count(live.streams.len()),
             subscribers: count(subscribers),
-            ring_bytes: count(self.retained_bytes()),
-            transcoders: count(self.live.transcoders()),
-            per_stream: if per_stream { self.live.stream_figures() } else { Vec::new() },
+            ring_bytes: count(live.retained_bytes()),
+            transcoders: count(live.transcoders()),
+            per_stream: if per_stream { live.stream_figures() } else { Vec::new() },
         };
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
     }
 
     /// The totals of connections, including those that have ended.
-    fn totals(&self) -> Vec<Totals> {
+    fn totals(&self, conns: &Conns) -> Vec<Totals> {
         let mut totals = self.meter.totals_ended.clone();
-        let figures = self.conns.values().filter_map(|conn| conn.session.figures());
+        let figures = conns.values().filter_map(|conn| conn.session.figures());
         figures.for_each(|figures| Totals::add(&mut totals, &*figures));
         totals
     }
 
     /// The connections of one stream, or of all, that have figures.
-    fn connection_figures(&self, wanted: Option<StreamId>) -> Vec<ConnectionFigures> {
+    fn connection_figures(
+        &self,
+        conns: &Conns,
+        live: &Live,
+        wanted: Option<StreamId>,
+    ) -> Vec<ConnectionFigures> {
         let figures = |conn: &Conn| {
             let published = conn.publications.iter().find_map(|publication| publication.stream);
             let played = || conn.playing().next().map(|playing| playing.subscriber.stream);
@@ -262,25 +264,25 @@ impl Worker {
                 (false, Purpose::Push { .. }) => Role::Push,
                 (false, _) => Role::Viewer,
             };
-            let key = self.live.streams.get(&stream)?.key.clone();
+            let key = live.streams.get(&stream)?.key.clone();
             let figures = conn.session.figures()?;
             Some(ConnectionFigures { key, role, peer: conn.client(), figures })
         };
-        self.conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
+        conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
     /// The connections of a stream that have figures, for the API.
-    pub(super) fn tell_connections(&mut self, stream: StreamId) {
-        let connections = self.connection_figures(Some(stream));
-        let viewers = self.viewer_figures(stream);
+    pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, stream: StreamId) {
+        let connections = self.connection_figures(conns, live, Some(stream));
+        let viewers = self.viewer_figures(conns, live, stream);
         self.tell(ToControl::Connections { worker: self.id, stream, connections, viewers });
     }
 
     /// Viewers of a stream that have a connection of their own, pushes and sinks left out.
-    fn viewer_figures(&self, stream: StreamId) -> Vec<ViewerFigures> {
-        let subscribers = self.live.streams.get(&stream).map(|stream| &stream.subscribers);
+    fn viewer_figures(&self, conns: &Conns, live: &Live, stream: StreamId) -> Vec<ViewerFigures> {
+        let subscribers = live.streams.get(&stream).map(|stream| &stream.subscribers);
         let of_stream = subscribers.into_iter().flatten().filter_map(|one| {
-            let conn = self.conns.get(one.conn).filter(|conn| matches!(conn.purpose, Purpose::Peer))?;
+            let conn = conns.get(one.conn).filter(|conn| matches!(conn.purpose, Purpose::Peer))?;
             conn.subscription(one.handle)?.playing()?;
             Some(ViewerFigures {
                 session: SessionRef { worker: self.id, conn: one.conn, handle: one.handle },
@@ -290,6 +292,23 @@ impl Worker {
             })
         });
         of_stream.take(CONNECTIONS_MAX).collect()
+    }
+}
+
+impl Conns {
+    /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it
+    /// was: counters do not fall.
+    pub(super) fn rename(&mut self, turn: &mut Turn, id: ConnId, protocol: &'static str) {
+        let Some(conn) = self.get_mut(id) else { return };
+        let figures = &mut conn.figures;
+        if figures.protocol == protocol {
+            return;
+        }
+        if let Some(row) = Traffic::row(&mut turn.meter.traffic, figures.protocol) {
+            figures.count_into(row);
+        }
+        figures.counted = (figures.bytes_in, figures.bytes_out);
+        figures.protocol = protocol;
     }
 }
 

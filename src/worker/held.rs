@@ -12,9 +12,9 @@ impl Worker {
             ("names of streams", self.live.directory.len()),
             ("sources", self.live.sources.len()),
             ("details of streams", self.live.details.len()),
-            ("ladders", self.live.ladders.len()),
+            ("ladders", self.live.details.ladders()),
             ("ages of streams", self.live.up_since.len()),
-            ("viewers that wait", self.live.waiting.len()),
+            ("viewers that wait", self.live.holds.streams()),
             ("awaited streams", self.live.awaited.len()),
             ("producers", self.live.producers.len()),
             ("pushes", self.orders.pushes.len()),
@@ -22,11 +22,11 @@ impl Worker {
             ("recordings", self.orders.recordings.len()),
             ("requests for blobs", self.polled.waiting_requests()),
             ("requests for passes", self.polled.passes.waiting()),
-            ("sessions to drain", self.agenda.dirty.len()),
-            ("streams to flush", self.agenda.flushing.len()),
-            ("writes", self.agenda.writes.len()),
+            ("sessions to drain", self.turn.agenda.dirty.len()),
+            ("streams to flush", self.turn.agenda.flushing.len()),
+            ("writes", self.turn.agenda.writes.len()),
             ("sessions of ports", self.ports.list.iter().map(|(_, demux)| demux.sessions()).sum()),
-            ("outputs", self.agenda.outputs.len()),
+            ("outputs", self.turn.agenda.outputs.len()),
         ]
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Worker;
 use super::streams::Live;
+use super::turn::Turn;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
@@ -20,27 +21,6 @@ pub(super) struct Memory {
     unseen: usize,
 }
 
-impl Live {
-    /// Halves the largest rings, watched ones or others, until `excess` bytes are free. What is left of it.
-    pub(super) fn shrink_rings(&mut self, is_watched: bool, mut excess: usize) -> usize {
-        let streams = self.streams.values();
-        let large = streams
-            .filter(|stream| stream.is_watched() == is_watched && stream.retained_bytes() > RING_BYTES_MIN);
-        let mut sizes: Vec<(Reverse<usize>, StreamId)> =
-            large.map(|stream| (Reverse(stream.retained_bytes()), stream.id)).collect();
-        sizes.sort_unstable();
-        for (Reverse(bytes), id) in sizes {
-            if excess == 0 {
-                break;
-            }
-            let Some(stream) = self.streams.get_mut(&id) else { continue };
-            stream.shrink(bytes / 2);
-            excess = excess.saturating_sub(bytes.saturating_sub(Stream::retained_bytes(stream)));
-        }
-        excess
-    }
-}
-
 impl Worker {
     /// Has the rings of this worker count against a budget that it shares with others.
     #[must_use]
@@ -48,28 +28,49 @@ impl Worker {
         self.memory.budget = budget;
         self
     }
+}
 
+impl Memory {
     /// Counts bytes that were appended to a ring.
-    pub(super) fn note_appended(&mut self, bytes: usize) {
-        self.memory.unseen = self.memory.unseen.saturating_add(bytes);
-        if self.memory.unseen >= self.memory.budget.look_after() {
-            self.keep_ring_memory();
+    pub(super) fn note_appended(&mut self, turn: &Turn, live: &mut Live, bytes: usize) {
+        self.unseen = self.unseen.saturating_add(bytes);
+        if self.unseen >= self.budget.look_after() {
+            self.keep_ring_memory(turn, live);
         }
     }
 
     /// Gives up what is over the budget: the largest rings that nobody is sent first.
-    pub(super) fn keep_ring_memory(&mut self) {
-        self.memory.unseen = 0;
-        let mut excess = self.memory.budget.excess(self.id, self.retained_bytes());
+    pub(super) fn keep_ring_memory(&mut self, turn: &Turn, live: &mut Live) {
+        self.unseen = 0;
+        let mut excess = self.budget.excess(turn.id, live.retained_bytes());
         for is_watched in [false, true] {
             for _ in 0..ROUNDS {
                 if excess == 0 {
                     return;
                 }
-                excess = self.live.shrink_rings(is_watched, excess);
+                excess = shrink_rings(live, is_watched, excess);
             }
         }
     }
+}
+
+/// Halves the largest rings, watched ones or others, until `excess` bytes are free. What is left of it.
+fn shrink_rings(live: &mut Live, is_watched: bool, mut excess: usize) -> usize {
+    let streams = live.streams.values();
+    let large = streams
+        .filter(|stream| stream.is_watched() == is_watched && stream.retained_bytes() > RING_BYTES_MIN);
+    let mut sizes: Vec<(Reverse<usize>, StreamId)> =
+        large.map(|stream| (Reverse(stream.retained_bytes()), stream.id)).collect();
+    sizes.sort_unstable();
+    for (Reverse(bytes), id) in sizes {
+        if excess == 0 {
+            break;
+        }
+        let Some(stream) = live.streams.get_mut(&id) else { continue };
+        stream.shrink(bytes / 2);
+        excess = excess.saturating_sub(bytes.saturating_sub(Stream::retained_bytes(stream)));
+    }
+    excess
 }
 
 #[cfg(test)]
@@ -129,7 +130,16 @@ mod tests {
                     payload: Bytes::from(vec![0; 10 * KIB]),
                 };
                 let entry = Entry::new(self.now.mono, 0, unit, Arc::clone(&self.tracks));
-                self.worker.append(stream, entry).unwrap();
+                self.worker
+                    .live
+                    .append(
+                        &mut self.worker.turn,
+                        &mut self.worker.conns,
+                        &mut self.worker.memory,
+                        stream,
+                        entry,
+                    )
+                    .unwrap();
             }
         }
 

@@ -5,6 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::conn::{Conn, Purpose, Subscription};
+use super::conns::Conns;
+use super::polled::Polled;
+use super::streams::Live;
+use super::turn::Turn;
 use super::{Output, Worker};
 use crate::mail::{
     Departure, NextAddress, NextServer, Proof, PullOrder, PullState, PushOrder, PushState, RecordingNews,
@@ -43,39 +47,15 @@ impl Worker {
     /// A session tells of the task that it was ordered for.
     pub(super) fn order_event(&mut self, id: ConnId, event: OrderEvent) {
         match event {
-            OrderEvent::Push(state) => self.push_news(id, state),
-            OrderEvent::Pull(state) => self.pull_news(id, state),
-            OrderEvent::Recording(news) => self.recording_news(id, news),
+            OrderEvent::Push(state) => self.conns.push_news(&mut self.turn, id, state),
+            OrderEvent::Pull(state) => self.conns.pull_news(&mut self.turn, id, state),
+            OrderEvent::Recording(news) => self.conns.recording_news(&mut self.turn, id, news),
             OrderEvent::Blob(blob) => {
-                self.publish_blob(self.now, *blob);
+                self.publish_blob(self.turn.now, *blob);
             }
-            OrderEvent::NextServer(server) => self.ask_next_server(id, server),
-            OrderEvent::Disconnect => self.disconnect(id),
+            OrderEvent::NextServer(server) => self.conns.ask_next_server(&mut self.turn, id, server),
+            OrderEvent::Disconnect => self.conns.disconnect(&mut self.turn, id),
         }
-    }
-
-    fn push_news(&mut self, id: ConnId, state: PushState) {
-        if let Some(Purpose::Push { push, attempt, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
-            self.tell(ToControl::Push { push, attempt, state });
-        }
-    }
-
-    // ---- pushes
-
-    pub(super) fn start_push(&mut self, order: &PushOrder) {
-        let seed = self.session_seed();
-        let session = outbound::begin_push(self.now, order, seed);
-        let purpose = Purpose::Push { push: order.push, attempt: order.attempt, stream: order.stream };
-        let Some(id) =
-            session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
-        else {
-            let state = PushState::Failed("out of connections".into());
-            self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
-            return;
-        };
-        self.orders.add_push(order.push, order.stream, id);
-        self.connect(id, order.address, &order.target);
-        self.touch(id);
     }
 
     pub(super) fn stop_push(&mut self, push: PushId) {
@@ -90,10 +70,10 @@ impl Worker {
             self.remove(id, "push removed", true);
             return;
         }
-        self.blame(id, "push removed");
-        self.call(id, |session, ctx| session.close(ctx, "push removed"));
-        self.unsubscribe(id, Handle::ONLY);
-        self.touch(id);
+        self.conns.blame(id, "push removed");
+        self.conns.call(&self.turn, id, |session, ctx| session.close(ctx, "push removed"));
+        self.live.unsubscribe(&mut self.turn, &mut self.conns, id, Handle::ONLY);
+        self.conns.touch(&mut self.turn, id);
     }
 
     /// Stops the pushes of an ended stream whose targets have not answered yet.
@@ -109,47 +89,6 @@ impl Worker {
         }
     }
 
-    /// Tells control which tracks the targets of pushes cannot be sent, when that has changed: a stream may have more tracks
-    /// than it began with.
-    pub(super) fn tell_left_out(&mut self) {
-        let mut told = Vec::new();
-        for id in self.orders.pushes.values() {
-            let Some(conn) = self.conns.get_mut(*id) else { continue };
-            let Purpose::Push { push, attempt, stream } = conn.purpose else { continue };
-            let playing = conn.subscriptions.iter_mut().find_map(Subscription::playing_mut);
-            let (Some(playing), Some(stream)) = (playing, self.live.streams.get(&stream)) else { continue };
-            let left_out = playing.format.left_out(stream.tracks());
-            if playing.left_out != left_out {
-                playing.left_out.clone_from(&left_out);
-                told.push(ToControl::Push { push, attempt, state: PushState::LeavesOut(left_out) });
-            }
-        }
-        told.into_iter().for_each(|news| self.tell(news));
-    }
-
-    // ---- pulls
-
-    pub(super) fn start_pull(&mut self, order: &PullOrder) {
-        let seed = self.session_seed();
-        let session = outbound::begin_pull(self.now, order, seed);
-        let purpose = Purpose::Pull { pull: order.pull, attempt: order.attempt };
-        let Some(id) =
-            session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
-        else {
-            let state = PullState::Failed("out of connections".into());
-            self.tell(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
-            return;
-        };
-        self.orders.pulls.insert(order.pull, id);
-        if order.target.is_file() {
-            let open = PathEvent::Open { local: None };
-            self.path_event(id, PathId::default(), open);
-        } else {
-            self.connect(id, order.address, &order.target);
-        }
-        self.touch(id);
-    }
-
     /// Ends a pull. Control hears where its stream stands before anything that a later order brings.
     pub(super) fn stop_pull(&mut self, pull: PullId) {
         let Some(id) = self.orders.pulls.remove(&pull) else { return };
@@ -157,37 +96,144 @@ impl Worker {
         // No news of it is wanted any more.
         conn.purpose = Purpose::Ended;
         let connecting = conn.is_connecting();
-        self.unpublish(id, Handle::ONLY, Departure::Lost);
+        self.live.unpublish(&mut self.turn, &mut self.conns, id, Handle::ONLY, Departure::Lost);
         if connecting {
             self.remove(id, "pull stopped", true);
             return;
         }
-        self.blame(id, "pull stopped");
-        self.call(id, |session, ctx| session.close(ctx, "pull stopped"));
-        self.touch(id);
+        self.conns.blame(id, "pull stopped");
+        self.conns.call(&self.turn, id, |session, ctx| session.close(ctx, "pull stopped"));
+        self.conns.touch(&mut self.turn, id);
     }
+}
 
-    /// A pull goes on at another server: what it was connected to is closed, and control says where that is.
-    pub(super) fn ask_next_server(&mut self, id: ConnId, server: NextServer) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        let Purpose::Pull { pull, attempt } = conn.purpose else { return };
-        self.disconnect(id);
-        self.tell(ToControl::NextServer { pull, attempt, server });
-    }
-
-    /// The byte stream of a pull is closed; the pull goes on.
-    pub(super) fn disconnect(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. }))
-        {
-            conn.reconnect();
-            self.agenda.outputs.push_back(Output::Close { conn: id, abort: true });
+impl Conns {
+    fn push_news(&self, turn: &mut Turn, id: ConnId, state: PushState) {
+        if let Some(Purpose::Push { push, attempt, .. }) = self.get(id).map(|conn| conn.purpose) {
+            turn.tell(ToControl::Push { push, attempt, state });
         }
     }
 
+    /// A pull goes on at another server: what it was connected to is closed, and control says where that is.
+    pub(super) fn ask_next_server(&mut self, turn: &mut Turn, id: ConnId, server: NextServer) {
+        let Some(conn) = self.get_mut(id) else { return };
+        let Purpose::Pull { pull, attempt } = conn.purpose else { return };
+        self.disconnect(turn, id);
+        turn.tell(ToControl::NextServer { pull, attempt, server });
+    }
+
+    /// The byte stream of a pull is closed; the pull goes on.
+    pub(super) fn disconnect(&mut self, turn: &mut Turn, id: ConnId) {
+        if let Some(conn) = self.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. })) {
+            conn.reconnect();
+            turn.agenda.outputs.push_back(Output::Close { conn: id, abort: true });
+        }
+    }
+
+    pub(super) fn pull_news(&self, turn: &mut Turn, id: ConnId, state: PullState) {
+        if let Some(Purpose::Pull { pull, attempt }) = self.get(id).map(|conn| conn.purpose) {
+            turn.tell(ToControl::Pull { pull, attempt, state });
+        }
+    }
+
+    fn insert_outgoing(
+        &mut self,
+        turn: &Turn,
+        address: SocketAddr,
+        target: &Target,
+        session: Box<dyn Session>,
+        purpose: Purpose,
+    ) -> Option<ConnId> {
+        let now = turn.now.mono;
+        let conn = match target.transport {
+            Transport::Tcp | Transport::Tls | Transport::NodeTls => Conn::connecting(address, session, now),
+            Transport::Udp | Transport::UdpListener => Conn::datagrams(address, session, None, now),
+            Transport::File => Conn::bare(address, session, now),
+        };
+        self.insert(Conn { purpose, ..conn })
+    }
+
+    pub(super) fn recording_news(&self, turn: &mut Turn, id: ConnId, news: RecordingNews) {
+        if let Some(Purpose::Recording { recording, .. }) = self.get(id).map(|conn| conn.purpose) {
+            turn.tell(ToControl::Recording { recording, news });
+        }
+    }
+
+    /// Puts a session without a network path into the worker.
+    pub(super) fn insert_inner(
+        &mut self,
+        turn: &mut Turn,
+        session: Box<dyn Session>,
+        purpose: Purpose,
+    ) -> Option<ConnId> {
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let conn = Conn { purpose, ..Conn::bare(nobody, session, turn.now.mono) };
+        let id = self.insert(conn)?;
+        self.touch(turn, id);
+        Some(id)
+    }
+}
+
+impl Orders {
+    pub(super) fn start_push(&mut self, turn: &mut Turn, conns: &mut Conns, order: &PushOrder) {
+        let seed = turn.session_seed();
+        let session = outbound::begin_push(turn.now, order, seed);
+        let purpose = Purpose::Push { push: order.push, attempt: order.attempt, stream: order.stream };
+        let Some(id) = session
+            .and_then(|session| conns.insert_outgoing(turn, order.address, &order.target, session, purpose))
+        else {
+            let state = PushState::Failed("out of connections".into());
+            turn.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
+            return;
+        };
+        self.add_push(order.push, order.stream, id);
+        turn.connect(id, order.address, &order.target);
+        conns.touch(turn, id);
+    }
+
+    /// Tells control which tracks the targets of pushes cannot be sent, when that has changed: a stream may have more tracks
+    /// than it began with.
+    pub(super) fn tell_left_out(&self, turn: &mut Turn, conns: &mut Conns, live: &Live) {
+        let mut told = Vec::new();
+        for id in self.pushes.values() {
+            let Some(conn) = conns.get_mut(*id) else { continue };
+            let Purpose::Push { push, attempt, stream } = conn.purpose else { continue };
+            let playing = conn.subscriptions.iter_mut().find_map(Subscription::playing_mut);
+            let (Some(playing), Some(stream)) = (playing, live.streams.get(&stream)) else { continue };
+            let left_out = playing.format.left_out(stream.tracks());
+            if playing.left_out != left_out {
+                playing.left_out.clone_from(&left_out);
+                told.push(ToControl::Push { push, attempt, state: PushState::LeavesOut(left_out) });
+            }
+        }
+        told.into_iter().for_each(|news| turn.tell(news));
+    }
+
+    pub(super) fn start_pull(&mut self, turn: &mut Turn, conns: &mut Conns, order: &PullOrder) {
+        let seed = turn.session_seed();
+        let session = outbound::begin_pull(turn.now, order, seed);
+        let purpose = Purpose::Pull { pull: order.pull, attempt: order.attempt };
+        let Some(id) = session
+            .and_then(|session| conns.insert_outgoing(turn, order.address, &order.target, session, purpose))
+        else {
+            let state = PullState::Failed("out of connections".into());
+            turn.tell(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
+            return;
+        };
+        self.pulls.insert(order.pull, id);
+        if order.target.is_file() {
+            let open = PathEvent::Open { local: None };
+            conns.path_event(turn, id, PathId::default(), open);
+        } else {
+            turn.connect(id, order.address, &order.target);
+        }
+        conns.touch(turn, id);
+    }
+
     /// Control says where a pull goes on.
-    pub(super) fn go_on(&mut self, next: NextAddress) {
-        let Some(id) = self.orders.pulls.get(&next.pull).copied() else { return };
-        let Some(conn) = self.conns.get_mut(id) else { return };
+    pub(super) fn go_on(&self, turn: &mut Turn, conns: &mut Conns, next: NextAddress) {
+        let Some(id) = self.pulls.get(&next.pull).copied() else { return };
+        let Some(conn) = conns.get_mut(id) else { return };
         let purpose = Purpose::Pull { pull: next.pull, attempt: next.attempt };
         if conn.purpose != purpose || !conn.is_connecting() {
             return;
@@ -196,50 +242,72 @@ impl Worker {
             Ok(address) => {
                 conn.peer = address;
                 let tls = next.server.tls.then(|| Proof::Name(next.server.host.into_boxed_str()));
-                self.agenda.outputs.push_back(Output::Connect { conn: id, address, tls });
+                turn.agenda.outputs.push_back(Output::Connect { conn: id, address, tls });
             }
             Err(reason) => {
                 let path = PathId::default();
-                self.path_event(id, path, PathEvent::Broken(&reason));
-                self.touch(id);
+                conns.path_event(turn, id, path, PathEvent::Broken(&reason));
+                conns.touch(turn, id);
             }
-        }
-    }
-
-    pub(super) fn pull_news(&mut self, id: ConnId, state: PullState) {
-        if let Some(Purpose::Pull { pull, attempt }) = self.conns.get(id).map(|conn| conn.purpose) {
-            self.tell(ToControl::Pull { pull, attempt, state });
         }
     }
 
     /// Removes the rest of a pull whose connection is gone.
-    pub(super) fn forget_pull(&mut self, id: ConnId, pull: PullId, attempt: u64, reason: &str) {
-        if self.orders.pulls.get(&pull) == Some(&id) {
-            self.orders.pulls.remove(&pull);
+    pub(super) fn forget_pull(
+        &mut self,
+        turn: &mut Turn,
+        id: ConnId,
+        pull: PullId,
+        attempt: u64,
+        reason: &str,
+    ) {
+        if self.pulls.get(&pull) == Some(&id) {
+            self.pulls.remove(&pull);
         }
         // Most have reported a reason already; control takes only the first report of an attempt's end.
         let state = PullState::Failed(reason.to_owned());
-        self.tell(ToControl::Pull { pull, attempt, state });
+        turn.tell(ToControl::Pull { pull, attempt, state });
     }
 
-    // ---- both
-
-    fn insert_outgoing(
+    pub(super) fn start_recording(
         &mut self,
-        address: SocketAddr,
-        target: &Target,
-        session: Box<dyn Session>,
-        purpose: Purpose,
-    ) -> Option<ConnId> {
-        let now = self.now.mono;
-        let conn = match target.transport {
-            Transport::Tcp | Transport::Tls | Transport::NodeTls => Conn::connecting(address, session, now),
-            Transport::Udp | Transport::UdpListener => Conn::datagrams(address, session, None, now),
-            Transport::File => Conn::bare(address, session, now),
-        };
-        self.conns.insert(Conn { purpose, ..conn })
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        order: RecordingOrder,
+    ) {
+        let (recording, stream) = (order.recording, order.stream);
+        let purpose = Purpose::Recording { recording, stream };
+        let conn = sinks::find(order.kind)
+            .and_then(|kind| live.insert_sink(turn, conns, kind, stream, Some(order), purpose));
+        match conn {
+            Some(conn) => drop(self.recordings.insert(recording, conn)),
+            None => {
+                let news = RecordingNews::Over("the stream is not here".to_owned());
+                turn.tell(ToControl::Recording { recording, news });
+            }
+        }
     }
 
+    pub(super) fn stop_recording(
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &mut Live,
+        recording: RecordingId,
+    ) {
+        let Some(id) = self.recordings.get(&recording).copied() else { return };
+        if let Some(Purpose::Recording { stream, .. }) = conns.get(id).map(|conn| conn.purpose) {
+            live.feed_rest(turn, conns, stream);
+        }
+        conns.blame(id, "recording stopped");
+        conns.call(turn, id, |session, ctx| session.close(ctx, "recording stopped"));
+        live.unsubscribe(turn, conns, id, Handle::ONLY);
+        conns.touch(turn, id);
+    }
+}
+
+impl Turn {
     /// Has the socket of an outgoing connection opened.
     fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
         let path = PathId::default();
@@ -253,82 +321,51 @@ impl Worker {
         };
         self.agenda.outputs.push_back(output);
     }
+}
 
-    // ---- sinks
-
+impl Polled {
     /// Creates a sink of a stream, once.
-    pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
+    pub(super) fn start_sink(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        name: &str,
+        stream: StreamId,
+    ) {
         let Some(kind) = sinks::find(name) else { return };
-        if !self.polled.note_sink(stream, kind.name) {
+        if !self.note_sink(stream, kind.name) {
             return;
         }
         let purpose = Purpose::Sink { stream, kind: kind.name };
-        if self.insert_sink(kind, stream, None, purpose).is_none() {
-            self.sink_over(stream, kind.name);
+        if live.insert_sink(turn, conns, kind, stream, None, purpose).is_none() {
+            self.sink_over(turn, stream, kind.name);
         }
     }
 
     /// A sink is no more: the next request for what it made begins another one.
-    pub(super) fn sink_over(&mut self, stream: StreamId, kind: &'static str) {
-        self.polled.forget_sink(stream, kind);
-        self.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
+    pub(super) fn sink_over(&mut self, turn: &mut Turn, stream: StreamId, kind: &'static str) {
+        self.forget_sink(stream, kind);
+        turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
     }
+}
 
+impl Live {
     fn insert_sink(
-        &mut self,
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
         kind: &SinkKind,
         stream: StreamId,
         recording: Option<RecordingOrder>,
         purpose: Purpose,
     ) -> Option<ConnId> {
-        let live = self.live.streams.get(&stream)?;
+        let live = self.streams.get(&stream)?;
         let (key, settings) = (live.key.clone(), Arc::clone(&live.settings));
-        let details = self.live.details.get(&stream).cloned().unwrap_or_default();
+        let details = self.details.get(stream).cloned().unwrap_or_default();
         let order = SinkOrder { stream, key, settings, details, recording };
-        let seed = self.session_seed();
-        let session = (kind.begin)(self.now, &order, seed);
-        self.insert_inner(session, purpose)
-    }
-
-    // ---- recordings
-
-    pub(super) fn start_recording(&mut self, order: RecordingOrder) {
-        let (recording, stream) = (order.recording, order.stream);
-        let purpose = Purpose::Recording { recording, stream };
-        let conn =
-            sinks::find(order.kind).and_then(|kind| self.insert_sink(kind, stream, Some(order), purpose));
-        match conn {
-            Some(conn) => drop(self.orders.recordings.insert(recording, conn)),
-            None => {
-                let news = RecordingNews::Over("the stream is not here".to_owned());
-                self.tell(ToControl::Recording { recording, news });
-            }
-        }
-    }
-
-    pub(super) fn stop_recording(&mut self, recording: RecordingId) {
-        let Some(id) = self.orders.recordings.get(&recording).copied() else { return };
-        if let Some(Purpose::Recording { stream, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
-            self.feed_rest(stream);
-        }
-        self.blame(id, "recording stopped");
-        self.call(id, |session, ctx| session.close(ctx, "recording stopped"));
-        self.unsubscribe(id, Handle::ONLY);
-        self.touch(id);
-    }
-
-    pub(super) fn recording_news(&mut self, id: ConnId, news: RecordingNews) {
-        if let Some(Purpose::Recording { recording, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
-            self.tell(ToControl::Recording { recording, news });
-        }
-    }
-
-    /// Puts a session without a network path into the worker.
-    pub(super) fn insert_inner(&mut self, session: Box<dyn Session>, purpose: Purpose) -> Option<ConnId> {
-        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-        let conn = Conn { purpose, ..Conn::bare(nobody, session, self.now.mono) };
-        let id = self.conns.insert(conn)?;
-        self.touch(id);
-        Some(id)
+        let seed = turn.session_seed();
+        let session = (kind.begin)(turn.now, &order, seed);
+        conns.insert_inner(turn, session, purpose)
     }
 }

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::Worker;
+use super::conns::Conns;
+use super::polled::Polled;
+use super::streams::Live;
+use super::turn::Turn;
 use crate::auth::access::Credentials;
 use crate::auth::network;
 use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
@@ -85,36 +88,43 @@ impl Passes {
     }
 }
 
-impl Worker {
+impl Polled {
     /// A request asks whether its viewer may have an answer.
-    pub(super) fn ask_pass(&mut self, id: ConnId, ask: PassAsk) {
-        let stream = ask.stream.or_else(|| self.live.directory.get(&ask.key).copied());
-        let of_stream = stream.and_then(|stream| self.key_of_polled(stream));
+    pub(super) fn ask_pass(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        id: ConnId,
+        ask: PassAsk,
+    ) {
+        let stream = ask.stream.or_else(|| live.directory.get(&ask.key).copied());
+        let of_stream = stream.and_then(|stream| self.key_of_polled(live, stream));
         let key = of_stream.unwrap_or(ask.key);
-        let Some(app) = self.apps.get(&key.app) else {
-            return self.answer_pass(id, Err(NoSubscription::Disabled));
+        let Some(app) = turn.apps.get(&key.app) else {
+            return conns.answer_pass(turn, id, Err(NoSubscription::Disabled));
         };
-        let details = stream.and_then(|stream| self.live.details.get(&stream));
+        let details = stream.and_then(|stream| live.details.get(stream));
         let is_limited = details.is_some_and(|details| details.limits_polled);
         let shown = Credentials::of(&ask.params).counting(&app.security.play);
         if !app.security.play.any() && !is_limited && shown.subscriber.is_none() {
-            return self.answer_pass(id, Ok(()));
+            return conns.answer_pass(turn, id, Ok(()));
         }
-        if self.draining {
-            return self.answer_pass(id, Err(NoSubscription::Unavailable));
+        if turn.draining {
+            return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
         }
-        let Some(conn) = self.conns.get(id) else { return };
+        let Some(conn) = conns.get(id) else { return };
         let peer = conn.client();
         let who = identity(&shown, &ask.viewer);
         let former = ask.former.filter(|_| who == ask.viewer);
         let holder = (key.clone(), ask.protocol, who.clone(), network(peer.ip()));
-        if self.polled.passes.is_known(self.now.mono, &holder) {
-            return self.answer_pass(id, Ok(()));
+        if self.passes.is_known(turn.now.mono, &holder) {
+            return conns.answer_pass(turn, id, Ok(()));
         }
         let subscriber = shown.subscriber.map(str::to_owned);
-        self.polled.passes.asked.insert(id, Asked { holder, subscriber });
+        self.passes.asked.insert(id, Asked { holder, subscriber });
         let request = PlayRequest {
-            session: self.session_ref(id, Handle::ONLY),
+            session: turn.session_ref(id, Handle::ONLY),
             key,
             egress: ask.protocol,
             peer,
@@ -122,27 +132,35 @@ impl Worker {
             origin: ask.origin,
             polled: Some(PolledRequest { who, former, file: ask.file, found: ask.found }),
         };
-        self.tell(ToControl::Play(Box::new(request)));
+        turn.tell(ToControl::Play(Box::new(request)));
     }
 
     /// Control has answered.
-    pub(super) fn pass_verdict(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
-        let Some(asked) = self.polled.passes.asked.remove(&id) else { return };
+    pub(super) fn pass_verdict(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: ConnId,
+        verdict: Result<(), NoSubscription>,
+    ) {
+        let Some(asked) = self.passes.asked.remove(&id) else { return };
         match &verdict {
-            Ok(()) => self.polled.passes.note(self.now.mono, asked),
+            Ok(()) => self.passes.note(turn.now.mono, asked),
             // Control does not know what else is there: it is asked again when something was found.
             Err(NoSubscription::NotFound) => {}
             Err(why) => {
                 let (key, protocol, ..) = asked.holder;
-                self.pass_refused(id, protocol, &key, why);
+                conns.pass_refused(id, protocol, &key, why);
             }
         }
-        self.answer_pass(id, verdict);
+        conns.answer_pass(turn, id, verdict);
     }
+}
 
-    fn answer_pass(&mut self, id: ConnId, verdict: Result<(), NoSubscription>) {
-        self.reply(id, Reply::Request(RequestNews::Pass(verdict)));
-        self.touch(id);
+impl Conns {
+    fn answer_pass(&mut self, turn: &mut Turn, id: ConnId, verdict: Result<(), NoSubscription>) {
+        self.reply(turn, id, Reply::Request(RequestNews::Pass(verdict)));
+        self.touch(turn, id);
     }
 }
 

@@ -6,11 +6,14 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::conns::Conns;
 use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
+use super::streams::Live;
+use super::turn::Turn;
 use super::{Output, Worker};
-use crate::hub::{BlobMemory, Blobs, Published};
+use crate::hub::{BlobMemory, Published};
 use crate::mail::{
     Blob, BlobMail, BlobsInTransit, LeaseNews, Progress, SinkNews, ToControl, ToWorker, WatchedMail,
 };
@@ -26,7 +29,6 @@ type BlobName = (Arc<str>, Arc<str>);
 /// Blobs and leases of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
-    pub(super) blobs: Blobs,
     /// The memory that large blobs are kept in; `None`: they stay where they were made.
     memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
@@ -129,121 +131,132 @@ impl Worker {
 
     /// Publishes a blob of a live stream on all workers. While too much is on its way to the others, it is here only.
     pub fn publish_blob(&mut self, now: Now, mut blob: Blob) -> Published {
-        self.now = now;
+        self.turn.now = now;
         if let Some(kept) = self.polled.memory.as_ref().and_then(|memory| memory.keep(&blob.bytes)) {
             blob.bytes = kept;
         }
         let blob = Arc::new(blob);
-        let published = self.keep_blob(&blob);
+        let published = self.polled.keep_blob(&mut self.turn, &mut self.conns, &self.live, &blob);
         if published == Published::Stored {
             let mail = self.polled.in_transit.mail(blob);
-            self.agenda.outputs.extend(mail.map(|mail| Output::Others(ToWorker::Blob(mail))));
+            self.turn.agenda.outputs.extend(mail.map(|mail| Output::Others(ToWorker::Blob(mail))));
         }
         published
     }
+}
 
+impl Polled {
     /// A blob of another worker.
-    pub(super) fn take_blob(&mut self, mail: &BlobMail) {
-        self.keep_blob(&mail.blob);
+    pub(super) fn take_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, mail: &BlobMail) {
+        self.keep_blob(turn, conns, live, &mail.blob);
     }
 
     /// Stores a blob, and answers who waits for it. One that comes behind the end of its stream is nobody's, unless others of
     /// the stream are still there.
-    fn keep_blob(&mut self, blob: &Arc<Blob>) -> Published {
-        if !self.live.streams.contains_key(&blob.stream) && !self.polled.blobs.has(blob.stream) {
+    fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
+        if !live.streams.contains_key(&blob.stream) && !turn.blobs.has(blob.stream) {
             return Published::Refused;
         }
-        let published = self.polled.blobs.publish(Arc::clone(blob));
+        let published = turn.blobs.publish(Arc::clone(blob));
         if published == Published::Stored {
-            self.answer_waiting_for(blob);
-            for (stream, kind) in missing_rungs(self, blob) {
-                self.begin_sinks(stream, vec![kind]);
+            self.answer_waiting_for(turn, conns, blob);
+            for (stream, kind) in missing_rungs(turn, live, self, blob) {
+                self.begin_sinks(turn, conns, live, stream, vec![kind]);
             }
         }
         published
     }
 
-    fn answer_waiting_for(&mut self, blob: &Blob) {
+    fn answer_waiting_for(&mut self, turn: &mut Turn, conns: &mut Conns, blob: &Blob) {
         let name = (Arc::clone(&blob.app), Arc::clone(&blob.name));
-        let Some(waiting) = self.polled.waiting.get(&name) else { return };
+        let Some(waiting) = self.waiting.get(&name) else { return };
         let is_content = |(progress, _): &&(Progress, ConnId)| *progress <= blob.progress;
         let answered: Vec<ConnId> = waiting.iter().take_while(is_content).map(|(_, conn)| *conn).collect();
         for conn in answered {
-            self.polled.end_wait(conn);
-            self.answer_waiting(conn);
+            self.end_wait(conn);
+            conns.answer_waiting(turn, conn);
         }
     }
 
     // ---- requests that wait
 
     /// A request waits for a blob, which a sink makes from now on. A stream that viewers start is started.
-    pub(super) fn await_blob(&mut self, id: ConnId, wanted: &WantedBlob) {
-        let wanted = &as_there_is(self, wanted);
+    pub(super) fn await_blob(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        id: ConnId,
+        wanted: &WantedBlob,
+    ) {
+        let wanted = &as_there_is(turn, live, wanted);
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
-        let mut streams = self.live.directory.get(&wanted.key).copied().into_iter();
+        let mut streams = live.directory.get(&wanted.key).copied().into_iter();
         // The first one of a ladder leads; the others begin when it has.
-        let stream = streams.next().or_else(|| self.live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
-        let blob = self.polled.blobs.get(&name.0, &name.1);
-        let grows = blob.is_some_and(|blob| self.live.streams.contains_key(&blob.stream));
+        let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
+        let blob = turn.blobs.get(&name.0, &name.1);
+        let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
         let may_come = if is_of_ladder {
-            grows || self.live.is_ladder(&wanted.key)
+            grows || live.is_ladder(&wanted.key)
         } else {
-            grows || stream.is_some() || self.may_be_started(&wanted.key)
+            grows || stream.is_some() || live.holds.may_be_started(turn, &wanted.key)
         };
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
-            return self.answer_waiting(id);
+            return conns.answer_waiting(turn, id);
         }
-        let is_first = !self.polled.waiting.contains_key(&name);
-        self.polled.begin_wait(self.now.mono + BLOB_WAIT, id, name, wanted.progress);
+        let is_first = !self.waiting.contains_key(&name);
+        self.begin_wait(turn.now.mono + BLOB_WAIT, id, name, wanted.progress);
         match (stream, wanted.sink) {
-            (Some(stream), Some(sink)) if is_first => self.order_sink(sink, stream),
+            (Some(stream), Some(sink)) if is_first => turn.order_sink(sink, stream),
             (None, Some(sink)) => {
-                self.polled.sinks_to_come.entry(wanted.key.clone()).or_default().insert(sink);
-                self.tell(ToControl::Wanted { key: wanted.key.clone(), via: Vec::new() });
+                self.sinks_to_come.entry(wanted.key.clone()).or_default().insert(sink);
+                turn.tell(ToControl::Wanted { key: wanted.key.clone(), via: Vec::new() });
             }
             (Some(_), _) | (None, None) => {}
         }
-        self.arm_polled();
-    }
-
-    /// Has a sink begun where the publisher is, unless there is one: control knows.
-    fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
-        self.tell(ToControl::Sink { stream, kind, news: SinkNews::Wanted });
+        self.arm_polled(turn);
     }
 
     /// Begins the sinks that were asked for before their stream, which has begun now. Requests for blobs of such sinks no
     /// longer get the answer that the last stream of the name is over.
-    pub(super) fn begin_awaited_sinks(&mut self, key: &StreamKey, stream: StreamId) {
-        if let Some(settings) = self.live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
-            let ladder = self.live.ladder_key(stream).filter(|ladder| ladder != key);
+    pub(super) fn begin_awaited_sinks(
+        &mut self,
+        turn: &mut Turn,
+        live: &Live,
+        key: &StreamKey,
+        stream: StreamId,
+    ) {
+        if let Some(settings) = live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
+            let ladder = live.ladder_key(stream).filter(|ladder| ladder != key);
             let is_own = |id: &str| *id == *key.id || ladder.as_ref().is_some_and(|key| *id == *key.id);
             let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| is_own(id));
-            self.polled.blobs.forget_retired(&key.app, begins);
+            turn.blobs.forget_retired(&key.app, begins);
         }
-        for kind in self.polled.sinks_to_come.remove(key).unwrap_or_default() {
-            self.order_sink(kind, stream);
+        for kind in self.sinks_to_come.remove(key).unwrap_or_default() {
+            turn.order_sink(kind, stream);
         }
     }
 
     /// Sinks of a stream that is published here begin.
-    pub(super) fn begin_sinks(&mut self, stream: StreamId, kinds: impl IntoIterator<Item = &'static str>) {
+    pub(super) fn begin_sinks(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        stream: StreamId,
+        kinds: impl IntoIterator<Item = &'static str>,
+    ) {
         for kind in kinds {
-            self.tell(ToControl::Sink { stream, kind, news: SinkNews::Begun(self.id) });
-            self.start_sink(kind, stream);
+            turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Begun(turn.id) });
+            self.start_sink(turn, conns, live, kind, stream);
         }
     }
 
-    fn answer_waiting(&mut self, id: ConnId) {
-        self.reply(id, Reply::Request(RequestNews::Blob));
-        self.touch(id);
-    }
-
     /// A stream does not come: who waits for its playlists is answered.
-    pub(super) fn end_blob_waits(&mut self, key: &StreamKey) {
+    pub(super) fn end_blob_waits(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         let from = (Arc::clone(&key.app), Arc::clone(&key.id));
         let of_app = self
-            .polled
             .waiting
             .range(from..)
             .take_while(|((app, name), _)| *app == key.app && name.starts_with(&*key.id));
@@ -253,67 +266,75 @@ impl Worker {
         };
         let waiting = of_app.filter(|((_, name), _)| is_of_stream(name)).flat_map(|(_, waiting)| waiting);
         for conn in waiting.map(|(_, conn)| *conn).collect::<Vec<_>>() {
-            self.polled.end_wait(conn);
-            self.answer_waiting(conn);
+            self.end_wait(conn);
+            conns.answer_waiting(turn, conn);
         }
-        self.polled.sinks_to_come.remove(key);
+        self.sinks_to_come.remove(key);
     }
 
     /// The key of a stream that is live, or was and can still be fetched.
-    pub(super) fn key_of_polled(&self, stream: StreamId) -> Option<StreamKey> {
-        let live = self.live.streams.get(&stream).map(|live| &live.key);
-        live.or_else(|| self.polled.ended_keys.get(&stream)).cloned()
+    pub(super) fn key_of_polled(&self, live: &Live, stream: StreamId) -> Option<StreamKey> {
+        let live = live.streams.get(&stream).map(|live| &live.key);
+        live.or_else(|| self.ended_keys.get(&stream)).cloned()
     }
 
     // ---- viewers
 
     /// A request has shown that somebody watches. A viewer's requests may come to any worker, so that one of them counts it,
     /// which follows from its name.
-    pub(super) fn renew_lease(&mut self, id: ConnId, watched: Watched) {
-        let Some(conn) = self.conns.get(id) else { return };
+    pub(super) fn renew_lease(
+        &mut self,
+        turn: &mut Turn,
+        conns: &Conns,
+        live: &Live,
+        id: ConnId,
+        watched: Watched,
+    ) {
+        let Some(conn) = conns.get(id) else { return };
         let Watched { stream, protocol, viewer, former, params } = watched;
         let mail = WatchedMail { stream, protocol, viewer, former, peer: conn.client(), params };
-        let owner = self.owner_of(stream, protocol, &mail.viewer);
-        if owner == self.id {
-            self.take_watched(mail);
+        let owner = self.owner_of(turn, stream, protocol, &mail.viewer);
+        if owner == turn.id {
+            self.take_watched(turn, live, mail);
         } else {
-            self.agenda.outputs.push_back(Output::Worker(owner, ToWorker::Watched(Box::new(mail))));
+            turn.agenda.outputs.push_back(Output::Worker(owner, ToWorker::Watched(Box::new(mail))));
         }
     }
 
     /// A viewer that is counted here has asked.
-    pub(super) fn take_watched(&mut self, mail: WatchedMail) {
+    pub(super) fn take_watched(&mut self, turn: &mut Turn, live: &Live, mail: WatchedMail) {
         let WatchedMail { stream, protocol, viewer, former, peer, params } = mail;
-        let Some(key) = self.live.streams.get(&stream).map(|stream| stream.key.clone()) else { return };
-        let renewed = self.polled.leases.renew(self.now.mono, (stream, protocol, &viewer), peer.ip(), LEASE);
+        let Some(key) = live.streams.get(&stream).map(|stream| stream.key.clone()) else { return };
+        let renewed = self.leases.renew(turn.now.mono, (stream, protocol, &viewer), peer.ip(), LEASE);
         if renewed == Renewed::New && former.is_none() {
             tracing::info!(%key, protocol, %peer, "viewer started");
         }
         if renewed == Renewed::New {
-            let news = self.live.tells_viewers(stream).then_some(LeaseNews { key, came: true, params });
+            let news = live.details.tells_viewers(stream).then_some(LeaseNews { key, came: true, params });
             if let Some(news) = &news {
                 let gone = Box::new(LeaseNews { came: false, ..news.clone() });
-                self.polled.leases.note((stream, protocol, &viewer), gone);
+                self.leases.note((stream, protocol, &viewer), gone);
             }
-            self.viewer_came((stream, protocol), former, news.map(Box::new));
+            self.viewer_came(turn, (stream, protocol), former, news.map(Box::new));
         }
-        self.tell_ended_leases();
-        self.arm_polled();
+        self.tell_ended_leases(turn);
+        self.arm_polled(turn);
     }
 
     /// A viewer has come, or one that has come before has another name now: then the worker that counted it knows.
     fn viewer_came(
         &mut self,
+        turn: &mut Turn,
         (stream, protocol): (StreamId, &'static str),
         former: Option<String>,
         news: Option<Box<LeaseNews>>,
     ) {
-        let Some(former) = former else { return self.tell_all(news.map(ToControl::Leased)) };
-        match self.owner_of(stream, protocol, &former) {
-            owner if owner == self.id => self.watched_no_more((stream, protocol, &former), news),
+        let Some(former) = former else { return turn.tell_all(news.map(ToControl::Leased)) };
+        match self.owner_of(turn, stream, protocol, &former) {
+            owner if owner == turn.id => self.watched_no_more(turn, (stream, protocol, &former), news),
             owner => {
                 let mail = ToWorker::WatchedNoMore { stream, protocol, viewer: former, news };
-                self.agenda.outputs.push_back(Output::Worker(owner, mail));
+                turn.agenda.outputs.push_back(Output::Worker(owner, mail));
             }
         }
     }
@@ -321,29 +342,26 @@ impl Worker {
     /// A viewer that is counted here has another name now; one that is not has just come.
     pub(super) fn watched_no_more(
         &mut self,
+        turn: &mut Turn,
         viewer: (StreamId, &'static str, &str),
         news: Option<Box<LeaseNews>>,
     ) {
-        if !self.polled.leases.end_viewer(viewer) {
-            self.tell_all(news.map(ToControl::Leased));
+        if !self.leases.end_viewer(viewer) {
+            turn.tell_all(news.map(ToControl::Leased));
         }
     }
 
     /// Tells control of viewers that are gone.
-    fn tell_ended_leases(&mut self) {
-        let ended = self.polled.leases.take_ended();
-        self.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
-    }
-
-    fn tell_all(&mut self, mail: impl IntoIterator<Item = ToControl>) {
-        self.agenda.outputs.extend(mail.into_iter().map(Output::Control));
+    fn tell_ended_leases(&mut self, turn: &mut Turn) {
+        let ended = self.leases.take_ended();
+        turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
     /// The worker that counts a viewer.
-    fn owner_of(&self, stream: StreamId, protocol: &str, viewer: &str) -> WorkerId {
-        let workers = u64::from(self.polled.workers.0.get());
+    fn owner_of(&self, turn: &Turn, stream: StreamId, protocol: &str, viewer: &str) -> WorkerId {
+        let workers = u64::from(self.workers.0.get());
         if workers == 1 {
-            return self.id;
+            return turn.id;
         }
         let number = stream.0.to_le_bytes();
         let bytes = number.iter().chain(protocol.as_bytes()).chain(viewer.as_bytes());
@@ -355,65 +373,82 @@ impl Worker {
         WorkerId(u16::try_from(hash.checked_rem(workers).unwrap_or(0)).unwrap_or(0))
     }
 
-    pub(super) fn polled_timeout(&mut self, at: Instant) {
-        if self.polled.armed == Some(at) {
-            self.polled.armed = None;
+    pub(super) fn polled_timeout(&mut self, turn: &mut Turn, conns: &mut Conns, at: Instant) {
+        if self.armed == Some(at) {
+            self.armed = None;
         }
-        let now = self.now.mono;
-        self.polled.leases.handle_timeout(now);
-        self.tell_ended_leases();
-        while let Some((_, stream)) = self.polled.ended.pop_front_if(|(until, _)| *until <= now) {
-            self.polled.ended_keys.remove(&stream);
-            self.polled.blobs.end_stream(stream);
+        let now = turn.now.mono;
+        self.leases.handle_timeout(now);
+        self.tell_ended_leases(turn);
+        while let Some((_, stream)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
+            self.ended_keys.remove(&stream);
+            turn.blobs.end_stream(stream);
         }
-        while let Some((until, conn)) = self.polled.due.first().copied()
+        while let Some((until, conn)) = self.due.first().copied()
             && until <= now
         {
-            self.polled.end_wait(conn);
-            self.answer_waiting(conn);
+            self.end_wait(conn);
+            conns.answer_waiting(turn, conn);
         }
-        self.arm_polled();
+        self.arm_polled(turn);
     }
 
     /// A stream is over. Its viewers have not seen its end yet.
-    pub(super) fn forget_polled(&mut self, stream: StreamId, key: &StreamKey) {
-        self.polled.leases.end_stream(stream);
-        self.tell_ended_leases();
-        while let Some(sink) = self.polled.making.range((stream, "")..).next().filter(|sink| sink.0 == stream)
-        {
+    pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
+        self.leases.end_stream(stream);
+        self.tell_ended_leases(turn);
+        while let Some(sink) = self.making.range((stream, "")..).next().filter(|sink| sink.0 == stream) {
             let sink = *sink;
-            self.polled.making.remove(&sink);
+            self.making.remove(&sink);
         }
-        if self.polled.blobs.retire(stream) {
-            self.polled.ended.push_back((self.now.mono + LINGER, stream));
-            self.polled.ended_keys.insert(stream, key.clone());
-            self.arm_polled();
+        if turn.blobs.retire(stream) {
+            self.ended.push_back((turn.now.mono + LINGER, stream));
+            self.ended_keys.insert(stream, key.clone());
+            self.arm_polled(turn);
         }
     }
 
-    fn arm_polled(&mut self) {
-        let ended = self.polled.ended.front().map(|(until, _)| *until);
-        let waits = self.polled.due.first().map(|(until, _)| *until);
-        let due = [self.polled.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
+    fn arm_polled(&mut self, turn: &mut Turn) {
+        let ended = self.ended.front().map(|(until, _)| *until);
+        let waits = self.due.first().map(|(until, _)| *until);
+        let due = [self.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };
         // What could not be ended at once is ended in the next turn.
-        let due = due.max(self.now.mono + super::dispatch::FLUSH_GRID);
-        if self.polled.armed.is_none_or(|armed| due < armed) {
-            self.polled.armed = Some(due);
-            self.agenda.deadlines.arm(due, Timer::Polled);
+        let due = due.max(turn.now.mono + super::dispatch::FLUSH_GRID);
+        if self.armed.is_none_or(|armed| due < armed) {
+            self.armed = Some(due);
+            turn.agenda.deadlines.arm(due, Timer::Polled);
         }
     }
 }
 
+impl Turn {
+    /// Has a sink begun where the publisher is, unless there is one: control knows.
+    fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
+        self.tell(ToControl::Sink { stream, kind, news: SinkNews::Wanted });
+    }
+
+    fn tell_all(&mut self, mail: impl IntoIterator<Item = ToControl>) {
+        self.agenda.outputs.extend(mail.into_iter().map(Output::Control));
+    }
+}
+
+impl Conns {
+    fn answer_waiting(&mut self, turn: &mut Turn, id: ConnId) {
+        self.reply(turn, id, Reply::Request(RequestNews::Blob));
+        self.touch(turn, id);
+    }
+}
+
 /// The sinks of a stream that do not wait to be asked for, if it is published here.
-pub(super) fn begun_with(worker: &Worker, stream: StreamId) -> BTreeSet<&'static str> {
-    let live = worker.live.streams.get(&stream).filter(|live| live.source == worker.id);
-    let Some(live) = live else { return BTreeSet::new() };
-    let details = worker.live.details.get(&stream).cloned().unwrap_or_default();
-    let own = sinks::begun_with_stream(&live.settings, &details).map(|kind| kind.name);
+pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
+    let source = live.streams.get(&stream).filter(|stream| stream.source == turn.id);
+    let Some(source) = source else { return BTreeSet::new() };
+    let details = live.details.get(stream).cloned().unwrap_or_default();
+    let own = sinks::begun_with_stream(&source.settings, &details).map(|kind| kind.name);
     let mut kinds: BTreeSet<_> = own.collect();
-    if let Some(ladder) = worker.live.ladder_key(stream) {
-        let rungs = worker.polled.blobs.rungs(&ladder.app, &ladder.id);
+    if let Some(ladder) = live.ladder_key(stream) {
+        let rungs = turn.blobs.rungs(&ladder.app, &ladder.id);
         kinds.extend(rungs.iter().map(|(_, rung)| rung.sink));
     }
     kinds
@@ -424,11 +459,11 @@ fn is_of_ladder(sink: &'static str) -> bool {
 }
 
 /// The blob that a request waits for: where there is no ladder of this name, that of a stream with the name.
-fn as_there_is(worker: &Worker, wanted: &WantedBlob) -> WantedBlob {
-    if !wanted.sink.is_some_and(is_of_ladder) || worker.live.is_ladder(&wanted.key) {
+fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
+    if !wanted.sink.is_some_and(is_of_ladder) || live.is_ladder(&wanted.key) {
         return wanted.clone();
     }
-    let app = worker.apps.get(&wanted.key.app);
+    let app = turn.apps.get(&wanted.key.app);
     let plain = app.and_then(|app| sinks::plain_maker_of(app, &wanted.name));
     plain.map_or_else(
         || wanted.clone(),
@@ -441,11 +476,11 @@ fn as_there_is(worker: &Worker, wanted: &WantedBlob) -> WantedBlob {
 }
 
 /// The streams of a blob's ladder that are published here and have no sink for it yet, and its kind.
-fn missing_rungs(worker: &Worker, blob: &Blob) -> Vec<(StreamId, &'static str)> {
+fn missing_rungs(turn: &Turn, live: &Live, polled: &Polled, blob: &Blob) -> Vec<(StreamId, &'static str)> {
     let Some(ladder) = &blob.ladder else { return Vec::new() };
     let Some(rung) = &ladder.rung else { return Vec::new() };
-    let is_here = |id: &StreamId| worker.live.streams.get(id).is_some_and(|live| live.source == worker.id);
+    let is_here = |id: &StreamId| live.streams.get(id).is_some_and(|stream| stream.source == turn.id);
     let main = StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) };
-    let missing = worker.live.ladder(&main).filter(is_here);
-    missing.map(|id| (id, rung.sink)).filter(|sink| !worker.polled.making.contains(sink)).collect()
+    let missing = live.ladder(&main).filter(is_here);
+    missing.map(|id| (id, rung.sink)).filter(|sink| !polled.making.contains(sink)).collect()
 }

@@ -264,7 +264,7 @@ fn what_one_worker_publishes_another_answers_from_memory() {
     pair.pass(LINGER);
     assert!(pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).1);
     assert_eq!(pair.publish("cam.m3u8", 4, Bytes::from_static(b"late")), Published::Refused);
-    assert_eq!(pair.workers.each_ref().map(|worker| worker.polled.blobs.bytes()), [0, 0]);
+    assert_eq!(pair.workers.each_ref().map(|worker| worker.turn.blobs.bytes()), [0, 0]);
 }
 
 /// Memory for blobs of eight bytes and more.
@@ -287,7 +287,7 @@ fn what_is_published_is_everywhere_where_the_memory_for_blobs_has_put_it() {
     pair.publish("1.ts", 1, Bytes::from_static(b"large enough"));
     pair.publish("2.ts", 1, small.clone());
     for worker in &pair.workers {
-        let address = |name| worker.polled.blobs.get("live", name).unwrap().bytes.as_ptr();
+        let address = |name| worker.turn.blobs.get("live", name).unwrap().bytes.as_ptr();
         assert_eq!((address("1.ts"), address("2.ts")), (shelf.as_ptr(), small.as_ptr()));
     }
     assert_eq!(body(&pair.get("/live/streams/1.ts", [192, 0, 2, 1]).0), b"xxxxxxxxxxxx");

@@ -9,9 +9,12 @@ use media::{AccessUnit, ClockNews, FaultNews, TrackKind, Tracks};
 
 use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
+use super::conns::Conns;
 use super::deadlines::Timer;
 use super::dispatch::FLUSH_GRID;
+use super::memory::Memory;
 use super::streams::{Live, SourceCount};
+use super::turn::Turn;
 use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
@@ -28,27 +31,323 @@ impl Live {
 }
 
 impl Worker {
+    /// A new publisher has taken over the stream.
+    pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let Some(publication) = conn.publication_of(stream) else { return };
+        let is_only = conn.publications.len() == 1 && conn.subscriptions.is_empty();
+        self.conns.forget_publication(id, stream);
+        self.live.sources.remove(&stream);
+        if is_only {
+            self.remove(id, "replaced by a new publisher", false);
+        } else {
+            let end = crate::mail::StreamEnd::Stopped;
+            self.conns.reply(&self.turn, id, Reply::Publication(publication, PublicationNews::Ended(end)));
+            self.conns.touch(&mut self.turn, id);
+        }
+    }
+}
+
+impl Live {
     /// A session says something of a stream that it publishes.
-    pub(super) fn publication_event(&mut self, id: ConnId, publication: Handle, event: PublicationEvent) {
+    pub(super) fn publication_event(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        memory: &mut Memory,
+        id: ConnId,
+        publication: Handle,
+        event: PublicationEvent,
+    ) {
         match event {
-            PublicationEvent::Publish(ask) => self.ask_publish(id, publication, ask),
-            PublicationEvent::Over(departure) => self.unpublish(id, publication, departure),
-            PublicationEvent::Unit { unit, tracks } => self.ingest(id, publication, unit, tracks),
-            PublicationEvent::UnitsDropped(units) => self.count_dropped(id, publication, units),
-            PublicationEvent::Clock(news) => self.note_clock_news(id, publication, news),
-            PublicationEvent::Loudness(level) => self.note_loudness(id, publication, level),
-            PublicationEvent::Fault(reason) => self.log_fault(id, publication, reason),
+            PublicationEvent::Publish(ask) => conns.ask_publish(turn, id, publication, ask),
+            PublicationEvent::Over(departure) => self.unpublish(turn, conns, id, publication, departure),
+            PublicationEvent::Unit { unit, tracks } => {
+                self.ingest(turn, conns, memory, id, publication, (unit, tracks))
+            }
+            PublicationEvent::UnitsDropped(units) => self.count_dropped(turn, conns, id, publication, units),
+            PublicationEvent::Clock(news) => self.note_clock_news(turn, conns, id, publication, news),
+            PublicationEvent::Loudness(level) => self.note_loudness(turn, conns, id, publication, level),
+            PublicationEvent::Fault(reason) => self.log_fault(conns, id, publication, reason),
         }
     }
 
-    pub(super) fn ask_publish(&mut self, id: ConnId, publication: Handle, ask: PublishAsk) {
-        let session = self.session_ref(id, publication);
-        let Some(conn) = self.conns.get_mut(id) else { return };
+    /// Control has decided.
+    pub(super) fn publish_verdict(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: ConnId,
+        publication: Handle,
+        verdict: Result<Box<Grant>, Refusal>,
+    ) {
+        let session = turn.session_ref(id, publication);
+        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
+        let asked = conns.get_mut(id).and_then(|conn| {
+            let at =
+                conn.publications.iter().position(|one| one.handle == publication && one.stream.is_none())?;
+            match granted {
+                Some((stream, ..)) => conn.publications.get_mut(at)?.stream = Some(stream),
+                None => {
+                    conn.publications.remove(at);
+                }
+            }
+            Some(())
+        });
+        match (asked, granted) {
+            (Some(()), _) => {
+                match &verdict {
+                    Ok(_) => conns.forgive(id),
+                    Err(refusal) => conns.publish_refused(id, refusal),
+                }
+                if let Some((stream, position, _)) = granted {
+                    let count = self.sources.entry(stream).or_default();
+                    count.position = position;
+                    count.last_unit = Some(turn.now.mono);
+                    count.publisher = Some(session);
+                }
+                let verdict = verdict.map(|grant| *grant);
+                conns.reply(turn, id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
+                if let Some((stream, ..)) = granted {
+                    self.tell_wanted(turn, conns, stream);
+                }
+            }
+            // It went while control decided; control must not wait for its units.
+            (None, Some((stream, position, epoch))) => {
+                let departure = Departure::Lost;
+                turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            }
+            (None, None) => {}
+        }
+        conns.note_authenticated(turn, id);
+        conns.touch(turn, id);
+    }
+
+    /// Reports to control that a publisher is gone, however it came in.
+    pub(super) fn unpublish(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: ConnId,
+        publication: Handle,
+        departure: Departure,
+    ) {
+        let session = turn.session_ref(id, publication);
+        let Some(conn) = conns.get_mut(id) else { return };
+        let Some(at) = conn.publications.iter().position(|one| one.handle == publication) else { return };
+        match conn.publications.remove(at).stream {
+            None => turn.tell(ToControl::PublishAbandoned(session)),
+            Some(stream) => {
+                let position = self.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
+                let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
+                turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            }
+        }
+    }
+
+    /// The session is gone, and with it all that it published.
+    pub(super) fn unpublish_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
+        while let Some(publication) = conns.get(id).and_then(|conn| conn.publications.last().copied()) {
+            self.unpublish(turn, conns, id, publication.handle, Departure::Lost);
+        }
+    }
+
+    pub(super) fn ingest(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        memory: &mut Memory,
+        id: ConnId,
+        publication: Handle,
+        (unit, tracks): (AccessUnit, Arc<Tracks>),
+    ) {
+        let Some(stream) = conns.published(id, publication) else {
+            return self.ingest_derived(turn, conns, memory, id, unit);
+        };
+        let retry = self.transcoders.has_room().then_some(turn.now.mono);
+        let tracks = match self.streams.get_mut(&stream) {
+            Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
+            None => tracks,
+        };
+        let count = self.sources.entry(stream).or_default();
+        count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
+        count.last_unit = Some(turn.now.mono);
+        let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
+        count.pictures = count.pictures.saturating_add(u64::from(is_video));
+        let has_stopped = count.video.note(turn.now.mono, is_video);
+        let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+        count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
+        if !std::mem::replace(&mut count.position.started, true) {
+            turn.tell(ToControl::SourceStarted(stream));
+        }
+        if has_stopped {
+            self.log_fault(conns, id, publication, "no video for 10 s while audio goes on");
+        }
+        self.append_published(turn, conns, memory, id, stream, entry);
+    }
+
+    /// Appends a unit whose publisher or producer is here.
+    pub(super) fn append_published(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        memory: &mut Memory,
+        id: ConnId,
+        stream: StreamId,
+        entry: Entry,
+    ) {
+        let appended = self.append(turn, conns, memory, stream, entry);
+        self.feed_mirrors(turn, stream);
+        if appended.is_err() {
+            conns.note_panic(id);
+        }
+    }
+
+    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
+    /// left out.
+    pub(super) fn append(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        memory: &mut Memory,
+        id: StreamId,
+        entry: Entry,
+    ) -> std::thread::Result<()> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        turn.meter.stats.units = turn.meter.stats.units.saturating_add(1);
+        let bytes = entry.unit.payload.len();
+        let first = stream.tracks().is_empty();
+        let now = turn.now.mono;
+        let pushed =
+            catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
+        match pushed.flush {
+            Flush::Now => {
+                if stream.flush.queue() {
+                    turn.agenda.flushing.push(id);
+                }
+            }
+            Flush::By(_) => self.arm_flush(turn, id),
+        }
+        if pushed.trim {
+            self.trim(turn, conns, id);
+        }
+        memory.note_appended(turn, self, bytes);
+        if pushed.rechosen || first {
+            self.settle_demand(turn, conns, id);
+        }
+        if first {
+            self.tell_tracks(turn, conns, id);
+        }
+        Ok(())
+    }
+
+    /// Tells those who subscribed to a stream without tracks that it has some now.
+    fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
+        for subscriber in subscribers {
+            let subscription = subscriber.handle;
+            conns.reply(
+                turn,
+                subscriber.conn,
+                Reply::Subscription(subscription, SubscriptionNews::TracksKnown(&tracks)),
+            );
+            conns.touch(turn, subscriber.conn);
+        }
+    }
+
+    /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
+    /// flows the flush moves on with every video frame, and the entry finds nothing to do when it fires. Deadlines are
+    /// moved forward onto a grid, so that hundreds of streams share a wake-up.
+    pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(at) = stream.flush.due() else { return };
+        let since = at.saturating_duration_since(turn.meter.began).as_nanos();
+        let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
+        let on_grid = at - Duration::from_nanos(early);
+        let on_grid = on_grid.max(turn.now.mono);
+        if stream.flush.arm(on_grid) {
+            turn.agenda.deadlines.arm(on_grid, Timer::Flush(id));
+        }
+    }
+
+    pub(super) fn count_dropped(
+        &mut self,
+        turn: &mut Turn,
+        conns: &Conns,
+        id: ConnId,
+        publication: Handle,
+        units: u64,
+    ) {
+        if let Some(stream) = conns.published(id, publication) {
+            let count: &mut SourceCount = self.sources.entry(stream).or_default();
+            count.dropped = count.dropped.saturating_add(units);
+            turn.meter.stats.units_dropped = turn.meter.stats.units_dropped.saturating_add(units);
+        }
+    }
+
+    /// Counts faults of a publisher's clock and keeps its pace.
+    pub(super) fn note_clock_news(
+        &mut self,
+        turn: &mut Turn,
+        conns: &Conns,
+        id: ConnId,
+        publication: Handle,
+        news: ClockNews,
+    ) {
+        let Some(stream) = conns.published(id, publication) else { return };
+        match news {
+            ClockNews::Fault(fault) => self.note_clock_fault(turn, conns, id, stream, fault),
+            ClockNews::MadeUp(ms) => self.sources.entry(stream).or_default().made_up_ms = ms,
+        }
+    }
+
+    /// Counts a fault, and logs one of each kind in [`CLOCK_LOG_INTERVAL`].
+    fn note_clock_fault(
+        &mut self,
+        turn: &mut Turn,
+        conns: &Conns,
+        id: ConnId,
+        stream: StreamId,
+        news: FaultNews,
+    ) {
+        let FaultNews { fault, track, off_ms, count } = news;
+        turn.meter.clock_faults.add(fault, count);
+        let source: &mut SourceCount = self.sources.entry(stream).or_default();
+        source.clock_faults.add(fault, count);
+        let Some(told) = source.clock_told.get_mut(fault as usize) else { return };
+        let is_soon = |at: Instant| turn.now.mono.saturating_duration_since(at) < CLOCK_LOG_INTERVAL;
+        if told.is_some_and(is_soon) {
+            return;
+        }
+        *told = Some(turn.now.mono);
+        let total = source.clock_faults.of(fault);
+        let (Some(conn), Some(stream)) = (conns.get(id), self.streams.get(&stream)) else { return };
+        let (key, protocol) = (&stream.key, conn.session.about().protocol);
+        let codec = stream.tracks().get(track).map(|track| track.config.codec());
+        let (fault, remedy) = (fault.name(), fault.remedy());
+        let track = track.number();
+        tracing::warn!(%key, protocol, track, ?codec, fault, off_ms, total, remedy, "publisher's clock corrected");
+    }
+
+    /// Logs what is wrong with a stream, by its name.
+    pub(super) fn log_fault(&self, conns: &Conns, id: ConnId, publication: Handle, reason: &str) {
+        let stream = conns.published(id, publication).and_then(|stream| self.streams.get(&stream));
+        let (Some(conn), Some(stream)) = (conns.get(id), stream) else { return };
+        let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
+        tracing::warn!(%key, protocol, %peer, reason, "the stream has a fault");
+    }
+}
+
+impl Conns {
+    pub(super) fn ask_publish(&mut self, turn: &mut Turn, id: ConnId, publication: Handle, ask: PublishAsk) {
+        let session = turn.session_ref(id, publication);
+        let Some(conn) = self.get_mut(id) else { return };
         if conn.publications.len() >= ROLES_MAX || conn.publication_mut(publication).is_some() {
             conn.figures.key = Some(ask.key);
             self.publish_refused(id, &Refusal::Resources);
             let verdict = Err(Refusal::Resources);
-            self.reply(id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
+            self.reply(turn, id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
             return;
         }
         conn.publications.push(Publication { handle: publication, stream: None });
@@ -73,247 +372,18 @@ impl Worker {
             zero_ms: ask.zero_ms,
             pull,
         };
-        self.tell(ToControl::Publish(request));
-    }
-
-    /// Control has decided.
-    pub(super) fn publish_verdict(
-        &mut self,
-        id: ConnId,
-        publication: Handle,
-        verdict: Result<Box<Grant>, Refusal>,
-    ) {
-        let session = self.session_ref(id, publication);
-        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
-        let asked = self.conns.get_mut(id).and_then(|conn| {
-            let at =
-                conn.publications.iter().position(|one| one.handle == publication && one.stream.is_none())?;
-            match granted {
-                Some((stream, ..)) => conn.publications.get_mut(at)?.stream = Some(stream),
-                None => {
-                    conn.publications.remove(at);
-                }
-            }
-            Some(())
-        });
-        match (asked, granted) {
-            (Some(()), _) => {
-                match &verdict {
-                    Ok(_) => self.forgive(id),
-                    Err(refusal) => self.publish_refused(id, refusal),
-                }
-                if let Some((stream, position, _)) = granted {
-                    let count = self.live.sources.entry(stream).or_default();
-                    count.position = position;
-                    count.last_unit = Some(self.now.mono);
-                    count.publisher = Some(session);
-                }
-                let verdict = verdict.map(|grant| *grant);
-                self.reply(id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
-                if let Some((stream, ..)) = granted {
-                    self.tell_wanted(stream);
-                }
-            }
-            // It went while control decided; control must not wait for its units.
-            (None, Some((stream, position, epoch))) => {
-                let departure = Departure::Lost;
-                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
-            }
-            (None, None) => {}
-        }
-        self.note_authenticated(id);
-        self.touch(id);
-    }
-
-    /// Reports to control that a publisher is gone, however it came in.
-    pub(super) fn unpublish(&mut self, id: ConnId, publication: Handle, departure: Departure) {
-        let session = self.session_ref(id, publication);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        let Some(at) = conn.publications.iter().position(|one| one.handle == publication) else { return };
-        match conn.publications.remove(at).stream {
-            None => self.tell(ToControl::PublishAbandoned(session)),
-            Some(stream) => {
-                let position =
-                    self.live.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
-                let epoch = self.live.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
-                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
-            }
-        }
-    }
-
-    /// The session is gone, and with it all that it published.
-    pub(super) fn unpublish_all(&mut self, id: ConnId) {
-        while let Some(publication) = self.conns.get(id).and_then(|conn| conn.publications.last().copied()) {
-            self.unpublish(id, publication.handle, Departure::Lost);
-        }
+        turn.tell(ToControl::Publish(request));
     }
 
     /// The session feeds the stream no more, and control knows.
     pub(super) fn forget_publication(&mut self, id: ConnId, stream: StreamId) {
-        if let Some(conn) = self.conns.get_mut(id) {
+        if let Some(conn) = self.get_mut(id) {
             conn.publications.retain(|one| one.stream != Some(stream));
         }
     }
 
     fn published(&self, id: ConnId, publication: Handle) -> Option<StreamId> {
-        self.conns.get(id)?.publications.iter().find(|one| one.handle == publication)?.stream
-    }
-
-    pub(super) fn ingest(&mut self, id: ConnId, publication: Handle, unit: AccessUnit, tracks: Arc<Tracks>) {
-        let Some(stream) = self.published(id, publication) else {
-            return self.ingest_derived(id, unit);
-        };
-        let retry = self.live.transcoders.has_room().then_some(self.now.mono);
-        let tracks = match self.live.streams.get_mut(&stream) {
-            Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
-            None => tracks,
-        };
-        let count = self.live.sources.entry(stream).or_default();
-        count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
-        count.last_unit = Some(self.now.mono);
-        let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
-        count.pictures = count.pictures.saturating_add(u64::from(is_video));
-        let has_stopped = count.video.note(self.now.mono, is_video);
-        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
-        count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
-        if !std::mem::replace(&mut count.position.started, true) {
-            self.tell(ToControl::SourceStarted(stream));
-        }
-        if has_stopped {
-            self.log_fault(id, publication, "no video for 10 s while audio goes on");
-        }
-        self.append_published(id, stream, entry);
-    }
-
-    /// Appends a unit whose publisher or producer is here.
-    pub(super) fn append_published(&mut self, id: ConnId, stream: StreamId, entry: Entry) {
-        let appended = self.append(stream, entry);
-        self.feed_mirrors(stream);
-        if appended.is_err() {
-            self.remove_panicked(id);
-        }
-    }
-
-    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
-    /// left out.
-    pub(super) fn append(&mut self, id: StreamId, entry: Entry) -> std::thread::Result<()> {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return Ok(()) };
-        self.meter.stats.units = self.meter.stats.units.saturating_add(1);
-        let bytes = entry.unit.payload.len();
-        let first = stream.tracks().is_empty();
-        let now = self.now.mono;
-        let pushed =
-            catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
-        match pushed.flush {
-            Flush::Now => {
-                if stream.flush.queue() {
-                    self.agenda.flushing.push(id);
-                }
-            }
-            Flush::By(_) => self.arm_flush(id),
-        }
-        if pushed.trim {
-            self.trim(id);
-        }
-        self.note_appended(bytes);
-        if pushed.rechosen || first {
-            self.settle_demand(id);
-        }
-        if first {
-            self.tell_tracks(id);
-        }
-        Ok(())
-    }
-
-    /// Tells those who subscribed to a stream without tracks that it has some now.
-    fn tell_tracks(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get(&id) else { return };
-        let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
-        for subscriber in subscribers {
-            let subscription = subscriber.handle;
-            self.reply(
-                subscriber.conn,
-                Reply::Subscription(subscription, SubscriptionNews::TracksKnown(&tracks)),
-            );
-            self.touch(subscriber.conn);
-        }
-    }
-
-    /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
-    /// flows the flush moves on with every video frame, and the entry finds nothing to do when it fires. Deadlines are
-    /// moved forward onto a grid, so that hundreds of streams share a wake-up.
-    pub(super) fn arm_flush(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        let Some(at) = stream.flush.due() else { return };
-        let since = at.saturating_duration_since(self.meter.began).as_nanos();
-        let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
-        let on_grid = at - Duration::from_nanos(early);
-        let on_grid = on_grid.max(self.now.mono);
-        if stream.flush.arm(on_grid) {
-            self.agenda.deadlines.arm(on_grid, Timer::Flush(id));
-        }
-    }
-
-    pub(super) fn count_dropped(&mut self, id: ConnId, publication: Handle, units: u64) {
-        if let Some(stream) = self.published(id, publication) {
-            let count: &mut SourceCount = self.live.sources.entry(stream).or_default();
-            count.dropped = count.dropped.saturating_add(units);
-            self.meter.stats.units_dropped = self.meter.stats.units_dropped.saturating_add(units);
-        }
-    }
-
-    /// Counts faults of a publisher's clock and keeps its pace.
-    pub(super) fn note_clock_news(&mut self, id: ConnId, publication: Handle, news: ClockNews) {
-        let Some(stream) = self.published(id, publication) else { return };
-        match news {
-            ClockNews::Fault(fault) => self.note_clock_fault(id, stream, fault),
-            ClockNews::MadeUp(ms) => self.live.sources.entry(stream).or_default().made_up_ms = ms,
-        }
-    }
-
-    /// Counts a fault, and logs one of each kind in [`CLOCK_LOG_INTERVAL`].
-    fn note_clock_fault(&mut self, id: ConnId, stream: StreamId, news: FaultNews) {
-        let FaultNews { fault, track, off_ms, count } = news;
-        self.meter.clock_faults.add(fault, count);
-        let source: &mut SourceCount = self.live.sources.entry(stream).or_default();
-        source.clock_faults.add(fault, count);
-        let Some(told) = source.clock_told.get_mut(fault as usize) else { return };
-        let is_soon = |at: Instant| self.now.mono.saturating_duration_since(at) < CLOCK_LOG_INTERVAL;
-        if told.is_some_and(is_soon) {
-            return;
-        }
-        *told = Some(self.now.mono);
-        let total = source.clock_faults.of(fault);
-        let (Some(conn), Some(stream)) = (self.conns.get(id), self.live.streams.get(&stream)) else { return };
-        let (key, protocol) = (&stream.key, conn.session.about().protocol);
-        let codec = stream.tracks().get(track).map(|track| track.config.codec());
-        let (fault, remedy) = (fault.name(), fault.remedy());
-        let track = track.number();
-        tracing::warn!(%key, protocol, track, ?codec, fault, off_ms, total, remedy, "publisher's clock corrected");
-    }
-
-    /// Logs what is wrong with a stream, by its name.
-    pub(super) fn log_fault(&self, id: ConnId, publication: Handle, reason: &str) {
-        let stream = self.published(id, publication).and_then(|stream| self.live.streams.get(&stream));
-        let (Some(conn), Some(stream)) = (self.conns.get(id), stream) else { return };
-        let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
-        tracing::warn!(%key, protocol, %peer, reason, "the stream has a fault");
-    }
-
-    /// A new publisher has taken over the stream.
-    pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
-        let Some(conn) = self.conns.get(id) else { return };
-        let Some(publication) = conn.publication_of(stream) else { return };
-        let is_only = conn.publications.len() == 1 && conn.subscriptions.is_empty();
-        self.forget_publication(id, stream);
-        self.live.sources.remove(&stream);
-        if is_only {
-            self.remove(id, "replaced by a new publisher", false);
-        } else {
-            let end = crate::mail::StreamEnd::Stopped;
-            self.reply(id, Reply::Publication(publication, PublicationNews::Ended(end)));
-            self.touch(id);
-        }
+        self.get(id)?.publications.iter().find(|one| one.handle == publication)?.stream
     }
 }
 

@@ -1,6 +1,8 @@
 //! Requests of peers: those that control answers, and those for blobs.
 
 use super::Worker;
+use super::conns::Conns;
+use super::turn::Turn;
 use crate::mail::{ToControl, UploadGrant, UploadNews};
 use crate::protocol::{Reply, RequestEvent, RequestNews};
 use crate::types::{ConnId, Handle};
@@ -15,60 +17,68 @@ impl Worker {
                 }
             }
             RequestEvent::Rest { request, secure } => {
-                let session = self.session_ref(id, Handle::ONLY);
+                let session = self.turn.session_ref(id, Handle::ONLY);
                 let Some(conn) = self.conns.get(id) else { return };
                 let peer = conn.peer;
-                self.tell(ToControl::Rest { session, peer, secure, request });
+                self.turn.tell(ToControl::Rest { session, peer, secure, request });
             }
             RequestEvent::Locate(sought) => {
-                let session = self.session_ref(id, Handle::ONLY);
-                self.tell(ToControl::Locate { session, sought });
+                let session = self.turn.session_ref(id, Handle::ONLY);
+                self.turn.tell(ToControl::Locate { session, sought });
             }
             RequestEvent::NodeCall(call) => {
-                let session = self.session_ref(id, Handle::ONLY);
-                self.tell(ToControl::NodeCall { session, call });
+                let session = self.turn.session_ref(id, Handle::ONLY);
+                self.turn.tell(ToControl::NodeCall { session, call });
             }
             RequestEvent::Upload(news) => {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.uploads = false;
                 }
-                self.tell_upload(id, news);
+                self.turn.tell_upload(id, news);
             }
             RequestEvent::Ask { key, let_in, question } => {
-                let session = self.session_ref(id, Handle::ONLY);
-                self.tell(ToControl::Ask { session, key, let_in, question });
+                let session = self.turn.session_ref(id, Handle::ONLY);
+                self.turn.tell(ToControl::Ask { session, key, let_in, question });
             }
             RequestEvent::Describe { key, meta_data } => {
-                self.tell(ToControl::Describe { key, meta_data });
+                self.turn.tell(ToControl::Describe { key, meta_data });
             }
-            RequestEvent::Data { key, payload } => self.tell(ToControl::Data { key, payload }),
+            RequestEvent::Data { key, payload } => self.turn.tell(ToControl::Data { key, payload }),
             RequestEvent::Call(event) => {
-                let session = self.session_ref(id, Handle::ONLY);
+                let session = self.turn.session_ref(id, Handle::ONLY);
                 let Some(conn) = self.conns.get_mut(id) else { return };
                 conn.family.get_or_insert_default().calls = true;
                 let peer = conn.client();
-                self.tell(ToControl::Call { session, peer, event });
+                self.turn.tell(ToControl::Call { session, peer, event });
             }
-            RequestEvent::Await(key) => self.await_stream(id, key),
-            RequestEvent::AwaitBlob(wanted) => self.await_blob(id, &wanted),
-            RequestEvent::Pass(ask) => self.ask_pass(id, *ask),
+            RequestEvent::Await(key) => self.live.await_stream(&self.conns, id, key),
+            RequestEvent::AwaitBlob(wanted) => {
+                self.polled.await_blob(&mut self.turn, &mut self.conns, &self.live, id, &wanted)
+            }
+            RequestEvent::Pass(ask) => {
+                self.polled.ask_pass(&mut self.turn, &mut self.conns, &self.live, id, *ask)
+            }
             RequestEvent::Watched(watched) => {
-                self.renew_lease(id, watched);
-                self.note_authenticated(id);
+                self.polled.renew_lease(&mut self.turn, &self.conns, &self.live, id, watched);
+                self.conns.note_authenticated(&mut self.turn, id);
             }
-            RequestEvent::Refused(request) => self.request_refused(id, *request),
+            RequestEvent::Refused(request) => self.conns.request_refused(id, *request),
         }
     }
+}
 
+impl Conns {
     /// Control lets a session take in the body of its request.
-    pub(super) fn begin_upload(&mut self, id: ConnId, grant: UploadGrant) {
-        match self.conns.get_mut(id) {
+    pub(super) fn begin_upload(&mut self, turn: &mut Turn, id: ConnId, grant: UploadGrant) {
+        match self.get_mut(id) {
             Some(conn) => conn.uploads = true,
-            None => return self.tell_upload(id, UploadNews::Gone),
+            None => return turn.tell_upload(id, UploadNews::Gone),
         }
-        self.answer_session(id, Reply::Request(RequestNews::Upload(grant)));
+        self.answer_session(turn, id, Reply::Request(RequestNews::Upload(grant)));
     }
+}
 
+impl Turn {
     /// Tells control what became of a file that a session took in.
     pub(super) fn tell_upload(&mut self, id: ConnId, news: UploadNews) {
         let session = self.session_ref(id, Handle::ONLY);

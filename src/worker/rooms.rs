@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Worker;
 use super::conn::{Subscription, SubscriptionState};
+use super::conns::Conns;
 use super::streams::Live;
+use super::turn::Turn;
 use crate::mail::{StreamEnd, ToControl};
 use crate::protocol::{Reply, RequestNews, SubscriptionNews, SubtrackNews};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
@@ -147,94 +148,119 @@ impl Live {
         let main = self.directory.get(key).and_then(|stream| self.rooms.main_of.get(stream));
         self.rooms.is_watched_by(id, main.unwrap_or(key))
     }
-}
 
-impl Worker {
     /// Has a viewer watch a main track: it hears of its streams, and of each that comes or goes.
-    pub(super) fn watch_room(&mut self, id: ConnId, handle: Handle, main: &StreamKey, role: &str) {
+    pub(super) fn watch_room(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: ConnId,
+        handle: Handle,
+        main: &StreamKey,
+        role: &str,
+    ) {
         let watcher = SubscriptionId { conn: id, handle };
-        self.live.rooms.watch(main.clone(), role.into(), watcher);
-        self.set_state(id, handle, SubscriptionState::Room { told: false });
-        let seen = self.live.streams_of_room(main).filter(|stream| self.sees(&main.app, role, *stream));
-        let streams: Vec<StreamKey> = seen.filter_map(|stream| self.live.key_of(stream)).collect();
-        self.tell_watcher(watcher, SubtrackNews::Room(&streams));
-        for (key, level) in self.live.speakers_of(main) {
-            self.tell_watcher(watcher, SubtrackNews::Loudness { key: &key, level });
+        self.rooms.watch(main.clone(), role.into(), watcher);
+        conns.set_state(id, handle, SubscriptionState::Room { told: false });
+        let seen = self.streams_of_room(main).filter(|stream| self.sees(turn, &main.app, role, *stream));
+        let streams: Vec<StreamKey> = seen.filter_map(|stream| self.key_of(stream)).collect();
+        conns.tell_watcher(turn, watcher, SubtrackNews::Room(&streams));
+        for (key, level) in self.speakers_of(main) {
+            conns.tell_watcher(turn, watcher, SubtrackNews::Loudness { key: &key, level });
         }
-        self.note_authenticated(id);
-        self.touch(id);
+        conns.note_authenticated(turn, id);
+        conns.touch(turn, id);
     }
 
     /// A stream is up, or its record has changed.
-    pub(super) fn place_in_room(&mut self, stream: StreamId, is_new: bool) {
-        let Some(key) = self.live.key_of(stream) else { return };
-        let details = self.live.details.get(&stream);
+    pub(super) fn place_in_room(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        stream: StreamId,
+        is_new: bool,
+    ) {
+        let Some(key) = self.key_of(stream) else { return };
+        let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());
         let role = details.map(|details| Arc::clone(&details.role)).unwrap_or_default();
-        let former = self.live.rooms.set_role(stream, Arc::clone(&role));
+        let former = self.rooms.set_role(stream, Arc::clone(&role));
         let main = main.map(|id| StreamKey { app: key.app.clone(), id });
-        let had_any = main.as_ref().is_some_and(|main| self.live.is_room(main));
-        let Move { from, to } = self.live.rooms.assign(stream, main);
+        let had_any = main.as_ref().is_some_and(|main| self.is_room(main));
+        let Move { from, to } = self.rooms.assign(stream, main);
         if let Some(from) = from {
-            self.live.speakers.forget(&from, stream);
-            self.leave_room(&from, &key, StreamEnd::Unpublished);
+            self.speakers.forget(&from, stream);
+            self.leave_room(turn, conns, &from, &key, StreamEnd::Unpublished);
         }
         if former != role
             && to.is_none()
-            && let Some(room) = self.live.room_of(stream)
+            && let Some(room) = self.room_of(stream)
         {
-            self.change_role(&room, stream, (&former, &role));
+            self.change_role(turn, conns, &room, stream, (&former, &role));
         }
         if let Some(to) = to {
-            self.tell_who_sees(&to, stream, SubtrackNews::Came(&key));
+            self.tell_who_sees(turn, conns, &to, stream, SubtrackNews::Came(&key));
             if !had_any {
-                for conn in self.live.awaited.take(&to) {
-                    self.reply(conn, Reply::Request(RequestNews::StreamBegun(&to)));
-                    self.touch(conn);
+                for conn in self.awaited.take(&to) {
+                    conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(&to)));
+                    conns.touch(turn, conn);
                 }
             }
         }
         if is_new {
             // A main track that has media of its own from now on.
-            self.tell_who_sees(&key, stream, SubtrackNews::Came(&key));
+            self.tell_who_sees(turn, conns, &key, stream, SubtrackNews::Came(&key));
         }
     }
 
     /// Whether a viewer of this role sees a stream of its room.
-    pub(super) fn sees(&self, app: &str, role: &str, stream: StreamId) -> bool {
-        let visibility = self.apps.get(app).map(|app| &app.security.visibility);
-        visibility.is_none_or(|visibility| visibility.sees(role, self.live.rooms.role(stream)))
+    pub(super) fn sees(&self, turn: &Turn, app: &str, role: &str, stream: StreamId) -> bool {
+        let visibility = turn.apps.get(app).map(|app| &app.security.visibility);
+        visibility.is_none_or(|visibility| visibility.sees(role, self.rooms.role(stream)))
     }
 
     /// A participant has another role: some viewers see it from now on, others no more.
-    fn change_role(&mut self, room: &StreamKey, stream: StreamId, (former, role): (&str, &str)) {
-        let (Some(key), Some(app)) = (self.live.key_of(stream), self.apps.get(&room.app).cloned()) else {
+    fn change_role(
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        room: &StreamKey,
+        stream: StreamId,
+        (former, role): (&str, &str),
+    ) {
+        let (Some(key), Some(app)) = (self.key_of(stream), turn.apps.get(&room.app).cloned()) else {
             return;
         };
         let visibility = &app.security.visibility;
-        for (watcher, watching) in self.live.rooms.watchers_in_roles(room) {
+        for (watcher, watching) in self.rooms.watchers_in_roles(room) {
             let news = match (visibility.sees(&watching, former), visibility.sees(&watching, role)) {
                 (false, false) => continue,
                 (false, true) => SubtrackNews::Came(&key),
                 (true, false) => SubtrackNews::Left(&key),
                 (true, true) => SubtrackNews::Role { key: &key, role },
             };
-            self.tell_watcher(watcher, news);
+            conns.tell_watcher(turn, watcher, news);
         }
     }
 
     /// The settings of an application have changed: viewers of its rooms may see others than `saw` says that they did.
-    pub(super) fn review_visibility(&mut self, app: &str, saw: impl Fn(&str, &str) -> bool) {
-        let rooms = self.live.rooms.watchers.keys().filter(|room| *room.app == *app);
+    pub(super) fn review_visibility(
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        app: &str,
+        saw: impl Fn(&str, &str) -> bool,
+    ) {
+        let rooms = self.rooms.watchers.keys().filter(|room| *room.app == *app);
         for room in rooms.cloned().collect::<Vec<_>>() {
-            let streams: Vec<StreamId> = self.live.streams_of_room(&room).collect();
-            for (watcher, role) in self.live.rooms.watchers_in_roles(&room) {
+            let streams: Vec<StreamId> = self.streams_of_room(&room).collect();
+            for (watcher, role) in self.rooms.watchers_in_roles(&room) {
                 for stream in &streams {
-                    let Some(key) = self.live.key_of(*stream) else { continue };
-                    let sees = self.sees(app, &role, *stream);
-                    if saw(&role, self.live.rooms.role(*stream)) != sees {
+                    let Some(key) = self.key_of(*stream) else { continue };
+                    let sees = self.sees(turn, app, &role, *stream);
+                    if saw(&role, self.rooms.role(*stream)) != sees {
                         let news = if sees { SubtrackNews::Came(&key) } else { SubtrackNews::Left(&key) };
-                        self.tell_watcher(watcher, news);
+                        conns.tell_watcher(turn, watcher, news);
                     }
                 }
             }
@@ -242,65 +268,98 @@ impl Worker {
     }
 
     /// A stream is down, and is no more in `directory`.
-    pub(super) fn remove_from_room(&mut self, stream: StreamId, key: &StreamKey, end: StreamEnd) {
-        let Move { from, .. } = self.live.rooms.assign(stream, None);
-        self.live.rooms.set_role(stream, Arc::default());
+    pub(super) fn remove_from_room(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        stream: StreamId,
+        key: &StreamKey,
+        end: StreamEnd,
+    ) {
+        let Move { from, .. } = self.rooms.assign(stream, None);
+        self.rooms.set_role(stream, Arc::default());
         if let Some(from) = from {
-            self.live.speakers.forget(&from, stream);
-            self.leave_room(&from, key, end);
+            self.speakers.forget(&from, stream);
+            self.leave_room(turn, conns, &from, key, end);
         }
-        self.live.speakers.forget(key, stream);
-        self.leave_room(key, key, end);
+        self.speakers.forget(key, stream);
+        self.leave_room(turn, conns, key, key, end);
     }
 
     /// A stream leaves a main track, whose viewers go when nothing is left.
-    fn leave_room(&mut self, main: &StreamKey, key: &StreamKey, end: StreamEnd) {
-        self.tell_room(main, SubtrackNews::Left(key));
-        if !self.live.is_room(main) {
-            self.live.speakers.close(main);
-            self.live.chats.forget(main);
+    fn leave_room(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        main: &StreamKey,
+        key: &StreamKey,
+        end: StreamEnd,
+    ) {
+        self.tell_room(turn, conns, main, SubtrackNews::Left(key));
+        if !self.is_room(main) {
+            self.speakers.close(main);
+            self.chats.forget(main);
         }
-        if self.live.is_room(main) || self.live.directory.contains_key(main) {
+        if self.is_room(main) || self.directory.contains_key(main) {
             return;
         }
-        for watcher in self.live.rooms.watchers(main) {
-            self.blame(watcher.conn, end.reason());
-            self.reply(watcher.conn, Reply::Subscription(watcher.handle, SubscriptionNews::Ended(end)));
-            self.leave(watcher.conn, watcher.handle);
-            self.touch(watcher.conn);
+        for watcher in self.rooms.watchers(main) {
+            conns.blame(watcher.conn, end.reason());
+            conns.reply(
+                turn,
+                watcher.conn,
+                Reply::Subscription(watcher.handle, SubscriptionNews::Ended(end)),
+            );
+            self.leave(turn, conns, watcher.conn, watcher.handle);
+            conns.touch(turn, watcher.conn);
         }
     }
 
-    pub(super) fn tell_room(&mut self, main: &StreamKey, news: SubtrackNews<'_>) {
-        for watcher in self.live.rooms.watchers(main) {
-            self.tell_watcher(watcher, news);
+    pub(super) fn tell_room(
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        main: &StreamKey,
+        news: SubtrackNews<'_>,
+    ) {
+        for watcher in self.rooms.watchers(main) {
+            conns.tell_watcher(turn, watcher, news);
         }
     }
 
     /// Tells those viewers of a room who see a stream of it.
-    fn tell_who_sees(&mut self, main: &StreamKey, stream: StreamId, news: SubtrackNews<'_>) {
-        for (watcher, role) in self.live.rooms.watchers_in_roles(main) {
-            if self.sees(&main.app, &role, stream) {
-                self.tell_watcher(watcher, news);
+    fn tell_who_sees(
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        main: &StreamKey,
+        stream: StreamId,
+        news: SubtrackNews<'_>,
+    ) {
+        for (watcher, role) in self.rooms.watchers_in_roles(main) {
+            if self.sees(turn, &main.app, &role, stream) {
+                conns.tell_watcher(turn, watcher, news);
             }
         }
     }
+}
 
-    fn tell_watcher(&mut self, watcher: SubscriptionId, news: SubtrackNews<'_>) {
+impl Conns {
+    fn tell_watcher(&mut self, turn: &mut Turn, watcher: SubscriptionId, news: SubtrackNews<'_>) {
         let news = SubscriptionNews::Subtracks(news);
-        self.reply(watcher.conn, Reply::Subscription(watcher.handle, news));
-        self.touch(watcher.conn);
+        self.reply(turn, watcher.conn, Reply::Subscription(watcher.handle, news));
+        self.touch(turn, watcher.conn);
     }
 
     /// Control was asked about a viewer of a main track, and hears that it is there.
-    pub(super) fn tell_room_viewer(&mut self, id: ConnId, handle: Handle) {
-        let session = self.session_ref(id, handle);
-        let Some(conn) = self.conns.get_mut(id) else { return };
+    pub(super) fn tell_room_viewer(&mut self, turn: &mut Turn, id: ConnId, handle: Handle) {
+        let session = turn.session_ref(id, handle);
+        let Some(conn) = self.get_mut(id) else { return };
         if let Some(Subscription { state: SubscriptionState::Room { told }, .. }) =
             conn.subscription_mut(handle)
         {
             *told = true;
-            self.tell(ToControl::PlayStarted { session, request: None });
+            turn.tell(ToControl::PlayStarted { session, request: None });
         }
     }
 }

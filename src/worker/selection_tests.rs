@@ -18,7 +18,7 @@ use crate::config::AppSettings;
 use crate::hub::{Pick, Selection};
 use crate::mail::StreamDetails;
 use crate::protocol::{Event, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
-use crate::types::{Ingest, StreamKey};
+use crate::types::{Handle, Ingest, StreamKey};
 
 /// The content of a unit's payload: its track, and its number there.
 type Mark = (u8, u32);
@@ -137,7 +137,7 @@ impl Scene {
     fn say(&mut self, viewer: usize, event: Event) {
         let viewer = &self.viewers[viewer];
         viewer.actor.say(event);
-        self.workers[viewer.worker].touch(viewer.conn);
+        self.workers[viewer.worker].conns.touch(&mut self.workers[viewer.worker].turn, viewer.conn);
         let worker = viewer.worker;
         self.settle(worker);
     }
@@ -155,15 +155,15 @@ impl Scene {
         payload.extend(number.to_be_bytes());
         *number += 1;
         self.now.mono += Duration::from_millis(7);
-        let dts =
-            i64::try_from(self.now.mono.duration_since(self.workers[0].meter.began).as_millis()).unwrap();
+        let dts = i64::try_from(self.now.mono.duration_since(self.workers[0].turn.meter.began).as_millis())
+            .unwrap();
         let payload = Bytes::from(payload);
         let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
         let tracks = std::sync::Arc::clone(&self.tracks);
         let (conn, actor) = (self.publisher.0, &self.publisher.1);
         actor.say(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
-        self.workers[0].now = self.now;
-        self.workers[0].touch(conn);
+        self.workers[0].turn.now = self.now;
+        self.workers[0].conns.touch(&mut self.workers[0].turn, conn);
         self.settle(0);
     }
 

@@ -18,7 +18,7 @@ use crate::hub::{Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, JobDone, Outcome, Work};
 use crate::mail::{Message, StreamDetails, StreamEnd};
 use crate::protocol::{Event, FamilyEvent, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
-use crate::types::{Ingest, StreamKey};
+use crate::types::{Handle, Ingest, SessionRef, StreamKey};
 
 /// A file in memory.
 #[derive(Debug, Default)]
@@ -74,13 +74,14 @@ impl Rig {
 
     fn publish(&mut self, track: TrackId, key_frame: bool, payload: &'static [u8], tracks: &Arc<Tracks>) {
         self.now.mono += Duration::from_millis(20);
-        let dts = i64::try_from(self.now.mono.duration_since(self.worker.meter.began).as_millis()).unwrap();
+        let dts =
+            i64::try_from(self.now.mono.duration_since(self.worker.turn.meter.began).as_millis()).unwrap();
         let payload = Bytes::from_static(payload);
         let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
         let tracks = Arc::clone(tracks);
         self.publisher.1.say(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
-        self.worker.now = self.now;
-        self.worker.touch(self.publisher.0);
+        self.worker.turn.now = self.now;
+        self.worker.conns.touch(&mut self.worker.turn, self.publisher.0);
         self.turn();
     }
 
@@ -144,8 +145,8 @@ impl Rig {
 
     fn say(&mut self, (id, actor): &(ConnId, Actor), event: Event) {
         actor.say(event);
-        self.worker.now = self.now;
-        self.worker.touch(*id);
+        self.worker.turn.now = self.now;
+        self.worker.conns.touch(&mut self.worker.turn, *id);
         self.turn();
     }
 
@@ -220,7 +221,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
         rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
         assert!(rig.jobs.len() <= 1, "one append at a time");
     }
-    assert!(rig.worker.meter.stats.units_skipped > 200, "{}", rig.worker.meter.stats.units_skipped);
+    assert!(rig.worker.turn.meter.stats.units_skipped > 200, "{}", rig.worker.turn.meter.stats.units_skipped);
     assert!(rig.worker.retained_bytes() < 360 * LARGE.len(), "the ring is bounded by the lag");
     rig.do_jobs();
     let count = rig.written().len();
@@ -302,9 +303,9 @@ fn the_backlog_that_a_viewer_begins_with_has_its_derived_track_too() {
     }
     let viewer = rig.connect();
     rig.play(&viewer, Handle::ONLY, derived_only());
-    let before = rig.worker.meter.stats.units;
+    let before = rig.worker.turn.meter.stats.units;
     rig.do_jobs();
-    let made = rig.worker.meter.stats.units - before;
+    let made = rig.worker.turn.meter.stats.units - before;
     assert!((25..=30).contains(&made), "{made} packets of 30");
 }
 
@@ -354,7 +355,7 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
     rig.publish(TrackId::AUDIO, false, b"\xfcaudio", &tracks);
     let wanted = |rig: &Rig| rig.worker.live.streams[&STREAM].wanted();
-    assert_eq!(rig.worker.meter.stats.transcoders_refused, 1);
+    assert_eq!(rig.worker.turn.meter.stats.transcoders_refused, 1);
     assert!(rig.worker.live.producers.is_empty() && !wanted(&rig).contains(aac));
     assert!(wanted(&rig).contains(TrackId::AUDIO), "rather what few know than nothing");
     // There is room, but it is not tried at once; and not without room.
@@ -365,7 +366,7 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
         rig.publish(TrackId::VIDEO, true, b"key", &tracks);
         assert_eq!(rig.worker.live.producers.len(), runs, "{limit} after {wait} s");
     }
-    assert_eq!(rig.worker.meter.stats.transcoders_refused, 1, "none was refused in vain");
+    assert_eq!(rig.worker.turn.meter.stats.transcoders_refused, 1, "none was refused in vain");
     assert!(wanted(&rig).contains(aac));
 }
 
@@ -463,7 +464,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     assert_eq!(asked(&rig).len(), 0);
     rig.now.mono += Duration::from_millis(1);
     rig.say(&viewers[0], ask(None));
-    assert_eq!((asked(&rig).len(), rig.worker.meter.stats.key_frames_asked), (1, 3));
+    assert_eq!((asked(&rig).len(), rig.worker.turn.meter.stats.key_frames_asked), (1, 3));
     // Who is about to begin asks for one when the newest is old.
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(TrackId::VIDEO)));
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
@@ -569,7 +570,10 @@ fn several_streams_of_one_byte_stream_never_cut_into_each_others_units() {
             payload,
         };
         let entry = crate::hub::Entry::new(rig.now.mono, 0, unit, Arc::clone(&tracks));
-        rig.worker.append(STREAM, entry).unwrap();
+        rig.worker
+            .live
+            .append(&mut rig.worker.turn, &mut rig.worker.conns, &mut rig.worker.memory, STREAM, entry)
+            .unwrap();
         rig.worker.finish_turn();
         while let Some((id, _)) = rig.worker.next_write(Writers::All) {
             let mut scratch = [0; wire::SCRATCH_BYTES];
@@ -611,7 +615,7 @@ fn m_26_sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
     let before = rig.worker.connections();
     children[0].say(Event::Closed("done".to_owned()));
     let first = rig.worker.conns.get(parent.0).unwrap().family.as_ref().unwrap().children[0];
-    rig.worker.touch(first);
+    rig.worker.conns.touch(&mut rig.worker.turn, first);
     rig.turn();
     assert_eq!(rig.worker.connections(), before - 1);
     assert!(parent.1.replies()[0].starts_with("Family(Ended"));

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use super::Output;
+use super::conns::Conns;
 use super::streams::Live;
-use super::{Output, Worker};
+use super::turn::Turn;
 use crate::mail::ToWorker;
 use crate::protocol::SubtrackNews;
 use crate::types::{ConnId, Handle, StreamId, StreamKey};
@@ -127,24 +129,29 @@ impl Live {
         let key = |(stream, level)| Some((self.streams.get(&stream)?.key.clone(), level));
         speakers.filter_map(key).collect()
     }
-}
 
-impl Worker {
     /// A publisher of this worker is so loud: every worker with viewers of its room is to know.
-    pub(super) fn note_loudness(&mut self, id: ConnId, publication: Handle, level: u8) {
-        let stream = self.conns.get(id).and_then(|conn| conn.publication(publication)?.stream);
-        let Some(stream) = stream.filter(|stream| self.live.room_of(*stream).is_some()) else { return };
-        self.hear_loudness(stream, level);
-        self.agenda.outputs.push_back(Output::Others(ToWorker::Loudness { stream, level }));
+    pub(super) fn note_loudness(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: ConnId,
+        publication: Handle,
+        level: u8,
+    ) {
+        let stream = conns.get(id).and_then(|conn| conn.publication(publication)?.stream);
+        let Some(stream) = stream.filter(|stream| self.room_of(*stream).is_some()) else { return };
+        self.hear_loudness(turn, conns, stream, level);
+        turn.agenda.outputs.push_back(Output::Others(ToWorker::Loudness { stream, level }));
     }
 
     /// A stream is so loud.
-    pub(super) fn hear_loudness(&mut self, stream: StreamId, level: u8) {
-        let Some(room) = self.live.room_of(stream) else { return };
-        let news = self.live.speakers.note(self.now.mono, &room, stream, level);
+    pub(super) fn hear_loudness(&mut self, turn: &mut Turn, conns: &mut Conns, stream: StreamId, level: u8) {
+        let Some(room) = self.room_of(stream) else { return };
+        let news = self.speakers.note(turn.now.mono, &room, stream, level);
         for (stream, level) in news {
-            if let Some(key) = self.live.streams.get(&stream).map(|stream| stream.key.clone()) {
-                self.tell_room(&room, SubtrackNews::Loudness { key: &key, level });
+            if let Some(key) = self.streams.get(&stream).map(|stream| stream.key.clone()) {
+                self.tell_room(turn, conns, &room, SubtrackNews::Loudness { key: &key, level });
             }
         }
     }

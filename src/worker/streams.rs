@@ -9,16 +9,19 @@ use media::{TrackId, TrackSet};
 use super::awaited::Awaited;
 use super::chats::Chats;
 use super::conn::Purpose;
+use super::conns::Conns;
 use super::demand::Producer;
+use super::holds::Holds;
 use super::polled::begun_with;
 use super::rooms::Rooms;
 use super::speakers::Speakers;
 use super::transcoders::TranscoderBudget;
+use super::turn::Turn;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews};
-use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
+use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// A publisher's video has stopped when no picture has come for so long.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
@@ -37,13 +40,9 @@ pub(super) struct Live {
     /// The time at which each stream came up.
     pub(super) up_since: BTreeMap<StreamId, Instant>,
     /// The members of each stream's record that workers use.
-    pub(super) details: BTreeMap<StreamId, StreamDetails>,
-    /// Streams that are renditions of a main track, by its key.
-    pub(super) ladders: BTreeMap<StreamKey, BTreeSet<StreamId>>,
-    /// Streams that viewers start.
-    pub(super) auto_start: BTreeSet<StreamKey>,
-    /// Viewers who wait for theirs to be there.
-    pub(super) waiting: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
+    pub(super) details: Details,
+    /// Viewers who wait for their stream to be there.
+    pub(super) holds: Holds,
     /// Sessions that want to hear when a stream begins.
     pub(super) awaited: Awaited,
     /// Main tracks, and who watches them.
@@ -65,17 +64,50 @@ impl Live {
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
     }
 
-    /// Takes note of the members of a stream's record that workers use.
-    fn set_details(&mut self, stream: StreamId, details: StreamDetails) {
-        self.drop_details(stream);
+    /// The key of the ladder that a stream is of: its main track's, or its own.
+    pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
+        let main = self.details.get(stream).and_then(|details| details.main.as_ref());
+        main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))
+    }
+
+    /// The streams of a ladder: the main track, if it is live, and its renditions.
+    pub(super) fn ladder(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
+        let own = self.directory.get(main).copied();
+        own.into_iter().chain(self.details.renditions(main))
+    }
+
+    /// Whether a ladder has more than one rendition.
+    pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
+        let videos = |stream| self.details.get(stream).map_or(1, |details| details.videos.max(1));
+        self.ladder(main).map(videos).sum::<usize>() > 1
+    }
+
+    /// Bytes that the rings of all streams retain.
+    pub(super) fn retained_bytes(&self) -> usize {
+        self.streams.values().map(Stream::retained_bytes).sum()
+    }
+}
+
+/// The members of live streams' records that workers use.
+#[derive(Debug, Default)]
+pub(super) struct Details {
+    of: BTreeMap<StreamId, StreamDetails>,
+    /// Streams that are renditions of a main track, by its key.
+    ladders: BTreeMap<StreamKey, BTreeSet<StreamId>>,
+}
+
+impl Details {
+    /// Takes note of the record of a stream, in place of what was known.
+    fn set(&mut self, stream: StreamId, details: StreamDetails) {
+        self.remove(stream);
         if let Some(main) = &details.main {
             self.ladders.entry(main.key.clone()).or_default().insert(stream);
         }
-        self.details.insert(stream, details);
+        self.of.insert(stream, details);
     }
 
-    fn drop_details(&mut self, stream: StreamId) {
-        let Some(main) = self.details.remove(&stream).and_then(|details| details.main) else { return };
+    fn remove(&mut self, stream: StreamId) {
+        let Some(main) = self.of.remove(&stream).and_then(|details| details.main) else { return };
         if let Some(rungs) = self.ladders.get_mut(&main.key) {
             rungs.remove(&stream);
             if rungs.is_empty() {
@@ -84,27 +116,34 @@ impl Live {
         }
     }
 
-    /// The key of the ladder that a stream is of: its main track's, or its own.
-    pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
-        let main = self.details.get(&stream).and_then(|details| details.main.as_ref());
-        main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))
+    /// The record of a stream.
+    pub(super) fn get(&self, stream: StreamId) -> Option<&StreamDetails> {
+        self.of.get(&stream)
     }
 
-    /// The streams of a ladder: the main track, if it is live, and its renditions.
-    pub(super) fn ladder(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
-        let own = self.directory.get(main).copied();
-        own.into_iter().chain(self.ladders.get(main).into_iter().flatten().copied())
+    /// The number of streams whose record is known.
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
     }
 
-    /// Whether a ladder has more than one rendition.
-    pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
-        let videos = |stream| self.details.get(&stream).map_or(1, |details| details.videos.max(1));
-        self.ladder(main).map(videos).sum::<usize>() > 1
+    /// The number of main tracks that have renditions.
+    pub(super) fn ladders(&self) -> usize {
+        self.ladders.len()
+    }
+
+    /// The live renditions of a main track.
+    fn renditions(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
+        self.ladders.get(main).into_iter().flatten().copied()
+    }
+
+    /// Whether a main track has live renditions.
+    pub(super) fn has_renditions(&self, main: &StreamKey) -> bool {
+        self.ladders.contains_key(main)
     }
 
     /// Whether control wants to know who plays a stream.
     pub(super) fn tells_viewers(&self, stream: StreamId) -> bool {
-        self.details.get(&stream).is_some_and(|details| details.tell_viewers)
+        self.get(stream).is_some_and(|details| details.tell_viewers)
     }
 }
 
@@ -160,109 +199,134 @@ pub(super) fn mirror_request(stream: &mut Stream, to: WorkerId) -> ToWorker {
 impl Worker {
     /// A message of the control lane.
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
-        self.now = now;
+        self.turn.now = now;
         match mail {
-            ToWorker::Server(settings) => self.server = settings,
-            ToWorker::Watched(mail) => self.take_watched(*mail),
+            ToWorker::Server(settings) => self.turn.server = settings,
+            ToWorker::Watched(mail) => self.polled.take_watched(&mut self.turn, &self.live, *mail),
             ToWorker::WatchedNoMore { stream, protocol, viewer, news } => {
-                self.watched_no_more((stream, protocol, &viewer), news);
+                self.polled.watched_no_more(&mut self.turn, (stream, protocol, &viewer), news);
             }
             ToWorker::App(settings) => {
                 let name = Arc::clone(&settings.name);
                 let visibility = settings.security.visibility.clone();
-                let former = self.apps.insert(Arc::clone(&name), settings);
+                let former = self.turn.apps.insert(Arc::clone(&name), settings);
                 let former = former.map(|former| former.security.visibility.clone());
                 if let Some(former) = former.filter(|former| *former != visibility) {
-                    self.review_visibility(&name, |viewer, stream| former.sees(viewer, stream));
+                    self.live.review_visibility(&mut self.turn, &mut self.conns, &name, |viewer, stream| {
+                        former.sees(viewer, stream)
+                    });
                 }
             }
             ToWorker::AppGone(name) => {
-                self.apps.remove(&name);
+                self.turn.apps.remove(&name);
             }
             ToWorker::StreamUp { stream, key, source, ingest, details, settings } => {
-                self.live.set_details(stream, details);
+                self.live.details.set(stream, details);
                 let new = Stream::new(stream, key, source, ingest, settings);
                 self.stream_up(new);
             }
             ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
-            ToWorker::Verdict { conn, handle, verdict } => self.publish_verdict(conn, handle, verdict),
-            ToWorker::PlayVerdict { conn, handle, verdict } => self.play_verdict(conn, handle, verdict),
-            ToWorker::Pass { conn, verdict } => self.pass_verdict(conn, verdict),
+            ToWorker::Verdict { conn, handle, verdict } => {
+                self.live.publish_verdict(&mut self.turn, &mut self.conns, conn, handle, verdict)
+            }
+            ToWorker::PlayVerdict { conn, handle, verdict } => {
+                self.live.play_verdict(&mut self.turn, &mut self.conns, conn, handle, verdict)
+            }
+            ToWorker::Pass { conn, verdict } => {
+                self.polled.pass_verdict(&mut self.turn, &mut self.conns, conn, verdict)
+            }
             ToWorker::PassesEnded { app, subscriber } => self.polled.passes.end_subscriber(&app, &subscriber),
-            ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
-            ToWorker::EndViewer { stream, viewer, reason } => self.end_viewer(stream, viewer, reason),
+            ToWorker::DropViewer { conn, handle, reason } => {
+                self.live.drop_viewer(&mut self.turn, &mut self.conns, conn, handle, reason)
+            }
+            ToWorker::EndViewer { stream, viewer, reason } => {
+                self.live.end_viewer(&mut self.turn, &mut self.conns, stream, viewer, reason)
+            }
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
-            ToWorker::Authenticated(conn) => self.authenticated(conn),
-            ToWorker::Upload { conn, grant } => self.begin_upload(conn, *grant),
-            ToWorker::RestReply { conn, response } => {
-                self.answer_session(conn, Reply::Request(RequestNews::Response(*response)))
-            }
+            ToWorker::Authenticated(conn) => self.conns.authenticated(&mut self.turn, conn),
+            ToWorker::Upload { conn, grant } => self.conns.begin_upload(&mut self.turn, conn, *grant),
+            ToWorker::RestReply { conn, response } => self.conns.answer_session(
+                &mut self.turn,
+                conn,
+                Reply::Request(RequestNews::Response(*response)),
+            ),
             ToWorker::Call { conn, key, news } => {
-                self.answer_session(conn, Reply::Request(RequestNews::Call(key, news)));
+                self.conns.answer_session(&mut self.turn, conn, Reply::Request(RequestNews::Call(key, news)));
             }
-            ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
-            ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
-            ToWorker::TellStream { from, stream, message } => self.hear_in_stream(from, &stream, &message),
-            ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
-            ToWorker::StartPush(order) => self.start_push(&order),
+            ToWorker::Job { conn, done } => self.conns.answer_session(&mut self.turn, conn, Reply::Job(done)),
+            ToWorker::Tell { from, to, message } => {
+                self.ports.tell_session(&mut self.turn, &mut self.conns, from, to, message)
+            }
+            ToWorker::TellStream { from, stream, message } => {
+                self.live.hear_in_stream(&mut self.turn, &mut self.conns, from, &stream, &message)
+            }
+            ToWorker::SessionEnded { teller, gone } => {
+                self.conns.tell_session_ended(&mut self.turn, teller, gone)
+            }
+            ToWorker::StartPush(order) => self.orders.start_push(&mut self.turn, &mut self.conns, &order),
             ToWorker::StopPush(push) => self.stop_push(push),
-            ToWorker::StartRecording(order) => self.start_recording(*order),
-            ToWorker::StopRecording(recording) => self.stop_recording(recording),
-            ToWorker::StartPull(order) => self.start_pull(&order),
+            ToWorker::StartRecording(order) => {
+                self.orders.start_recording(&mut self.turn, &mut self.conns, &self.live, *order)
+            }
+            ToWorker::StopRecording(recording) => {
+                self.orders.stop_recording(&mut self.turn, &mut self.conns, &mut self.live, recording)
+            }
+            ToWorker::StartPull(order) => self.orders.start_pull(&mut self.turn, &mut self.conns, &order),
             ToWorker::Audience { pull, viewers } => {
                 if let Some(id) = self.orders.pulls.get(&pull).copied() {
                     let news = PublicationNews::Audience(viewers);
-                    self.answer_session(id, Reply::Publication(Handle::ONLY, news));
+                    self.conns.answer_session(&mut self.turn, id, Reply::Publication(Handle::ONLY, news));
                 }
             }
             ToWorker::StopPull(pull) => self.stop_pull(pull),
-            ToWorker::GoOn(next) => self.go_on(*next),
-            ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),
-            ToWorker::LiveElsewhere(key) => self.tell_awaiting(&key),
-            ToWorker::NotComing(key) => self.end_waits_for(&key),
-            ToWorker::AutoStart(streams) => self.live.note_auto_start(streams),
-            ToWorker::Measure { per_stream } => self.measure(per_stream),
-            ToWorker::Connections(stream) => self.tell_connections(stream),
-            ToWorker::Blob(mail) => self.take_blob(&mail),
+            ToWorker::GoOn(next) => self.orders.go_on(&mut self.turn, &mut self.conns, *next),
+            ToWorker::StartSink { kind, stream } => {
+                self.polled.start_sink(&mut self.turn, &mut self.conns, &self.live, kind, stream)
+            }
+            ToWorker::LiveElsewhere(key) => self.live.tell_awaiting(&mut self.turn, &mut self.conns, &key),
+            ToWorker::NotComing(key) => self.not_coming(&key),
+            ToWorker::AutoStart(streams) => self.live.holds.note_auto_start(streams),
+            ToWorker::Measure { per_stream } => self.turn.measure(&self.conns, &self.live, per_stream),
+            ToWorker::Connections(stream) => self.turn.tell_connections(&self.conns, &self.live, stream),
+            ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, request, wanted, after } => {
-                self.mirror(stream, (to, request), wanted, after);
+                self.live.mirror(&mut self.turn, &mut self.conns, stream, (to, request), wanted, after);
             }
             ToWorker::MirrorWants { stream, to, wanted } => {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
                 // It is sent what the ring already holds: the next unit may be seconds away.
-                self.feed_mirrors(stream);
-                self.settle_demand(stream);
+                self.live.feed_mirrors(&mut self.turn, stream);
+                self.live.settle_demand(&mut self.turn, &mut self.conns, stream);
             }
             ToWorker::Unmirror { stream, to } => {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.remove_mirror(to);
                 }
-                self.settle_demand(stream);
+                self.live.settle_demand(&mut self.turn, &mut self.conns, stream);
             }
-            ToWorker::Loudness { stream, level } => self.hear_loudness(stream, level),
-            ToWorker::KeyFrameNeeded { stream, track } => self.need_key_frame(stream, track),
+            ToWorker::Loudness { stream, level } => {
+                self.live.hear_loudness(&mut self.turn, &mut self.conns, stream, level)
+            }
+            ToWorker::KeyFrameNeeded { stream, track } => {
+                self.live.need_key_frame(&mut self.turn, &mut self.conns, stream, track)
+            }
         }
-    }
-
-    /// An answer to something that a session has asked for.
-    pub(super) fn answer_session(&mut self, id: ConnId, reply: Reply<'_>) {
-        self.reply(id, reply);
-        self.note_authenticated(id);
-        self.touch(id);
     }
 
     /// A unit of the media lane.
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
-        self.now = now;
+        self.turn.now = now;
         let MirroredUnit { stream, request, entry, credit } = mirrored;
         let of = self.live.streams.get(&stream);
         let is_wanted = of.is_some_and(|stream| stream.takes_mirrored(request, entry.unit.track));
-        if is_wanted && self.append(stream, entry).is_err() {
+        if is_wanted
+            && self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, stream, entry).is_err()
+        {
             // Its publisher is another worker's.
-            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
+            self.turn.meter.stats.panics = self.turn.meter.stats.panics.saturating_add(1);
         }
         drop(credit);
     }
@@ -272,7 +336,7 @@ impl Worker {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
         let key = new.key.clone();
         self.live.directory.insert(key.clone(), id);
-        self.live.up_since.entry(id).or_insert(self.now.mono);
+        self.live.up_since.entry(id).or_insert(self.turn.now.mono);
         let is_new = !self.live.streams.contains_key(&id);
         let stream = self.live.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
@@ -281,133 +345,163 @@ impl Worker {
             stream.source = source;
             stream.remove_mirrors();
             stream.forget_demand();
-            if source == self.id {
+            if source == self.turn.id {
                 stream.leave_source();
             } else if stream.subscribers.is_empty() {
                 stream.leave_source();
                 // The retained units are old when the next viewer comes.
                 stream.clear();
             } else {
-                let mail = mirror_request(stream, self.id);
-                self.agenda.outputs.push_back(Output::Worker(source, mail));
+                let mail = mirror_request(stream, self.turn.id);
+                self.turn.agenda.outputs.push_back(Output::Worker(source, mail));
             }
         }
-        if moves && source == self.id {
-            self.settle_demand(id);
+        if moves && source == self.turn.id {
+            self.live.settle_demand(&mut self.turn, &mut self.conns, id);
         } else if moves {
             self.end_producers(id);
         }
-        self.arm_report();
-        self.serve_waiting(&key);
-        self.begin_awaited_sinks(&key, id);
+        self.turn.arm_report();
+        self.live.serve_waiting(&mut self.turn, &mut self.conns, &key);
+        self.polled.begin_awaited_sinks(&mut self.turn, &self.live, &key, id);
         if is_new {
-            self.begin_sinks(id, begun_with(self, id));
+            let kinds = begun_with(&self.turn, &self.live, id);
+            self.polled.begin_sinks(&mut self.turn, &mut self.conns, &self.live, id, kinds);
         }
-        self.tell_awaiting(&key);
-        self.place_in_room(id, is_new);
+        self.live.tell_awaiting(&mut self.turn, &mut self.conns, &key);
+        self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_new);
     }
 
-    /// Tells the sessions that wait for a stream that they can have it.
-    fn tell_awaiting(&mut self, key: &StreamKey) {
-        for conn in self.live.awaited.take(key) {
-            self.reply(conn, Reply::Request(RequestNews::StreamBegun(key)));
-            self.touch(conn);
-        }
-    }
-
-    /// A session wants to hear of a stream.
-    pub(super) fn await_stream(&mut self, id: ConnId, key: StreamKey) {
-        let is_there = self.live.directory.contains_key(&key) || self.live.is_room(&key);
-        if self.conns.get(id).is_some() && !is_there {
-            self.live.awaited.add(id, key);
-        }
+    /// A stream that was wanted does not come.
+    fn not_coming(&mut self, key: &StreamKey) {
+        self.live.holds.refuse_all_of(&mut self.turn, &mut self.conns, key);
+        self.polled.end_blob_waits(&mut self.turn, &mut self.conns, key);
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
         self.end_producers(id);
-        self.feed_rest(id);
+        self.live.feed_rest(&mut self.turn, &mut self.conns, id);
         let Some(stream) = self.live.streams.remove(&id) else { return };
         if self.live.directory.get(&stream.key) == Some(&id) {
             self.live.directory.remove(&stream.key);
         }
         let publisher = self.live.publisher(id);
         self.live.sources.remove(&id);
-        self.live.drop_details(id);
+        self.live.details.remove(id);
         self.live.chats.forget(&stream.key);
         self.live.up_since.remove(&id);
-        self.forget_polled(id, &stream.key);
-        self.remove_from_room(id, &stream.key, end);
+        self.polled.forget_polled(&mut self.turn, id, &stream.key);
+        self.live.remove_from_room(&mut self.turn, &mut self.conns, id, &stream.key, end);
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;
-            self.blame(subscriber.conn, end.reason());
-            self.reply(subscriber.conn, Reply::Subscription(subscription, SubscriptionNews::Ended(end)));
+            self.conns.blame(subscriber.conn, end.reason());
+            self.conns.reply(
+                &self.turn,
+                subscriber.conn,
+                Reply::Subscription(subscription, SubscriptionNews::Ended(end)),
+            );
         }
         self.stop_waiting_pushes(id);
         if let Some(SessionRef { conn, handle: publication, .. }) = publisher {
-            self.forget_publication(conn, id);
-            self.blame(conn, end.reason());
-            self.reply(conn, Reply::Publication(publication, PublicationNews::Ended(end)));
-            self.touch(conn);
+            self.conns.forget_publication(conn, id);
+            self.conns.blame(conn, end.reason());
+            self.conns.reply(&self.turn, conn, Reply::Publication(publication, PublicationNews::Ended(end)));
+            self.conns.touch(&mut self.turn, conn);
         }
         for subscriber in stream.subscribers {
-            self.touch(subscriber.conn);
+            self.conns.touch(&mut self.turn, subscriber.conn);
         }
-    }
-
-    fn mirror(&mut self, id: StreamId, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        if stream.source != self.id {
-            // Asked of a former source: who asks has heard, or will hear, of the new one.
-            return;
-        }
-        stream.add_mirror(asker, wanted, after);
-        self.feed_mirrors(id);
-        self.settle_demand(id);
     }
 
     fn drain(&mut self) {
-        self.draining = true;
+        self.turn.draining = true;
         for stream in self.live.streams.keys().copied().collect::<Vec<_>>() {
-            self.feed_rest(stream);
+            self.live.feed_rest(&mut self.turn, &mut self.conns, stream);
         }
         for id in self.conns.ids() {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publications.clear();
                 conn.purpose = Purpose::Ended;
             }
-            self.end_holds(id);
-            self.blame(id, StreamEnd::Drain.reason());
-            self.call(id, |session, ctx| session.close(ctx, "server goes down"));
+            self.live.holds.end_all_of(&mut self.conns, id);
+            self.conns.blame(id, StreamEnd::Drain.reason());
+            self.conns.call(&self.turn, id, |session, ctx| session.close(ctx, "server goes down"));
             let Some(conn) = self.conns.get(id) else { continue };
             for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {
-                self.drain_subscription(id, handle);
+                self.live.drain_subscription(&mut self.turn, &mut self.conns, id, handle);
             }
-            self.touch(id);
+            self.conns.touch(&mut self.turn, id);
         }
     }
 
     /// Tells control when the last connection of a drain is gone.
     pub(super) fn finish_drain(&mut self) {
-        if self.draining && !self.drained && self.conns.is_empty() {
-            self.drained = true;
-            self.tell(ToControl::Drained(self.id));
+        if self.turn.draining && !self.turn.drained && self.conns.is_empty() {
+            self.turn.drained = true;
+            self.turn.tell(ToControl::Drained(self.turn.id));
         }
+    }
+}
+
+impl Conns {
+    /// An answer to something that a session has asked for.
+    pub(super) fn answer_session(&mut self, turn: &mut Turn, id: ConnId, reply: Reply<'_>) {
+        self.reply(turn, id, reply);
+        self.note_authenticated(turn, id);
+        self.touch(turn, id);
     }
 
     /// A peer may have shown that it may be here: its permit among the unauthenticated peers is free.
-    pub(super) fn note_authenticated(&mut self, id: ConnId) {
-        if self.call(id, |session, _| session.about().is_authenticated) == Some(true) {
-            self.authenticated(id);
+    pub(super) fn note_authenticated(&mut self, turn: &mut Turn, id: ConnId) {
+        if self.call(turn, id, |session, _| session.about().is_authenticated) == Some(true) {
+            self.authenticated(turn, id);
         }
     }
 
     /// A peer has shown that it may be here.
-    fn authenticated(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get(id) else { return };
+    fn authenticated(&self, turn: &mut Turn, id: ConnId) {
+        let Some(conn) = self.get(id) else { return };
         let publishes = conn.publications.iter().any(|publication| publication.stream.is_some());
-        let conn = self.conns.transport_of(id);
-        self.agenda.outputs.push_back(Output::Authenticated { conn, publishes });
+        let conn = self.transport_of(id);
+        turn.agenda.outputs.push_back(Output::Authenticated { conn, publishes });
+    }
+}
+
+impl Live {
+    /// Tells the sessions that wait for a stream that they can have it.
+    fn tell_awaiting(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
+        for conn in self.awaited.take(key) {
+            conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(key)));
+            conns.touch(turn, conn);
+        }
+    }
+
+    /// A session wants to hear of a stream.
+    pub(super) fn await_stream(&mut self, conns: &Conns, id: ConnId, key: StreamKey) {
+        let is_there = self.directory.contains_key(&key) || self.is_room(&key);
+        if conns.get(id).is_some() && !is_there {
+            self.awaited.add(id, key);
+        }
+    }
+
+    fn mirror(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        id: StreamId,
+        asker: (WorkerId, u64),
+        wanted: TrackSet,
+        after: Vec<(TrackId, i64)>,
+    ) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if stream.source != turn.id {
+            // Asked of a former source: who asks has heard, or will hear, of the new one.
+            return;
+        }
+        stream.add_mirror(asker, wanted, after);
+        self.feed_mirrors(turn, id);
+        self.settle_demand(turn, conns, id);
     }
 }
 

@@ -16,11 +16,11 @@ use crate::config::AppSettings;
 use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Package, Parts};
 use crate::mail::{Departure, StreamDetails};
 use crate::protocol::{
-    About, ByteStream, Demux, Event, Format, Paths, PlayAsk, Port, PortEvent, PublicationEvent, Remote,
-    RequestEvent, Route, SubscriptionEvent, Timers, UnitRuns, UnitSink,
+    About, ByteStream, Context, Demux, Event, Format, Paths, PlayAsk, Port, PortEvent, PublicationEvent,
+    Remote, Reply, RequestEvent, Route, Session, SubscriptionEvent, Timers, UnitRuns, UnitSink,
 };
 use crate::stats::WorkerFigures;
-use crate::types::{Ingest, StreamKey, SubscriptionId};
+use crate::types::{Handle, Ingest, SessionRef, StreamKey, SubscriptionId};
 
 /// The next acts of a session.
 #[derive(Debug)]
@@ -147,6 +147,7 @@ impl UnitSink for Actor {
     }
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        self.enter("handle_unit");
         let AccessUnit { track, dts, .. } = unit.entry.unit;
         let mut script = self.script();
         script.room = script.room.map(|room| room - 1);
@@ -173,7 +174,7 @@ pub(super) fn deliver(worker: &mut Worker, now: Now) -> (ConnId, Actor) {
     let id = worker.conns.insert(conn).unwrap();
     let publication = Publication { handle: Handle::ONLY, stream: Some(STREAM) };
     worker.conns.get_mut(id).unwrap().publications.push(publication);
-    let publisher = Some(SessionRef::new(worker.id, id));
+    let publisher = Some(SessionRef::new(worker.turn.id, id));
     worker.live.sources.insert(STREAM, SourceCount { publisher, ..SourceCount::default() });
     (id, actor)
 }
@@ -212,7 +213,7 @@ impl Rig {
     /// Has the session of a connection say these.
     fn say(&mut self, id: ConnId, actor: &Actor, events: impl IntoIterator<Item = Event>) {
         actor.script().events.extend(events);
-        self.worker.touch(id);
+        self.worker.conns.touch(&mut self.worker.turn, id);
         self.worker.finish_turn();
     }
 
@@ -404,7 +405,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
         [video_frame(66, false), video_frame(99, false), video_frame(132, true), video_frame(165, false)],
     );
     assert_eq!(mirrored(&mut rig), [132, 165]);
-    assert_eq!(rig.worker.meter.stats.units_unmirrored, 0, "nothing was refused");
+    assert_eq!(rig.worker.turn.meter.stats.units_unmirrored, 0, "nothing was refused");
     // Who has the beginning goes on where it is.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
@@ -434,7 +435,7 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
         rig.say(id, &actor, [subscribe()]);
         let closed = |output: &Output| matches!(output, Output::Close { conn, abort: true } if *conn == id);
         assert!(rig.outputs().iter().any(closed), "{method}");
-        assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (1, 1), "{method}");
+        assert_eq!((rig.worker.turn.meter.stats.panics, rig.worker.connections()), (1, 1), "{method}");
         assert!(
             rig.worker.wants_bytes(other) && rig.worker.live.streams[&STREAM].subscribers.is_empty(),
             "{method}"
@@ -471,7 +472,7 @@ impl Rig {
 
     fn play_fragile(&mut self, id: ConnId, handle: Handle, (name, fails_at): (&'static str, i64)) {
         let key = FormatKey::new(name, 0);
-        let forwarding = self.worker.meter.forwarding.index(Ingest::PULL, name);
+        let forwarding = self.worker.turn.meter.forwarding.index(Ingest::PULL, name);
         let stream = self.worker.live.streams.get_mut(&STREAM).unwrap();
         let subscription = SubscriptionId { conn: id, handle };
         let subscriber =
@@ -489,7 +490,7 @@ impl Rig {
 
     /// Everything that each viewer is sent now.
     fn sent(&mut self) -> BTreeMap<ConnId, String> {
-        self.worker.flush_stream(STREAM);
+        self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, STREAM);
         let mut sent = BTreeMap::<ConnId, String>::new();
         while let Some((id, _)) = self.worker.next_write(Writers::All) {
             let mut gather = wire::Gather::new(1 << 20);
@@ -513,7 +514,7 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
         [video_frame(0, true), video_frame(33, false), video_frame(66, false), video_frame(99, false)],
     );
     assert!(rig.worker.conns.get(id).is_none());
-    assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (1, 3));
+    assert_eq!((rig.worker.turn.meter.stats.panics, rig.worker.connections()), (1, 3));
     let gone = |output: &Output| {
         matches!(output, Output::Control(ToControl::PublisherGone { departure: Departure::Lost, .. }))
     };
@@ -584,7 +585,7 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
         let mirrored = MirroredUnit { stream: STREAM, request: 1, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);
     }
-    assert_eq!(rig.worker.meter.stats.panics, 1);
+    assert_eq!(rig.worker.turn.meter.stats.panics, 1);
     assert_eq!(rig.sent(), [(viewer, "[0][66]".to_owned())].into());
 }
 
@@ -670,7 +671,7 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
             assert_eq!(rig.worker.accept_peer(rig.now, port, from).is_some(), method.is_empty());
         }
     }
-    assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (2, 1));
+    assert_eq!((rig.worker.turn.meter.stats.panics, rig.worker.connections()), (2, 1));
     assert_eq!(script.lock().unwrap().1.len(), 1);
 }
 
@@ -717,7 +718,7 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     rig.say(id, &carrier, [carried()]);
     assert_eq!(carrier.replies(), [""; 0]);
     assert_eq!(rig.worker.conns.get(first).unwrap().figures.bytes_in, 1);
-    assert_eq!(rig.worker.meter.stats.bytes_in, 0, "it has counted where it came from");
+    assert_eq!(rig.worker.turn.meter.stats.bytes_in, 0, "it has counted where it came from");
     // It is the first one's, once; then the other's, and ends with that one alone.
     rig.say(first, &one, [open(), open()]);
     assert_eq!(carrier.replies(), ["Port(Carries)"]);

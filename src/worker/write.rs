@@ -7,6 +7,9 @@ use wire::Gather;
 
 use super::agenda::Writers;
 use super::conn::{Conn, Flow, Playing, Subscription};
+use super::conns::Conns;
+use super::streams::Live;
+use super::turn::Turn;
 use super::{Output, Worker};
 use crate::hub::{Forwarded, MirroredUnit};
 use crate::protocol::{Context, UnitSink};
@@ -24,18 +27,19 @@ pub enum Way {
 impl Worker {
     /// The next of these sessions that has something to send and a socket that may take it.
     pub fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)> {
-        while let Some(id) = self.agenda.writes.pop(who) {
+        while let Some(id) = self.turn.agenda.writes.pop(who) {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             conn.schedule.writing = false;
             if conn.takes_units {
-                self.feed_sink(id);
+                self.live.feed_sink(&mut self.turn, &mut self.conns, id);
             }
             let Some(conn) = self.conns.get_mut(id) else { continue };
             let mut has_more = false;
             for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
                 has_more |= playing.subscriber.cursor.has_rest();
                 if let Some(stream) = self.live.streams.get_mut(&playing.subscriber.stream) {
-                    self.meter.stats.units_skipped = self
+                    self.turn.meter.stats.units_skipped = self
+                        .turn
                         .meter
                         .stats
                         .units_skipped
@@ -82,8 +86,8 @@ impl Worker {
 
     /// The socket took `taken` of the `offered` bytes named before, and had done so `at` this time.
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
-        let now = self.now;
-        self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
+        let now = self.turn.now;
+        self.turn.meter.stats.bytes_out = self.turn.meter.stats.bytes_out.saturating_add(taken as u64);
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
         let Some(link) = &mut conn.bytes else { return };
@@ -91,7 +95,7 @@ impl Worker {
         let mut left = taken;
         let mut more = false;
         let is_viewer = !conn.subscriptions.is_empty() && !conn.takes_units;
-        let table = &mut self.meter.forwarding;
+        let table = &mut self.turn.meter.forwarding;
         for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
             let index = playing.subscriber.forwarding;
             let forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
@@ -126,7 +130,7 @@ impl Worker {
         conn.schedule.catches_up = more;
         let closes = conn.closing.is_some();
         if more && !blocked {
-            self.enqueue_write(id);
+            self.conns.enqueue_write(&mut self.turn, id);
         }
         if more || closes {
             self.after_drain(id);
@@ -134,14 +138,16 @@ impl Worker {
         // Room in its queue may have let the session parse a request that it held. A viewer's session waits for
         // nothing, and is written too often to be asked each time.
         if taken > 0 && !is_viewer {
-            self.tell_sent(id, taken);
-            self.touch(id);
+            self.conns.tell_sent(&self.turn, id, taken);
+            self.conns.touch(&mut self.turn, id);
         }
     }
+}
 
+impl Conns {
     /// Tells a session how much of its byte stream was taken.
-    pub(super) fn tell_sent(&mut self, id: ConnId, bytes: usize) {
-        self.call(id, |session, ctx| {
+    pub(super) fn tell_sent(&mut self, turn: &Turn, id: ConnId, bytes: usize) {
+        self.call(turn, id, |session, ctx| {
             if let Some(stream) = session.byte_stream() {
                 stream.handle_sent(ctx, bytes);
             }
@@ -149,59 +155,61 @@ impl Worker {
     }
 
     /// Has the session written in this turn.
-    pub(super) fn enqueue_write(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id)
+    pub(super) fn enqueue_write(&mut self, turn: &mut Turn, id: ConnId) {
+        if let Some(conn) = self.get_mut(id)
             && may_write(conn)
         {
             conn.schedule.writing = true;
-            self.agenda.writes.push(id, conn.schedule.catches_up);
+            turn.agenda.writes.push(id, conn.schedule.catches_up);
         }
     }
+}
 
+impl Live {
     /// Sends everything that a stream has to every subscriber that can take it.
-    pub(super) fn flush_stream(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+    pub(super) fn flush_stream(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush();
         for subscriber in &stream.subscribers {
-            if let Some(conn) = self.conns.get_mut(subscriber.conn)
+            if let Some(conn) = conns.get_mut(subscriber.conn)
                 && may_write(conn)
             {
                 conn.schedule.writing = true;
-                self.agenda.writes.push(subscriber.conn, conn.schedule.catches_up);
+                turn.agenda.writes.push(subscriber.conn, conn.schedule.catches_up);
             }
         }
     }
 
     /// Hands sessions that take units whole what a stream has, also if it was not due yet: nothing follows.
-    pub(super) fn feed_rest(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+    pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
         // A format that panics here has no end.
-        let now = self.now.mono;
+        let now = turn.now.mono;
         let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
-            if self.conns.get(conn).is_some_and(|conn| conn.takes_units) {
-                self.call(conn, |session, _| {
+            if conns.get(conn).is_some_and(|conn| conn.takes_units) {
+                conns.call(turn, conn, |session, _| {
                     if let Some(pace) = session.unit_sink().and_then(UnitSink::paced) {
                         pace.end();
                     }
                 });
-                self.feed_sink(conn);
+                self.feed_sink(turn, conns, conn);
             }
         }
     }
 
     /// Lets a ring forget what nobody needs. Stalled subscribers jump first: a viewer that takes nothing must not
     /// hold more than its lag.
-    pub(super) fn trim(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+    pub(super) fn trim(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
         let subscribers = std::mem::take(&mut stream.subscribers);
         for subscriber in &subscribers {
-            let Some(conn) = self.conns.get_mut(subscriber.conn) else { continue };
+            let Some(conn) = conns.get_mut(subscriber.conn) else { continue };
             let subscription = conn.subscription_mut(subscriber.handle);
             let Some(playing) = subscription.and_then(Subscription::playing_mut) else { continue };
-            self.meter.stats.units_skipped =
-                self.meter.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
+            turn.meter.stats.units_skipped =
+                turn.meter.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
             let next = playing.subscriber.cursor.next();
             slowest = Some(slowest.map_or(next, |slowest: u64| slowest.min(next)));
         }
@@ -210,32 +218,34 @@ impl Worker {
     }
 
     /// Hands what is new of a stream to the workers that mirror it.
-    pub(super) fn feed_mirrors(&mut self, id: StreamId) {
-        let Some(stream) = self.live.streams.get_mut(&id) else { return };
-        let outputs = &mut self.agenda.outputs;
+    pub(super) fn feed_mirrors(&mut self, turn: &mut Turn, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let outputs = &mut turn.agenda.outputs;
         let missed = stream.feed_mirrors(|(to, request), entry, credit| {
             outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, request, entry, credit }));
         });
-        self.meter.stats.units_unmirrored = self.meter.stats.units_unmirrored.saturating_add(missed);
+        turn.meter.stats.units_unmirrored = turn.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
     /// Hands a session that takes units whole those behind its cursors, as far as it has room.
-    pub(super) fn feed_sink(&mut self, id: ConnId) {
-        let ctx = context!(self);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        let (streams, forwarded) = (&mut self.live.streams, &mut self.meter.forwarded);
-        let skipped = &mut self.meter.stats.units_skipped;
-        let feed = AssertUnwindSafe(|| feed_units(conn, streams, &ctx, forwarded, skipped));
-        match catch_unwind(feed) {
+    pub(super) fn feed_sink(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
+        let Some(conn) = conns.get_mut(id) else { return };
+        let (mut forwarded, mut skipped) = (std::mem::take(&mut turn.meter.forwarded), 0);
+        let (streams, ctx) = (&mut self.streams, turn.context());
+        let feed = AssertUnwindSafe(|| feed_units(conn, streams, &ctx, &mut forwarded, &mut skipped));
+        let fed = catch_unwind(feed);
+        turn.meter.forwarded = forwarded;
+        turn.meter.stats.units_skipped = turn.meter.stats.units_skipped.saturating_add(skipped);
+        match fed {
             Ok(true) => {
-                match self.conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) {
+                match conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) {
                     Some(link) => link.unsent = true,
                     // The result is known when it is drained.
-                    None => self.touch(id),
+                    None => conns.touch(turn, id),
                 }
             }
             Ok(false) => {}
-            Err(_) => self.remove_panicked(id),
+            Err(_) => conns.note_panic(id),
         }
     }
 }

@@ -43,7 +43,10 @@ impl Many {
         let id = asked.accept(self.0, Listener::named("http").unwrap(), ([192, 0, 2, 1], 4000).into());
         let (viewer_of, viewer) = (viewer, viewer.to_owned());
         let former = former.map(str::to_owned);
-        asked.renew_lease(
+        asked.polled.renew_lease(
+            &mut asked.turn,
+            &mut asked.conns,
+            &mut asked.live,
             id.unwrap(),
             crate::protocol::Watched {
                 stream: STREAM,

@@ -60,7 +60,13 @@ enum Leaves {
 fn awaited(rig: &mut Rig, count: usize) -> Leaves {
     let sessions = rig.sessions(count / 8);
     for (at, id) in sessions.iter().enumerate() {
-        (0..8).for_each(|n| rig.worker.await_stream(*id, StreamKey::new("live", &format!("{at}-{n}"))));
+        (0..8).for_each(|n| {
+            rig.worker.live.await_stream(
+                &mut rig.worker.conns,
+                *id,
+                StreamKey::new("live", &format!("{at}-{n}")),
+            )
+        });
     }
     assert_eq!(rig.worker.live.awaited.len(), count / 8 * 8);
     Leaves::Sessions(sessions)
@@ -68,13 +74,15 @@ fn awaited(rig: &mut Rig, count: usize) -> Leaves {
 
 fn awaited_by_all(rig: &mut Rig, count: usize) -> Leaves {
     let sessions = rig.sessions(count);
-    sessions.iter().for_each(|id| rig.worker.await_stream(*id, StreamKey::new("live", "later")));
+    sessions.iter().for_each(|id| {
+        rig.worker.live.await_stream(&mut rig.worker.conns, *id, StreamKey::new("live", "later"))
+    });
     Leaves::Sessions(sessions)
 }
 
 fn held(rig: &mut Rig, count: usize) -> Leaves {
     let key = StreamKey::new("live", "started-by-viewers");
-    rig.worker.live.note_auto_start(vec![(key.clone(), true)]);
+    rig.worker.live.holds.note_auto_start(vec![(key.clone(), true)]);
     let sessions = rig.sessions(count);
     for id in &sessions {
         let ask = PlayAsk {
@@ -85,9 +93,9 @@ fn held(rig: &mut Rig, count: usize) -> Leaves {
             via: Vec::new(),
             takes_subtracks: false,
         };
-        rig.worker.subscribe(*id, Handle::ONLY, ask);
+        rig.worker.live.subscribe(&mut rig.worker.turn, &mut rig.worker.conns, *id, Handle::ONLY, ask);
     }
-    assert_eq!(rig.worker.live.waiting[&key].len(), count);
+    assert_eq!(rig.worker.live.holds.waiting_for(&key).len(), count);
     Leaves::Sessions(sessions)
 }
 
@@ -95,7 +103,10 @@ fn viewers_of_one(rig: &mut Rig, count: usize) -> Leaves {
     let sessions = rig.sessions(count);
     let format = Format::find("flv", 0).unwrap().select(Selection::default());
     for id in &sessions {
-        rig.worker.attach(*id, Handle::ONLY, STREAM, format).unwrap();
+        rig.worker
+            .live
+            .attach(&mut rig.worker.turn, &mut rig.worker.conns, *id, Handle::ONLY, STREAM, format)
+            .unwrap();
     }
     // The first to come is the last to leave: what is looked for from either end is far away for half of them.
     Leaves::Sessions(sessions.into_iter().rev().collect())
@@ -106,7 +117,13 @@ fn blob_waiters(rig: &mut Rig, count: usize) -> Leaves {
     for id in &sessions {
         let (key, name) = (StreamKey::new("live", "s"), "s.m3u8".to_owned());
         let wanted = WantedBlob { key, name, sink: None, progress: Progress::default() };
-        rig.worker.await_blob(*id, &wanted);
+        rig.worker.polled.await_blob(
+            &mut rig.worker.turn,
+            &mut rig.worker.conns,
+            &mut rig.worker.live,
+            *id,
+            &wanted,
+        );
     }
     Leaves::Sessions(sessions)
 }
@@ -133,7 +150,7 @@ fn streams_with_pushes(rig: &mut Rig, count: usize) -> Leaves {
             via: Vec::new(),
             settings: Arc::new(AppSettings::defaults("live").unwrap()),
         };
-        rig.worker.start_push(&order);
+        rig.worker.orders.start_push(&mut rig.worker.turn, &mut rig.worker.conns, &order);
     }
     assert_eq!(rig.worker.orders.pushes.len(), count);
     Leaves::Streams(streams)

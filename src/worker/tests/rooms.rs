@@ -12,7 +12,7 @@ impl Rig {
         let (conn, actor) = self.connect();
         let publication = Publication { handle: Handle::ONLY, stream: Some(stream) };
         self.worker.conns.get_mut(conn).unwrap().publications.push(publication);
-        let publisher = Some(SessionRef::new(self.worker.id, conn));
+        let publisher = Some(SessionRef::new(self.worker.turn.id, conn));
         self.worker.live.sources.insert(stream, SourceCount { publisher, ..SourceCount::default() });
         (conn, actor)
     }
@@ -33,14 +33,21 @@ impl Rig {
 
     fn watcher_as(&mut self, role: &str) -> (ConnId, Actor) {
         let (conn, actor) = self.connect();
-        self.worker.watch_room(conn, Handle::ONLY, &StreamKey::new("live", "room"), role);
+        self.worker.live.watch_room(
+            &mut self.worker.turn,
+            &mut self.worker.conns,
+            conn,
+            Handle::ONLY,
+            &StreamKey::new("live", "room"),
+            role,
+        );
         (conn, actor)
     }
 
     /// Has a publisher be so loud, some time later.
     fn speak(&mut self, (id, actor): &(ConnId, Actor), level: u8) {
         self.now.mono += Duration::from_secs(1);
-        self.worker.now = self.now;
+        self.worker.turn.now = self.now;
         self.say(*id, actor, [Event::Publication(Handle::ONLY, PublicationEvent::Loudness(level))]);
     }
 }

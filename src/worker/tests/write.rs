@@ -18,7 +18,7 @@ impl Rig {
     fn frames(&mut self, publisher: &(ConnId, Actor), times: impl IntoIterator<Item = i64>) {
         let frames: Vec<Event> = times.into_iter().map(|at| video_frame(at, at == 0)).collect();
         self.say(publisher.0, &publisher.1, frames);
-        self.worker.flush_stream(STREAM);
+        self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, STREAM);
     }
 
     /// The next write: whose it is, and what is named for it.
@@ -55,7 +55,7 @@ impl Rig {
 
     /// Flushes everything, and has all but sinks write.
     fn flush(&mut self) {
-        self.worker.flush_stream(STREAM);
+        self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, STREAM);
         assert_eq!(self.worker.next_write(Writers::All), None);
     }
 
@@ -87,7 +87,7 @@ fn a_socket_that_took_less_than_it_was_offered_is_offered_nothing_until_it_says_
     assert_eq!(rig.write(0), None, "nothing is left");
     rig.worker.handle_writable(rig.now, viewer);
     assert_eq!(rig.write(0), None, "nor when it says that it takes more");
-    rig.worker.enqueue_write(viewer);
+    rig.worker.conns.enqueue_write(&mut rig.worker.turn, viewer);
     assert_eq!(rig.write(0), None, "nor when it is looked at for nothing");
     rig.frames(&publisher, [99]);
     assert_eq!(rig.write(4).as_deref(), Some("[99]"));
@@ -99,8 +99,8 @@ fn a_session_is_in_the_queue_once_and_comes_again_while_there_is_more() {
     let (viewer, _) = rig.viewer();
     let publisher = rig.publisher();
     rig.frames(&publisher, [0]);
-    rig.worker.flush_stream(STREAM);
-    rig.worker.enqueue_write(viewer);
+    rig.worker.live.flush_stream(&mut rig.worker.turn, &mut rig.worker.conns, STREAM);
+    rig.worker.conns.enqueue_write(&mut rig.worker.turn, viewer);
     assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     assert_eq!(rig.worker.next_write(Writers::All), None);
     // All that was offered is taken, and more has come meanwhile.
@@ -201,7 +201,7 @@ fn who_has_datagrams_writes_without_a_unit() {
     let id = rig.worker.conns.insert(conn).unwrap();
     for unsent in [true, false] {
         rig.worker.conns.get_mut(id).unwrap().datagrams.as_mut().unwrap().unsent = unsent;
-        rig.worker.enqueue_write(id);
+        rig.worker.conns.enqueue_write(&mut rig.worker.turn, id);
         assert_eq!(rig.worker.next_write(Writers::All), unsent.then_some((id, Way::Datagrams)));
     }
 }
@@ -248,7 +248,7 @@ fn a_session_hears_at_once_how_much_was_taken_and_a_viewer_when_its_time_comes()
     let mut rig = Rig::new();
     let (peer, actor) = rig.connect();
     rig.queue(peer, "hello");
-    rig.worker.enqueue_write(peer);
+    rig.worker.conns.enqueue_write(&mut rig.worker.turn, peer);
     assert_eq!(rig.write(3).as_deref(), Some("hello"));
     assert_eq!(actor.replies(), ["sent 3"]);
     rig.worker.finish_turn();
@@ -285,15 +285,15 @@ fn a_ring_keeps_what_its_slowest_viewer_has_not_had() {
     // A GOP later nobody but the slow one needs the first.
     let key = |at| video_frame(at, true);
     rig.say(publisher.0, &publisher.1, [video_frame(33, false), key(66), video_frame(99, false)]);
-    rig.worker.flush_stream(STREAM);
+    rig.worker.live.flush_stream(&mut rig.worker.turn, &mut rig.worker.conns, STREAM);
     while let Some((id, offered)) = rig.offer() {
         assert_eq!(id, fast);
         rig.worker.sent(rig.now.mono, id, offered.len(), offered.len());
     }
-    rig.worker.trim(STREAM);
+    rig.worker.live.trim(&mut rig.worker.turn, &mut rig.worker.conns, STREAM);
     assert_eq!(rig.write_again(slow, 14).as_deref(), Some("0][33][66][99]"));
     let before = rig.worker.retained_bytes();
-    rig.worker.trim(STREAM);
+    rig.worker.live.trim(&mut rig.worker.turn, &mut rig.worker.conns, STREAM);
     assert!(rig.worker.retained_bytes() < before, "it is let go with the last who needs it");
 }
 
@@ -333,6 +333,20 @@ fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
         rig.flush();
         assert_eq!(actor.replies(), [expected, &["no more for now"]].concat());
     }
+}
+
+#[test]
+fn a_sink_that_panics_at_a_write_is_closed_before_the_next_turn() {
+    let mut rig = Rig::new();
+    let publisher = rig.publisher();
+    let (sink, actor) = rig.sink(usize::MAX);
+    actor.script().panics_in = "handle_unit";
+    rig.say(publisher.0, &publisher.1, [frame_of(0, 0, true)]);
+    rig.outputs();
+    rig.flush();
+    let closed = |output: &Output| matches!(output, Output::Close { conn, abort: true } if *conn == sink);
+    assert!(rig.outputs().iter().any(closed));
+    assert_eq!((rig.worker.turn.meter.stats.panics, rig.worker.connections()), (1, 1));
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! The sessions of a worker, and calls to them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::conn::Conn;
+use super::slab::Slab;
+use super::turn::Turn;
+use crate::protocol::{Context, PathEvent, PathId, Reply, Session};
+use crate::types::ConnId;
+
+/// The sessions of a worker, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Conns {
+    slab: Slab<Conn>,
+    /// Sessions that panicked. Nobody finds them any more; [`super::Worker`] removes them before its next output.
+    panicked: Vec<ConnId>,
+}
+
+impl Conns {
+    /// Adds a session. `None` after 2^32 of them.
+    pub(super) fn insert(&mut self, conn: Conn) -> Option<ConnId> {
+        self.slab.insert(conn)
+    }
+
+    /// The id that the next session will have.
+    pub(super) fn next_id(&self) -> Option<ConnId> {
+        self.slab.next_id()
+    }
+
+    /// Takes a session out; its id is dead from now on.
+    pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
+        self.slab.remove(id)
+    }
+
+    /// A session that is there and has not panicked.
+    pub(super) fn get(&self, id: ConnId) -> Option<&Conn> {
+        if self.panicked.contains(&id) { None } else { self.slab.get(id) }
+    }
+
+    /// As [`Self::get`], to be changed.
+    pub(super) fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
+        if self.panicked.contains(&id) { None } else { self.slab.get_mut(id) }
+    }
+
+    /// The ids of all sessions.
+    pub(super) fn ids(&self) -> Vec<ConnId> {
+        self.slab.ids()
+    }
+
+    /// The sessions, by slot.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Conn> {
+        self.slab.values()
+    }
+
+    /// The number of sessions.
+    pub(super) const fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there is no session.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Calls a session. Whatever bug its peer has found ends that session and nobody else's: after a panic it is
+    /// to be removed, and the answer is `None`, as for an id that was gone before.
+    pub(super) fn call<R>(
+        &mut self,
+        turn: &Turn,
+        id: ConnId,
+        verb: impl FnOnce(&mut dyn Session, &Context<'_>) -> R,
+    ) -> Option<R> {
+        self.guard(turn, id, |conn, ctx| verb(conn.session.as_mut(), ctx))
+    }
+
+    /// As [`Self::call`], with all of the connection.
+    pub(super) fn guard<R>(
+        &mut self,
+        turn: &Turn,
+        id: ConnId,
+        act: impl FnOnce(&mut Conn, &Context<'_>) -> R,
+    ) -> Option<R> {
+        let conn = self.get_mut(id)?;
+        let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &turn.context()))).ok();
+        if answer.is_none() {
+            self.note_panic(id);
+        }
+        answer
+    }
+
+    /// Has the session drained at the end of the turn.
+    pub(super) fn touch(&mut self, turn: &mut Turn, id: ConnId) {
+        if let Some(conn) = self.get_mut(id)
+            && !conn.schedule.dirty
+        {
+            conn.schedule.dirty = true;
+            turn.agenda.dirty.push(id);
+        }
+    }
+
+    /// Tells a session something. What it makes of it is known when it is drained.
+    pub(super) fn reply(&mut self, turn: &Turn, id: ConnId, reply: Reply<'_>) {
+        self.call(turn, id, |session, ctx| session.handle_reply(ctx, reply));
+    }
+
+    /// Tells a session of an event on one of its network paths.
+    pub(super) fn path_event(&mut self, turn: &Turn, id: ConnId, path: PathId, event: PathEvent<'_>) {
+        self.call(turn, id, |session, ctx| {
+            if let Some(paths) = session.paths() {
+                paths.handle_path(ctx, path, event);
+            }
+        });
+    }
+
+    /// Notes that a session has panicked, or that its unit or format has made something panic.
+    pub(super) fn note_panic(&mut self, id: ConnId) {
+        if self.get(id).is_some() {
+            self.panicked.push(id);
+        }
+    }
+
+    /// A session that has panicked and is not removed yet.
+    pub(super) fn panicked(&self) -> Option<ConnId> {
+        self.panicked.last().copied()
+    }
+
+    /// Has a session found again whose removal begins. Whether it had panicked.
+    pub(super) fn end_panic(&mut self, id: ConnId) -> bool {
+        let at = self.panicked.iter().position(|one| *one == id);
+        at.map(|at| self.panicked.swap_remove(at)).is_some()
+    }
+}
