@@ -70,8 +70,9 @@ impl Control {
         tracing::warn!(%key, reason, height = figures.height, "stream refused");
         let end = StreamEnd::Unaccepted(reason);
         if !self.stop_source(now, &key, end) {
-            self.end_stream(now, stream, end);
+            self.registry.end(&mut self.cx, stream, end);
         }
+        self.follow_ends(now);
         if let Some(record) = self.records.get_mut(&key) {
             status::FAILED.clone_into(&mut record.status);
             self.records.writes.mark_dirty(now, key);

@@ -56,7 +56,7 @@ impl Access {
             let told = live.into_iter().flat_map(Live::viewers).map(|counts| counts.elsewhere.counted(name));
             return told.fold(0, u32::saturating_add);
         }
-        if self.cluster.elsewhere(key).is_none() {
+        if registry.cluster.elsewhere(key).is_none() {
             return 0;
         }
         let all = records.get(key).map_or(0, |record| record.viewers_counted(name));

@@ -6,8 +6,8 @@ use crate::http::Response;
 use crate::store::{self, backup};
 use crate::types::{Now, SessionRef};
 
-use super::access::Access;
 use super::answer::Outcome;
+use super::cluster::Cluster;
 use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
@@ -40,9 +40,9 @@ impl Backups {
 
 impl Walks {
     /// Looks for the age of the newest backup from now on, if any are made: at the start, and with new settings.
-    pub(super) fn boot_backups(&mut self, cx: &Context, access: &Access, now: Now) {
+    pub(super) fn boot_backups(&mut self, cx: &Context, cluster: &Cluster, now: Now) {
         // A directory is backed up by its own means.
-        let is_on = !cx.config.server.backups().every.is_zero() && !access.cluster.is_shared();
+        let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_shared();
         self.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }
 

@@ -10,6 +10,7 @@ use super::audit::Audit;
 use super::broadcast::Broadcast;
 use super::jobs::Outbox;
 use super::mask::{Requester, Shown};
+use super::stats::Load;
 use super::{ControlConfig, Output, wall};
 use crate::config::AppSettings;
 use crate::http;
@@ -29,6 +30,8 @@ pub(super) struct Context {
     pub(super) config: ControlConfig,
     pub(super) apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
     pub(super) random: Random,
+    /// The load of the workers.
+    pub(super) load: Load,
     pub(super) audit: Audit,
     pub(super) outbox: Outbox,
     pub(super) drain: Option<Drain>,

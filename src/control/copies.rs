@@ -19,8 +19,7 @@ use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};
 
-use super::access::Access;
-use super::cluster::Location;
+use super::cluster::{Cluster, Location};
 use super::context::Context;
 use super::live::{Live, Registry, State};
 use super::sources::{Origin, Source, Sources};
@@ -167,10 +166,10 @@ impl Outbound {
     }
 }
 
-impl Access {
+impl Cluster {
     /// The places that may have a stream which is not here.
     fn origins_of(&self, cx: &Context, key: &StreamKey) -> Vec<Origin> {
-        let node = self.cluster.location(key).and_then(|Location { host, port, .. }| {
+        let node = self.location(key).and_then(|Location { host, port, .. }| {
             let target = outbound::at_node(&host, port, key)?;
             Some(Origin { url: format!("{host}:{port}"), target, skip: Duration::ZERO })
         });
@@ -191,12 +190,12 @@ impl Control {
         let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };
-        let origins = self.access.origins_of(&self.cx, key);
+        let origins = self.registry.cluster.origins_of(&self.cx, key);
         let Some(origin) = origins.first().cloned() else { return false };
         if self.outbound.sources.absent.contains(now.mono, key) || self.cx.is_draining() {
             return false;
         }
-        if self.outbound.is_short_for_source(&self.cx, &self.registry, &self.figures, now, &settings) {
+        if self.outbound.is_short_for_source(&self.cx, &self.registry, now, &settings) {
             tracing::info!(%key, "copy not fetched: resources are short");
             return false;
         }
@@ -210,7 +209,7 @@ impl Control {
     /// An attempt to fetch a copy is over. `is_over`: the place that was asked says that there is no such stream.
     pub(super) fn copy_failed(&mut self, now: Now, id: PullId, reason: &str, is_over: bool) {
         let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
-        let origins = self.access.origins_of(&self.cx, &key);
+        let origins = self.registry.cluster.origins_of(&self.cx, &key);
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let Some(copying) = &mut source.copying else { return };
         let goes_on = copying.goes_on(now.mono, is_over);
@@ -248,7 +247,7 @@ impl Control {
     /// The directory names another node for a stream than before, or none. A copy goes there at once; a stream whose publisher is lost here
     /// becomes one; and who waits for the stream may ask for it now.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
-        if self.access.cluster.location(key).is_none() {
+        if self.registry.cluster.location(key).is_none() {
             return;
         }
         let state =
@@ -263,7 +262,7 @@ impl Control {
 
     /// Asks for a copy where it is now.
     fn ask_anew(&mut self, now: Now, key: &StreamKey) {
-        let origins = self.access.origins_of(&self.cx, key);
+        let origins = self.registry.cluster.origins_of(&self.cx, key);
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
@@ -280,7 +279,7 @@ impl Control {
     /// Makes a stream of this node a copy of the one that another node has now. Its publisher is closed, its viewers stay. False: there is
     /// no such node, or it has no relay.
     pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
-        let origins = self.access.origins_of(&self.cx, key);
+        let origins = self.registry.cluster.origins_of(&self.cx, key);
         let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {
             return false;
         };
@@ -293,7 +292,7 @@ impl Control {
             self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
             self.cx.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
         }
-        self.access.release_claim(stream);
+        self.registry.cluster.release_stream(stream);
         self.records.note_elsewhere(now, key, true);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.told.announced = false;

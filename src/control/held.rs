@@ -13,7 +13,7 @@ impl Control {
             ("names that are asked for", self.outbound.names.asking()),
             ("pushes", self.outbound.pushes.len()),
             ("sources", self.outbound.sources.len()),
-            ("claims", self.access.cluster.held()),
+            ("claims", self.registry.cluster.held()),
             ("admissions", self.access.admissions.held()),
             ("presences", self.access.presences.held()),
             ("calls", self.access.calls.held()),

@@ -3,7 +3,7 @@
 //! The indexes that find a stream change in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
 //! [`Registry::set_viewers`] alone: with ten thousand streams nothing that happens to one of them walks all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,11 +11,12 @@ use std::time::Instant;
 use media::Position;
 
 use super::acceptance::Measured;
+use super::cluster::Cluster;
 use super::history::{Minutes, StreamSample};
 use crate::auth::access::Params;
 use crate::auth::network;
 use crate::config::AppSettings;
-use crate::mail::{PublishRequest, Report, SourceFigures, StreamDetails, ViewerCounts};
+use crate::mail::{PublishRequest, Report, SourceFigures, StreamDetails, StreamEnd, ViewerCounts};
 use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// Whether a publisher is there.
@@ -155,12 +156,24 @@ impl Live {
     }
 }
 
+/// A stream that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) stream: StreamId,
+    pub(super) live: Live,
+    pub(super) end: StreamEnd,
+}
+
 /// All live streams.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
+    /// The streams of other nodes.
+    pub(super) cluster: Cluster,
     live: BTreeMap<StreamId, Live>,
     indexes: Indexes,
     lives: u64,
+    /// Streams that have ended in this turn, whose end the other parts have not heard of.
+    pub(super) ended: VecDeque<Ended>,
 }
 
 /// The ways to streams.
@@ -234,6 +247,11 @@ fn of_worker(set: &BTreeSet<(WorkerId, StreamId)>, worker: WorkerId) -> impl Ite
 }
 
 impl Registry {
+    /// Without streams.
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self { cluster, ..Self::default() }
+    }
+
     /// A new life.
     pub(super) fn insert(&mut self, live: Live) -> StreamId {
         self.lives += 1;

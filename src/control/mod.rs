@@ -58,7 +58,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -95,7 +95,7 @@ use records::restored::StoredRecord;
 use repeats::Repeats;
 use rest::scan::Scans;
 use sources::Sources;
-use stats::Figures;
+use stats::{Figures, Load};
 use supervisor::Supervisor;
 use uploads::Uploads;
 
@@ -177,6 +177,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Outbound {
     supervisor: Supervisor,
+    /// Attempts that have failed before they were ordered, and why.
+    failed: VecDeque<(supervisor::Job, u64, String)>,
     pushes: Pushes,
     sources: Sources,
     names: Names,
@@ -270,18 +272,19 @@ impl Control {
     ) -> Result<Self, RestoreError> {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
         let random = seed.derive("control", 0).random();
-        let cx =
-            Context { config, apps, random, audit: Audit::default(), outbox: Outbox::default(), drain: None };
+        let load = Load::new(config.workers);
+        let (audit, outbox) = (Audit::default(), Outbox::default());
+        let cx = Context { config, apps, random, load, audit, outbox, drain: None };
         let mut control = Self {
             records: Records::default(),
             walks: Walks::default(),
-            registry: Registry::default(),
+            registry: Registry::new(Cluster::new(cx.config.cluster.clone())),
             outbound: Outbound::default(),
             files: Files::default(),
-            access: Access { cluster: Cluster::new(cx.config.cluster.clone()), ..Access::default() },
+            access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
-            figures: Figures::new(now, cx.config.workers),
+            figures: Figures::new(now),
             cx,
         };
         if let Some(cluster) = &control.cx.config.cluster {
@@ -297,9 +300,9 @@ impl Control {
         }
         control.log_doors();
         control.boot_sources(now);
-        control.files.boot_recordings(&mut control.cx, &mut control.records, &control.access, now);
-        control.files.boot_objects(&control.records, &control.access, now);
-        control.walks.boot_backups(&control.cx, &control.access, now);
+        control.files.boot_recordings(&mut control.cx, &mut control.records, &control.registry.cluster, now);
+        control.files.boot_objects(&control.records, &control.registry.cluster, now);
+        control.walks.boot_backups(&control.cx, &control.registry.cluster, now);
         control.access.follow_key_sets(&control.cx, now);
         control.end_turn(now);
         Ok(control)
@@ -341,14 +344,19 @@ impl Control {
             ToControl::PlayStarted { session, request } => {
                 self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
             }
-            ToControl::PlayEnded(session) => {
-                self.access.play_ended(&mut self.cx, &self.records, &mut self.hooks, now, session)
-            }
+            ToControl::PlayEnded(session) => self.access.play_ended(
+                &mut self.cx,
+                &self.records,
+                &mut self.hooks,
+                &mut self.registry.cluster,
+                now,
+                session,
+            ),
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
             ToControl::Locate { session, sought } => {
-                let response = redirects::locate(&self.access.cluster, &self.records, &self.files, &sought);
+                let response = redirects::locate(&self.registry.cluster, &self.records, &self.files, &sought);
                 self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),
@@ -403,7 +411,7 @@ impl Control {
     pub fn handle_timeout(&mut self, now: Now) {
         self.cx.audit.note_time(now.mono);
         self.end_overdue_graces(now);
-        self.access.fire_admissions(&mut self.cx, now);
+        self.access.fire_admissions(&mut self.cx, &mut self.registry.cluster, now);
         self.fire_attempts(now);
         self.fire_sources(now);
         self.records.handle_timeout(now);
@@ -424,11 +432,11 @@ impl Control {
     /// Figures of the machine and of the job service. When the memory is used above the limit, new publishers are refused.
     pub fn handle_host(&mut self, now: Now, figures: HostFigures, jobs: Vec<JobCounts>) {
         self.figures.jobs = jobs;
-        self.figures.load.memory_percent = figures.memory_percent;
+        self.cx.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
         self.figures.sample_server(&self.cx, &self.registry, now);
-        let cpu = u8::try_from(self.figures.load.busy_permille(now) / 10).unwrap_or(100);
-        self.access.cluster.note_load(cpu, self.figures.load.memory_percent);
+        let cpu = u8::try_from(self.cx.load.busy_permille(now) / 10).unwrap_or(100);
+        self.registry.cluster.note_load(cpu, self.cx.load.memory_percent);
         self.end_turn(now);
     }
 
@@ -440,11 +448,12 @@ impl Control {
         }
         let waiting = (0..self.cx.config.workers).map(WorkerId).collect();
         self.cx.drain = Some(Drain { waiting, exited: false });
-        self.access.end_admissions(&mut self.cx, now);
+        self.access.end_admissions(&mut self.cx, &mut self.registry.cluster, now);
         self.outbound.forget_sources(&mut self.records, &self.registry, now);
         for stream in self.registry.streams() {
-            self.end_stream(now, stream, StreamEnd::Drain);
+            self.registry.end(&mut self.cx, stream, StreamEnd::Drain);
         }
+        self.follow_ends(now);
         self.hooks.drain(now);
         self.cx.post_all(&ToWorker::Drain);
         self.records.flush(now);
@@ -453,7 +462,7 @@ impl Control {
 
     /// The next output.
     pub fn poll_output(&mut self) -> Option<Output> {
-        if let Some(request) = self.access.cluster.poll_request() {
+        if let Some(request) = self.registry.cluster.poll_request() {
             return Some(Output::Directory(request));
         }
         self.cx.outbox.outputs.pop_front()

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::access::Access;
+use super::cluster::Cluster;
 use super::context::Context;
 use super::records::Records;
 use super::records::auxiliary::{Auxiliary, Kept, Vod};
@@ -173,10 +173,10 @@ impl Context {
 
 impl Files {
     /// Queues the uploads that the store says are still to be done.
-    pub(super) fn boot_objects(&mut self, records: &Records, access: &Access, now: Now) {
+    pub(super) fn boot_objects(&mut self, records: &Records, cluster: &Cluster, now: Now) {
         let wanted = records.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(vod @ Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {
-                access.cluster.has_file(vod).then(|| key.clone())
+                cluster.has_file(vod).then(|| key.clone())
             }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use media::{Codec, Position, TrackKind};
 
-use super::access::Access;
 use super::context::Context;
-use super::live::{Granted, Live, Registry, Source, State};
+use super::live::{Ended, Granted, Live, Registry, Source, State};
 use super::{Control, Outbound, wall};
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
@@ -82,8 +81,9 @@ impl Control {
     /// The end of an admission: the token is used up, and the stream begins or its publisher returns.
     pub(super) fn reserve(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
+        let is_shared = self.registry.cluster.is_shared();
         if settings.security.publish.token
-            && !self.access.burn_token(&mut self.records, now, &request.key, &request.params)
+            && !self.records.burn_token(is_shared, now, &request.key, &request.params)
         {
             return Err(Refusal::Denied(Denial::Token));
         }
@@ -117,7 +117,7 @@ impl Control {
         let stream = self.registry.insert(live);
         if !is_copy {
             self.hooks.forget_idle(&key);
-            self.registry.record_started(&self.cx, &mut self.records, &self.access, now, &request);
+            self.registry.record_started(&self.cx, &mut self.records, now, &request);
             self.access.publisher_came(&self.cx, now, &request);
         }
         let details = self.registry.details_of(&self.cx, &self.records, &key);
@@ -134,7 +134,7 @@ impl Control {
     fn publish_begun(&mut self, now: Now, stream: StreamId, request: &PublishRequest) {
         let key = &request.key;
         self.hooks.forget_idle(key);
-        self.registry.record_started(&self.cx, &mut self.records, &self.access, now, request);
+        self.registry.record_started(&self.cx, &mut self.records, now, request);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.began = now.mono;
         }
@@ -209,13 +209,13 @@ impl Control {
             live.received.bytes_before = 0;
             live.began = now.mono;
         }
-        self.registry.record_started(&self.cx, &mut self.records, &self.access, now, &request);
+        self.registry.record_started(&self.cx, &mut self.records, now, &request);
         Some(grant)
     }
 
     /// The connection is gone and its grant is on the way: nobody will say so later.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
-        if self.access.abandon_admission(&mut self.cx, now, session) {
+        if self.access.abandon_admission(&mut self.cx, &mut self.registry.cluster, now, session) {
             return;
         }
         let Some(stream) = self.registry.of_publisher(session) else { return };
@@ -253,10 +253,10 @@ impl Control {
                 tracing::info!(key = %live.key, grace_ms = grace.as_millis(), "publisher lost, its stream waits for it");
                 self.registry.change(stream, |source| source.state = State::Grace(until));
                 // It may come back at another node: this one is a copy of that then.
-                self.access.release_claim(stream);
+                self.registry.cluster.release_stream(stream);
             }
-            (Departure::Lost, _) => self.end_stream(now, stream, StreamEnd::GraceOver),
-            (Departure::Clean, _) => self.end_stream(now, stream, StreamEnd::Unpublished),
+            (Departure::Lost, _) => self.registry.end(&mut self.cx, stream, StreamEnd::GraceOver),
+            (Departure::Clean, _) => self.registry.end(&mut self.cx, stream, StreamEnd::Unpublished),
         }
     }
 
@@ -265,33 +265,32 @@ impl Control {
             if until > now.mono {
                 return;
             }
-            self.end_stream(now, stream, StreamEnd::GraceOver);
+            self.registry.end(&mut self.cx, stream, StreamEnd::GraceOver);
         }
     }
 
-    /// The id is free from here on.
-    pub(super) fn end_stream(&mut self, now: Now, stream: StreamId, end: StreamEnd) {
-        let Some(live) = self.registry.remove(stream) else { return };
-        self.files.forget_refused_recording(&live.key);
-        tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
-        self.access.release_claim(stream);
-        self.outbound.forget_pushes(&live);
-        self.cx.post_all(&ToWorker::StreamDown { stream, end });
-        if let State::Live(session) = live.source().state {
-            self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
-        }
-        if end == StreamEnd::Superseded {
-            // The record is the other node's, which has told its hooks.
-            return self.claim_changed(now, &live.key);
-        }
-        if live.is_copy() {
-            return;
-        }
-        self.hooks.stream_ended(&mut self.cx, &self.records, &self.registry, now, (stream, &live), end);
-        let main = self.records.main_track_of(&live.key);
-        self.records.record_ended(now, live.key);
-        if let Some(main) = main {
-            self.registry.follow_subtracks(&mut self.records, now, &main);
+    /// Does what follows from the end of streams in all parts.
+    pub(super) fn follow_ends(&mut self, now: Now) {
+        while let Some(Ended { stream, live, end }) = self.registry.poll_ended() {
+            self.files.forget_refused_recording(&live.key);
+            self.outbound.forget_pushes(&live);
+            if let State::Live(session) = live.source().state {
+                self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
+            }
+            if end == StreamEnd::Superseded {
+                // The record is the other node's, which has told its hooks.
+                self.claim_changed(now, &live.key);
+                continue;
+            }
+            if live.is_copy() {
+                continue;
+            }
+            self.hooks.stream_ended(&mut self.cx, &self.records, &self.registry, now, (stream, &live), end);
+            let main = self.records.main_track_of(&live.key);
+            self.records.record_ended(now, live.key);
+            if let Some(main) = main {
+                self.registry.follow_subtracks(&mut self.records, now, &main);
+            }
         }
     }
 
@@ -322,13 +321,22 @@ impl Control {
 }
 
 impl Registry {
+    /// Ends a stream: its id is free from here on. What follows in other parts does so at the end of the turn
+    /// ([`Control::follow_ends`]).
+    pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {
+        let Some(live) = self.remove(stream) else { return };
+        tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
+        self.cluster.release_stream(stream);
+        cx.post_all(&ToWorker::StreamDown { stream, end });
+        self.ended.push_back(Ended { stream, live, end });
+    }
+
+    fn poll_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
     /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
-    pub(super) fn check_free(
-        &self,
-        outbound: &Outbound,
-        access: &Access,
-        request: &PublishRequest,
-    ) -> Result<(), Refusal> {
+    pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source for as long as that runs, whether it delivers or not.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
             return Err(Refusal::InUse);
@@ -336,7 +344,7 @@ impl Registry {
         let live = self.find(&request.key).and_then(|stream| self.get(&stream));
         let free = live.is_none_or(|live| match live.source().state {
             // Its publisher is at another node: the directory has the last word, where there is one.
-            State::Live(_) if live.is_copy() => access.cluster.is_shared(),
+            State::Live(_) if live.is_copy() => self.cluster.is_shared(),
             State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
             State::Grace(_) => true,
             State::Awaited => live.is_copy(),
@@ -360,14 +368,7 @@ impl Registry {
     }
 
     /// Marks the record live; without one, publishing creates a zombi.
-    fn record_started(
-        &self,
-        cx: &Context,
-        records: &mut Records,
-        access: &Access,
-        now: Now,
-        request: &PublishRequest,
-    ) {
+    fn record_started(&self, cx: &Context, records: &mut Records, now: Now, request: &PublishRequest) {
         let key = &request.key;
         if records.get(key).is_none() {
             let mut record = Broadcast { zombi: true, ..Broadcast::default() };
@@ -391,7 +392,7 @@ impl Registry {
         record.user_agent = agent(&request.user_agent);
         record.remote_ip = remote_ip(request);
         record.forget_viewers();
-        if !record.zombi || access.cluster.is_shared() {
+        if !record.zombi || self.cluster.is_shared() {
             records.writes.mark_dirty(now, key.clone());
         }
         if let Some(main) = records.main_track_of(key) {

@@ -33,7 +33,7 @@ impl Control {
             );
         }
         self.cx.install_server(Arc::clone(&config.server));
-        self.walks.boot_backups(&self.cx, &self.access, now);
+        self.walks.boot_backups(&self.cx, &self.registry.cluster, now);
         self.access.follow_key_sets(&self.cx, now);
         self.cx.settings_lost(&config.lost);
         let mut changed = 0_usize;

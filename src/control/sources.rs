@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::live::Registry;
-use super::stats::Figures;
 use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
 use crate::control::records::Records;
@@ -235,14 +234,13 @@ impl Outbound {
         &self,
         cx: &Context,
         registry: &Registry,
-        figures: &Figures,
         now: Now,
         app: &AppSettings,
     ) -> bool {
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         !self.has_room_for_source(cx, &app.name)
             || limit.is_some_and(|limit| self.streams_of(registry, &app.name) >= limit)
-            || figures.load.is_high(now, &cx.config.server)
+            || cx.load.is_high(now, &cx.config.server)
     }
 
     /// Live streams of an application, with those that sources are about to bring.
@@ -258,7 +256,7 @@ impl Outbound {
         }
     }
 
-    fn least_loaded(&self, cx: &Context, figures: &Figures, now: Now) -> WorkerId {
+    fn least_loaded(&self, cx: &Context, now: Now) -> WorkerId {
         let mut pulls = vec![0u64; usize::from(cx.config.workers)];
         for worker in self.supervisor.open_pulls() {
             if let Some(count) = pulls.get_mut(usize::from(worker.0)) {
@@ -267,10 +265,7 @@ impl Outbound {
         }
         let load = |worker: u16| {
             let pulls = pulls.get(usize::from(worker)).copied().unwrap_or(0);
-            figures
-                .load
-                .latest_permille(now, WorkerId(worker))
-                .saturating_add(pulls.saturating_mul(PULL_PERMILLE))
+            cx.load.latest_permille(now, WorkerId(worker)).saturating_add(pulls.saturating_mul(PULL_PERMILLE))
         };
         WorkerId((0..cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
@@ -360,14 +355,14 @@ impl Control {
         if self.outbound.sources.is_running(key) || self.registry.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
-        if let Some(node) = self.access.cluster.elsewhere(key) {
+        if let Some(node) = self.registry.cluster.elsewhere(key) {
             return Err(format!("Stream is already active at the node {}", node.id));
         }
-        if self.access.cluster.refuses() {
+        if self.registry.cluster.refuses() {
             return Err("The directory of the cluster is away".to_owned());
         }
         if self.cx.is_draining()
-            || self.outbound.is_short_for_source(&self.cx, &self.registry, &self.figures, now, &settings)
+            || self.outbound.is_short_for_source(&self.cx, &self.registry, now, &settings)
         {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
@@ -392,7 +387,7 @@ impl Control {
         self.outbound.sources.by_id.insert(id, source);
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
         self.outbound.supervisor.add(Job::Pull(id), remote);
-        if is_copy || self.access.claim_source(&key, id) {
+        if is_copy || self.registry.cluster.claim_source(&key, id) {
             self.attempt(now, Job::Pull(id));
         }
     }
@@ -409,10 +404,10 @@ impl Control {
         }
         tracing::info!(%key, reason = ?end, "source stopped");
         let is_copy = source.is_some_and(|source| source.copying.is_some());
-        self.access.release_source(id);
+        self.registry.cluster.release_source(id);
         if end == StreamEnd::Superseded {
             if let Some(stream) = self.registry.find(key) {
-                self.end_stream(now, stream, end);
+                self.registry.end(&mut self.cx, stream, end);
             }
             return true;
         }
@@ -420,7 +415,7 @@ impl Control {
             self.records.source_wanted(now, key, false);
         }
         match self.registry.find(key) {
-            Some(stream) => self.end_stream(now, stream, end),
+            Some(stream) => self.registry.end(&mut self.cx, stream, end),
             None if is_copy => {}
             None => self.records.source_status(now, key, status::FINISHED),
         }
@@ -481,7 +476,7 @@ impl Control {
         let live = self.registry.find(&key).and_then(|stream| self.registry.get(&stream));
         let worker = live
             .map(|live| live.source().worker)
-            .unwrap_or_else(|| self.outbound.least_loaded(&self.cx, &self.figures, now));
+            .unwrap_or_else(|| self.outbound.least_loaded(&self.cx, now));
         self.outbound.source_status(&mut self.records, now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };

@@ -73,7 +73,6 @@ impl Load {
 /// The figures of the machine and its load, and who has asked for them.
 #[derive(Debug)]
 pub(super) struct Figures {
-    pub(super) load: Load,
     /// The machine, a second ago.
     pub(super) host: HostFigures,
     /// The job service, a second ago.
@@ -88,9 +87,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new(now: Now, workers: u16) -> Self {
+    pub(super) fn new(now: Now) -> Self {
         Self {
-            load: Load::new(workers),
             host: HostFigures::default(),
             jobs: Vec::new(),
             began: now,
@@ -124,7 +122,7 @@ impl Control {
             viewers: viewers.map(ViewerCounts::total).sum(),
             store_failures: self.records.writes.store_failures(),
             store_waiting: self.records.writes.waiting_writes(),
-            memory_percent: self.figures.load.memory_percent,
+            memory_percent: self.cx.load.memory_percent,
             disk: self.figures.host.disk,
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),
@@ -133,7 +131,7 @@ impl Control {
     }
 
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
-        self.figures.load.note(now, worker, report.busy_permille);
+        self.cx.load.note(now, worker, report.busy_permille);
         self.hooks.watch_load(&mut self.cx, &self.registry, &self.figures, now);
         for figures in &report.sources {
             self.note_source(now, worker, figures);

@@ -397,13 +397,13 @@ impl Control {
             self.outbound.pull_attempts(&mut self.records, now, id);
         }
         if let Some(step) = self.outbound.supervisor.attempt(now.mono, job, &self.cx.config.outbound) {
-            self.follow(now, job, step);
+            self.order(now, job, step);
         }
     }
 
     pub(super) fn resolved(&mut self, now: Now, answer: Resolved) {
         if let Some((job, step)) = self.outbound.supervisor.resolved(answer, &self.cx.config.outbound) {
-            self.follow(now, job, step);
+            self.order(now, job, step);
         }
     }
 
@@ -421,7 +421,23 @@ impl Control {
         }
     }
 
-    fn follow(&mut self, now: Now, job: Job, step: Step) {
+    /// Does what follows from attempts that have failed at once. False: none has.
+    pub(super) fn follow_failures(&mut self, now: Now) -> bool {
+        let mut any = false;
+        while let Some((job, attempt, reason)) = self.outbound.failed.pop_front() {
+            any = true;
+            if self.outbound.supervisor.attempt_of(job) != Some(attempt) {
+                continue;
+            }
+            match job {
+                Job::Push(id) => self.push_failed(now, id, status::FAILED, &reason),
+                Job::Pull(id) => self.pull_failed(now, id, &reason),
+            }
+        }
+        any
+    }
+
+    fn order(&mut self, now: Now, job: Job, step: Step) {
         match (step, job) {
             (Step::Resolve(request), job) => {
                 if let Some(app) = self.outbound.app_of_job(job) {
@@ -432,8 +448,10 @@ impl Control {
                 self.outbound.order_push(&mut self.cx, &self.registry, id, address)
             }
             (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
-            (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),
-            (Step::Failed(reason), Job::Pull(id)) => self.pull_failed(now, id, &reason),
+            (Step::Failed(reason), job) => {
+                let attempt = self.outbound.supervisor.attempt_of(job);
+                self.outbound.failed.extend(attempt.map(|attempt| (job, attempt, reason)));
+            }
         }
     }
 }

@@ -61,20 +61,30 @@ impl Files {
 impl Control {
     /// Ends a turn: does what follows from changes of records until nothing more does.
     pub(super) fn end_turn(&mut self, now: Now) {
-        self.follow_records(now);
+        self.follow(now);
         while self.reconcile_recordings(now) {
-            self.follow_records(now);
+            self.follow(now);
         }
         self.exit_when_drained();
+    }
+
+    /// Does what follows from ends of streams, failures of attempts and changes of records until nothing more does.
+    fn follow(&mut self, now: Now) {
+        loop {
+            self.follow_ends(now);
+            self.follow_records(now);
+            if !self.follow_failures(now) && self.registry.ended.is_empty() {
+                break;
+            }
+        }
     }
 
     pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
         let Some(reply) = self.walks.backed_up(&mut self.cx, reply) else { return };
         let committed = self.records.handle_store(now, reply);
-        self.follow_records(now);
+        self.follow(now);
         if committed {
             self.records.settle(now, self.cx.is_draining());
-            self.follow_records(now);
         }
     }
 
@@ -132,8 +142,9 @@ impl Control {
                 if !self.stop_source(now, &key, StreamEnd::Deleted)
                     && let (Some(stream), Change::Delete) = (live, &change)
                 {
-                    self.end_stream(now, stream, StreamEnd::Deleted);
+                    self.registry.end(&mut self.cx, stream, StreamEnd::Deleted);
                 }
+                self.follow_ends(now);
                 self.hooks.forget_idle(&key);
                 self.records.remove(&key);
             }

@@ -23,7 +23,6 @@ use std::net::IpAddr;
 use crypto::constant_time_eq;
 
 use super::admission::Admissions;
-use super::cluster::Cluster;
 use super::live::Registry;
 use super::records::auxiliary::Subscriber;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_for_stream, is_hash, is_jwt};
@@ -36,7 +35,6 @@ use crate::types::{Now, StreamKey};
 /// Access control: credentials, presence, and failed codes.
 #[derive(Debug, Default)]
 pub(super) struct Access {
-    pub(super) cluster: Cluster,
     pub(super) admissions: Admissions,
     pub(super) presences: Presences,
     pub(super) passes: Passes,

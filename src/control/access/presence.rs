@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::access::Access;
+use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::control::hooks::{Hooks, Notice};
 use crate::control::live::Registry;
@@ -320,10 +321,11 @@ impl Access {
         cx: &mut Context,
         records: &Records,
         hooks: &mut Hooks,
+        cluster: &mut Cluster,
         now: Now,
         session: SessionRef,
     ) {
-        if !self.abandon_admission(cx, now, session) {
+        if !self.abandon_admission(cx, cluster, now, session) {
             self.leave(cx, records, hooks, now, session);
         }
     }
@@ -370,7 +372,7 @@ impl Control {
                     if let Some(stream) =
                         self.registry.find(key).filter(|_| self.registry.publisher_of(key) == Some(session))
                     {
-                        self.end_stream(now, stream, StreamEnd::Stopped);
+                        self.registry.end(&mut self.cx, stream, StreamEnd::Stopped);
                     }
                 }
                 Some(Direction::Play) if play => {

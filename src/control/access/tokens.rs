@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::Walks;
-use crate::control::access::Access;
 use crate::control::context::Context;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Token, now_s};
@@ -93,27 +92,27 @@ impl AuxiliaryRecords {
     }
 }
 
-impl Access {
+impl Records {
     /// Uses up the token that was checked. It is gone for everybody from here on, and on the disk with the next commit;
-    /// while the disk fails nothing can be used up, and nobody gets in.
+    /// while the disk fails nothing can be used up, and nobody gets in. `is_shared`: the directory of the cluster has used it
+    /// up before, for this peer alone.
     pub(in crate::control) fn burn_token(
-        &self,
-        records: &mut Records,
+        &mut self,
+        is_shared: bool,
         now: Now,
         key: &StreamKey,
         params: &Params,
     ) -> bool {
         let Some(shown) = Credentials::of(params).token else { return false };
         let stored = Token::key(&key.app, &key.id, shown);
-        if records.writes.is_broken() || records.auxiliary.pending(&stored).is_none() {
+        if self.writes.is_broken() || self.auxiliary.pending(&stored).is_none() {
             return false;
         }
-        records.auxiliary.remove(&stored);
-        if self.cluster.is_shared() {
-            // The directory has used it up before, for this peer alone.
+        self.auxiliary.remove(&stored);
+        if is_shared {
             return true;
         }
-        records.write_auxiliary(
+        self.write_auxiliary(
             now,
             AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
         );

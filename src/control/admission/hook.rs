@@ -14,6 +14,7 @@ use crate::auth::access::{Credentials, Denial, Direction, PUBLISH_KEY, Params, S
 use crate::auth::{HookUrl, network};
 use crate::control::Control;
 use crate::control::access::Access;
+use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::control::records::Records;
 use crate::jobs::{BodyType, Post, Receiver, Work};
@@ -93,6 +94,7 @@ impl Access {
         &mut self,
         cx: &mut Context,
         records: &Records,
+        cluster: &mut Cluster,
         now: Now,
         admission: Admission,
         url: HookUrl,
@@ -108,7 +110,7 @@ impl Access {
         let publishes = admission.request.direction() == Direction::Publish;
         let app = Arc::clone(&admission.request.key().app);
         let question = Queued { ticket, app, network: network(admission.request.peer()), publishes };
-        self.park_admission(cx, now, admission, Pending::Hook { url, body: Some(body) });
+        self.park_admission(cx, cluster, now, admission, Pending::Hook { url, body: Some(body) });
         if self.admissions.waiting.contains_key(&ticket) {
             self.admissions.hooks.push(question);
             self.hand_over_questions(cx, now);
@@ -155,7 +157,13 @@ impl Control {
                 }
             };
             match denial.map(|denial| admission.request.denied(denial)) {
-                Some(why) => self.access.refuse_admission(&mut self.cx, now, admission, why),
+                Some(why) => self.access.refuse_admission(
+                    &mut self.cx,
+                    &mut self.registry.cluster,
+                    now,
+                    admission,
+                    why,
+                ),
                 None => {
                     admission.approved = true;
                     self.run_admission(now, admission);

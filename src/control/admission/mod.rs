@@ -29,11 +29,11 @@ use super::context::Context;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
 use crate::control::access::{Access, Asked};
-use crate::control::cluster::Claim;
+use crate::control::cluster::{Claim, Cluster};
 use crate::directory::ClaimAnswer;
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
 use crate::store::Key;
-use crate::types::{Now, PullId, SessionRef, StreamId, StreamKey};
+use crate::types::{Now, SessionRef, StreamKey};
 
 pub use claims::Ticket;
 use queue::HookQueue;
@@ -219,18 +219,13 @@ struct Waiter {
     pending: Pending,
 }
 
-/// The admissions that wait, and the claims that are held.
+/// The admissions that wait.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
     waiting: BTreeMap<Ticket, Waiter>,
     by_session: BTreeMap<SessionRef, Ticket>,
     due: BTreeSet<(Instant, Ticket)>,
     hooks: HookQueue,
-    /// The tickets of live streams, by which their claims are released.
-    held: BTreeMap<StreamId, Ticket>,
-    /// The tickets of sources, in a cluster.
-    sources: BTreeMap<PullId, Ticket>,
-    count: u64,
 }
 
 impl Admissions {
@@ -245,17 +240,7 @@ impl Admissions {
 
     /// Entries of all tables.
     pub(super) fn held(&self) -> usize {
-        self.waiting.len() + self.by_session.len() + self.due.len() + self.held.len() + self.sources.len()
-    }
-
-    /// Whether a live stream of this server has its id by the directory's word.
-    fn has_claim(&self, stream: StreamId) -> bool {
-        self.held.contains_key(&stream)
-    }
-
-    fn new_ticket(&mut self) -> Ticket {
-        self.count = self.count.saturating_add(1);
-        Ticket(self.count)
+        self.waiting.len() + self.by_session.len() + self.due.len()
     }
 
     fn park(&mut self, admission: Admission, until: Instant, pending: Pending) {
@@ -292,36 +277,6 @@ impl Admissions {
     }
 }
 
-impl Access {
-    fn give_back(&mut self, ticket: Ticket) {
-        self.cluster.release(ticket);
-    }
-
-    /// Claims the id of a source. True: it may begin at once; otherwise when the directory has answered.
-    pub(in crate::control) fn claim_source(&mut self, key: &StreamKey, pull: PullId) -> bool {
-        if !self.cluster.is_shared() {
-            return true;
-        }
-        let ticket = self.admissions.new_ticket();
-        self.admissions.sources.insert(pull, ticket);
-        self.cluster.claim(ticket, key) == Claim::Granted
-    }
-
-    /// A source has ended: it may be run elsewhere.
-    pub(in crate::control) fn release_source(&mut self, pull: PullId) {
-        if let Some(ticket) = self.admissions.sources.remove(&pull) {
-            self.give_back(ticket);
-        }
-    }
-
-    /// A stream has ended: its id may be published elsewhere.
-    pub(in crate::control) fn release_claim(&mut self, stream: StreamId) {
-        if let Some(ticket) = self.admissions.held.remove(&stream) {
-            self.give_back(ticket);
-        }
-    }
-}
-
 impl Control {
     /// A peer wants to publish.
     pub(super) fn admit_publisher(&mut self, now: Now, request: PublishRequest) {
@@ -340,7 +295,7 @@ impl Control {
     }
 
     fn begin_admission(&mut self, now: Now, request: Request) {
-        let ticket = self.access.admissions.new_ticket();
+        let ticket = self.registry.cluster.new_ticket();
         self.run_admission(now, Admission::new(ticket, request));
     }
 
@@ -349,30 +304,69 @@ impl Control {
         loop {
             let question = match self.pass_steps(now, &admission) {
                 Ok(question) => question,
-                Err(why) => return self.access.refuse_admission(&mut self.cx, now, admission, why),
+                Err(why) => {
+                    return self.access.refuse_admission(
+                        &mut self.cx,
+                        &mut self.registry.cluster,
+                        now,
+                        admission,
+                        why,
+                    );
+                }
             };
             admission.passed = true;
             match question {
                 None => return self.complete_admission(now, admission),
                 Some(Question::Hook(url)) => {
-                    return self.access.ask_receiver(&mut self.cx, &self.records, now, admission, url);
+                    return self.access.ask_receiver(
+                        &mut self.cx,
+                        &self.records,
+                        &mut self.registry.cluster,
+                        now,
+                        admission,
+                        url,
+                    );
                 }
-                Some(Question::Burn(key)) if self.access.cluster.burn(admission.ticket, &key) => {
-                    return self.access.park_admission(&mut self.cx, now, admission, Pending::Burn);
+                Some(Question::Burn(key)) if self.registry.cluster.burn(admission.ticket, &key) => {
+                    return self.access.park_admission(
+                        &mut self.cx,
+                        &mut self.registry.cluster,
+                        now,
+                        admission,
+                        Pending::Burn,
+                    );
                 }
                 Some(Question::Burn(_)) => {
                     let why = admission.request.denied(Denial::Token);
-                    return self.access.refuse_admission(&mut self.cx, now, admission, why);
+                    return self.access.refuse_admission(
+                        &mut self.cx,
+                        &mut self.registry.cluster,
+                        now,
+                        admission,
+                        why,
+                    );
                 }
                 Some(Question::Claim) => {
-                    match self.access.cluster.claim(admission.ticket, admission.request.key()) {
+                    match self.registry.cluster.claim(admission.ticket, admission.request.key()) {
                         Claim::Granted => admission.claimed = true,
                         Claim::Asked => {
-                            return self.access.park_admission(&mut self.cx, now, admission, Pending::Claim);
+                            return self.access.park_admission(
+                                &mut self.cx,
+                                &mut self.registry.cluster,
+                                now,
+                                admission,
+                                Pending::Claim,
+                            );
                         }
                         Claim::Refused => {
                             let why = Why::Publish(Refusal::NotAllowed(NO_DIRECTORY));
-                            return self.access.refuse_admission(&mut self.cx, now, admission, why);
+                            return self.access.refuse_admission(
+                                &mut self.cx,
+                                &mut self.registry.cluster,
+                                now,
+                                admission,
+                                why,
+                            );
                         }
                     }
                 }
@@ -414,13 +408,12 @@ impl Control {
 
     /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
     pub(super) fn handle_claim(&mut self, now: Now, ticket: Ticket, key: &StreamKey, answer: &ClaimAnswer) {
-        let Some(result) = self.access.cluster.answered(ticket, key, answer) else { return };
-        let of_source = self.access.admissions.sources.iter().find(|(_, asked)| **asked == ticket);
-        if let Some((pull, _)) = of_source {
-            return self.source_claimed(now, *pull, key, result.is_ok());
+        let Some(result) = self.registry.cluster.answered(ticket, key, answer) else { return };
+        if let Some(pull) = self.registry.cluster.source_of(ticket) {
+            return self.source_claimed(now, pull, key, result.is_ok());
         }
         let Some(mut admission) = self.access.admissions.take_claimer(ticket) else {
-            return self.access.give_back(ticket);
+            return self.registry.cluster.release(ticket);
         };
         let refusal = match result {
             Ok(()) => {
@@ -430,7 +423,13 @@ impl Control {
             Err(Claim::Refused) => Refusal::NotAllowed(NO_DIRECTORY),
             Err(Claim::Granted | Claim::Asked) => Refusal::InUse,
         };
-        self.access.refuse_admission(&mut self.cx, now, admission, Why::Publish(refusal));
+        self.access.refuse_admission(
+            &mut self.cx,
+            &mut self.registry.cluster,
+            now,
+            admission,
+            Why::Publish(refusal),
+        );
     }
 
     /// The directory has used up a token, or somebody has been faster.
@@ -441,7 +440,7 @@ impl Control {
             return self.run_admission(now, admission);
         }
         let why = admission.request.denied(Denial::Token);
-        self.access.refuse_admission(&mut self.cx, now, admission, why);
+        self.access.refuse_admission(&mut self.cx, &mut self.registry.cluster, now, admission, why);
     }
 
     /// All steps have passed, within this turn: uses up the token and reserves the id.
@@ -453,8 +452,7 @@ impl Control {
                 Ok(grant) => {
                     self.cx.audit_publish(&request);
                     if claimed {
-                        let before = self.access.admissions.held.insert(grant.stream, ticket);
-                        before.into_iter().for_each(|before| self.access.give_back(before));
+                        self.registry.cluster.hold(grant.stream, ticket);
                     }
                     let verdict = Ok(Box::new(grant));
                     self.cx.post(
@@ -463,7 +461,7 @@ impl Control {
                     );
                 }
                 Err(refusal) => {
-                    self.access.give_back(ticket);
+                    self.registry.cluster.release(ticket);
                     self.cx.refuse_publish(&request, refusal);
                 }
             },
@@ -487,7 +485,14 @@ impl Control {
 
 impl Access {
     /// Has an admission wait, when not too many do.
-    fn park_admission(&mut self, cx: &mut Context, now: Now, mut admission: Admission, pending: Pending) {
+    fn park_admission(
+        &mut self,
+        cx: &mut Context,
+        cluster: &mut Cluster,
+        now: Now,
+        mut admission: Admission,
+        pending: Pending,
+    ) {
         if self.admissions.waiting.len() >= WAITING_MAX {
             let newcomer = network(admission.request.peer());
             let app = Arc::clone(&admission.request.key().app);
@@ -495,24 +500,31 @@ impl Access {
             let Some(Waiter { admission: excess, .. }) = excess.and_then(|one| self.admissions.take(one))
             else {
                 let why = admission.request.unavailable();
-                return self.refuse_admission(cx, now, admission, why);
+                return self.refuse_admission(cx, cluster, now, admission, why);
             };
             let why = excess.request.unavailable();
-            self.refuse_admission(cx, now, excess, why);
+            self.refuse_admission(cx, cluster, now, excess, why);
         }
         let latest = now.mono.checked_add(PATIENCE).unwrap_or(now.mono);
         let until = *admission.until.get_or_insert(latest);
         self.admissions.park(admission, until, pending);
     }
 
-    fn refuse_admission(&mut self, cx: &mut Context, now: Now, admission: Admission, why: Why) {
+    fn refuse_admission(
+        &mut self,
+        cx: &mut Context,
+        cluster: &mut Cluster,
+        now: Now,
+        admission: Admission,
+        why: Why,
+    ) {
         let Admission { ticket, request, passed, .. } = admission;
         let wrong_code = why == request.denied(Denial::TimeCode);
         // A code that was right when it was shown is no guess.
         if wrong_code && !passed {
             self.attempts.note(now, request.key(), request.params(), request.peer());
         }
-        self.give_back(ticket);
+        cluster.release(ticket);
         match (request, why) {
             (Request::Publish(request), Why::Publish(refusal)) => cx.refuse_publish(&request, refusal),
             (Request::Play(request), Why::Play(why)) => cx.play_verdict(&request, Err(why)),
@@ -524,16 +536,22 @@ impl Access {
     }
 
     /// The peer went while it waited. False when it did not wait.
-    pub(super) fn abandon_admission(&mut self, cx: &mut Context, now: Now, session: SessionRef) -> bool {
+    pub(super) fn abandon_admission(
+        &mut self,
+        cx: &mut Context,
+        cluster: &mut Cluster,
+        now: Now,
+        session: SessionRef,
+    ) -> bool {
         let Some(ticket) = self.admissions.by_session.get(&session).copied() else { return false };
         self.admissions.take(ticket);
-        self.give_back(ticket);
+        cluster.release(ticket);
         self.hand_over_questions(cx, now);
         true
     }
 
     /// Ends what has waited long enough.
-    pub(super) fn fire_admissions(&mut self, cx: &mut Context, now: Now) {
+    pub(super) fn fire_admissions(&mut self, cx: &mut Context, cluster: &mut Cluster, now: Now) {
         while let Some((at, ticket)) = self.admissions.due.first().copied() {
             if at > now.mono {
                 return;
@@ -549,16 +567,16 @@ impl Access {
                     admission.request.unavailable()
                 }
             };
-            self.refuse_admission(cx, now, admission, why);
+            self.refuse_admission(cx, cluster, now, admission, why);
         }
     }
 
     /// The server is shutting down: answers all that wait.
-    pub(super) fn end_admissions(&mut self, cx: &mut Context, now: Now) {
+    pub(super) fn end_admissions(&mut self, cx: &mut Context, cluster: &mut Cluster, now: Now) {
         for ticket in self.admissions.waiting.keys().copied().collect::<Vec<_>>() {
             if let Some(Waiter { admission, .. }) = self.admissions.take(ticket) {
                 let why = admission.request.draining();
-                self.refuse_admission(cx, now, admission, why);
+                self.refuse_admission(cx, cluster, now, admission, why);
             }
         }
     }

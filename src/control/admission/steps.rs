@@ -46,7 +46,7 @@ impl Control {
             (Step::Claim, Request::Publish(request)) => {
                 let live = self.registry.find(&request.key);
                 let ours =
-                    admission.claimed || live.is_some_and(|live| self.access.admissions.has_claim(live));
+                    admission.claimed || live.is_some_and(|live| self.registry.cluster.has_claim(live));
                 if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
             }
             (Step::Token, request) => {
@@ -63,9 +63,9 @@ impl Control {
             (Step::Burn, request) => {
                 self.access.burn_step(&self.cx, &self.records, &self.registry, admission, request)
             }
-            (Step::Reserve, Request::Publish(request)) => Answer::of(
-                self.registry.check_free(&self.outbound, &self.access, request).map_err(Why::Publish),
-            ),
+            (Step::Reserve, Request::Publish(request)) => {
+                Answer::of(self.registry.check_free(&self.outbound, request).map_err(Why::Publish))
+            }
             // Whether the stream is there is told only to who may play it: at the end.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
@@ -95,7 +95,7 @@ impl Control {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
         self.registry.check_main_track(&self.cx, &self.records, request)?;
-        if self.figures.load.is_high(now, &self.cx.config.server) {
+        if self.cx.load.is_high(now, &self.cx.config.server) {
             return Err(Refusal::Resources);
         }
         Ok(())
@@ -285,7 +285,7 @@ impl Access {
             Request::Play(play) => app.security.play.token && registry.is_there(records, play),
         };
         let shown = Credentials::of(request.params()).token;
-        match shown.filter(|_| is_checked && self.cluster.is_shared()) {
+        match shown.filter(|_| is_checked && registry.cluster.is_shared()) {
             Some(shown) => {
                 Answer::Wait(Question::Burn(Token::key(&request.key().app, &request.key().id, shown)))
             }
@@ -306,7 +306,7 @@ impl Access {
             return Err(NoSubscription::NotFound);
         }
         let token = cx.app_of(&request.key).is_some_and(|app| app.security.play.token);
-        if token && !self.burn_token(records, now, &request.key, &request.params) {
+        if token && !records.burn_token(registry.cluster.is_shared(), now, &request.key, &request.params) {
             return Err(NoSubscription::Denied(Denial::Token));
         }
         Ok(())

@@ -74,8 +74,9 @@ impl Control {
             && !self.stop_source(now, key, StreamEnd::Deleted)
             && let Some(stream) = self.registry.find(key)
         {
-            self.end_stream(now, stream, StreamEnd::Deleted);
+            self.registry.end(&mut self.cx, stream, StreamEnd::Deleted);
         }
+        self.follow_ends(now);
         self.hooks.forget_idle(key);
         self.records.remove(key);
         self.foreign_applied(now, key, main_before);
@@ -94,7 +95,7 @@ impl Control {
         match (key.kind, &before, &record) {
             (Kind::User, ..) => self.management.first_code = None,
             (Kind::Token, _, Some(_)) => self.walks.arm_sweep(now),
-            (Kind::Vod, Some(Auxiliary::Vod(vod)), None) if self.access.cluster.has_file(vod) => {
+            (Kind::Vod, Some(Auxiliary::Vod(vod)), None) if self.registry.cluster.has_file(vod) => {
                 let vod = vod.clone();
                 self.files.remove_file(&mut self.cx, now, &key.app, &vod);
             }

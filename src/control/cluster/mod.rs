@@ -16,7 +16,7 @@ use super::records::auxiliary::Vod;
 use crate::config::WithoutDirectory;
 use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
-use crate::types::{NodeId, StreamKey};
+use crate::types::{NodeId, PullId, StreamId, StreamKey};
 
 /// The part of this node in a cluster, and the state of the cluster at the start.
 #[derive(Debug, Clone)]
@@ -91,6 +91,12 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
+    /// The tickets of live streams, by which their claims are released.
+    of_streams: BTreeMap<StreamId, Ticket>,
+    /// The tickets of sources.
+    of_sources: BTreeMap<PullId, Ticket>,
+    /// Tickets that were given out.
+    numbers: u64,
     /// Tickets that have asked for an id, or hold it, by the id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids of nodes that are gone, whose claims the directory was asked to end.
@@ -173,6 +179,53 @@ impl Cluster {
 
     fn is_own(&self, holder: &Holder) -> bool {
         self.own.as_ref().is_some_and(|own| own.node == holder.node && own.incarnation == holder.incarnation)
+    }
+
+    /// A ticket that was not given out before.
+    pub(in crate::control) fn new_ticket(&mut self) -> Ticket {
+        self.numbers = self.numbers.saturating_add(1);
+        Ticket::of(self.numbers)
+    }
+
+    /// Claims the id of a source. True: it may begin at once; otherwise when the directory has answered.
+    pub(in crate::control) fn claim_source(&mut self, key: &StreamKey, pull: PullId) -> bool {
+        if !self.is_shared() {
+            return true;
+        }
+        let ticket = self.new_ticket();
+        self.of_sources.insert(pull, ticket);
+        self.claim(ticket, key) == Claim::Granted
+    }
+
+    /// The source that a claim was made for.
+    pub(in crate::control) fn source_of(&self, ticket: Ticket) -> Option<PullId> {
+        self.of_sources.iter().find(|(_, asked)| **asked == ticket).map(|(pull, _)| *pull)
+    }
+
+    /// A source has ended: it may be run elsewhere.
+    pub(in crate::control) fn release_source(&mut self, pull: PullId) {
+        if let Some(ticket) = self.of_sources.remove(&pull) {
+            self.release(ticket);
+        }
+    }
+
+    /// A stream lives by a claim from now on.
+    pub(in crate::control) fn hold(&mut self, stream: StreamId, ticket: Ticket) {
+        if let Some(before) = self.of_streams.insert(stream, ticket) {
+            self.release(before);
+        }
+    }
+
+    /// A stream has ended: its id may be published elsewhere.
+    pub(in crate::control) fn release_stream(&mut self, stream: StreamId) {
+        if let Some(ticket) = self.of_streams.remove(&stream) {
+            self.release(ticket);
+        }
+    }
+
+    /// Whether a live stream of this node has its id by the directory's word.
+    pub(in crate::control) fn has_claim(&self, stream: StreamId) -> bool {
+        self.of_streams.contains_key(&stream)
     }
 
     /// Claims an id. A claim is tentative while its admission goes on, and holds while its stream lives.
@@ -417,6 +470,7 @@ impl Cluster {
 
     /// Entries of all tables that go with streams of this node.
     pub(in crate::control) fn held(&self) -> usize {
-        self.tickets.len() + self.asked.len() + self.held.len() + self.requests.len()
+        let claims = self.tickets.len() + self.asked.len() + self.held.len();
+        claims + self.of_streams.len() + self.of_sources.len() + self.requests.len()
     }
 }

@@ -15,7 +15,7 @@ impl Control {
     pub fn handle_directory(&mut self, now: Now, news: News) {
         self.cx.audit.note_time(now.mono);
         let mut changes = Changes::default();
-        let cluster = &mut self.access.cluster;
+        let cluster = &mut self.registry.cluster;
         match news {
             News::Foreign(ops) => self.foreign(now, ops),
             News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
@@ -45,10 +45,10 @@ impl Control {
 
     /// The live other node that has an id is another than before, or there is none any more.
     pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
-        if let Some(Location { node, host, port }) = self.access.cluster.location(key) {
+        if let Some(Location { node, host, port }) = self.registry.cluster.location(key) {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");
         }
-        let is_elsewhere = self.access.cluster.elsewhere(key).is_some();
+        let is_elsewhere = self.registry.cluster.elsewhere(key).is_some();
         if !self.registry.is_live(key) || self.outbound.is_copy(&self.registry, key) {
             self.records.note_elsewhere(now, key, is_elsewhere);
         }
@@ -65,7 +65,7 @@ impl Control {
         if !self.stop_source(now, key, StreamEnd::Superseded)
             && let Some(stream) = self.registry.find(key)
         {
-            self.end_stream(now, stream, StreamEnd::Superseded);
+            self.registry.end(&mut self.cx, stream, StreamEnd::Superseded);
         }
     }
 

@@ -222,7 +222,7 @@ impl Hooks {
         figures: &Figures,
         now: Now,
     ) {
-        let high = figures.load.is_high(now, &cx.config.server);
+        let high = cx.load.is_high(now, &cx.config.server);
         if std::mem::replace(&mut self.load_high, high) || !high {
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::names::stream_of;
 use crate::control::Files;
-use crate::control::access::Access;
+use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
@@ -20,11 +20,11 @@ impl Files {
         &mut self,
         cx: &mut Context,
         records: &mut Records,
-        access: &Access,
+        cluster: &Cluster,
         now: Now,
     ) {
         let unfinished = records.auxiliary.all().filter_map(|(key, record)| match record {
-            Auxiliary::Vod(vod) if vod.unfinished && access.cluster.has_file(vod) => {
+            Auxiliary::Vod(vod) if vod.unfinished && cluster.has_file(vod) => {
                 Some((key.clone(), vod.clone()))
             }
             Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,

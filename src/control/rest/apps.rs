@@ -421,8 +421,9 @@ impl Control {
         let streams: Vec<_> = self.registry.of_app(name).map(|(stream, _)| stream).collect();
         let streams_ended = streams.len();
         for stream in streams {
-            self.end_stream(now, stream, StreamEnd::Deleted);
+            self.registry.end(&mut self.cx, stream, StreamEnd::Deleted);
         }
+        self.follow_ends(now);
         tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.cx.apps.remove(name);
         self.access.presences.forget_events(name);

@@ -13,7 +13,6 @@ use crate::control::live::Registry;
 use crate::control::playlists::is_playlist;
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::control::sources::is_source;
-use crate::control::stats::Figures;
 use crate::control::{Control, ControlConfig, Now, Outbound};
 use crate::http::Response;
 use crate::mail::StreamEnd;
@@ -70,15 +69,8 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         }
     }
     if auto_start
-        && let Some(refusal) = auto_start_refusal(
-            &control.cx,
-            &control.registry,
-            &control.outbound,
-            &control.figures,
-            at,
-            call,
-            body.as_ref(),
-        )
+        && let Some(refusal) =
+            auto_start_refusal(&control.cx, &control.registry, &control.outbound, at, call, body.as_ref())
     {
         return refusal;
     }
@@ -127,13 +119,12 @@ fn auto_start_refusal(
     cx: &Context,
     registry: &Registry,
     outbound: &Outbound,
-    figures: &Figures,
     at: Now,
     call: &Call<'_>,
     body: Option<&Body>,
 ) -> Option<Reply> {
     let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
-    if outbound.is_short_for_source(cx, registry, figures, at, call.app) {
+    if outbound.is_short_for_source(cx, registry, at, call.app) {
         return Some(now(Outcome::failure("Resource usage is high").error_id(-3)));
     }
     match body.kind.as_ref().and_then(|kind| kind.as_deref()) {
@@ -335,7 +326,7 @@ fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamK
 }
 
 fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
-    if control.outbound.is_short_for_source(&control.cx, &control.registry, &control.figures, at, call.app) {
+    if control.outbound.is_short_for_source(&control.cx, &control.registry, at, call.app) {
         return now(Outcome::failure("Not enough resource on server to start streaming."));
     }
     if control.outbound.sources.is_running(key) || control.registry.is_live(key) {
@@ -393,7 +384,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         return now(Outcome::success());
     }
     let is_elsewhere =
-        control.access.cluster.elsewhere(&key).is_some() && !control.records.writes.is_broken();
+        control.registry.cluster.elsewhere(&key).is_some() && !control.records.writes.is_broken();
     match control.records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if is_elsewhere && (is_source(kind) || kind == "playlist") => {
             // The node that runs it hears of it by the record.
@@ -443,7 +434,7 @@ impl Control {
         }
         let stream = self.registry.find(key);
         if let Some(stream) = stream {
-            self.end_stream(at, stream, StreamEnd::Stopped);
+            self.registry.end(&mut self.cx, stream, StreamEnd::Stopped);
         }
         stream.is_some()
     }

@@ -51,7 +51,7 @@ pub(super) fn ask_origin(control: &mut Control, now: Now, route: &Route, call: &
         return None;
     }
     let key = call.key();
-    let Location { host, port, node } = control.access.cluster.location(&key)?;
+    let Location { host, port, node } = control.registry.cluster.location(&key)?;
     let cluster = protocol::cluster_name(&control.cx.config.server).to_owned();
     let actor = control.cx.audit.actor();
     let asked = NodeCall {
@@ -88,7 +88,7 @@ fn origin_answered(
             let row = row_of(control, request);
             let row = row.filter(|row| {
                 let key = row.call(requester, request).key();
-                control.access.cluster.location(&key).is_none()
+                control.registry.cluster.location(&key).is_none()
             });
             // No other node has the stream any more.
             match row.map(|row| handle_app(control, now, row.how(), &row.call(requester, request))) {

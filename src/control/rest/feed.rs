@@ -43,7 +43,7 @@ fn line(object: &Value) -> Vec<u8> {
 /// `GET /live`: the machine, and the applications.
 pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
     let host = &control.figures.host;
-    let load = &control.figures.load;
+    let load = &control.cx.load;
     let busy = (0..load.workers()).map(|worker| load.latest_permille(now, WorkerId(worker)));
     let stats = control.stats();
     let addresses = control.cx.config.addresses.iter();

@@ -93,7 +93,7 @@ impl Control {
             walks: &mut self.walks,
             records: &self.records,
             registry: &self.registry,
-            cluster: &self.access.cluster,
+            cluster: &self.registry.cluster,
         }
     }
 }

@@ -5,15 +5,15 @@ use serde_json::json;
 use super::call::{Reply, RootCall};
 use super::lists::page_of;
 use crate::control::Now;
-use crate::control::access::Access;
 use crate::control::answer::{Outcome, json as object};
+use crate::control::cluster::Cluster;
 use crate::directory::{Node, Request};
 use crate::http::Response;
 use crate::types::NodeId;
 
 /// `GET /cluster-mode-status`.
-pub(super) fn status(access: &Access) -> Reply {
-    let is_cluster = access.cluster.is_shared();
+pub(super) fn status(cluster: &Cluster) -> Reply {
+    let is_cluster = cluster.is_shared();
     let outcome = if is_cluster { Outcome::success() } else { Outcome::failure("") };
     Reply::Now(outcome.response(200))
 }
@@ -24,8 +24,7 @@ fn no_cluster() -> Reply {
 }
 
 /// `GET /cluster/node-count`.
-pub(super) fn count(access: &Access) -> Reply {
-    let cluster = &access.cluster;
+pub(super) fn count(cluster: &Cluster) -> Reply {
     if !cluster.is_shared() {
         return no_cluster();
     }
@@ -33,8 +32,7 @@ pub(super) fn count(access: &Access) -> Reply {
 }
 
 /// `GET /cluster/nodes/{offset}/{size}`.
-pub(super) fn list(access: &Access, now: Now, call: &RootCall<'_>) -> Reply {
-    let cluster = &access.cluster;
+pub(super) fn list(cluster: &Cluster, now: Now, call: &RootCall<'_>) -> Reply {
     if !cluster.is_shared() {
         return no_cluster();
     }
@@ -63,8 +61,7 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
 }
 
 /// `DELETE /cluster/node/{id}`: forgets a node that is gone.
-pub(super) fn delete(access: &mut Access, call: &RootCall<'_>) -> Reply {
-    let cluster = &mut access.cluster;
+pub(super) fn delete(cluster: &mut Cluster, call: &RootCall<'_>) -> Reply {
     if !cluster.is_shared() {
         return no_cluster();
     }

@@ -59,7 +59,7 @@ impl Rig {
 
     /// Claims that are neither answered with a no nor given back.
     pub(super) fn open_claims(&self) -> usize {
-        let cluster = &self.control.access.cluster;
+        let cluster = &self.control.registry.cluster;
         assert_eq!(cluster.is_idle(), cluster.held() == 0, "no table keeps what is over");
         cluster.open()
     }
@@ -256,7 +256,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     assert_eq!(rig.late_verdict(again), Some(Err(Refusal::InUse)));
     let record = rig.control.records.get(&key).unwrap();
     assert_eq!(record.effective_status(rig.now), "broadcasting", "it is, at the other node");
-    let location = rig.control.access.cluster.location(&key).unwrap();
+    let location = rig.control.registry.cluster.location(&key).unwrap();
     assert_eq!((location.node.as_str(), &*location.host, location.port), ("c", "c.example", 7000));
     rig.run_for(Duration::from_secs(60));
     assert_eq!(rig.control.records.get(&key).unwrap().effective_status(rig.now), "broadcasting");
@@ -272,7 +272,7 @@ fn viewers_of_a_copy_wait_a_while_for_some_node_to_have_its_stream() {
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: None });
-    assert!(rig.control.access.cluster.location(&key).is_none());
+    assert!(rig.control.registry.cluster.location(&key).is_none());
     let asked = rig.resolves.pop().unwrap();
     rig.done(asked.id, Outcome::Resolved(Err("no such host".to_owned())));
     assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
@@ -340,12 +340,12 @@ fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
     let key = StreamKey::new("live", "s");
     let live = Broadcast { status: "broadcasting".into(), ..rig.control.records.get(&key).unwrap().clone() };
     rig.tell_news(News::Foreign(vec![store::Op::Put(key.clone().into(), live.encode())]));
-    assert!(rig.control.access.cluster.location(&key).is_some());
+    assert!(rig.control.registry.cluster.location(&key).is_some());
     let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
     // Another one is before this one by name.
     rig.tell_news(News::Nodes(vec![node("a", 1, true), node("b", 1, true), node("c", 1, false)]));
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", Vec::new()));
-    assert_eq!(rig.control.access.cluster.location(&key), None);
+    assert_eq!(rig.control.registry.cluster.location(&key), None);
     // A node that was started again has given up what it had.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
     // It may be that the list is older than the node: the directory knows.
@@ -370,10 +370,10 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
     rig.tell_news(dead());
     rig.run_for(Duration::from_secs(4));
     rig.tell_news(dead());
-    assert!(rig.control.access.cluster.location(&key).is_some() && rig.burials().is_empty());
+    assert!(rig.control.registry.cluster.location(&key).is_some() && rig.burials().is_empty());
     rig.run_for(Duration::from_secs(1));
     rig.tell_news(dead());
-    assert_eq!((rig.control.access.cluster.location(&key), rig.burials()), (None, vec![7]));
+    assert_eq!((rig.control.registry.cluster.location(&key), rig.burials()), (None, vec![7]));
 }
 
 #[test]
