@@ -69,7 +69,7 @@ impl Control {
         let key = live.key.clone();
         tracing::warn!(%key, reason, height = figures.height, "stream refused");
         let end = StreamEnd::Unaccepted(reason);
-        if !self.stop_source(now, &key, end) {
+        if !self.outbound.stop_source(&mut self.cx, &mut self.records, &mut self.registry, now, &key, end) {
             self.registry.end(&mut self.cx, stream, end);
         }
         self.follow_ends(now);

@@ -9,6 +9,7 @@
 //! 4. A copy that nobody watches ends after `edge.linger`. A publisher that is let in here takes the copy over, with its viewers and its
 //!    clock.
 
+use crate::control::records::Records;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -184,66 +185,6 @@ impl Cluster {
 }
 
 impl Control {
-    /// A viewer waits for a stream that is not here. Says whether it may come.
-    pub(super) fn fetch_copy(&mut self, now: Now, key: &StreamKey, via: Vec<String>) -> bool {
-        // Whatever else a viewer asks for is no id, and has no place in a URL.
-        let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
-            return false;
-        };
-        let origins = self.registry.cluster.origins_of(&self.cx, key);
-        let Some(origin) = origins.first().cloned() else { return false };
-        if self.outbound.sources.absent.contains(now.mono, key) || self.cx.is_draining() {
-            return false;
-        }
-        if self.outbound.is_short_for_source(&self.cx, &self.registry, now, &settings) {
-            tracing::info!(%key, "copy not fetched: resources are short");
-            return false;
-        }
-        tracing::info!(%key, places = origins.len(), "copy wanted");
-        let copying =
-            Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono), told: None };
-        self.start_source(now, Source::copy(now, key, origin, copying));
-        true
-    }
-
-    /// An attempt to fetch a copy is over. `is_over`: the place that was asked says that there is no such stream.
-    pub(super) fn copy_failed(&mut self, now: Now, id: PullId, reason: &str, is_over: bool) {
-        let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
-        let origins = self.registry.cluster.origins_of(&self.cx, &key);
-        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let Some(copying) = &mut source.copying else { return };
-        let goes_on = copying.goes_on(now.mono, is_over);
-        let asked_all = copying.asked_all();
-        let next = if goes_on { copying.turn(origins) } else { None };
-        let Some(next) = next else {
-            tracing::info!(%key, reason, "copy ended");
-            return self.end_copy(now, &key, is_over);
-        };
-        if self.outbound.supervisor.is_news(Job::Pull(id), reason) {
-            tracing::info!(%key, reason, "copy interrupted; it is fetched again");
-        }
-        source.origin = next;
-        let remote = RemoteHost::of_node(&source.origin.target);
-        if asked_all {
-            self.outbound.supervisor.aim(Job::Pull(id), remote);
-            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.cx.random);
-        } else {
-            self.outbound.supervisor.interrupt(Job::Pull(id), remote);
-            self.attempt(now, Job::Pull(id));
-        }
-    }
-
-    /// Lets a copy go. Viewers that wait for it are refused.
-    pub(super) fn end_copy(&mut self, now: Now, key: &StreamKey, is_over: bool) {
-        let is_here = self.registry.is_live(key);
-        let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };
-        self.stop_source(now, key, end);
-        if !is_here {
-            self.outbound.sources.absent.note(now.mono, key.clone());
-            self.cx.post_all(&ToWorker::NotComing(key.clone()));
-        }
-    }
-
     /// The directory names another node for a stream than before, or none. A copy goes there at once; a stream whose publisher is lost here
     /// becomes one; and who waits for the stream may ask for it now.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
@@ -254,26 +195,12 @@ impl Control {
             self.registry.find(key).and_then(|stream| Some(self.registry.get(&stream)?.source().state));
         match state {
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
-            Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.ask_anew(now, key),
+            Some(State::Awaited) if self.outbound.sources.is_copying(key) => {
+                self.outbound.ask_anew(&mut self.cx, &mut self.records, &mut self.registry, now, key)
+            }
             Some(State::Live(_) | State::Awaited) => {}
             None => self.cx.post_all(&ToWorker::LiveElsewhere(key.clone())),
         }
-    }
-
-    /// Asks for a copy where it is now.
-    fn ask_anew(&mut self, now: Now, key: &StreamKey) {
-        let origins = self.registry.cluster.origins_of(&self.cx, key);
-        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
-        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
-        (copying.at, copying.failures, copying.absent, copying.origins) = (0, 0, 0, origins);
-        copying.lost = Some(now.mono);
-        source.origin = origin;
-        let remote = RemoteHost::of_node(&source.origin.target);
-        if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
-            self.cx.post(worker, ToWorker::StopPull(id));
-        }
-        self.attempt(now, Job::Pull(id));
     }
 
     /// Makes a stream of this node a copy of the one that another node has now. Its publisher is closed, its viewers stay. False: there is
@@ -297,8 +224,8 @@ impl Control {
         if let Some(live) = self.registry.get_mut(&stream) {
             live.told.announced = false;
         }
-        self.reconcile_pushes(now, key);
-        self.reconcile_recording(now, key);
+        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
         let copying = Copying {
             via: Vec::new(),
             origins,
@@ -308,7 +235,122 @@ impl Control {
             lost: Some(now.mono),
             told: None,
         };
-        self.start_source(now, Source::copy(now, key, origin, copying));
+        self.outbound.start_source(
+            &mut self.cx,
+            &mut self.records,
+            &mut self.registry,
+            now,
+            Source::copy(now, key, origin, copying),
+        );
         true
+    }
+}
+
+impl Outbound {
+    /// A viewer waits for a stream that is not here. Says whether it may come.
+    pub(super) fn fetch_copy(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        via: Vec<String>,
+    ) -> bool {
+        // Whatever else a viewer asks for is no id, and has no place in a URL.
+        let Some(settings) = cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
+            return false;
+        };
+        let origins = registry.cluster.origins_of(cx, key);
+        let Some(origin) = origins.first().cloned() else { return false };
+        if self.sources.absent.contains(now.mono, key) || cx.is_draining() {
+            return false;
+        }
+        if self.is_short_for_source(cx, registry, now, &settings) {
+            tracing::info!(%key, "copy not fetched: resources are short");
+            return false;
+        }
+        tracing::info!(%key, places = origins.len(), "copy wanted");
+        let copying =
+            Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono), told: None };
+        self.start_source(cx, records, registry, now, Source::copy(now, key, origin, copying));
+        true
+    }
+
+    /// An attempt to fetch a copy is over. `is_over`: the place that was asked says that there is no such stream.
+    pub(super) fn copy_failed(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        id: PullId,
+        (reason, is_over): (&str, bool),
+    ) {
+        let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
+        let origins = registry.cluster.origins_of(cx, &key);
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+        let Some(copying) = &mut source.copying else { return };
+        let goes_on = copying.goes_on(now.mono, is_over);
+        let asked_all = copying.asked_all();
+        let next = if goes_on { copying.turn(origins) } else { None };
+        let Some(next) = next else {
+            tracing::info!(%key, reason, "copy ended");
+            return self.end_copy(cx, records, registry, now, &key, is_over);
+        };
+        if self.supervisor.is_news(Job::Pull(id), reason) {
+            tracing::info!(%key, reason, "copy interrupted; it is fetched again");
+        }
+        source.origin = next;
+        let remote = RemoteHost::of_node(&source.origin.target);
+        if asked_all {
+            self.supervisor.aim(Job::Pull(id), remote);
+            self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
+        } else {
+            self.supervisor.interrupt(Job::Pull(id), remote);
+            self.attempt(cx, records, registry, now, Job::Pull(id));
+        }
+    }
+
+    /// Lets a copy go. Viewers that wait for it are refused.
+    pub(super) fn end_copy(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        is_over: bool,
+    ) {
+        let is_here = registry.is_live(key);
+        let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };
+        self.stop_source(cx, records, registry, now, key, end);
+        if !is_here {
+            self.sources.absent.note(now.mono, key.clone());
+            cx.post_all(&ToWorker::NotComing(key.clone()));
+        }
+    }
+
+    /// Asks for a copy where it is now.
+    fn ask_anew(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let origins = registry.cluster.origins_of(cx, key);
+        let Some(id) = self.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+        let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
+        (copying.at, copying.failures, copying.absent, copying.origins) = (0, 0, 0, origins);
+        copying.lost = Some(now.mono);
+        source.origin = origin;
+        let remote = RemoteHost::of_node(&source.origin.target);
+        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {
+            cx.post(worker, ToWorker::StopPull(id));
+        }
+        self.attempt(cx, records, registry, now, Job::Pull(id));
     }
 }

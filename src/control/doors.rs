@@ -1,29 +1,30 @@
 //! The log lines at the start about doors that are open: uses of the server that need no credential.
 
-use super::Control;
 use super::context::Context;
 use super::management::{CODE_CHARACTERS, FirstCode};
 use crate::config::AppSettings;
+use crate::control::management::Management;
+use crate::control::records::Records;
 
-impl Control {
+impl Management {
     /// Writes a line for each door that is open by default, with the way to close it. The code for the first user is made
     /// here, where it is logged.
-    pub(super) fn log_doors(&mut self) {
-        if !self.records.auxiliary.has_users() && self.cx.config.server.doors.first_user_code {
-            let code = FirstCode::new(self.cx.alphanumerics(CODE_CHARACTERS));
+    pub(super) fn log_doors(&mut self, cx: &mut Context, records: &Records) {
+        if !records.auxiliary.has_users() && cx.config.server.doors.first_user_code {
+            let code = FirstCode::new(cx.alphanumerics(CODE_CHARACTERS));
             tracing::info!(
                 code = code.reveal(),
                 "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
                  first request to /rest/v2/users/initial that has this code; it is valid until then or the next start"
             );
-            self.management.first_code = Some(code);
-        } else if !self.records.auxiliary.has_users() {
+            self.first_code = Some(code);
+        } else if !records.auxiliary.has_users() {
             tracing::info!(
                 "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
                  first request to /rest/v2/users/initial"
             );
         }
-        let open = self.cx.open_apps();
+        let open = cx.open_apps();
         if !open.is_empty() {
             tracing::info!(
                 applications = %open.join(","),

@@ -162,76 +162,6 @@ impl ControlConfig {
 }
 
 impl Control {
-    /// Starts and stops pushes until they are what the record of a live stream lists.
-    pub(super) fn reconcile_pushes(&mut self, now: Now, key: &StreamKey) {
-        let Some(stream) = self.registry.find(key) else { return };
-        // Those of a copy are its origin's.
-        let record = self.records.get(key).filter(|_| !self.outbound.is_copy(&self.registry, key));
-        let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
-        let Some(live) = self.registry.get(&stream) else { return };
-        let mut kept = Vec::new();
-        for id in live.pushes.clone() {
-            let Some(push) = self.outbound.pushes.by_id.get(&id) else { continue };
-            let same =
-                |e: &EndpointRecord| e.endpoint_service_id == push.service_id && e.endpoint_url == push.url;
-            if list.iter().any(same) {
-                kept.push(id);
-            } else {
-                self.outbound.stop_push(&mut self.cx, id);
-            }
-        }
-        for endpoint in &list {
-            let known = |id: &PushId| {
-                let push = self.outbound.pushes.by_id.get(id);
-                push.is_some_and(|p| {
-                    p.service_id == endpoint.endpoint_service_id && p.url == endpoint.endpoint_url
-                })
-            };
-            if !kept.iter().any(known) {
-                kept.extend(self.begin_push(now, key, stream, endpoint));
-            }
-        }
-        if let Some(live) = self.registry.get_mut(&stream) {
-            live.pushes = kept;
-        }
-    }
-
-    fn begin_push(
-        &mut self,
-        now: Now,
-        key: &StreamKey,
-        stream: StreamId,
-        endpoint: &EndpointRecord,
-    ) -> Option<PushId> {
-        self.outbound.pushes.pushes += 1;
-        let id = PushId(self.outbound.pushes.pushes);
-        let shown = redact(&endpoint.endpoint_url);
-        let target = outbound::read_endpoint(&endpoint.endpoint_url);
-        let target = match target {
-            Ok(target) => target,
-            Err(error) => {
-                tracing::debug!(%key, url = shown, %error, "endpoint not usable");
-                self.records.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
-                return None;
-            }
-        };
-        let remote = RemoteHost::of(&target, self.cx.config.server.host);
-        let push = Push {
-            key: key.clone(),
-            stream,
-            service_id: endpoint.endpoint_service_id.clone(),
-            url: endpoint.endpoint_url.clone(),
-            target,
-            told_failed: false,
-            told_left_out: Vec::new(),
-            history: VecDeque::new(),
-        };
-        self.outbound.pushes.by_id.insert(id, push);
-        self.outbound.supervisor.add(Job::Push(id), remote);
-        self.attempt(now, Job::Push(id));
-        Some(id)
-    }
-
     pub(super) fn push_news(&mut self, now: Now, id: PushId, attempt: u64, state: PushState) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         if !self.outbound.supervisor.is_current(Job::Push(id), attempt) {
@@ -298,6 +228,85 @@ impl Control {
 }
 
 impl Outbound {
+    /// Starts and stops pushes until they are what the record of a live stream lists.
+    pub(super) fn reconcile_pushes(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let Some(stream) = registry.find(key) else { return };
+        // Those of a copy are its origin's.
+        let record = records.get(key).filter(|_| !self.is_copy(registry, key));
+        let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
+        let Some(live) = registry.get(&stream) else { return };
+        let mut kept = Vec::new();
+        for id in live.pushes.clone() {
+            let Some(push) = self.pushes.by_id.get(&id) else { continue };
+            let same =
+                |e: &EndpointRecord| e.endpoint_service_id == push.service_id && e.endpoint_url == push.url;
+            if list.iter().any(same) {
+                kept.push(id);
+            } else {
+                self.stop_push(cx, id);
+            }
+        }
+        for endpoint in &list {
+            let known = |id: &PushId| {
+                let push = self.pushes.by_id.get(id);
+                push.is_some_and(|p| {
+                    p.service_id == endpoint.endpoint_service_id && p.url == endpoint.endpoint_url
+                })
+            };
+            if !kept.iter().any(known) {
+                kept.extend(self.begin_push(cx, records, registry, now, (key, stream), endpoint));
+            }
+        }
+        if let Some(live) = registry.get_mut(&stream) {
+            live.pushes = kept;
+        }
+    }
+
+    fn begin_push(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        (key, stream): (&StreamKey, StreamId),
+        endpoint: &EndpointRecord,
+    ) -> Option<PushId> {
+        self.pushes.pushes += 1;
+        let id = PushId(self.pushes.pushes);
+        let shown = redact(&endpoint.endpoint_url);
+        let target = outbound::read_endpoint(&endpoint.endpoint_url);
+        let target = match target {
+            Ok(target) => target,
+            Err(error) => {
+                tracing::debug!(%key, url = shown, %error, "endpoint not usable");
+                records.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
+                return None;
+            }
+        };
+        let remote = RemoteHost::of(&target, cx.config.server.host);
+        let push = Push {
+            key: key.clone(),
+            stream,
+            service_id: endpoint.endpoint_service_id.clone(),
+            url: endpoint.endpoint_url.clone(),
+            target,
+            told_failed: false,
+            told_left_out: Vec::new(),
+            history: VecDeque::new(),
+        };
+        self.pushes.by_id.insert(id, push);
+        self.supervisor.add(Job::Push(id), remote);
+        self.attempt(cx, records, registry, now, Job::Push(id));
+        Some(id)
+    }
+
     /// The resolver is silent, and the status says so.
     pub(super) fn push_still_resolving(&mut self, records: &mut Records, now: Now, id: PushId) {
         let Some(push) = self.pushes.by_id.get(&id) else { return };

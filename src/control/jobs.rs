@@ -7,6 +7,9 @@
 //! The number of jobs under way is bounded by the queue of its class ([`crate::jobs::Limits`]), here as in the service: a full class is
 //! refused before the job is made.
 
+use crate::control::Outbound;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,6 +17,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::mask::Requester;
+use super::names::{Asker, Name};
 use super::{Control, Output};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
@@ -181,12 +185,20 @@ impl Control {
         }
         self.end_turn(now);
     }
+}
 
+impl Outbound {
     /// Has a name resolved for the supervisor.
-    pub(super) fn resolve(&mut self, now: Now, app: &Arc<str>, request: ResolveRequest) {
+    pub(super) fn resolve(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        app: &Arc<str>,
+        request: ResolveRequest,
+    ) {
         let ResolveRequest { id, host, port } = request;
-        self.look_up(now, app, (&host, port), move |control, now, result| {
-            control.resolved(now, Resolved { id, result });
-        });
+        self.look_up(cx, records, registry, now, Name { app, host: &host, port }, Asker::Attempt(id));
     }
 }

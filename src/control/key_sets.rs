@@ -105,9 +105,7 @@ impl Access {
             }
         }
     }
-}
 
-impl Access {
     /// Keeps the sets that settings name, and forgets the others.
     pub(super) fn follow_key_sets(&mut self, cx: &Context, now: Now) {
         let server = cx.config.server.management_trust.as_ref().and_then(Trust::keys);

@@ -174,6 +174,8 @@ pub(super) struct Registry {
     lives: u64,
     /// Streams that have ended in this turn, whose end the other parts have not heard of.
     pub(super) ended: VecDeque<Ended>,
+    /// Publishers that have left in this turn, of which the others have not heard either.
+    pub(super) left: VecDeque<SessionRef>,
 }
 
 /// The ways to streams.

@@ -92,6 +92,7 @@ use purge::AppChanges;
 use recordings::Recordings;
 use records::Records;
 use records::restored::StoredRecord;
+use registry::Departed;
 use repeats::Repeats;
 use rest::scan::Scans;
 use sources::Sources;
@@ -291,40 +292,21 @@ impl Control {
             control.records.writes.share(cluster.node.clone());
         }
         for part in stored {
-            control.take_over(now, part?);
+            control.walks.take_over(&control.cx, &mut control.records, now, part?);
         }
         let settings = control.cx.config.session_settings(&control.cx.config.server);
         control.cx.post_all(&ToWorker::Server(Arc::new(settings)));
         for app in control.cx.config.apps.clone() {
             control.cx.post_all(&ToWorker::App(app));
         }
-        control.log_doors();
-        control.boot_sources(now);
+        control.management.log_doors(&mut control.cx, &control.records);
+        control.outbound.boot_sources(&mut control.cx, &mut control.records, &mut control.registry, now);
         control.files.boot_recordings(&mut control.cx, &mut control.records, &control.registry.cluster, now);
         control.files.boot_objects(&control.records, &control.registry.cluster, now);
         control.walks.boot_backups(&control.cx, &control.registry.cluster, now);
         control.access.follow_key_sets(&control.cx, now);
         control.end_turn(now);
         Ok(control)
-    }
-
-    fn take_over(&mut self, now: Now, stored: Restored) {
-        for (key, record) in stored.0 {
-            match record {
-                StoredRecord::Auxiliary(record) => {
-                    self.walks.arm_sweep(now);
-                    self.records.auxiliary.insert(key, *record);
-                }
-                StoredRecord::Broadcast(record) => {
-                    self.records.take_over_broadcast(
-                        now,
-                        &self.cx.config,
-                        StreamKey { app: key.app, id: key.id },
-                        *record,
-                    );
-                }
-            }
-        }
     }
 
     /// Mail of a worker.
@@ -334,7 +316,8 @@ impl Control {
             ToControl::Publish(request) => self.publish(now, request),
             ToControl::PublishAbandoned(session) => self.publish_abandoned(now, session),
             ToControl::PublisherGone { session, stream, departure, position, epoch } => {
-                self.publisher_gone(now, session, stream, departure, position, epoch);
+                let departed = Departed { session, stream, departure, position, epoch };
+                self.registry.publisher_gone(&mut self.cx, now, departed);
             }
             ToControl::SourceStarted(stream) => {
                 self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream)
@@ -375,7 +358,14 @@ impl Control {
                 self.figures.connections_told(&mut self.cx, now, worker, stream, (connections, viewers));
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
-            ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
+            ToControl::Pull { pull, attempt, state } => self.outbound.pull_news(
+                &mut self.cx,
+                &mut self.records,
+                &mut self.registry,
+                now,
+                (pull, attempt),
+                state,
+            ),
             ToControl::Sink { stream, kind, news } => {
                 self.registry.sink_news(&mut self.cx, stream, kind, news)
             }
@@ -383,21 +373,23 @@ impl Control {
             ToControl::Upload { session, news } => {
                 self.files.upload_news(&mut self.cx, &mut self.records, now, session, news)
             }
-            ToControl::NextServer { pull, attempt, server } => self.next_server(now, pull, attempt, server),
-            ToControl::Wanted { key, via } => self.wanted(now, &key, via),
+            ToControl::NextServer { pull, attempt, server } => self.outbound.next_server(
+                &mut self.cx,
+                &mut self.records,
+                &mut self.registry,
+                now,
+                (pull, attempt),
+                server,
+            ),
+            ToControl::Wanted { key, via } => {
+                self.outbound.wanted(&mut self.cx, &mut self.records, &mut self.registry, now, &key, via)
+            }
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.cx.drain {
                     drain.waiting.remove(&worker);
                 }
             }
         }
-        self.end_turn(now);
-    }
-
-    /// The store's answer to a request.
-    pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
-        self.cx.audit.note_time(now.mono);
-        self.stored(now, reply);
         self.end_turn(now);
     }
 
@@ -410,9 +402,9 @@ impl Control {
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.cx.audit.note_time(now.mono);
-        self.end_overdue_graces(now);
+        self.registry.end_overdue_graces(&mut self.cx, now);
         self.access.fire_admissions(&mut self.cx, &mut self.registry.cluster, now);
-        self.fire_attempts(now);
+        self.outbound.fire_attempts(&mut self.cx, &mut self.records, &mut self.registry, now);
         self.fire_sources(now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
@@ -424,7 +416,7 @@ impl Control {
         self.walks.fire_backups(&self.cx, &mut self.records, now);
         self.access.fire_key_sets(&mut self.cx, now);
         self.outbound.fire_repeats(now);
-        self.fire_recordings(now);
+        self.files.fire_recordings(&mut self.cx, &mut self.records, &self.registry, now);
         self.files.fire_objects(&mut self.cx, &self.records, now);
         self.end_turn(now);
     }
@@ -490,16 +482,39 @@ impl Control {
         ];
         deadlines.into_iter().flatten().min()
     }
+}
 
-    fn exit_when_drained(&mut self) {
-        let flushed = self.records.writes.is_flushed() && self.hooks.is_drained();
-        if let Some(drain) = &mut self.cx.drain
+impl Walks {
+    fn take_over(&mut self, cx: &Context, records: &mut Records, now: Now, stored: Restored) {
+        for (key, record) in stored.0 {
+            match record {
+                StoredRecord::Auxiliary(record) => {
+                    self.arm_sweep(now);
+                    records.auxiliary.insert(key, *record);
+                }
+                StoredRecord::Broadcast(record) => {
+                    records.take_over_broadcast(
+                        now,
+                        &cx.config,
+                        StreamKey { app: key.app, id: key.id },
+                        *record,
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Hooks {
+    fn exit_when_drained(&self, cx: &mut Context, records: &Records) {
+        let flushed = records.writes.is_flushed() && self.is_drained();
+        if let Some(drain) = &mut cx.drain
             && drain.waiting.is_empty()
             && flushed
             && !drain.exited
         {
             drain.exited = true;
-            self.cx.outbox.outputs.push_back(Output::Exit);
+            cx.outbox.outputs.push_back(Output::Exit);
         }
     }
 }

@@ -8,15 +8,19 @@
 //! 3. A name that cannot be resolved any more keeps the addresses it had, for that hour.
 //! 4. `localhost` is this machine (RFC 6761, section 6.3), and nobody is asked.
 
+use crate::control::Outbound;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Control;
+use super::jobs::Resolved;
 use crate::jobs::{Outcome, Work};
-use crate::types::Now;
+use crate::mail::NextServer;
+use crate::types::{Now, PullId};
 
 /// An answer is used for so long.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -28,12 +32,28 @@ const KNOWN_MAX: usize = 4096;
 /// The addresses of a name, or the reason why there are none.
 pub(super) type Addresses = Result<Vec<SocketAddr>, String>;
 
-type Next = Box<dyn FnOnce(&mut Control, Now, Addresses) + Send>;
+/// A host with a port, and the application whose share of the resolver pays for the look-up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Name<'a> {
+    pub(super) app: &'a Arc<str>,
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+}
 
-/// The continuation of a look-up, with the port of the addresses.
+/// The party that a name is looked up for.
+#[derive(Debug)]
+pub(super) enum Asker {
+    /// An attempt, by the number of its request ([`super::jobs::ResolveRequest`]).
+    Attempt(u64),
+    /// An attempt of a pull that goes on at another server.
+    NextServer { pull: PullId, attempt: u64, server: NextServer },
+}
+
+/// A party that waits for the addresses of a name, and the port that they are to have.
+#[derive(Debug)]
 struct Waiter {
     port: u16,
-    next: Next,
+    asker: Asker,
 }
 
 #[derive(Debug)]
@@ -44,18 +64,12 @@ struct Known {
 }
 
 /// See the module.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<String, Known>,
     /// The same by the time at which each was resolved.
     order: BTreeSet<(Instant, String)>,
     asking: BTreeMap<(Arc<str>, String), Vec<Waiter>>,
-}
-
-impl fmt::Debug for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").field("known", &self.known).finish_non_exhaustive()
-    }
 }
 
 impl Names {
@@ -86,70 +100,126 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-impl Control {
-    /// Looks a name up for an application; `next` goes on with the answer, perhaps before this returns.
+impl Outbound {
+    /// Looks a name up for an application. The asker is answered at once where the name is known, else later.
     pub(super) fn look_up(
         &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
         now: Now,
-        app: &Arc<str>,
-        (host, port): (&str, u16),
-        next: impl FnOnce(&mut Self, Now, Addresses) + Send + 'static,
+        Name { app, host, port }: Name<'_>,
+        asker: Asker,
     ) {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
         if is_localhost(&host) {
             let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-            return next(self, now, Ok(own.iter().map(with_port).collect()));
+            return self.looked_up(
+                cx,
+                records,
+                registry,
+                now,
+                asker,
+                Ok(own.iter().map(with_port).collect()),
+            );
         }
-        let known = self.outbound.names.find(now.mono, &host);
+        let known = self.names.find(now.mono, &host);
         let is_asked_again =
             known.is_none_or(|known| now.mono.saturating_duration_since(known.asked) >= ASKED_AGAIN);
         let addresses: Option<Vec<_>> = known.map(|known| known.addresses.iter().map(with_port).collect());
         let (waiter, answer) = match addresses {
-            Some(addresses) => (None, Some((next, addresses))),
-            None => (Some(Waiter { port, next: Box::new(next) }), None),
+            Some(addresses) => (None, Some((asker, addresses))),
+            None => (Some(Waiter { port, asker }), None),
         };
         if is_asked_again {
-            self.ask_name(now, app, (host, port), waiter);
+            self.ask_name(cx, records, registry, now, ((Arc::clone(app), host), port), waiter);
         }
-        if let Some((next, addresses)) = answer {
-            next(self, now, Ok(addresses));
+        if let Some((asker, addresses)) = answer {
+            self.looked_up(cx, records, registry, now, asker, Ok(addresses));
+        }
+    }
+
+    fn looked_up(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        asker: Asker,
+        result: Addresses,
+    ) {
+        match asker {
+            Asker::Attempt(id) => self.resolved(cx, records, registry, now, Resolved { id, result }),
+            Asker::NextServer { pull, attempt, server } => {
+                self.go_on(cx, (pull, attempt), server, result);
+            }
         }
     }
 
     /// Starts a DNS lookup of the host, unless one is in progress for this application.
-    fn ask_name(&mut self, now: Now, app: &Arc<str>, (host, port): (String, u16), waiter: Option<Waiter>) {
-        if let Some(known) = self.outbound.names.known.get_mut(&host) {
+    fn ask_name(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        (question, port): ((Arc<str>, String), u16),
+        waiter: Option<Waiter>,
+    ) {
+        let (app, host) = question.clone();
+        if let Some(known) = self.names.known.get_mut(&host) {
             known.asked = now.mono;
         }
-        let question = (Arc::clone(app), host.clone());
-        if let Some(waiting) = self.outbound.names.asking.get_mut(&question) {
+        if let Some(waiting) = self.names.asking.get_mut(&question) {
             waiting.extend(waiter);
             return;
         }
-        self.outbound.names.asking.insert(question.clone(), waiter.into_iter().collect());
+        self.names.asking.insert(question.clone(), waiter.into_iter().collect());
         let asked = question.clone();
         let work = Work::Resolve { host, port };
-        let sent = self.cx.submit_for(app, work, move |control, now, outcome| {
-            control.name_resolved(now, &asked, outcome.resolved());
+        let sent = cx.submit_for(&app, work, move |control, now, outcome| {
+            control.outbound.name_resolved(
+                &mut control.cx,
+                &mut control.records,
+                &mut control.registry,
+                now,
+                &asked,
+                outcome.resolved(),
+            );
         });
         if !sent {
-            self.name_resolved(now, &question, Outcome::Busy.resolved());
+            self.name_resolved(cx, records, registry, now, &question, Outcome::Busy.resolved());
         }
     }
 
-    fn name_resolved(&mut self, now: Now, question: &(Arc<str>, String), answer: Addresses) {
-        let waiting = self.outbound.names.asking.remove(question).unwrap_or_default();
+    fn name_resolved(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        question: &(Arc<str>, String),
+        answer: Addresses,
+    ) {
+        let waiting = self.names.asking.remove(question).unwrap_or_default();
         let answer: Result<Vec<IpAddr>, String> =
             answer.map(|addresses| addresses.iter().map(SocketAddr::ip).collect());
         if let Ok(addresses) = &answer {
-            self.outbound.names.remember(now.mono, &question.1, addresses.clone());
+            self.names.remember(now.mono, &question.1, addresses.clone());
         }
-        for Waiter { port, next } in waiting {
+        for Waiter { port, asker } in waiting {
             let with_port = |addresses: &Vec<IpAddr>| {
                 addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
             };
-            next(self, now, answer.as_ref().map(with_port).map_err(Clone::clone));
+            self.looked_up(
+                cx,
+                records,
+                registry,
+                now,
+                asker,
+                answer.as_ref().map(with_port).map_err(Clone::clone),
+            );
         }
     }
 }

@@ -284,9 +284,7 @@ impl Files {
             self.remove_later(now, again.0, again.1, failed.saturating_add(1));
         }
     }
-}
 
-impl Files {
     fn object_uploaded(
         &mut self,
         cx: &mut Context,

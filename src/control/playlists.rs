@@ -10,10 +10,11 @@
 //!
 //! The list is the record's, looked at anew for each item: what changes while it plays is heard of when the item is over.
 
+use crate::control::live::Registry;
 use std::time::{Duration, Instant};
 
+use super::Outbound;
 use super::context::Context;
-use super::{Control, Outbound};
 use crate::auth::redact;
 use crate::control::records::Records;
 use crate::mail::StreamEnd;
@@ -72,9 +73,7 @@ impl Records {
             self.writes.mark_dirty(now, key.clone());
         }
     }
-}
 
-impl Records {
     /// The first item that can be pulled, from where the playlist stands on, and its place.
     ///
     /// # Errors
@@ -139,39 +138,61 @@ impl Outbound {
             }
         }
     }
-}
 
-impl Control {
     /// The attempt at an item is over: it has been played, or brought nothing.
-    pub(super) fn item_over(&mut self, now: Now, id: PullId, reason: &str) {
-        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+    pub(super) fn item_over(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        id: PullId,
+        reason: &str,
+    ) {
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
         let Some(playlist) = &mut source.playlist else { return };
         let (began, lead) = playlist.began;
         let ahead = source.seen.saturating_duration_since(now.mono);
         let played = (now.mono.saturating_duration_since(began) + ahead).saturating_sub(lead);
-        let has_played = self.outbound.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
+        let has_played = self.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
         playlist.barren = if has_played { 0 } else { playlist.barren.saturating_add(1) };
         let (key, url, barren) = (source.key.clone(), redact(&source.origin.url), playlist.barren);
-        let count = self.records.get(&key).map_or(0, |record| items(record).len());
+        let count = records.get(&key).map_or(0, |record| items(record).len());
         if barren > count {
             // Each has failed, and each was told.
             tracing::debug!(%key, url, reason, "item over");
-            self.outbound.repeats.note(now, Repeat::Item, &key, reason);
+            self.repeats.note(now, Repeat::Item, &key, reason);
         } else {
             tracing::info!(%key, url, has_played, reason, "item over");
         }
-        self.play_next(now, &key, None);
+        self.play_next(cx, records, registry, now, &key, None);
     }
 
     /// Goes to the item that was asked for, or to the next one, in the middle of another.
-    pub(super) fn leap(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
-        self.outbound.leave_file(now, key);
-        self.play_next(now, key, wanted);
+    pub(super) fn leap(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        wanted: Option<usize>,
+    ) {
+        self.leave_file(now, key);
+        self.play_next(cx, records, registry, now, key, wanted);
     }
 
     /// Goes on to this item, else to the next one. Behind the last one the playlist begins anew, or ends.
-    fn play_next(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
-        let Some(record) = self.records.get(key) else { return };
+    fn play_next(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        wanted: Option<usize>,
+    ) {
+        let Some(record) = records.get(key) else { return };
         let (count, loops) = (items(record).len(), record.playlist_loop_enabled);
         let mut index = wanted.unwrap_or_else(|| position(record).saturating_add(1));
         for _ in 0..count {
@@ -181,22 +202,32 @@ impl Control {
                     break;
                 }
             }
-            self.records.stand_at(key, index);
-            match self.records.item(&self.cx, key, index) {
-                Ok(origin) => return self.begin_item(now, key, origin, wanted.is_some()),
+            records.stand_at(key, index);
+            match records.item(cx, key, index) {
+                Ok(origin) => {
+                    return self.begin_item(cx, records, registry, now, key, (origin, wanted.is_some()));
+                }
                 Err(reason) => tracing::info!(%key, index, reason, "item passed over"),
             }
             index = index.saturating_add(1);
         }
-        self.records.stand_at(key, 0);
-        self.stop_source(now, key, StreamEnd::Stopped);
+        records.stand_at(key, 0);
+        self.stop_source(cx, records, registry, now, key, StreamEnd::Stopped);
     }
 
     /// Begins an item: at once, or after a pause when all of them have failed in a row and nobody has asked for this one.
-    fn begin_item(&mut self, now: Now, key: &StreamKey, origin: Origin, asked: bool) {
-        let count = self.records.get(key).map_or(0, |record| items(record).len());
-        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
-        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+    fn begin_item(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        (origin, asked): (Origin, bool),
+    ) {
+        let count = records.get(key).map_or(0, |record| items(record).len());
+        let Some(id) = self.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
         let lead = source.seen.saturating_duration_since(now.mono);
         let Some(playlist) = &mut source.playlist else { return };
         playlist.began = (now.mono, lead);
@@ -204,25 +235,31 @@ impl Control {
             playlist.barren = 0;
         }
         if playlist.barren < count.min(PASSED_MAX) {
-            self.go_to(now, key, origin);
+            self.go_to(cx, records, registry, now, key, origin);
         } else {
-            let remote = RemoteHost::of(&origin.target, self.cx.config.server.host);
+            let remote = RemoteHost::of(&origin.target, cx.config.server.host);
             source.origin = origin;
-            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.cx.random);
-            self.outbound.supervisor.aim(Job::Pull(id), remote);
-            self.records.source_status(now, key, status::FINISHED);
+            self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
+            self.supervisor.aim(Job::Pull(id), remote);
+            records.source_status(now, key, status::FINISHED);
         }
-        self.records.writes.mark_dirty(now, key.clone());
+        records.writes.mark_dirty(now, key.clone());
     }
 
     /// Starts the playlists whose time has come.
-    pub(super) fn fire_planned(&mut self, now: Now) {
+    pub(super) fn fire_planned(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
         let due = |at: &u64| at.saturating_mul(1000) <= now.wall_ms;
-        let planned = self.outbound.sources.planned.iter();
+        let planned = self.sources.planned.iter();
         let keys: Vec<StreamKey> = planned.filter(|(_, at)| due(at)).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.outbound.sources.planned.remove(&key);
-            if let Err(reason) = self.begin_source(now, &key) {
+            self.sources.planned.remove(&key);
+            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
                 tracing::info!(%key, reason, "a planned playlist could not be started");
             }
         }

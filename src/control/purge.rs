@@ -38,9 +38,7 @@ impl Walks {
         self.app_changes.removed.push_back(app);
         self.app_changes.due = Some(now.mono);
     }
-}
 
-impl Walks {
     /// Runs one slice.
     pub(super) fn fire_purges(&mut self, records: &mut Records, now: Now) {
         if self.app_changes.due.is_none_or(|due| due > now.mono) {

@@ -3,11 +3,15 @@
 //! `Reserved -> Live -> Grace -> Ended`: an admission that has passed reserves the id ([`Control::reserve`]) and the stream is
 //! live; a publisher that is lost may return within the grace, and continues the same stream.
 
+use crate::control::Files;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use media::{Codec, Position, TrackKind};
 
+use super::access::Access;
+use super::access::tokens::burn_token;
+use super::admission::Request;
 use super::context::Context;
 use super::live::{Ended, Granted, Live, Registry, Source, State};
 use super::{Control, Outbound, wall};
@@ -50,6 +54,18 @@ impl Records {
     }
 }
 
+/// A publisher that has gone, with what its worker says of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Departed {
+    pub(super) session: SessionRef,
+    pub(super) stream: StreamId,
+    pub(super) departure: Departure,
+    /// The clock of the stream.
+    pub(super) position: Position,
+    /// The epoch of its tracks.
+    pub(super) epoch: u32,
+}
+
 /// Whether the publisher of a stream is there, or expected within the grace. A source between two attempts is neither.
 pub(super) fn is_delivered(live: &Live) -> bool {
     live.source().state != State::Awaited
@@ -70,7 +86,7 @@ impl Registry {
 impl Control {
     /// A publisher asks.
     pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
-        let Some(pull) = request.pull else { return self.admit_publisher(now, request) };
+        let Some(pull) = request.pull else { return self.begin_admission(now, Request::Publish(request)) };
         // What an operator has ordered is not checked as an unauthenticated peer is.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
@@ -83,7 +99,7 @@ impl Control {
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         let is_shared = self.registry.cluster.is_shared();
         if settings.security.publish.token
-            && !self.records.burn_token(is_shared, now, &request.key, &request.params)
+            && !burn_token(&mut self.records, is_shared, now, &request.key, &request.params)
         {
             return Err(Refusal::Denied(Denial::Token));
         }
@@ -94,13 +110,26 @@ impl Control {
             }
             Some(stream) if self.outbound.is_copy(&self.registry, &request.key) => {
                 self.outbound.release_copy(&mut self.cx, &mut self.registry, now, &request.key);
-                let grant = self.return_publisher(now, stream, request.clone()).ok_or(Refusal::InUse)?;
+                let grant = self
+                    .registry
+                    .return_publisher(
+                        &mut self.cx,
+                        &mut self.records,
+                        &mut self.access,
+                        now,
+                        stream,
+                        request.clone(),
+                    )
+                    .ok_or(Refusal::InUse)?;
                 self.publish_begun(now, stream, &request);
                 // Its units have come before.
                 self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
                 Ok(grant)
             }
-            Some(stream) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
+            Some(stream) => self
+                .registry
+                .return_publisher(&mut self.cx, &mut self.records, &mut self.access, now, stream, request)
+                .ok_or(Refusal::InUse),
         }
     }
 
@@ -125,8 +154,8 @@ impl Control {
             live.told.details = details;
         }
         self.registry.post_stream_up(&mut self.cx, stream);
-        self.reconcile_pushes(now, &key);
-        self.reconcile_recording(now, &key);
+        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, &key);
+        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, &key);
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
@@ -139,78 +168,8 @@ impl Control {
             live.began = now.mono;
         }
         self.registry.review_viewers(&mut self.cx, &self.records, key);
-        self.reconcile_pushes(now, key);
-        self.reconcile_recording(now, key);
-    }
-
-    /// A publisher joins a life that waits for it, or takes it from one that fell silent.
-    fn return_publisher(&mut self, now: Now, stream: StreamId, request: PublishRequest) -> Option<Grant> {
-        // Of a source the log has that it delivers.
-        if request.pull.is_none() {
-            let (key, protocol) = (&request.key, request.ingest.name);
-            tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
-        }
-        let source = Source::of(&request);
-        let before = self.registry.change(stream, |changed| *changed = source)?;
-        let old = match before.state {
-            State::Live(session) => Some(session),
-            State::Grace(_) | State::Awaited => None,
-        };
-        let moved = (before.worker, before.ingest) != (source.worker, source.ingest);
-        let live = self.registry.get_mut(&stream)?;
-        live.silent_ms = 0;
-        live.granted = Granted { at: now.mono, from: live.clock.position };
-        let before = live.received.figures.take().map_or(0, |figures| figures.received_bytes);
-        live.received.bytes_before += before;
-        live.via.clone_from(&request.via);
-        live.params.clone_from(&request.params);
-        let grant = Grant {
-            stream,
-            position: live.clock.position,
-            epoch: live.clock.epoch,
-            zero_ms: live.clock.zero_ms,
-            settings: live.settings.clone(),
-        };
-        if request.ingest != Ingest::COPY {
-            if let Some(record) = self.records.get_mut(&request.key) {
-                record.user_agent = agent(&request.user_agent);
-                record.remote_ip = remote_ip(&request);
-                record.touch(now);
-            }
-            self.access.publisher_came(&self.cx, now, &request);
-        }
-        if let Some(old) = old {
-            self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, old);
-            self.cx.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
-        }
-        if moved {
-            self.registry.post_stream_up(&mut self.cx, stream);
-        }
-        Some(grant)
-    }
-
-    /// The next attempt of a source has media. Its record begins anew, as if nothing had been before; the stream goes
-    /// on.
-    pub(super) fn return_pull(
-        &mut self,
-        now: Now,
-        stream: StreamId,
-        request: PublishRequest,
-    ) -> Option<Grant> {
-        let ingest = self.registry.get(&stream)?.source().ingest;
-        if ingest == Ingest::COPY {
-            return self.return_publisher(now, stream, request);
-        }
-        if ingest != Ingest::PULL {
-            return None;
-        }
-        let grant = self.return_publisher(now, stream, request.clone())?;
-        if let Some(live) = self.registry.get_mut(&stream) {
-            live.received.bytes_before = 0;
-            live.began = now.mono;
-        }
-        self.registry.record_started(&self.cx, &mut self.records, now, &request);
-        Some(grant)
+        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
     }
 
     /// The connection is gone and its grant is on the way: nobody will say so later.
@@ -223,55 +182,20 @@ impl Control {
         let fresh = !live.clock.position.started;
         let (position, epoch) = (live.clock.position, live.clock.epoch);
         let departure = if fresh { Departure::Clean } else { Departure::Lost };
-        self.publisher_gone(now, session, stream, departure, position, epoch);
+        self.registry.publisher_gone(
+            &mut self.cx,
+            now,
+            Departed { session, stream, departure, position, epoch },
+        );
     }
 
-    pub(super) fn publisher_gone(
-        &mut self,
-        now: Now,
-        session: SessionRef,
-        stream: StreamId,
-        departure: Departure,
-        position: Position,
-        epoch: u32,
-    ) {
-        let Some(live) = self.registry.get_mut(&stream) else { return };
-        if live.source().state != State::Live(session) {
-            return;
-        }
-        self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
-        let Some(live) = self.registry.get_mut(&stream) else { return };
-        live.clock.position = position;
-        live.clock.epoch = epoch;
-        if [Ingest::PULL, Ingest::COPY].contains(&live.source().ingest) {
-            self.registry.change(stream, |source| source.state = State::Awaited);
-            return;
-        }
-        let grace = live.settings.publisher_grace;
-        match (departure, now.mono.checked_add(grace)) {
-            (Departure::Lost, Some(until)) if !grace.is_zero() => {
-                tracing::info!(key = %live.key, grace_ms = grace.as_millis(), "publisher lost, its stream waits for it");
-                self.registry.change(stream, |source| source.state = State::Grace(until));
-                // It may come back at another node: this one is a copy of that then.
-                self.registry.cluster.release_stream(stream);
-            }
-            (Departure::Lost, _) => self.registry.end(&mut self.cx, stream, StreamEnd::GraceOver),
-            (Departure::Clean, _) => self.registry.end(&mut self.cx, stream, StreamEnd::Unpublished),
-        }
-    }
-
-    pub(super) fn end_overdue_graces(&mut self, now: Now) {
-        while let Some((until, stream)) = self.registry.first_grace() {
-            if until > now.mono {
-                return;
-            }
-            self.registry.end(&mut self.cx, stream, StreamEnd::GraceOver);
-        }
-    }
-
-    /// Does what follows from the end of streams in all parts.
+    /// Does what follows in all parts from publishers that have left and streams that have ended.
     pub(super) fn follow_ends(&mut self, now: Now) {
-        while let Some(Ended { stream, live, end }) = self.registry.poll_ended() {
+        loop {
+            while let Some(session) = self.registry.left.pop_front() {
+                self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
+            }
+            let Some(Ended { stream, live, end }) = self.registry.poll_ended() else { break };
             self.files.forget_refused_recording(&live.key);
             self.outbound.forget_pushes(&live);
             if let State::Live(session) = live.source().state {
@@ -293,10 +217,28 @@ impl Control {
             }
         }
     }
+}
+
+impl Registry {
+    pub(super) fn end_overdue_graces(&mut self, cx: &mut Context, now: Now) {
+        while let Some((until, stream)) = self.first_grace() {
+            if until > now.mono {
+                return;
+            }
+            self.end(cx, stream, StreamEnd::GraceOver);
+        }
+    }
 
     /// Takes a report about the clock and the silence of a publisher.
-    pub(super) fn note_source(&mut self, now: Now, worker: WorkerId, figures: &SourceFigures) {
-        let Some(live) = self.registry.get_mut(&figures.stream) else { return };
+    pub(super) fn note_source(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        files: &mut Files,
+        worker: WorkerId,
+        figures: &SourceFigures,
+    ) {
+        let Some(live) = self.get_mut(&figures.stream) else { return };
         // A report of the worker before a move says nothing about the present publisher.
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
             return;
@@ -314,13 +256,123 @@ impl Control {
         if before.is_none_or(|before| before.codecs != figures.codecs) {
             // What is recorded depends on them.
             let key = live.key.clone();
-            self.reconcile_recording(now, &key);
-            self.registry.review_viewers(&mut self.cx, &self.records, &key);
+            files.recording_may_change(key.clone());
+            self.review_viewers(cx, records, &key);
         }
     }
-}
 
-impl Registry {
+    /// A publisher joins a life that waits for it, or takes it from one that fell silent.
+    pub(super) fn return_publisher(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        access: &mut Access,
+        now: Now,
+        stream: StreamId,
+        request: PublishRequest,
+    ) -> Option<Grant> {
+        // Of a source the log has that it delivers.
+        if request.pull.is_none() {
+            let (key, protocol) = (&request.key, request.ingest.name);
+            tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
+        }
+        let source = Source::of(&request);
+        let before = self.change(stream, |changed| *changed = source)?;
+        let old = match before.state {
+            State::Live(session) => Some(session),
+            State::Grace(_) | State::Awaited => None,
+        };
+        let moved = (before.worker, before.ingest) != (source.worker, source.ingest);
+        let live = self.get_mut(&stream)?;
+        live.silent_ms = 0;
+        live.granted = Granted { at: now.mono, from: live.clock.position };
+        let before = live.received.figures.take().map_or(0, |figures| figures.received_bytes);
+        live.received.bytes_before += before;
+        live.via.clone_from(&request.via);
+        live.params.clone_from(&request.params);
+        let grant = Grant {
+            stream,
+            position: live.clock.position,
+            epoch: live.clock.epoch,
+            zero_ms: live.clock.zero_ms,
+            settings: live.settings.clone(),
+        };
+        if request.ingest != Ingest::COPY {
+            if let Some(record) = records.get_mut(&request.key) {
+                record.user_agent = agent(&request.user_agent);
+                record.remote_ip = remote_ip(&request);
+                record.touch(now);
+            }
+            access.publisher_came(cx, now, &request);
+        }
+        if let Some(old) = old {
+            self.left.push_back(old);
+            cx.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
+        }
+        if moved {
+            self.post_stream_up(cx, stream);
+        }
+        Some(grant)
+    }
+
+    /// The next attempt of a source has media. Its record begins anew, as if nothing had been before; the stream goes
+    /// on.
+    pub(super) fn return_pull(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        access: &mut Access,
+        now: Now,
+        stream: StreamId,
+        request: PublishRequest,
+    ) -> Option<Grant> {
+        let ingest = self.get(&stream)?.source().ingest;
+        if ingest == Ingest::COPY {
+            return self.return_publisher(cx, records, access, now, stream, request);
+        }
+        if ingest != Ingest::PULL {
+            return None;
+        }
+        let grant = self.return_publisher(cx, records, access, now, stream, request.clone())?;
+        if let Some(live) = self.get_mut(&stream) {
+            live.received.bytes_before = 0;
+            live.began = now.mono;
+        }
+        self.record_started(cx, records, now, &request);
+        Some(grant)
+    }
+
+    /// A publisher has gone. The stream waits for it where it may come back.
+    pub(super) fn publisher_gone(
+        &mut self,
+        cx: &mut Context,
+        now: Now,
+        Departed { session, stream, departure, position, epoch }: Departed,
+    ) {
+        let Some(live) = self.get_mut(&stream) else { return };
+        if live.source().state != State::Live(session) {
+            return;
+        }
+        live.clock.position = position;
+        live.clock.epoch = epoch;
+        let (grace, ingest, key) = (live.settings.publisher_grace, live.source().ingest, live.key.clone());
+        self.left.push_back(session);
+        if [Ingest::PULL, Ingest::COPY].contains(&ingest) {
+            self.change(stream, |source| source.state = State::Awaited);
+            return;
+        }
+        match (departure, now.mono.checked_add(grace)) {
+            (Departure::Lost, Some(until)) if !grace.is_zero() => {
+                tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost, its stream waits for it");
+                self.change(stream, |source| source.state = State::Grace(until));
+                // It may come back at another node: this one is a copy of that then.
+                self.cluster.release_stream(stream);
+            }
+            (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),
+            (Departure::Clean, _) => self.end(cx, stream, StreamEnd::Unpublished),
+        }
+    }
+
     /// Ends a stream: its id is free from here on. What follows in other parts does so at the end of the turn
     /// ([`Control::follow_ends`]).
     pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {

@@ -127,9 +127,7 @@ impl Outbound {
             }
         }
     }
-}
 
-impl Outbound {
     /// Tells of hooks that were given up: somebody's books are wrong from then on.
     pub(super) fn tell_lost_hooks(&mut self, hooks: &mut Hooks, now: Now) {
         while let Some(LostHook { key, action, url, reason }) = hooks.poll_lost() {

@@ -33,6 +33,7 @@ use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::copies::{Absent, Copying};
+use super::names::{Asker, Name};
 use super::playlists::{Playlist, is_playable};
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost, allowed};
@@ -271,11 +272,10 @@ impl Outbound {
     }
 
     /// Tells the worker of an attempt where it goes on, or why not.
-    fn go_on(
+    pub(super) fn go_on(
         &self,
         cx: &mut Context,
-        pull: PullId,
-        attempt: u64,
+        (pull, attempt): (PullId, u64),
         server: NextServer,
         resolved: Result<Vec<SocketAddr>, String>,
     ) {
@@ -337,150 +337,27 @@ impl Outbound {
         }
         self.sources.tick = None;
     }
+
+    /// Whether timeouts of sources are to be looked at. The next look is in [`TICK`], while there is something to look at.
+    fn poll_tick(&mut self, now: Now) -> bool {
+        let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
+        if is_due {
+            let idle = self.sources.by_id.is_empty() && self.sources.planned.is_empty();
+            self.sources.tick = if idle { None } else { now.mono.checked_add(TICK) };
+        }
+        is_due
+    }
 }
 
 impl Control {
-    /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
-    ///
-    /// # Errors
-    /// The reason it cannot be pulled at all.
-    pub(super) fn begin_source(&mut self, now: Now, key: &StreamKey) -> Result<(), String> {
-        let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
-        let record = self.records.get(key).ok_or("There is no such broadcast")?;
-        let item = if is_playable(record) { Some(self.records.first_item(&self.cx, key)?) } else { None };
-        let origin = match &item {
-            Some((_, origin)) => origin.clone(),
-            None => self.cx.origin_of(key, record)?,
-        };
-        if self.outbound.sources.is_running(key) || self.registry.is_live(key) {
-            return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
+    /// Stops, restarts and starts the sources whose time has come.
+    pub(super) fn fire_sources(&mut self, now: Now) {
+        if self.outbound.poll_tick(now) {
+            self.outbound.stop_idle_sources(&mut self.cx, &mut self.records, &mut self.registry, now);
+            // A record is of its next life when what began it is over.
+            self.follow_ends(now);
+            self.outbound.fire_planned(&mut self.cx, &mut self.records, &mut self.registry, now);
         }
-        if let Some(node) = self.registry.cluster.elsewhere(key) {
-            return Err(format!("Stream is already active at the node {}", node.id));
-        }
-        if self.registry.cluster.refuses() {
-            return Err("The directory of the cluster is away".to_owned());
-        }
-        if self.cx.is_draining()
-            || self.outbound.is_short_for_source(&self.cx, &self.registry, now, &settings)
-        {
-            return Err("Not enough resource on server to start streaming.".to_owned());
-        }
-        tracing::info!(%key, url = redact(&origin.url), "source started");
-        let playlist =
-            item.map(|(index, _)| self.outbound.begin_playlist(&mut self.records, now, key, index));
-        self.start_source(now, Source { playlist, ..Source::new(now, key, origin) });
-        self.records.source_wanted(now, key, true);
-        Ok(())
-    }
-
-    /// Begins the first attempt of a source.
-    pub(super) fn start_source(&mut self, now: Now, source: Source) {
-        self.outbound.sources.pulls = self.outbound.sources.pulls.saturating_add(1);
-        let id = PullId(self.outbound.sources.pulls);
-        let remote = match source.copying {
-            Some(_) => RemoteHost::of_node(&source.origin.target),
-            None => RemoteHost::of(&source.origin.target, self.cx.config.server.host),
-        };
-        let (key, is_copy) = (source.key.clone(), source.copying.is_some());
-        self.outbound.sources.by_key.insert(key.clone(), id);
-        self.outbound.sources.by_id.insert(id, source);
-        self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
-        self.outbound.supervisor.add(Job::Pull(id), remote);
-        if is_copy || self.registry.cluster.claim_source(&key, id) {
-            self.attempt(now, Job::Pull(id));
-        }
-    }
-
-    /// Ends a source and its stream. Says whether there was one.
-    pub(super) fn stop_source(&mut self, now: Now, key: &StreamKey, end: StreamEnd) -> bool {
-        let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
-        let source = self.outbound.sources.by_id.remove(&id);
-        if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
-            self.records.end_playlist(now, key);
-        }
-        if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
-            self.cx.post(worker, ToWorker::StopPull(id));
-        }
-        tracing::info!(%key, reason = ?end, "source stopped");
-        let is_copy = source.is_some_and(|source| source.copying.is_some());
-        self.registry.cluster.release_source(id);
-        if end == StreamEnd::Superseded {
-            if let Some(stream) = self.registry.find(key) {
-                self.registry.end(&mut self.cx, stream, end);
-            }
-            return true;
-        }
-        if !is_copy {
-            self.records.source_wanted(now, key, false);
-        }
-        match self.registry.find(key) {
-            Some(stream) => self.registry.end(&mut self.cx, stream, end),
-            None if is_copy => {}
-            None => self.records.source_status(now, key, status::FINISHED),
-        }
-        true
-    }
-
-    /// Ends the attempt and begins another, with what the record says now. The stream stays up. A playlist looks at its
-    /// record when an item is over.
-    pub(super) fn restart_source(&mut self, now: Now, key: &StreamKey) {
-        let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
-            return;
-        };
-        let url = redact(&source.origin.url);
-        match self.records.get(key).map(|record| self.cx.origin_of(key, record)) {
-            Some(Ok(origin)) => self.go_to(now, key, origin),
-            Some(Err(reason)) => {
-                tracing::info!(%key, url, reason, "source cannot continue");
-                self.stop_source(now, key, StreamEnd::Stopped);
-            }
-            None => {}
-        }
-    }
-
-    /// Begins a file that plays anew, at this time of it. False: none plays.
-    pub(super) fn seek(&mut self, now: Now, key: &StreamKey, time: Duration) -> bool {
-        let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
-        let id =
-            self.outbound.sources.by_key.get(key).filter(|_| self.records.get(key).is_some_and(plays_files));
-        let Some(source) = id.and_then(|id| self.outbound.sources.by_id.get_mut(id)) else { return false };
-        source.sought = Some(time);
-        let origin = source.origin.clone();
-        self.outbound.leave_file(now, key);
-        self.go_to(now, key, origin);
-        true
-    }
-
-    /// Ends the attempt of a source and begins one that asks for something else.
-    pub(super) fn go_to(&mut self, now: Now, key: &StreamKey, origin: Origin) {
-        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
-        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let remote = RemoteHost::of(&origin.target, self.cx.config.server.host);
-        source.origin = origin;
-        source.began = now.mono;
-        if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
-            self.cx.post(worker, ToWorker::StopPull(id));
-        }
-        self.attempt(now, Job::Pull(id));
-    }
-
-    /// Orders the attempt. The worker that has the stream keeps it, and handles the end of the former attempt before.
-    pub(super) fn order_pull(&mut self, now: Now, id: PullId, address: SocketAddr) {
-        let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
-        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let (key, target) = (source.key.clone(), source.origin.target.clone());
-        let via = source.copying.as_ref().map(|copying| copying.via().to_vec()).unwrap_or_default();
-        let skip = source.sought.take().unwrap_or(source.origin.skip);
-        let lead = source.seen.saturating_duration_since(now.mono);
-        let live = self.registry.find(&key).and_then(|stream| self.registry.get(&stream));
-        let worker = live
-            .map(|live| live.source().worker)
-            .unwrap_or_else(|| self.outbound.least_loaded(&self.cx, now));
-        self.outbound.source_status(&mut self.records, now, &key, status::PREPARING);
-        self.outbound.supervisor.open(Job::Pull(id), worker);
-        let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };
-        self.cx.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
     /// An attempt has media: it publishes.
@@ -501,181 +378,426 @@ impl Control {
         self.outbound.sources.copy_lives(&request.key);
         tracing::info!(key = %request.key, attempt, "source delivers");
         match self.registry.find(&request.key) {
-            Some(stream) => self.return_pull(now, stream, request).ok_or(Refusal::InUse),
+            Some(stream) => self
+                .registry
+                .return_pull(&mut self.cx, &mut self.records, &mut self.access, now, stream, request)
+                .ok_or(Refusal::InUse),
             None => Ok(self.begin_stream(now, request, settings)),
         }
     }
+}
 
-    pub(super) fn pull_news(&mut self, now: Now, id: PullId, attempt: u64, state: PullState) {
-        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
-        if !self.outbound.supervisor.is_current(Job::Pull(id), attempt) {
+impl Outbound {
+    /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
+    ///
+    /// # Errors
+    /// The reason it cannot be pulled at all.
+    pub(super) fn begin_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) -> Result<(), String> {
+        let settings = cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
+        let record = records.get(key).ok_or("There is no such broadcast")?;
+        let item = if is_playable(record) { Some(records.first_item(cx, key)?) } else { None };
+        let origin = match &item {
+            Some((_, origin)) => origin.clone(),
+            None => cx.origin_of(key, record)?,
+        };
+        if self.sources.is_running(key) || registry.is_live(key) {
+            return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
+        }
+        if let Some(node) = registry.cluster.elsewhere(key) {
+            return Err(format!("Stream is already active at the node {}", node.id));
+        }
+        if registry.cluster.refuses() {
+            return Err("The directory of the cluster is away".to_owned());
+        }
+        if cx.is_draining() || self.is_short_for_source(cx, registry, now, &settings) {
+            return Err("Not enough resource on server to start streaming.".to_owned());
+        }
+        tracing::info!(%key, url = redact(&origin.url), "source started");
+        let playlist = item.map(|(index, _)| self.begin_playlist(records, now, key, index));
+        self.start_source(cx, records, registry, now, Source { playlist, ..Source::new(now, key, origin) });
+        records.source_wanted(now, key, true);
+        Ok(())
+    }
+
+    /// Begins the first attempt of a source.
+    pub(super) fn start_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        source: Source,
+    ) {
+        self.sources.pulls = self.sources.pulls.saturating_add(1);
+        let id = PullId(self.sources.pulls);
+        let remote = match source.copying {
+            Some(_) => RemoteHost::of_node(&source.origin.target),
+            None => RemoteHost::of(&source.origin.target, cx.config.server.host),
+        };
+        let (key, is_copy) = (source.key.clone(), source.copying.is_some());
+        self.sources.by_key.insert(key.clone(), id);
+        self.sources.by_id.insert(id, source);
+        self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
+        self.supervisor.add(Job::Pull(id), remote);
+        if is_copy || registry.cluster.claim_source(&key, id) {
+            self.attempt(cx, records, registry, now, Job::Pull(id));
+        }
+    }
+
+    /// Ends a source and its stream. Says whether there was one.
+    pub(super) fn stop_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        end: StreamEnd,
+    ) -> bool {
+        let Some(id) = self.sources.by_key.remove(key) else { return false };
+        let source = self.sources.by_id.remove(&id);
+        if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
+            records.end_playlist(now, key);
+        }
+        if let Some(worker) = self.supervisor.remove(Job::Pull(id)) {
+            cx.post(worker, ToWorker::StopPull(id));
+        }
+        tracing::info!(%key, reason = ?end, "source stopped");
+        let is_copy = source.is_some_and(|source| source.copying.is_some());
+        registry.cluster.release_source(id);
+        if end == StreamEnd::Superseded {
+            if let Some(stream) = registry.find(key) {
+                registry.end(cx, stream, end);
+            }
+            return true;
+        }
+        if !is_copy {
+            records.source_wanted(now, key, false);
+        }
+        match registry.find(key) {
+            Some(stream) => registry.end(cx, stream, end),
+            None if is_copy => {}
+            None => records.source_status(now, key, status::FINISHED),
+        }
+        true
+    }
+
+    /// Ends the attempt and begins another, with what the record says now. The stream stays up. A playlist looks at its
+    /// record when an item is over.
+    pub(super) fn restart_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let Some(source) = self.sources.find(key).filter(|source| source.playlist.is_none()) else {
+            return;
+        };
+        let url = redact(&source.origin.url);
+        match records.get(key).map(|record| cx.origin_of(key, record)) {
+            Some(Ok(origin)) => self.go_to(cx, records, registry, now, key, origin),
+            Some(Err(reason)) => {
+                tracing::info!(%key, url, reason, "source cannot continue");
+                self.stop_source(cx, records, registry, now, key, StreamEnd::Stopped);
+            }
+            None => {}
+        }
+    }
+
+    /// Begins a file that plays anew, at this time of it. False: none plays.
+    pub(super) fn seek(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        time: Duration,
+    ) -> bool {
+        let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
+        let id = self.sources.by_key.get(key).filter(|_| records.get(key).is_some_and(plays_files));
+        let Some(source) = id.and_then(|id| self.sources.by_id.get_mut(id)) else { return false };
+        source.sought = Some(time);
+        let origin = source.origin.clone();
+        self.leave_file(now, key);
+        self.go_to(cx, records, registry, now, key, origin);
+        true
+    }
+
+    /// Ends the attempt of a source and begins one that asks for something else.
+    pub(super) fn go_to(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        origin: Origin,
+    ) {
+        let Some(id) = self.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+        let remote = RemoteHost::of(&origin.target, cx.config.server.host);
+        source.origin = origin;
+        source.began = now.mono;
+        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {
+            cx.post(worker, ToWorker::StopPull(id));
+        }
+        self.attempt(cx, records, registry, now, Job::Pull(id));
+    }
+
+    /// Orders the attempt. The worker that has the stream keeps it, and handles the end of the former attempt before.
+    pub(super) fn order_pull(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &Registry,
+        now: Now,
+        id: PullId,
+        address: SocketAddr,
+    ) {
+        let Some(attempt) = self.supervisor.attempt_of(Job::Pull(id)) else { return };
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+        let (key, target) = (source.key.clone(), source.origin.target.clone());
+        let via = source.copying.as_ref().map(|copying| copying.via().to_vec()).unwrap_or_default();
+        let skip = source.sought.take().unwrap_or(source.origin.skip);
+        let lead = source.seen.saturating_duration_since(now.mono);
+        let live = registry.find(&key).and_then(|stream| registry.get(&stream));
+        let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(cx, now));
+        self.source_status(records, now, &key, status::PREPARING);
+        self.supervisor.open(Job::Pull(id), worker);
+        let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };
+        cx.post(worker, ToWorker::StartPull(Box::new(order)));
+    }
+
+    pub(super) fn pull_news(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        (id, attempt): (PullId, u64),
+        state: PullState,
+    ) {
+        let Some(source) = self.sources.by_id.get(&id) else { return };
+        if !self.supervisor.is_current(Job::Pull(id), attempt) {
             return;
         }
         match state {
             PullState::Preparing => {
                 let key = source.key.clone();
-                self.outbound.source_status(&mut self.records, now, &key, status::PREPARING);
+                self.source_status(records, now, &key, status::PREPARING);
             }
-            PullState::Failed(reason) => self.pull_failed(now, id, &reason),
-            PullState::Over(reason) => self.copy_failed(now, id, &reason, true),
+            PullState::Failed(reason) => self.pull_failed(cx, records, registry, now, id, &reason),
+            PullState::Over(reason) => self.copy_failed(cx, records, registry, now, id, (&reason, true)),
             PullState::Lost { reason, ahead } => {
-                if let Some(source) = self.outbound.sources.by_id.get_mut(&id) {
+                if let Some(source) = self.sources.by_id.get_mut(&id) {
                     source.seen = now.mono.checked_add(ahead).unwrap_or(now.mono);
                 }
-                self.pull_failed(now, id, &reason);
+                self.pull_failed(cx, records, registry, now, id, &reason);
             }
         }
     }
 
     /// An attempt goes on at another server, whose address has to pass the policy as the first one's had.
-    pub(super) fn next_server(&mut self, now: Now, pull: PullId, attempt: u64, server: NextServer) {
+    pub(super) fn next_server(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        (pull, attempt): (PullId, u64),
+        server: NextServer,
+    ) {
         if let Ok(address) = server.host.parse::<IpAddr>() {
             let remote = Ok(vec![SocketAddr::new(address, server.port)]);
-            return self.outbound.go_on(&mut self.cx, pull, attempt, server, remote);
+            return self.go_on(cx, (pull, attempt), server, remote);
         }
-        let Some(source) = self.outbound.sources.by_id.get(&pull) else { return };
+        let Some(source) = self.sources.by_id.get(&pull) else { return };
         let (app, host, port) = (Arc::clone(&source.key.app), server.host.clone(), server.port);
-        self.look_up(now, &app, (&host, port), move |control, _, result| {
-            control.outbound.go_on(&mut control.cx, pull, attempt, server, result);
-        });
+        let name = Name { app: &app, host: &host, port };
+        self.look_up(cx, records, registry, now, name, Asker::NextServer { pull, attempt, server });
     }
 
-    pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {
-        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
+    pub(super) fn pull_failed(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        id: PullId,
+        reason: &str,
+    ) {
+        let Some(source) = self.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
         if source.playlist.is_some() {
-            return self.item_over(now, id, reason);
+            return self.item_over(cx, records, registry, now, id, reason);
         }
         if source.copying.is_some() {
-            return self.copy_failed(now, id, reason, false);
+            return self.copy_failed(cx, records, registry, now, id, (reason, false));
         }
-        let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.cx.random);
+        let failures = self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
         let url = redact(&source.origin.url);
-        if self.outbound.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
+        if self.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
             tracing::info!(%key, url, reason, "pull failed; it is tried again");
         } else {
             tracing::debug!(%key, url, failures, reason, "pull failed");
-            self.outbound.repeats.note(now, Repeat::Pull, &key, reason);
+            self.repeats.note(now, Repeat::Pull, &key, reason);
         }
-        self.outbound.source_status(&mut self.records, now, &key, status::FINISHED);
+        self.source_status(records, now, &key, status::FINISHED);
     }
 
     /// Stops sources that nobody watches, and restarts those with a period.
-    pub(super) fn fire_sources(&mut self, now: Now) {
-        if self.outbound.sources.tick.is_none_or(|at| at > now.mono) {
-            return;
-        }
+    pub(super) fn stop_idle_sources(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
         let (mut idle, mut aged, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, id) in &self.outbound.sources.by_key {
-            let Some(source) = self.outbound.sources.by_id.get_mut(id) else { continue };
-            let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
+        for (key, id) in &self.sources.by_key {
+            let Some(source) = self.sources.by_id.get_mut(id) else { continue };
+            let live = registry.find(key).and_then(|stream| registry.get(&stream));
             if live.is_some_and(|live| live.viewers().any(crate::mail::ViewerCounts::is_any)) {
                 source.watched = now.mono;
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);
             let is_over = |period| age(source.began) >= period;
             let idle_max = match source.copying {
-                Some(_) => Some(self.cx.config.server.edge_linger()),
-                None => self.records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
+                Some(_) => Some(cx.config.server.edge_linger()),
+                None => records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
             };
             if idle_max.is_some_and(|idle_max| age(source.watched) >= idle_max) {
                 idle.push(key.clone());
             } else if let Some(copying) = &source.copying {
                 lost.extend(copying.is_lost(now.mono).then(|| key.clone()));
             } else if source.playlist.is_none()
-                && self.cx.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
+                && cx.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
             {
                 aged.push(key.clone());
             }
         }
         for key in idle {
-            self.stop_source(now, &key, StreamEnd::Stopped);
+            self.stop_source(cx, records, registry, now, &key, StreamEnd::Stopped);
         }
         for key in aged {
-            self.restart_source(now, &key);
+            self.restart_source(cx, records, registry, now, &key);
         }
         for key in lost {
-            self.end_copy(now, &key, false);
+            self.end_copy(cx, records, registry, now, &key, false);
         }
-        self.fire_planned(now);
-        let idle = self.outbound.sources.by_id.is_empty() && self.outbound.sources.planned.is_empty();
-        self.outbound.sources.tick = if idle { None } else { now.mono.checked_add(TICK) };
     }
 
     /// A viewer waits for a stream that is not there.
-    pub(super) fn wanted(&mut self, now: Now, key: &StreamKey, via: Vec<String>) {
-        if let Some(id) = self.outbound.sources.by_key.get(key) {
-            if let Some(source) = self.outbound.sources.by_id.get_mut(id) {
+    pub(super) fn wanted(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        via: Vec<String>,
+    ) {
+        if let Some(id) = self.sources.by_key.get(key) {
+            if let Some(source) = self.sources.by_id.get_mut(id) {
                 source.watched = now.mono;
             }
             return;
         }
-        if self.registry.is_live(key) {
+        if registry.is_live(key) {
             return;
         }
-        if !self.records.get(key).is_some_and(starts_by_viewer) {
-            if !self.fetch_copy(now, key, via) {
-                self.cx.post_all(&ToWorker::NotComing(key.clone()));
+        if !records.get(key).is_some_and(starts_by_viewer) {
+            if !self.fetch_copy(cx, records, registry, now, key, via) {
+                cx.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;
         }
-        if let Err(reason) = self.begin_source(now, key) {
+        if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
             tracing::info!(%key, reason, "a viewer's source could not be started");
         }
     }
 
     /// An application is there, or gone: what its records say counts, or no longer.
-    pub(super) fn app_changed(&mut self, now: Now, name: &Arc<str>) {
-        if !self.cx.apps.contains_key(name) {
-            let running = self.outbound.sources.by_key.keys().filter(|key| key.app == *name);
+    pub(super) fn app_changed(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        name: &Arc<str>,
+    ) {
+        if !cx.apps.contains_key(name) {
+            let running = self.sources.by_key.keys().filter(|key| key.app == *name);
             for key in running.cloned().collect::<Vec<_>>() {
-                self.stop_source(now, &key, StreamEnd::Deleted);
+                self.stop_source(cx, records, registry, now, &key, StreamEnd::Deleted);
             }
         }
-        if self.cx.apps.contains_key(name) {
-            self.begin_wanted(now, name);
+        if cx.apps.contains_key(name) {
+            self.begin_wanted(cx, records, registry, now, name);
         }
-        let known = self.outbound.sources.auto_start.iter().filter(|key| key.app == *name);
-        let records = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
-        let records = records.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
-        let keys: BTreeSet<StreamKey> = known.cloned().chain(records).collect();
-        keys.iter().for_each(|key| self.outbound.note_auto_start(&mut self.cx, &self.records, key));
+        let known = self.sources.auto_start.iter().filter(|key| key.app == *name);
+        let starting = records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
+        let starting = starting.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
+        let keys: BTreeSet<StreamKey> = known.cloned().chain(starting).collect();
+        keys.iter().for_each(|key| self.note_auto_start(cx, records, key));
     }
 
     /// Starts the sources of an application that could not run while it was not there.
-    fn begin_wanted(&mut self, now: Now, app: &Arc<str>) {
-        let wanted = self.records.behind(app, None).filter(|(_, record)| record.source_wanted);
+    fn begin_wanted(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        app: &Arc<str>,
+    ) {
+        let wanted = records.behind(app, None).filter(|(_, record)| record.source_wanted);
         let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
-        let keys: Vec<_> = keys
-            .filter(|key| !self.outbound.sources.is_running(key) && !self.registry.is_live(key))
-            .collect();
+        let keys: Vec<_> =
+            keys.filter(|key| !self.sources.is_running(key) && !registry.is_live(key)).collect();
         for key in keys {
-            if let Err(reason) = self.begin_source(now, &key) {
+            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
                 tracing::info!(%key, reason, "source not started");
             }
         }
     }
 
     /// Registers sources that viewers may start, and starts those that ran when the server last ended and those that run always.
-    pub(super) fn boot_sources(&mut self, now: Now) {
-        let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
-        self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
-        if !self.outbound.sources.auto_start.is_empty() {
-            let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
-            self.cx.post_all(&ToWorker::AutoStart(all));
+    pub(super) fn boot_sources(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
+        let auto = records.all().filter(|(_, record)| starts_by_viewer(record));
+        self.sources.auto_start = auto.map(|(key, _)| key).collect();
+        if !self.sources.auto_start.is_empty() {
+            let all = self.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
+            cx.post_all(&ToWorker::AutoStart(all));
         }
-        let planned = self.records.all().filter(|(_, record)| record.planned_start_date > 0);
+        let planned = records.all().filter(|(_, record)| record.planned_start_date > 0);
         for key in planned.map(|(key, _)| key).collect::<Vec<_>>() {
-            self.outbound.note_planned(&self.records, now, &key);
+            self.note_planned(records, now, &key);
         }
-        let starts = |app: &StreamKey| self.cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
-        let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
+        let starts = |app: &StreamKey| cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
+        let is_due = |key: &StreamKey| !self.sources.planned.contains_key(key);
         let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
         let runs = |key: &StreamKey, record: &Broadcast| record.source_wanted || starts(key);
-        let all = self.records.all();
+        let all = records.all();
         let all = all.filter(|(key, record)| is_source(record) && runs(key, record) && is_due(key));
         for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
-            if let Err(reason) = self.begin_source(now, &key) {
+            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
                 tracing::info!(%key, reason, "source not started");
             }
         }

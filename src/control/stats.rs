@@ -134,7 +134,7 @@ impl Control {
         self.cx.load.note(now, worker, report.busy_permille);
         self.hooks.watch_load(&mut self.cx, &self.registry, &self.figures, now);
         for figures in &report.sources {
-            self.note_source(now, worker, figures);
+            self.registry.note_source(&mut self.cx, &self.records, &mut self.files, worker, figures);
             self.check_acceptance(now, figures.stream);
         }
         let mut streams = self.registry.set_viewers(worker, report);

@@ -9,6 +9,9 @@
 //!    [`Supervisor::poll_due`] says that the next attempt is due. For ever, unless the owner gives up.
 //! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
 
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -391,36 +394,6 @@ impl Outbound {
 }
 
 impl Control {
-    /// Begins the next attempt of a job.
-    pub(super) fn attempt(&mut self, now: Now, job: Job) {
-        if let Job::Pull(id) = job {
-            self.outbound.pull_attempts(&mut self.records, now, id);
-        }
-        if let Some(step) = self.outbound.supervisor.attempt(now.mono, job, &self.cx.config.outbound) {
-            self.order(now, job, step);
-        }
-    }
-
-    pub(super) fn resolved(&mut self, now: Now, answer: Resolved) {
-        if let Some((job, step)) = self.outbound.supervisor.resolved(answer, &self.cx.config.outbound) {
-            self.order(now, job, step);
-        }
-    }
-
-    pub(super) fn fire_attempts(&mut self, now: Now) {
-        while let Some((job, due)) = self.outbound.supervisor.poll_due(now.mono) {
-            match (due, job) {
-                (Due::Attempt, job) => self.attempt(now, job),
-                (Due::ResolverSilent, Job::Push(id)) => {
-                    self.outbound.push_still_resolving(&mut self.records, now, id)
-                }
-                (Due::ResolverSilent, Job::Pull(id)) => {
-                    self.outbound.pull_still_resolving(&mut self.records, now, id)
-                }
-            }
-        }
-    }
-
     /// Does what follows from attempts that have failed at once. False: none has.
     pub(super) fn follow_failures(&mut self, now: Now) -> bool {
         let mut any = false;
@@ -431,26 +404,89 @@ impl Control {
             }
             match job {
                 Job::Push(id) => self.push_failed(now, id, status::FAILED, &reason),
-                Job::Pull(id) => self.pull_failed(now, id, &reason),
+                Job::Pull(id) => self.outbound.pull_failed(
+                    &mut self.cx,
+                    &mut self.records,
+                    &mut self.registry,
+                    now,
+                    id,
+                    &reason,
+                ),
             }
         }
         any
     }
+}
 
-    fn order(&mut self, now: Now, job: Job, step: Step) {
+impl Outbound {
+    /// Begins the next attempt of a job.
+    pub(super) fn attempt(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        job: Job,
+    ) {
+        if let Job::Pull(id) = job {
+            self.pull_attempts(records, now, id);
+        }
+        if let Some(step) = self.supervisor.attempt(now.mono, job, &cx.config.outbound) {
+            self.order(cx, records, registry, now, job, step);
+        }
+    }
+
+    pub(super) fn resolved(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        answer: Resolved,
+    ) {
+        if let Some((job, step)) = self.supervisor.resolved(answer, &cx.config.outbound) {
+            self.order(cx, records, registry, now, job, step);
+        }
+    }
+
+    pub(super) fn fire_attempts(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
+        while let Some((job, due)) = self.supervisor.poll_due(now.mono) {
+            match (due, job) {
+                (Due::Attempt, job) => self.attempt(cx, records, registry, now, job),
+                (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(records, now, id),
+                (Due::ResolverSilent, Job::Pull(id)) => self.pull_still_resolving(records, now, id),
+            }
+        }
+    }
+
+    fn order(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        job: Job,
+        step: Step,
+    ) {
         match (step, job) {
             (Step::Resolve(request), job) => {
-                if let Some(app) = self.outbound.app_of_job(job) {
-                    self.resolve(now, &app, request);
+                if let Some(app) = self.app_of_job(job) {
+                    self.resolve(cx, records, registry, now, &app, request);
                 }
             }
-            (Step::Connect(address), Job::Push(id)) => {
-                self.outbound.order_push(&mut self.cx, &self.registry, id, address)
+            (Step::Connect(address), Job::Push(id)) => self.order_push(cx, registry, id, address),
+            (Step::Connect(address), Job::Pull(id)) => {
+                self.order_pull(cx, records, registry, now, id, address)
             }
-            (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
             (Step::Failed(reason), job) => {
-                let attempt = self.outbound.supervisor.attempt_of(job);
-                self.outbound.failed.extend(attempt.map(|attempt| (job, attempt, reason)));
+                let attempt = self.supervisor.attempt_of(job);
+                self.failed.extend(attempt.map(|attempt| (job, attempt, reason)));
             }
         }
     }

@@ -81,9 +81,7 @@ impl Files {
             self.uploads.by_session.remove(&session);
         }
     }
-}
 
-impl Files {
     /// Begins an upload of this name; false when there is no room for it. `client`: who sends it, where nothing but the address
     /// tells.
     pub(super) fn begin_upload(
@@ -154,9 +152,7 @@ impl Files {
         );
         self.keep_object(cx, records, now, key);
     }
-}
 
-impl Files {
     /// The record of an upload is stored: its file is made. False when the session has none.
     pub(super) fn upload_recorded(
         &mut self,

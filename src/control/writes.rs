@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::live::Registry;
 use super::management::Management;
-use super::{Control, Files, Output, rest};
+use super::{Control, Files, Outbound, Output, rest};
 use crate::control::records::Records;
 use crate::http::Response;
 use crate::mail::StreamEnd;
@@ -62,10 +62,10 @@ impl Control {
     /// Ends a turn: does what follows from changes of records until nothing more does.
     pub(super) fn end_turn(&mut self, now: Now) {
         self.follow(now);
-        while self.reconcile_recordings(now) {
+        while self.files.reconcile_recordings(&mut self.cx, &self.records, &self.registry, now) {
             self.follow(now);
         }
-        self.exit_when_drained();
+        self.hooks.exit_when_drained(&mut self.cx, &self.records);
     }
 
     /// Does what follows from ends of streams, failures of attempts and changes of records until nothing more does.
@@ -79,13 +79,17 @@ impl Control {
         }
     }
 
-    pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
-        let Some(reply) = self.walks.backed_up(&mut self.cx, reply) else { return };
-        let committed = self.records.handle_store(now, reply);
-        self.follow(now);
-        if committed {
-            self.records.settle(now, self.cx.is_draining());
+    /// The store's answer to a request.
+    pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
+        self.cx.audit.note_time(now.mono);
+        if let Some(reply) = self.walks.backed_up(&mut self.cx, reply) {
+            let committed = self.records.handle_store(now, reply);
+            self.follow(now);
+            if committed {
+                self.records.settle(now, self.cx.is_draining());
+            }
         }
+        self.end_turn(now);
     }
 
     /// Does what the records say follows.
@@ -130,17 +134,35 @@ impl Control {
                 self.records.keep_live_members(now, &key, &mut record);
                 let restarts = runs && before.is_some_and(|before| change.restarts_source(&before, &record));
                 self.records.insert(key.clone(), record);
-                self.reconcile_pushes(now, &key);
+                self.outbound.reconcile_pushes(
+                    &mut self.cx,
+                    &mut self.records,
+                    &mut self.registry,
+                    now,
+                    &key,
+                );
                 self.files.recording_may_change(key.clone());
                 self.registry.review_viewers(&mut self.cx, &self.records, &key);
                 if restarts {
-                    self.restart_source(now, &key);
+                    self.outbound.restart_source(
+                        &mut self.cx,
+                        &mut self.records,
+                        &mut self.registry,
+                        now,
+                        &key,
+                    );
                 }
             }
             None => {
                 // The end is told with what the record says.
-                if !self.stop_source(now, &key, StreamEnd::Deleted)
-                    && let (Some(stream), Change::Delete) = (live, &change)
+                if !self.outbound.stop_source(
+                    &mut self.cx,
+                    &mut self.records,
+                    &mut self.registry,
+                    now,
+                    &key,
+                    StreamEnd::Deleted,
+                ) && let (Some(stream), Change::Delete) = (live, &change)
                 {
                     self.registry.end(&mut self.cx, stream, StreamEnd::Deleted);
                 }
@@ -155,26 +177,47 @@ impl Control {
         self.outbound.note_auto_start(&mut self.cx, &self.records, &key);
         self.outbound.note_planned(&self.records, now, &key);
         if let Some((requester, answer)) = waiter {
-            let Some(answer) = self.started(now, requester, &key, answer) else { return };
+            let Some(answer) = self.outbound.started(
+                &mut self.cx,
+                &mut self.records,
+                &mut self.registry,
+                now,
+                &key,
+                (requester, answer),
+            ) else {
+                return;
+            };
             let response = answer_of(&self.records, now, &key, answer, existed, live.is_some() || runs);
             self.cx.answer(requester, response);
         }
     }
+}
 
+impl Outbound {
     /// Starts the source of a record that was made for it. When it cannot be, the record goes again, and the answer
     /// waits for that.
-    fn started(&mut self, now: Now, requester: Requester, key: &StreamKey, answer: Answer) -> Option<Answer> {
+    fn started(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        (requester, answer): (Requester, Answer),
+    ) -> Option<Answer> {
         if !matches!(answer, Answer::Started) {
             return Some(answer);
         }
-        let Err(reason) = self.begin_source(now, key) else { return Some(answer) };
+        let Err(reason) = self.begin_source(cx, records, registry, now, key) else {
+            return Some(answer);
+        };
         let answer = Answer::NotStarted(reason);
-        if self.registry.is_live(key) {
+        if registry.is_live(key) {
             // Somebody has published to it since; that is not ours to end.
             return Some(answer);
         }
         let waiter = Some((requester, answer));
-        self.records.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
+        records.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
         None
     }
 }

@@ -85,7 +85,9 @@ impl Control {
             CallEvent::Leave(key) => (vec![key], None),
             CallEvent::Gone => (self.access.calls.of(session), None),
         };
-        let verdict = ask.map(|ask| self.check_call(now, ask));
+        let verdict = ask.map(|ask| {
+            self.access.check_call(&self.cx, &self.records, &self.registry, &self.outbound, now, ask)
+        });
         for key in keys {
             let news = match &verdict {
                 Some(Err(why)) => vec![(session, CallNews::Refused(why.clone()))],

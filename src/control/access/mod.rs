@@ -10,7 +10,7 @@ mod calls;
 mod passes;
 mod presence;
 mod subscribers;
-mod tokens;
+pub(super) mod tokens;
 
 pub(super) use attempts::CodeAttempts;
 pub(super) use calls::Calls;
@@ -111,9 +111,7 @@ impl Access {
         }
         Ok(())
     }
-}
 
-impl Access {
     /// Whether a token is signed for the stream, by the secret or with a key of the set.
     fn is_stream_token(
         &self,

@@ -14,7 +14,7 @@ use crate::control::context::Context;
 use crate::control::hooks::{Hooks, Notice};
 use crate::control::live::Registry;
 use crate::control::records::Records;
-use crate::control::{Control, wall};
+use crate::control::wall;
 use crate::mail::{LeaseNews, PlayRequest, PublishRequest, StreamEnd, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
@@ -169,9 +169,7 @@ impl Access {
     pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.passes.count(key, egress)
     }
-}
 
-impl Access {
     /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
     /// subscriber does not stand in its own way.
     pub(super) fn connections_of(
@@ -286,9 +284,7 @@ impl Access {
             events.pop_front();
         }
     }
-}
 
-impl Access {
     /// A viewer is served.
     pub(in crate::control) fn play_started(
         &mut self,
@@ -352,32 +348,38 @@ impl Access {
             );
         }
     }
-}
 
-impl Control {
     /// Ends what a subscriber does that it may do no longer.
-    pub(in crate::control) fn drop_subscriber(&mut self, now: Now, key: &StreamKey, id: &str) {
-        let Some(record) = self.records.auxiliary.subscriber(key, id) else { return };
+    pub(in crate::control) fn drop_subscriber(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        id: &str,
+    ) {
+        let Some(record) = records.auxiliary.subscriber(key, id) else { return };
         let (publish, play) =
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
         if play {
-            self.access.passes.end_subscriber(key, id);
+            self.passes.end_subscriber(key, id);
             let ended = ToWorker::PassesEnded { app: key.app.clone(), subscriber: id.to_owned() };
-            self.cx.post_all(&ended);
+            cx.post_all(&ended);
         }
-        let sessions = self.access.presences.subscribers.get(&(key.clone(), id.to_owned()));
+        let sessions = self.presences.subscribers.get(&(key.clone(), id.to_owned()));
         for session in sessions.cloned().unwrap_or_default() {
-            match self.access.presences.sessions.get(&session).map(|presence| presence.direction) {
+            match self.presences.sessions.get(&session).map(|presence| presence.direction) {
                 Some(Direction::Publish) if publish => {
                     if let Some(stream) =
-                        self.registry.find(key).filter(|_| self.registry.publisher_of(key) == Some(session))
+                        registry.find(key).filter(|_| registry.publisher_of(key) == Some(session))
                     {
-                        self.registry.end(&mut self.cx, stream, StreamEnd::Stopped);
+                        registry.end(cx, stream, StreamEnd::Stopped);
                     }
                 }
                 Some(Direction::Play) if play => {
                     let reason = "the subscriber was blocked";
-                    self.cx.post(
+                    cx.post(
                         session.worker,
                         ToWorker::DropViewer { conn: session.conn, handle: session.handle, reason },
                     );

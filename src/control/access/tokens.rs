@@ -92,30 +92,28 @@ impl AuxiliaryRecords {
     }
 }
 
-impl Records {
-    /// Uses up the token that was checked. It is gone for everybody from here on, and on the disk with the next commit;
-    /// while the disk fails nothing can be used up, and nobody gets in. `is_shared`: the directory of the cluster has used it
-    /// up before, for this peer alone.
-    pub(in crate::control) fn burn_token(
-        &mut self,
-        is_shared: bool,
-        now: Now,
-        key: &StreamKey,
-        params: &Params,
-    ) -> bool {
-        let Some(shown) = Credentials::of(params).token else { return false };
-        let stored = Token::key(&key.app, &key.id, shown);
-        if self.writes.is_broken() || self.auxiliary.pending(&stored).is_none() {
-            return false;
-        }
-        self.auxiliary.remove(&stored);
-        if is_shared {
-            return true;
-        }
-        self.write_auxiliary(
-            now,
-            AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
-        );
-        true
+/// Uses up the token that was checked. It is gone for everybody from here on, and on the disk with the next commit;
+/// while the disk fails nothing can be used up, and nobody gets in. `is_shared`: the directory of the cluster has used it
+/// up before, for this peer alone.
+pub(in crate::control) fn burn_token(
+    records: &mut Records,
+    is_shared: bool,
+    now: Now,
+    key: &StreamKey,
+    params: &Params,
+) -> bool {
+    let Some(shown) = Credentials::of(params).token else { return false };
+    let stored = Token::key(&key.app, &key.id, shown);
+    if records.writes.is_broken() || records.auxiliary.pending(&stored).is_none() {
+        return false;
     }
+    records.auxiliary.remove(&stored);
+    if is_shared {
+        return true;
+    }
+    records.write_auxiliary(
+        now,
+        AuxiliaryWrite { changes: vec![(stored, None)], files: Vec::new(), waiter: None },
+    );
+    true
 }

@@ -17,6 +17,9 @@ mod hook;
 mod queue;
 mod steps;
 
+use crate::control::Outbound;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,8 +33,9 @@ use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
 use crate::control::access::{Access, Asked};
 use crate::control::cluster::{Claim, Cluster};
+use crate::control::supervisor::Job;
 use crate::directory::ClaimAnswer;
-use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
+use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, StreamEnd, ToWorker};
 use crate::store::Key;
 use crate::types::{Now, SessionRef, StreamKey};
 
@@ -48,7 +52,7 @@ const NO_DIRECTORY: &str = "the directory is away, and cluster.without_directory
 
 /// The request that is to be admitted.
 #[derive(Debug)]
-enum Request {
+pub(super) enum Request {
     Publish(PublishRequest),
     Play(PlayRequest),
 }
@@ -278,11 +282,6 @@ impl Admissions {
 }
 
 impl Control {
-    /// A peer wants to publish.
-    pub(super) fn admit_publisher(&mut self, now: Now, request: PublishRequest) {
-        self.begin_admission(now, Request::Publish(request));
-    }
-
     /// A viewer asks.
     pub(super) fn admit_viewer(&mut self, now: Now, mut request: PlayRequest) {
         if request.polled.is_some() {
@@ -294,7 +293,7 @@ impl Control {
         self.begin_admission(now, Request::Play(request));
     }
 
-    fn begin_admission(&mut self, now: Now, request: Request) {
+    pub(super) fn begin_admission(&mut self, now: Now, request: Request) {
         let ticket = self.registry.cluster.new_ticket();
         self.run_admission(now, Admission::new(ticket, request));
     }
@@ -302,7 +301,14 @@ impl Control {
     /// Passes all steps, until somebody has to be asked or the verdict is there.
     fn run_admission(&mut self, now: Now, mut admission: Admission) {
         loop {
-            let question = match self.pass_steps(now, &admission) {
+            let question = match self.access.pass_steps(
+                &self.cx,
+                &self.records,
+                &self.registry,
+                &self.outbound,
+                now,
+                &admission,
+            ) {
                 Ok(question) => question,
                 Err(why) => {
                     return self.access.refuse_admission(
@@ -374,43 +380,29 @@ impl Control {
         }
     }
 
-    /// The first question that is open, when no step refuses.
-    fn pass_steps(&self, now: Now, admission: &Admission) -> Result<Option<Question>, Why> {
-        let mut open = None;
-        for step in Step::ALL {
-            match self.take_step(now, step, admission) {
-                Answer::Continue => {}
-                Answer::Refuse(why) => return Err(why),
-                Answer::Wait(question) => open = open.or(Some(question)),
-            }
-        }
-        Ok(open)
-    }
-
-    /// Whether somebody may take part in a call: as a viewer of its id, but that no receiver is asked.
-    pub(super) fn check_call(&self, now: Now, request: PlayRequest) -> Result<(), NoSubscription> {
-        if self.cx.apps.get(&request.key.app).is_some_and(|app| app.security.play.hook.is_some()) {
-            return Err(NoSubscription::Denied(Denial::Hook));
-        }
-        let (ticket, request) = (Ticket(0), Request::Play(request));
-        let admission = Admission::new(ticket, request);
-        for step in Step::ALL {
-            match self.take_step(now, step, &admission) {
-                Answer::Continue => {}
-                Answer::Refuse(Why::Play(why)) => return Err(why),
-                Answer::Refuse(Why::Publish(_)) | Answer::Wait(_) => {
-                    return Err(NoSubscription::Denied(Denial::Hook));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
     pub(super) fn handle_claim(&mut self, now: Now, ticket: Ticket, key: &StreamKey, answer: &ClaimAnswer) {
         let Some(result) = self.registry.cluster.answered(ticket, key, answer) else { return };
         if let Some(pull) = self.registry.cluster.source_of(ticket) {
-            return self.source_claimed(now, pull, key, result.is_ok());
+            if result.is_ok() {
+                self.outbound.attempt(
+                    &mut self.cx,
+                    &mut self.records,
+                    &mut self.registry,
+                    now,
+                    Job::Pull(pull),
+                );
+            } else {
+                self.outbound.stop_source(
+                    &mut self.cx,
+                    &mut self.records,
+                    &mut self.registry,
+                    now,
+                    key,
+                    StreamEnd::Superseded,
+                );
+            }
+            return;
         }
         let Some(mut admission) = self.access.admissions.take_claimer(ticket) else {
             return self.registry.cluster.release(ticket);
@@ -484,6 +476,54 @@ impl Control {
 }
 
 impl Access {
+    /// The first question that is open, when no step refuses.
+    fn pass_steps(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &Registry,
+        outbound: &Outbound,
+        now: Now,
+        admission: &Admission,
+    ) -> Result<Option<Question>, Why> {
+        let mut open = None;
+        for step in Step::ALL {
+            match self.take_step(cx, records, registry, outbound, now, (step, admission)) {
+                Answer::Continue => {}
+                Answer::Refuse(why) => return Err(why),
+                Answer::Wait(question) => open = open.or(Some(question)),
+            }
+        }
+        Ok(open)
+    }
+
+    /// Whether somebody may take part in a call: as a viewer of its id, but that no receiver is asked.
+    pub(super) fn check_call(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &Registry,
+        outbound: &Outbound,
+        now: Now,
+        request: PlayRequest,
+    ) -> Result<(), NoSubscription> {
+        if cx.apps.get(&request.key.app).is_some_and(|app| app.security.play.hook.is_some()) {
+            return Err(NoSubscription::Denied(Denial::Hook));
+        }
+        let (ticket, request) = (Ticket(0), Request::Play(request));
+        let admission = Admission::new(ticket, request);
+        for step in Step::ALL {
+            match self.take_step(cx, records, registry, outbound, now, (step, &admission)) {
+                Answer::Continue => {}
+                Answer::Refuse(Why::Play(why)) => return Err(why),
+                Answer::Refuse(Why::Publish(_)) | Answer::Wait(_) => {
+                    return Err(NoSubscription::Denied(Denial::Hook));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Has an admission wait, when not too many do.
     fn park_admission(
         &mut self,

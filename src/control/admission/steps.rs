@@ -3,13 +3,15 @@
 use super::{Admission, Answer, Question, Request, Step, Why};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
+use crate::control::Outbound;
 use crate::control::access::Access;
+use crate::control::access::tokens::burn_token;
 use crate::control::broadcast::{Broadcast, is_stream_id};
 use crate::control::context::Context;
 use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Token;
-use crate::control::{Control, Files, wall};
+use crate::control::{Files, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
 use crate::protocol::{Format, VOD};
 use crate::types::{Now, SessionRef, StreamKey};
@@ -24,78 +26,84 @@ impl Records {
     }
 }
 
-impl Control {
-    pub(super) fn take_step(&self, now: Now, step: Step, admission: &Admission) -> Answer {
+impl Access {
+    pub(super) fn take_step(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &Registry,
+        outbound: &Outbound,
+        now: Now,
+        (step, admission): (Step, &Admission),
+    ) -> Answer {
         match (step, &admission.request) {
             (Step::Record, Request::Publish(request)) => {
-                Answer::of(self.records.check_request(&self.cx, now, request).map_err(Why::Publish))
+                Answer::of(records.check_request(cx, now, request).map_err(Why::Publish))
             }
             (Step::Record, Request::Play(request)) => {
-                Answer::of(self.cx.check_play_request(request).map_err(Why::Play))
+                Answer::of(cx.check_play_request(request).map_err(Why::Play))
             }
             (Step::Limits, Request::Publish(request)) => {
-                Answer::of(self.check_limits(now, request).map_err(Why::Publish))
+                Answer::of(outbound.check_limits(cx, records, registry, now, request).map_err(Why::Publish))
             }
-            (Step::Limits, Request::Play(request)) => Answer::of(
-                self.access
-                    .check_viewer_limits(&self.cx, &self.records, &self.registry, request)
-                    .map_err(Why::Play),
-            ),
+            (Step::Limits, Request::Play(request)) => {
+                Answer::of(self.check_viewer_limits(cx, records, registry, request).map_err(Why::Play))
+            }
             // Viewers claim nothing.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
             (Step::Claim, Request::Publish(request)) => {
-                let live = self.registry.find(&request.key);
-                let ours =
-                    admission.claimed || live.is_some_and(|live| self.registry.cluster.has_claim(live));
+                let live = registry.find(&request.key);
+                let ours = admission.claimed || live.is_some_and(|live| registry.cluster.has_claim(live));
                 if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
             }
             (Step::Token, request) => {
-                let checked = self.access.check_request_credentials(
-                    &self.cx,
-                    &self.records,
-                    &self.registry,
-                    now,
-                    request,
-                );
+                let checked = self.check_request_credentials(cx, records, registry, now, request);
                 Answer::of(checked.map_err(|denial| request.denied(denial)))
             }
-            (Step::Hook, request) => self.registry.hook_step(&self.cx, &self.records, admission, request),
-            (Step::Burn, request) => {
-                self.access.burn_step(&self.cx, &self.records, &self.registry, admission, request)
-            }
+            (Step::Hook, request) => registry.hook_step(cx, records, admission, request),
+            (Step::Burn, request) => self.burn_step(cx, records, registry, admission, request),
             (Step::Reserve, Request::Publish(request)) => {
-                Answer::of(self.registry.check_free(&self.outbound, request).map_err(Why::Publish))
+                Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
             }
             // Whether the stream is there is told only to who may play it: at the end.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
     }
+}
 
+impl Outbound {
     /// A stream that is live was let in already.
-    fn check_limits(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
-        if self.registry.is_live(&request.key) {
+    fn check_limits(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        request: &PublishRequest,
+    ) -> Result<(), Refusal> {
+        if registry.is_live(&request.key) {
             return Ok(());
         }
-        let app = self.cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;
+        let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| self.outbound.streams_of(&self.registry, &app.name) >= limit) {
+        if limit.is_some_and(|limit| self.streams_of(registry, &app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
-        let new_record = self.records.pending(&request.key).is_none();
-        if new_record && !self.records.has_room_for_record(&self.cx, &request.key.app) {
+        let new_record = records.pending(&request.key).is_none();
+        if new_record && !records.has_room_for_record(cx, &request.key.app) {
             return Err(Refusal::NotAllowed(
                 "limits.broadcasts is reached, or the application's share of it",
             ));
         }
         let address = request.peer.ip();
-        let server = &self.cx.config.server;
+        let server = &cx.config.server;
         let is_exempt = (server.limits.exempt_loopback && address.to_canonical().is_loopback())
             || server.trusted_proxies.contains(address);
-        if !is_exempt && self.registry.count_of(address) >= server.limits.publishers_per_address {
+        if !is_exempt && registry.count_of(address) >= server.limits.publishers_per_address {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
-        self.registry.check_main_track(&self.cx, &self.records, request)?;
-        if self.cx.load.is_high(now, &self.cx.config.server) {
+        registry.check_main_track(cx, records, request)?;
+        if cx.load.is_high(now, &cx.config.server) {
             return Err(Refusal::Resources);
         }
         Ok(())
@@ -306,7 +314,7 @@ impl Access {
             return Err(NoSubscription::NotFound);
         }
         let token = cx.app_of(&request.key).is_some_and(|app| app.security.play.token);
-        if token && !records.burn_token(registry.cluster.is_shared(), now, &request.key, &request.params) {
+        if token && !burn_token(records, registry.cluster.is_shared(), now, &request.key, &request.params) {
             return Err(NoSubscription::Denied(Denial::Token));
         }
         Ok(())

@@ -2,7 +2,11 @@
 //! made the change tells its hooks.
 
 use crate::control::Control;
+use crate::control::Outbound;
 use crate::control::broadcast::{Broadcast, status};
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::control::records::auxiliary::Auxiliary;
 use crate::control::records::restored::{Restored, StoredRecord};
 use crate::mail::StreamEnd;
@@ -53,25 +57,46 @@ impl Control {
         let restarts = runs && before.is_some_and(|before| merged.is_fetched_otherwise(&before));
         self.records.insert(key.clone(), merged);
         self.claim_changed(now, &key);
-        self.reconcile_pushes(now, &key);
+        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, &key);
         self.files.recording_may_change(key.clone());
         self.registry.review_viewers(&mut self.cx, &self.records, &key);
         if runs && !record.source_wanted && record.status != status::CREATED {
-            self.stop_source(now, &key, StreamEnd::Stopped);
+            self.outbound.stop_source(
+                &mut self.cx,
+                &mut self.records,
+                &mut self.registry,
+                now,
+                &key,
+                StreamEnd::Stopped,
+            );
         } else if restarts {
-            self.restart_source(now, &key);
+            self.outbound.restart_source(&mut self.cx, &mut self.records, &mut self.registry, now, &key);
         }
         if is_own {
             self.records.writes.mark_dirty(now, key.clone());
         }
-        self.foreign_applied(now, &key, main_before);
+        self.outbound.foreign_applied(
+            &mut self.cx,
+            &mut self.records,
+            &self.registry,
+            now,
+            &key,
+            main_before,
+        );
     }
 
     fn foreign_delete(&mut self, now: Now, key: &StreamKey) {
         let main_before = self.records.main_track_of(key);
         // A copy ends with the stream that it is one of.
         if !self.outbound.is_copy(&self.registry, key)
-            && !self.stop_source(now, key, StreamEnd::Deleted)
+            && !self.outbound.stop_source(
+                &mut self.cx,
+                &mut self.records,
+                &mut self.registry,
+                now,
+                key,
+                StreamEnd::Deleted,
+            )
             && let Some(stream) = self.registry.find(key)
         {
             self.registry.end(&mut self.cx, stream, StreamEnd::Deleted);
@@ -79,15 +104,7 @@ impl Control {
         self.follow_ends(now);
         self.hooks.forget_idle(key);
         self.records.remove(key);
-        self.foreign_applied(now, key, main_before);
-    }
-
-    fn foreign_applied(&mut self, now: Now, key: &StreamKey, main_before: Option<StreamKey>) {
-        for main in [main_before, self.records.main_track_of(key)].into_iter().flatten() {
-            self.registry.follow_subtracks(&mut self.records, now, &main);
-        }
-        self.outbound.note_auto_start(&mut self.cx, &self.records, key);
-        self.outbound.note_planned(&self.records, now, key);
+        self.outbound.foreign_applied(&mut self.cx, &mut self.records, &self.registry, now, key, main_before);
     }
 
     fn foreign_auxiliary(&mut self, now: Now, key: Key, record: Option<Auxiliary>) {
@@ -110,8 +127,33 @@ impl Control {
         if let Some(subscriber) = subscriber {
             // One that is blocked goes.
             let stream = StreamKey::new(&key.app, &subscriber.stream_id);
-            self.drop_subscriber(now, &stream, &subscriber.subscriber_id);
+            self.access.drop_subscriber(
+                &mut self.cx,
+                &self.records,
+                &mut self.registry,
+                now,
+                &stream,
+                &subscriber.subscriber_id,
+            );
         }
+    }
+}
+
+impl Outbound {
+    fn foreign_applied(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &Registry,
+        now: Now,
+        key: &StreamKey,
+        main_before: Option<StreamKey>,
+    ) {
+        for main in [main_before, records.main_track_of(key)].into_iter().flatten() {
+            registry.follow_subtracks(records, now, &main);
+        }
+        self.note_auto_start(cx, records, key);
+        self.note_planned(records, now, key);
     }
 }
 

@@ -1,14 +1,17 @@
 //! News of the directory, and their effects on this node.
 
+use crate::control::Outbound;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use std::time::Instant;
 
 use super::{Changes, Cluster, Location};
 use crate::control::Control;
 use crate::control::admission::Ticket;
-use crate::control::supervisor::Job;
 use crate::directory::{News, Request};
 use crate::mail::StreamEnd;
-use crate::types::{Now, PullId, StreamKey};
+use crate::types::{Now, StreamKey};
 
 impl Control {
     /// News of the directory.
@@ -38,7 +41,7 @@ impl Control {
             self.claim_changed(now, key);
         }
         for key in &changes.buried {
-            self.clear_up(now, key);
+            self.outbound.clear_up(&mut self.cx, &mut self.records, &mut self.registry, now, key);
         }
         self.end_turn(now);
     }
@@ -62,44 +65,49 @@ impl Control {
         if !is_source && self.become_copy(now, key) {
             return;
         }
-        if !self.stop_source(now, key, StreamEnd::Superseded)
-            && let Some(stream) = self.registry.find(key)
+        if !self.outbound.stop_source(
+            &mut self.cx,
+            &mut self.records,
+            &mut self.registry,
+            now,
+            key,
+            StreamEnd::Superseded,
+        ) && let Some(stream) = self.registry.find(key)
         {
             self.registry.end(&mut self.cx, stream, StreamEnd::Superseded);
         }
     }
-
-    /// Puts right what a node has left that is gone: its stream is over, and its source is started here.
-    fn clear_up(&mut self, now: Now, key: &StreamKey) {
-        if !self.registry.is_live(key) {
-            self.records.terminated(now, key.clone());
-            self.resume_source(now, key);
-        }
-    }
 }
 
-impl Control {
-    /// The directory has answered the claim of a source.
-    pub(in crate::control) fn source_claimed(
+impl Outbound {
+    /// Puts right what a node has left that is gone: its stream is over, and its source is started here.
+    fn clear_up(
         &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
         now: Now,
-        id: PullId,
         key: &StreamKey,
-        is_ours: bool,
     ) {
-        if is_ours {
-            self.attempt(now, Job::Pull(id));
-        } else {
-            self.stop_source(now, key, StreamEnd::Superseded);
+        if !registry.is_live(key) {
+            records.terminated(now, key.clone());
+            self.resume_source(cx, records, registry, now, key);
         }
     }
 
     /// Starts a source that a node has run which is gone.
-    fn resume_source(&mut self, now: Now, key: &StreamKey) {
-        if !self.records.get(key).is_some_and(|record| record.source_wanted) || self.cx.is_draining() {
+    fn resume_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        if !records.get(key).is_some_and(|record| record.source_wanted) || cx.is_draining() {
             return;
         }
-        if let Err(reason) = self.begin_source(now, key) {
+        if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
             tracing::info!(%key, reason, "source of a node that is gone not started");
         }
     }

@@ -116,9 +116,7 @@ impl Hooks {
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
         self.idles.forget(key);
     }
-}
 
-impl Hooks {
     /// Tells a receiver of something.
     fn post_hook(
         &mut self,

@@ -63,9 +63,7 @@ impl Management {
         let due = self.held.first_entry().filter(|entry| entry.key().0 <= now.mono);
         due.map(|entry| entry.remove())
     }
-}
 
-impl Management {
     /// Answers later, at a time that nobody can foretell, up to four seconds: who tries passwords cannot tell a slow
     /// check from a quick one.
     pub(super) fn answer_late(

@@ -59,9 +59,7 @@ impl Files {
         let vod = self.vod_of(records, key).filter(|vod| vod.kind.as_deref() == Some(Vod::RECORDED))?;
         vod.stream_id.as_deref().map(Arc::from)
     }
-}
 
-impl Files {
     pub(in crate::control) fn put_vod(
         &mut self,
         records: &mut Records,
@@ -212,9 +210,7 @@ impl Files {
             .cloned()
             .collect()
     }
-}
 
-impl Files {
     fn file_finished(
         &mut self,
         cx: &mut Context,

@@ -221,55 +221,6 @@ pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Contai
 }
 
 impl Control {
-    /// Looks at the recordings whose records have changed. False when there were none.
-    pub(super) fn reconcile_recordings(&mut self, now: Now) -> bool {
-        let changed = std::mem::take(&mut self.files.recordings.changed);
-        changed.iter().for_each(|key| self.reconcile_recording(now, key));
-        !changed.is_empty()
-    }
-
-    /// The settings of an application have changed: its live streams are recorded as they say now.
-    pub(super) fn reconcile_recordings_of(&mut self, now: Now, app: &str) {
-        let live: Vec<StreamKey> = self.registry.of_app(app).map(|(_, live)| live.key.clone()).collect();
-        live.iter().for_each(|key| self.reconcile_recording(now, key));
-    }
-
-    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say.
-    pub(super) fn reconcile_recording(&mut self, now: Now, key: &StreamKey) {
-        Container::ALL.into_iter().for_each(|container| self.reconcile(now, key, container, None));
-    }
-
-    fn reconcile(&mut self, now: Now, key: &StreamKey, container: Container, name: Option<&str>) {
-        let Some(stream) = self.registry.find(key) else { return };
-        let (Some(record), Some(settings)) = (self.records.pending(key), self.cx.apps.get(&key.app)) else {
-            return;
-        };
-        // A copy is recorded where its publisher is.
-        let is_wanted = is_wanted(container, record, settings) && !self.outbound.is_copy(&self.registry, key);
-        // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
-        let is_possible = self.registry.carries(stream, container).unwrap_or(true);
-        match self.files.recordings.of_stream(stream, container) {
-            None if is_wanted && is_possible => {
-                drop(self.files.start_recording(
-                    &mut self.cx,
-                    &self.records,
-                    &self.registry,
-                    now,
-                    key,
-                    Begin { container, name, clip: None },
-                ));
-            }
-            Some(id) if !is_wanted || !is_possible => {
-                if is_wanted {
-                    let container = container.name();
-                    tracing::info!(%key, container, "not recorded: the container has no place for its tracks");
-                }
-                self.files.end_recording(&mut self.cx, id);
-            }
-            None | Some(_) => {}
-        }
-    }
-
     /// News of a sink.
     pub(super) fn recording_news(&mut self, now: Now, id: RecordingId, news: RecordingNews) {
         match news {
@@ -300,7 +251,7 @@ impl Control {
         if let Some(requester) = recording.waiter {
             self.cx.answer(requester, Outcome::failure(reason).response(200));
         }
-        self.recording_has_room(now, &key.app);
+        self.files.recording_has_room(&mut self.cx, &self.records, &self.registry, now, &key.app);
         if recording.stopped || self.registry.find(&key) != Some(recording.stream) {
             tracing::info!(%key, reason, files = recording.files, "recording ended");
             return;
@@ -310,36 +261,131 @@ impl Control {
         self.hooks.hook_recording_failed(&mut self.cx, &self.records, now, &key, reason);
         self.files.try_again(now, Retry::Start(key, recording.container, recording.name));
     }
-
-    /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
-    fn recording_has_room(&mut self, now: Now, app: &str) {
-        let of_app = self.files.recordings.refused.range(StreamKey::new(app, "")..);
-        let refused: Vec<StreamKey> = of_app.take_while(|key| &*key.app == app).cloned().collect();
-        for key in refused {
-            self.files.recordings.refused.remove(&key);
-            self.reconcile_recording(now, &key);
-        }
-    }
-
-    pub(super) fn fire_recordings(&mut self, now: Now) {
-        while let Some((at, retry)) = self.files.recordings.retries.first().cloned() {
-            if at > now.mono {
-                break;
-            }
-            self.files.recordings.retries.pop_first();
-            match retry {
-                Retry::Start(key, container, name) => self.reconcile(now, &key, container, name.as_deref()),
-                Retry::Finish(key) => self.files.finish_file(&mut self.cx, &self.records, now, key),
-                Retry::Save(key) => self.files.save_again(&self.cx, &mut self.records, now, key),
-            }
-        }
-        if self.files.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
-            self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
-        }
-    }
 }
 
 impl Files {
+    /// Looks at the recordings whose records have changed. False when there were none.
+    pub(super) fn reconcile_recordings(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+    ) -> bool {
+        let changed = std::mem::take(&mut self.recordings.changed);
+        changed.iter().for_each(|key| self.reconcile_recording(cx, records, registry, now, key));
+        !changed.is_empty()
+    }
+
+    /// The settings of an application have changed: its live streams are recorded as they say now.
+    pub(super) fn reconcile_recordings_of(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        app: &str,
+    ) {
+        let live: Vec<StreamKey> = registry.of_app(app).map(|(_, live)| live.key.clone()).collect();
+        live.iter().for_each(|key| self.reconcile_recording(cx, records, registry, now, key));
+    }
+
+    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say.
+    pub(super) fn reconcile_recording(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        Container::ALL
+            .into_iter()
+            .for_each(|container| self.reconcile(cx, records, registry, now, key, (container, None)));
+    }
+
+    fn reconcile(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        key: &StreamKey,
+        (container, name): (Container, Option<&str>),
+    ) {
+        let Some(stream) = registry.find(key) else { return };
+        let (Some(record), Some(settings)) = (records.pending(key), cx.apps.get(&key.app)) else {
+            return;
+        };
+        // A copy is recorded where its publisher is.
+        let is_wanted = is_wanted(container, record, settings)
+            && !registry.get(&stream).is_some_and(crate::control::live::Live::is_copy);
+        // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
+        let is_possible = registry.carries(stream, container).unwrap_or(true);
+        match self.recordings.of_stream(stream, container) {
+            None if is_wanted && is_possible => {
+                drop(self.start_recording(
+                    cx,
+                    records,
+                    registry,
+                    now,
+                    key,
+                    Begin { container, name, clip: None },
+                ));
+            }
+            Some(id) if !is_wanted || !is_possible => {
+                if is_wanted {
+                    let container = container.name();
+                    tracing::info!(%key, container, "not recorded: the container has no place for its tracks");
+                }
+                self.end_recording(cx, id);
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
+    fn recording_has_room(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        registry: &Registry,
+        now: Now,
+        app: &str,
+    ) {
+        let of_app = self.recordings.refused.range(StreamKey::new(app, "")..);
+        let refused: Vec<StreamKey> = of_app.take_while(|key| &*key.app == app).cloned().collect();
+        for key in refused {
+            self.recordings.refused.remove(&key);
+            self.reconcile_recording(cx, records, registry, now, &key);
+        }
+    }
+
+    pub(super) fn fire_recordings(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &Registry,
+        now: Now,
+    ) {
+        while let Some((at, retry)) = self.recordings.retries.first().cloned() {
+            if at > now.mono {
+                break;
+            }
+            self.recordings.retries.pop_first();
+            match retry {
+                Retry::Start(key, container, name) => {
+                    self.reconcile(cx, records, registry, now, &key, (container, name.as_deref()))
+                }
+                Retry::Finish(key) => self.finish_file(cx, records, now, key),
+                Retry::Save(key) => self.save_again(cx, records, now, key),
+            }
+        }
+        if self.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
+            self.remove_old_recordings(cx, records, now);
+        }
+    }
+
     /// Begins to record a live stream, or to write a clip of it.
     pub(super) fn start_recording(
         &mut self,
@@ -395,9 +441,7 @@ impl Files {
         self.post_recording(cx, worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
     }
-}
 
-impl Files {
     /// Ends the recording of a live stream.
     pub(super) fn stop_recording(
         &mut self,

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use crate::control::records::Records;
 use proptest::prelude::*;
 
 use super::*;

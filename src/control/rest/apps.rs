@@ -406,12 +406,12 @@ impl Control {
         self.cx.apps.insert(settings.name.clone(), settings.clone());
         self.cx.post_all(&ToWorker::App(settings));
         self.access.follow_key_sets(&self.cx, now);
-        self.app_changed(now, &name);
+        self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, &name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {
             self.registry.review_viewers(&mut self.cx, &self.records, &key);
         }
-        self.reconcile_recordings_of(now, &name);
+        self.files.reconcile_recordings_of(&mut self.cx, &self.records, &self.registry, now, &name);
         self.files.keep_objects_of(&mut self.cx, &self.records, now, &name);
         self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
     }
@@ -428,7 +428,7 @@ impl Control {
         self.cx.apps.remove(name);
         self.access.presences.forget_events(name);
         self.access.follow_key_sets(&self.cx, now);
-        self.app_changed(now, name);
+        self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, name);
         self.cx.post_all(&ToWorker::AppGone(name.clone()));
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::call::{Call, Reply, bad_request};
+use super::playback::Playback;
 use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
 use crate::control::answer::Outcome;
@@ -288,10 +289,11 @@ fn delete_all<'a>(
 }
 
 /// `POST /broadcasts/{id}/start`.
-pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn start(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
+    let Playback { cx, records, registry, outbound } = playback;
     let key = call.key();
     let [id, ..] = call.params;
-    let Some(record) = control.records.get(&key) else {
+    let Some(record) = records.get(&key) else {
         return now(Outcome::failure(&format!("No Stream Exists with id:{id}")));
     };
     let url = record.stream_url.as_deref();
@@ -299,12 +301,12 @@ pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         "playlist" if record.play_list_item_list.as_ref().is_none_or(Vec::is_empty) => {
             now(Outcome::failure(&format!("There is no playlist  for stream id:{id}")))
         }
-        "playlist" => start_playlist(control, at, call, &key),
+        "playlist" => start_playlist(Playback { cx, records, registry, outbound }, at, call, &key),
         "ipCamera" if url.is_none() => now(Outcome::failure(NO_CAMERAS).error_id(-4)),
         _ if url.is_none() => now(Outcome::failure(&format!(
             "Stream url is null and it's not an IP camera to get stream url for id:{id}"
         ))),
-        kind if is_source(kind) => start_source(control, at, call, &key),
+        kind if is_source(kind) => start_source(Playback { cx, records, registry, outbound }, at, call, &key),
         _ => now(Outcome::failure(
             "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist",
         )),
@@ -312,36 +314,33 @@ pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 }
 
 /// The reference's texts; that no item can be pulled at all has none.
-fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
-    if control.outbound.sources.is_running(key) {
+fn start_playlist(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
+    let Playback { cx, records, registry, outbound } = playback;
+    if outbound.sources.is_running(key) {
         let text = format!("Playlist is already running for stream:{}", key.id);
         return now(Outcome::failure(&text));
     }
-    if control.records.first_item(&control.cx, key).is_err() {
-        control.records.source_status(at, key, status::FINISHED);
-        control.records.writes.mark_dirty(at, key.clone());
+    if records.first_item(cx, key).is_err() {
+        records.source_status(at, key, status::FINISHED);
+        records.writes.mark_dirty(at, key.clone());
         return now(Outcome::failure(""));
     }
-    start_source(control, at, call, key)
+    start_source(Playback { cx, records, registry, outbound }, at, call, key)
 }
 
-fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
-    if control.outbound.is_short_for_source(&control.cx, &control.registry, at, call.app) {
+fn start_source(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
+    let Playback { cx, records, registry, outbound } = playback;
+    if outbound.is_short_for_source(cx, registry, at, call.app) {
         return now(Outcome::failure("Not enough resource on server to start streaming."));
     }
-    if control.outbound.sources.is_running(key) || control.registry.is_live(key) {
+    if outbound.sources.is_running(key) || registry.is_live(key) {
         let text = "Stream is already active. It's already streaming or trying to connect";
         return now(Outcome::failure(text));
     }
-    match control.begin_source(at, key) {
-        Ok(()) => source_kept(
-            &mut control.records,
-            at,
-            call,
-            key,
-            true,
-            Outcome::success().data_id(&key.id).response(200),
-        ),
+    match outbound.begin_source(cx, records, registry, at, key) {
+        Ok(()) => {
+            source_kept(records, at, call, key, true, Outcome::success().data_id(&key.id).response(200))
+        }
         Err(reason) => now(Outcome::failure(&reason).error_id(-4)),
     }
 }
@@ -365,31 +364,31 @@ fn source_kept(
 }
 
 /// `POST /broadcasts/{id}/stop`: the id is free when this is answered.
-pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
+    let Playback { cx, records, registry, outbound } = playback;
     let key = call.key();
     let [id, ..] = call.params;
     let subtracks =
-        if unless_false(call, "stopSubtracks") { control.records.subtrack_keys(&key) } else { Vec::new() };
+        if unless_false(call, "stopSubtracks") { records.subtrack_keys(&key) } else { Vec::new() };
     let mut stopped = false;
     for key in &subtracks {
-        stopped |= control.stop_live(at, key);
+        stopped |= outbound.stop_live(cx, records, registry, at, key);
     }
-    let is_playlist = control.records.get(&key).is_some_and(is_playlist);
-    if control.stop_source(at, &key, StreamEnd::Stopped) {
+    let is_playlist = records.get(&key).is_some_and(is_playlist);
+    if outbound.stop_source(cx, records, registry, at, &key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
         let outcome = if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) };
-        return source_kept(&mut control.records, at, call, &key, false, outcome.response(200));
+        return source_kept(records, at, call, &key, false, outcome.response(200));
     }
-    if control.stop_live(at, &key) || stopped {
+    if outbound.stop_live(cx, records, registry, at, &key) || stopped {
         return now(Outcome::success());
     }
-    let is_elsewhere =
-        control.registry.cluster.elsewhere(&key).is_some() && !control.records.writes.is_broken();
-    match control.records.pending(&key).map(|record| record.kind.as_str()) {
+    let is_elsewhere = registry.cluster.elsewhere(&key).is_some() && !records.writes.is_broken();
+    match records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if is_elsewhere && (is_source(kind) || kind == "playlist") => {
             // The node that runs it hears of it by the record.
             let outcome = Outcome::success().message(Some("Stream stopped"));
-            source_kept(&mut control.records, at, call, &key, false, outcome.response(200))
+            source_kept(records, at, call, &key, false, outcome.response(200))
         }
         Some(kind) if is_source(kind) || kind == "playlist" => {
             let text = format!("No matching stream source in this server:{id}");
@@ -426,15 +425,22 @@ impl Records {
     }
 }
 
-impl Control {
+impl Outbound {
     /// Ends what is live under this id, pulled or published. Says whether there was something.
-    fn stop_live(&mut self, at: Now, key: &StreamKey) -> bool {
-        if self.stop_source(at, key, StreamEnd::Stopped) {
+    fn stop_live(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        at: Now,
+        key: &StreamKey,
+    ) -> bool {
+        if self.stop_source(cx, records, registry, at, key, StreamEnd::Stopped) {
             return true;
         }
-        let stream = self.registry.find(key);
+        let stream = registry.find(key);
         if let Some(stream) = stream {
-            self.registry.end(&mut self.cx, stream, StreamEnd::Stopped);
+            registry.end(cx, stream, StreamEnd::Stopped);
         }
         stream.is_some()
     }

@@ -202,16 +202,23 @@ pub(super) fn application(
 
 /// `GET /live/{app}/{id}`: a broadcast as its own operation shows it, what its publisher sends at this moment, and what became of the
 /// attempts to reach its endpoints, and its recordings under way.
-pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn broadcast(
+    records: &Records,
+    registry: &Registry,
+    outbound: &Outbound,
+    files: &Files,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     let [app, id, ..] = call.params;
-    let Some(record) = control.records.find(app, id) else {
+    let Some(record) = records.find(app, id) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now), b"}"].concat();
-    let endpoints = line(&json!({ "endpoints": endpoints(&control.registry, &control.outbound, app, id) }));
-    let of_stream = control.files.recordings.under_way(app).filter(|(key, ..)| *key.id == *id);
+    let endpoints = line(&json!({ "endpoints": endpoints(registry, outbound, app, id) }));
+    let of_stream = files.recordings.under_way(app).filter(|(key, ..)| *key.id == *id);
     let recordings = line(&json!({ "recordings": recordings(of_stream) }));
-    lines([shown, line(&json!({ "source": source(&control.registry, app, id) })), endpoints, recordings])
+    lines([shown, line(&json!({ "source": source(registry, app, id) })), endpoints, recordings])
 }
 
 /// Faults of the publisher's clocks by kind; only those that there were.

@@ -31,9 +31,7 @@ impl Control {
     pub(super) fn openapi(&self) -> Bytes {
         DOCUMENT.clone()
     }
-}
 
-impl Control {
     /// The document of one application, whose name is that of the server in it.
     #[allow(clippy::unused_self, reason = "handlers stand below the table that the document is made from")]
     pub(super) fn app_openapi(&self, app: &str) -> Bytes {

@@ -1,5 +1,6 @@
 //! Subscribers of streams (docs/security.md).
 
+use crate::control::live::Registry;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::control::context::Context;
 use crate::control::from_json::loose;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
-use crate::control::{Control, Now, wall};
+use crate::control::{Now, wall};
 use crate::http::Response;
 use crate::store::Kind;
 
@@ -215,7 +216,14 @@ pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: who is there goes at once.
-pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+pub(super) fn block(
+    cx: &mut Context,
+    records: &mut Records,
+    registry: &mut Registry,
+    access: &mut Access,
+    now: Now,
+    call: &Call<'_>,
+) -> Reply {
     let [stream, id, seconds, kind] = call.params;
     let Ok(seconds) = seconds.parse::<i32>() else {
         return Reply::Now(Response::error(404, "Not Found"));
@@ -227,9 +235,8 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         return failure("");
     }
     let key = call.key();
-    let known = control.records.auxiliary.subscriber(&key, id).cloned();
-    if known.is_none() && control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
-    {
+    let known = records.auxiliary.subscriber(&key, id).cloned();
+    if known.is_none() && records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
         return failure("");
     }
     let until = wall(now).saturating_add(i64::from(seconds).saturating_mul(1000));
@@ -240,9 +247,9 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         blocked_until_unit_time_stamp_ms: until,
         ..known.unwrap_or_default()
     };
-    let reply = control.records.put_subscriber(now, call, subscriber);
+    let reply = records.put_subscriber(now, call, subscriber);
     // Pending is as good as done for who is there: the block holds against it already.
-    control.drop_subscriber(now, &key, id);
+    access.drop_subscriber(cx, records, registry, now, &key, id);
     reply
 }
 

@@ -157,7 +157,10 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}",
-        subscribers::block,
+        |control, now, call| {
+            let (cx, registry) = (&mut control.cx, &mut control.registry);
+            subscribers::block(cx, &mut control.records, registry, &mut control.access, now, call)
+        },
         "Result",
         TOKENS,
         "Block a subscriber",
@@ -342,12 +345,19 @@ pub(super) const ROUTES: &[Route] = &[
         "Send a message over data channels",
     )
     .at_origin(),
-    app(Put, "/broadcasts/{id}/seek-time/{ms}", playback::seek, "Result", BROADCASTS, "Seek in a source")
-        .at_origin(),
+    app(
+        Put,
+        "/broadcasts/{id}/seek-time/{ms}",
+        |control, now, call| playback::seek(control.playback(), now, call),
+        "Result",
+        BROADCASTS,
+        "Seek in a source",
+    )
+    .at_origin(),
     app(
         Post,
         "/broadcasts/playlists/{id}/next",
-        playback::next_item,
+        |control, now, call| playback::next_item(control.playback(), now, call),
         "Result",
         BROADCASTS,
         "Play the next item of a playlist",

@@ -279,11 +279,25 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .at_origin()
     .query(&["deleteSubtracks"]),
-    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source")
-        .at_origin(),
-    app(Post, "/broadcasts/{id}/stop", broadcasts::stop, "Result", BROADCASTS, "Stop a stream")
-        .at_origin()
-        .query(&["stopSubtracks"]),
+    app(
+        Post,
+        "/broadcasts/{id}/start",
+        |control, now, call| broadcasts::start(control.playback(), now, call),
+        "Result",
+        BROADCASTS,
+        "Start a stream source",
+    )
+    .at_origin(),
+    app(
+        Post,
+        "/broadcasts/{id}/stop",
+        |control, now, call| broadcasts::stop(control.playback(), now, call),
+        "Result",
+        BROADCASTS,
+        "Stop a stream",
+    )
+    .at_origin()
+    .query(&["stopSubtracks"]),
     app(
         Get,
         "/broadcasts/{id}/broadcast-statistics",

@@ -500,7 +500,10 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/live/{app}/{id}",
         Scoped,
-        feed::broadcast,
+        |control, now, call| {
+            let (records, registry) = (&control.records, &control.registry);
+            feed::broadcast(records, registry, &control.outbound, &control.files, now, call)
+        },
         feed::LINES,
         LIVE,
         "A broadcast, as lines or events",
