@@ -425,6 +425,8 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
+    /// The body of the connection's request may come: its head has passed all checks. [`ToControl::Rest`] follows, with the body.
+    TakeBody(ConnId),
     /// A request of the connection may send its body, a file; answered by [`ToControl::Upload`].
     Upload {
         /// The connection that asked.

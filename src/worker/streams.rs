@@ -194,6 +194,7 @@ impl Worker {
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::Authenticated(conn) => self.authenticated(conn),
             ToWorker::Upload { conn, grant } => self.begin_upload(conn, *grant),
+            ToWorker::TakeBody(conn) => self.answer_session(conn, Reply::Request(RequestNews::TakeBody)),
             ToWorker::RestReply { conn, response } => {
                 self.answer_session(conn, Reply::Request(RequestNews::Response(*response)))
             }

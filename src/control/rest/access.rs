@@ -117,6 +117,9 @@ impl Control {
     fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
         match (refuse_media(route, call.request), route.handler) {
             (Some(refusal), _) => Reply::Now(refusal),
+            (None, Handler::Root(_)) if call.request.body_waits => {
+                self.cx.let_body_come(call.origin.requester.session())
+            }
             (None, Handler::Root(handler)) => {
                 let who = match &call.caller {
                     Caller::User { email, .. } => email,

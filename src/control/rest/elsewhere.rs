@@ -164,6 +164,7 @@ fn request_of(asked: NodeCall) -> Option<Request> {
         query: asked.query,
         headers,
         body: asked.body,
+        body_waits: false,
     })
 }
 

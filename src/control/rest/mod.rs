@@ -146,6 +146,7 @@ impl Control {
             }
             Found::Route(route, params) => match (refuse_media(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
+                (None, Handler::App(_)) if request.body_waits => self.cx.let_body_come(requester.session()),
                 (None, Handler::App(handler)) => {
                     if let Some(peer) = peer {
                         let who = if app.security.rest_jwt.is_some() { "token" } else { ADDRESS };
@@ -196,6 +197,12 @@ impl Control {
 }
 
 impl Context {
+    /// The head of a request has passed all checks: its body is read, and the request comes again.
+    fn let_body_come(&mut self, session: SessionRef) -> Reply {
+        self.post(session.worker, ToWorker::TakeBody(session.conn));
+        Reply::Later
+    }
+
     /// A request came with a login or a valid token: its connection is no longer one of anybody's.
     fn note_authenticated(&mut self, session: SessionRef) {
         self.post(session.worker, ToWorker::Authenticated(session.conn));

@@ -75,6 +75,7 @@ fn inner(request: &Request) -> Option<Request> {
         query,
         headers: request.headers.clone(),
         body: request.body.clone(),
+        body_waits: request.body_waits,
     })
 }
 

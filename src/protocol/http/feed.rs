@@ -54,6 +54,8 @@ impl Feed {
     pub(super) fn begin(mut request: Request, fields: Fields, secure: bool) -> (Self, Event) {
         // What is asked of control are the lines.
         request.headers.set("accept", "*/*");
+        // Nobody reads a body of it.
+        request.body_waits = false;
         let (request, stage) = (Box::new(request), Stage::Asked);
         let feed = Self { request, fields, secure, stage, last: Bytes::new(), said_at: None };
         let event = feed.question();

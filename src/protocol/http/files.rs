@@ -505,6 +505,7 @@ mod tests {
             query: Vec::new(),
             headers: crate::http::Headers::new(),
             body: Bytes::new(),
+            body_waits: false,
         }
     }
 

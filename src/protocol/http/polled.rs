@@ -105,6 +105,7 @@ impl Responder for Waiting {
             | RequestNews::Blob
             | RequestNews::Response(_)
             | RequestNews::Upload(_)
+            | RequestNews::TakeBody
             | RequestNews::StreamBegun(_) => Next::Stay,
         }
     }
