@@ -22,6 +22,7 @@ mod context;
 mod copies;
 mod doors;
 mod endpoints;
+mod feeds;
 mod folders;
 mod from_json;
 mod held;
@@ -81,6 +82,7 @@ use broadcast::{Broadcast, status};
 use cluster::Cluster;
 use context::{Context, Drain};
 use endpoints::Pushes;
+use feeds::Question;
 use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
@@ -347,6 +349,12 @@ impl Control {
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
+            ToControl::Feed { session, peer, secure, request } => {
+                let origin = Origin { requester: Requester::unknown(session), peer, secure };
+                let question = Question { origin, request };
+                let refused = self.access.feed_asked(&mut self.cx, &mut self.management, now, question);
+                refused.into_iter().for_each(|question| self.rest(now, question.origin, &question.request));
+            }
             ToControl::Locate { session, sought } => {
                 let response = redirects::locate(&self.access.cluster, &self.records, &self.files, &sought);
                 self.cx.answer(Requester::unknown(session), response);
@@ -408,6 +416,9 @@ impl Control {
         self.fire_sources(now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
+        for question in self.access.feeds.slice(now.mono) {
+            self.rest(now, question.origin, &question.request);
+        }
         self.walks.fire_sweep(&mut self.records, now);
         self.hooks.fire_idles(&mut self.cx, &self.records, &self.registry, now);
         self.hooks.fire_hooks(&mut self.cx, &mut self.outbound, now);
@@ -476,6 +487,7 @@ impl Control {
             self.walks.app_changes.deadline(),
             self.walks.backups.deadline(),
             self.access.key_sets.deadline(),
+            self.access.feeds.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
         ];

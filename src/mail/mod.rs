@@ -157,6 +157,17 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
+    /// The same as [`Self::Rest`], asked again and again: it waits for its turn.
+    Feed {
+        /// The session that waits for the answer.
+        session: SessionRef,
+        /// The peer's address.
+        peer: SocketAddr,
+        /// Whether it came over TLS.
+        secure: bool,
+        /// The request.
+        request: Box<http::Request>,
+    },
     /// A session has a question about a stream; answered as [`Self::Rest`], without credentials.
     Ask {
         /// The session that waits for the answer.

@@ -20,6 +20,12 @@ impl Worker {
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, secure, request });
             }
+            RequestEvent::Feed { request, secure } => {
+                let session = self.session_ref(id, Handle::ONLY);
+                let Some(conn) = self.conns.get(id) else { return };
+                let peer = conn.peer;
+                self.tell(ToControl::Feed { session, peer, secure, request });
+            }
             RequestEvent::Locate(sought) => {
                 let session = self.session_ref(id, Handle::ONLY);
                 self.tell(ToControl::Locate { session, sought });

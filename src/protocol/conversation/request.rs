@@ -75,6 +75,13 @@ pub enum RequestEvent {
         /// Whether it came over TLS.
         secure: bool,
     },
+    /// The same as [`Self::Rest`], asked again each second while somebody listens; never with a body.
+    Feed {
+        /// The request.
+        request: Box<crate::http::Request>,
+        /// Whether it came over TLS.
+        secure: bool,
+    },
     /// Asks whether another node is to answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
     Locate(Sought),
     /// Another node has a call of the API answered here; answered by [`RequestNews::Response`].
