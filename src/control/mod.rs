@@ -37,6 +37,7 @@ mod mask;
 mod metrics;
 mod names;
 mod objects;
+mod own_pushes;
 mod playlists;
 mod purge;
 mod recordings;
@@ -375,6 +376,7 @@ impl Control {
                 self.figures.connections_told(&mut self.cx, now, worker, stream, (connections, viewers));
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
+            ToControl::PushOpened { push, local } => self.outbound.push_opened(now, push, local),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
             ToControl::Sink { stream, kind, news } => {
                 self.registry.sink_news(&mut self.cx, stream, kind, news)

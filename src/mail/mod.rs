@@ -193,6 +193,13 @@ pub enum ToControl {
         /// The call.
         call: Box<::relay::Call>,
     },
+    /// The connection of a push is established; comes before any publisher that it makes of itself.
+    PushOpened {
+        /// The push.
+        push: PushId,
+        /// The address of this end of the connection.
+        local: SocketAddr,
+    },
     /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
     Upload {
         /// The session.

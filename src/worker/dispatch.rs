@@ -153,6 +153,9 @@ impl Worker {
                 }
             }
         }
+        if let (PathEvent::Open { local: Some(local) }, Purpose::Push { push, .. }) = (event, conn.purpose) {
+            self.tell(ToControl::PushOpened { push, local });
+        }
         self.path_event(id, path, event);
         // A socket beside the stream is the session's to do without.
         let has_broken = |worker: &Self| {
