@@ -67,6 +67,7 @@ pub fn form(data: &[u8]) {
         query: Vec::new(),
         headers,
         body: Bytes::copy_from_slice(body),
+        body_waits: false,
     };
     let content_type = String::from_utf8_lossy(head);
     let whole = parts_in_pieces(&content_type, body, body.len().max(1));

@@ -13,6 +13,7 @@ use crate::control::records::Records;
 use crate::control::{ControlConfig, Outbound};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -22,6 +23,7 @@ use crate::protocol::outbound;
 use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::broadcast::{EndpointRecord, status};
+use super::own_pushes::OwnPushes;
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};
@@ -77,6 +79,7 @@ impl Push {
 pub(super) struct Pushes {
     by_id: BTreeMap<PushId, Push>,
     pushes: u64,
+    pub(super) own: OwnPushes,
 }
 
 impl Pushes {
@@ -114,6 +117,7 @@ impl Outbound {
     pub(super) fn forget_pushes(&mut self, live: &Live) {
         for id in &live.pushes {
             self.pushes.by_id.remove(id);
+            self.pushes.own.ended(*id);
             self.supervisor.remove(Job::Push(*id));
         }
     }
@@ -196,6 +200,7 @@ impl Control {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
         let settings = self.registry.get(&push.stream).map(|live| live.settings.clone());
+        self.outbound.pushes.own.ended(id);
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.cx.random);
         let shown = redact(&url);
@@ -307,6 +312,16 @@ impl Outbound {
         Some(id)
     }
 
+    /// The connection of a push is established, from this end of it.
+    pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
+        // One that was removed meanwhile may still have a word to say.
+        let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());
+        self.pushes.own.opened(now.mono, id, &app, local);
+        if app.is_empty() {
+            self.pushes.own.ended(id);
+        }
+    }
+
     /// The resolver is silent, and the status says so.
     pub(super) fn push_still_resolving(&mut self, records: &mut Records, now: Now, id: PushId) {
         let Some(push) = self.pushes.by_id.get(&id) else { return };
@@ -348,6 +363,7 @@ impl Outbound {
 
     fn stop_push(&mut self, cx: &mut Context, id: PushId) {
         self.pushes.by_id.remove(&id);
+        self.pushes.own.ended(id);
         if let Some(worker) = self.supervisor.remove(Job::Push(id)) {
             cx.post(worker, ToWorker::StopPush(id));
         }

@@ -22,6 +22,7 @@ mod context;
 mod copies;
 mod doors;
 mod endpoints;
+mod feeds;
 mod folders;
 mod from_json;
 mod held;
@@ -36,6 +37,7 @@ mod mask;
 mod metrics;
 mod names;
 mod objects;
+mod own_pushes;
 mod playlists;
 mod purge;
 mod recordings;
@@ -81,6 +83,7 @@ use broadcast::{Broadcast, status};
 use cluster::Cluster;
 use context::{Context, Drain};
 use endpoints::Pushes;
+use feeds::Question;
 use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
@@ -338,6 +341,12 @@ impl Control {
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }
+            ToControl::Feed { session, peer, secure, request } => {
+                let origin = Origin { requester: Requester::unknown(session), peer, secure };
+                let question = Question { origin, request };
+                let refused = self.access.feed_asked(&mut self.cx, &mut self.management, now, question);
+                refused.into_iter().for_each(|question| self.rest(now, question.origin, &question.request));
+            }
             ToControl::Locate { session, sought } => {
                 let response = redirects::locate(&self.registry.cluster, &self.records, &self.files, &sought);
                 self.cx.answer(Requester::unknown(session), response);
@@ -358,6 +367,7 @@ impl Control {
                 self.figures.connections_told(&mut self.cx, now, worker, stream, (connections, viewers));
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
+            ToControl::PushOpened { push, local } => self.outbound.push_opened(now, push, local),
             ToControl::Pull { pull, attempt, state } => self.outbound.pull_news(
                 &mut self.cx,
                 &mut self.records,
@@ -408,6 +418,9 @@ impl Control {
         self.fire_sources(now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
+        for question in self.access.feeds.slice(now.mono) {
+            self.rest(now, question.origin, &question.request);
+        }
         self.walks.fire_sweep(&mut self.records, now);
         self.hooks.fire_idles(&mut self.cx, &self.records, &self.registry, now);
         self.hooks.fire_hooks(&mut self.cx, &mut self.outbound, now);
@@ -477,6 +490,7 @@ impl Control {
             self.walks.app_changes.deadline(),
             self.walks.backups.deadline(),
             self.access.key_sets.deadline(),
+            self.access.feeds.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
         ];

@@ -85,8 +85,11 @@ impl Registry {
 
 impl Control {
     /// A publisher asks.
-    pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
-        let Some(pull) = request.pull else { return self.begin_admission(now, Request::Publish(request)) };
+    pub(super) fn publish(&mut self, now: Now, mut request: PublishRequest) {
+        let Some(pull) = request.pull else {
+            self.outbound.pushes.own.estrange(now.mono, &self.cx.config.node, &mut request);
+            return self.begin_admission(now, Request::Publish(request));
+        };
         // What an operator has ordered is not checked as an unauthenticated peer is.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);

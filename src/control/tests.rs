@@ -429,6 +429,7 @@ fn request(method: Method, target: &str, body: &str) -> Request {
         query: query.split('&').filter(|p| !p.is_empty()).map(pair).collect(),
         headers: Headers::new(),
         body: Bytes::copy_from_slice(body.as_bytes()),
+        body_waits: false,
     }
 }
 

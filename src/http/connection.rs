@@ -13,7 +13,7 @@ use super::coding;
 use super::head::{Head, Scanner};
 use super::request::{Method, Request};
 use super::response::{self, Answers, Delimiter, Exchange, Response};
-use super::{BodyLimits, Error, Limits};
+use super::{BodyLimits, Error, Intake, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -268,7 +268,8 @@ impl Connection {
             Stage::Streaming(_, Streaming::Close { .. }) => true,
             Stage::Ready(..) | Stage::Outstanding(_) | Stage::Streaming(..) => match &self.incoming {
                 Some(incoming) if incoming.is_taken() => !self.is_window_full(incoming),
-                Some(_) | None => self.held.len() <= self.limits.held_bytes,
+                Some(incoming) => self.held.is_empty() && incoming.decoder.is_empty(),
+                None => self.held.len() <= self.limits.held_bytes,
             },
             Stage::Upgraded | Stage::Closed(_) => false,
         }
@@ -284,8 +285,7 @@ impl Connection {
         self.complete(now, exchange);
     }
 
-    /// Whether the body of the outstanding request is taken as it comes ([`BodyLimits::is_streamed`]) and has not been taken
-    /// yet. An answer without it is the last one of the connection.
+    /// Whether the body of the outstanding request waits to be let in. An answer without it is the last one of the connection.
     #[must_use]
     pub fn has_incoming_body(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| !incoming.is_taken())
@@ -296,8 +296,9 @@ impl Connection {
     pub fn take_body(&mut self, now: Instant, bytes_max: u64) {
         let Some(incoming) = &mut self.incoming else { return };
         incoming.bytes_max = Some(bytes_max);
-        incoming.paced = (now, 0);
-        let invites = incoming.expects_continue && self.held.is_empty();
+        incoming.paced = (now, incoming.bytes);
+        let has_begun = !incoming.decoder.is_empty() || incoming.decoder.scanned() > 0;
+        let invites = incoming.expects_continue && self.held.is_empty() && !has_begun;
         if incoming.decoder.announced().is_some_and(|length| length > bytes_max) {
             return self.reject(now, Error::BodyTooLarge);
         }
@@ -549,22 +550,17 @@ impl Connection {
 
     fn begin_body(&mut self, now: Instant, head: Head) -> Result<bool, Error> {
         let mut decoder = BodyDecoder::new(head.framing, &self.limits).limited(head.body_bytes_max);
-        if head.is_streamed {
-            self.incoming = Some(Box::new(Incoming {
-                decoder,
-                expects_continue: head.expects_continue,
-                bytes_max: None,
-                bytes: 0,
-                is_complete: false,
-                paced: (now, 0),
-            }));
-            let nothing = BodyDecoder::new(Framing::Length(0), &self.limits);
-            self.ready(head, nothing);
+        if head.intake == Intake::Streamed {
+            self.ready_without_body(now, head, decoder);
             return Ok(true);
         }
         let complete = decoder.decode(&mut self.held)?;
         if complete {
             self.ready(head, decoder);
+            return Ok(true);
+        }
+        if head.intake == Intake::AfterHead {
+            self.ready_without_body(now, head, decoder);
             return Ok(true);
         }
         // RFC 9110 §10.1.1: not needed when the body is coming already, and never for one that is refused above.
@@ -614,7 +610,10 @@ impl Connection {
             piece.unsplit(std::mem::take(&mut self.held));
             self.held = piece;
         }
-        incoming.is_complete |= incoming.decoder.is_done();
+        if self.held.is_empty() {
+            // The end of a stream comes without bytes.
+            incoming.is_complete |= incoming.decoder.decode(&mut BytesMut::new())?;
+        }
         // What is held although the window is full is still to come.
         Ok(incoming.is_complete || !self.held.is_empty())
     }
@@ -624,6 +623,20 @@ impl Connection {
             return self.held.len() > self.limits.held_bytes;
         }
         incoming.decoder.len() > self.limits.body_window_bytes || !self.held.is_empty()
+    }
+
+    /// Gives the head of a request whose body waits to be let in.
+    fn ready_without_body(&mut self, now: Instant, head: Head, decoder: BodyDecoder) {
+        self.incoming = Some(Box::new(Incoming {
+            bytes: length_of(decoder.len()),
+            decoder,
+            expects_continue: head.expects_continue,
+            bytes_max: None,
+            is_complete: false,
+            paced: (now, 0),
+        }));
+        let nothing = BodyDecoder::new(Framing::Length(0), &self.limits);
+        self.ready(head, nothing);
     }
 
     fn ready(&mut self, head: Head, decoder: BodyDecoder) {
@@ -646,6 +659,7 @@ impl Connection {
             query: head.query,
             headers: head.headers,
             body: decoder.into_body(),
+            body_waits: self.incoming.is_some(),
         };
         self.stage = Stage::Ready(Box::new(request), exchange);
     }

@@ -319,6 +319,7 @@ mod tests {
             query: Vec::new(),
             headers,
             body: Bytes::new(),
+            body_waits: false,
         }
     }
 

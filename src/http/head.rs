@@ -11,7 +11,7 @@ use percent_encoding::percent_decode;
 use super::body::Framing;
 use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
-use super::{BodyLimits, Error, Limits, StreamRequest};
+use super::{BodyLimits, Error, Intake, Limits, StreamRequest};
 
 /// The part of a request line besides its target: the longest known method, two spaces and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
@@ -133,8 +133,8 @@ pub(super) struct Head {
     pub(super) framing: Framing,
     /// The largest body.
     pub(super) body_bytes_max: usize,
-    /// The application takes the body as it comes, and says how much of it.
-    pub(super) is_streamed: bool,
+    /// The way in which the application gets the body.
+    pub(super) intake: Intake,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
 }
@@ -198,8 +198,11 @@ impl Head {
         fields.check_host(version)?;
         let (path, query) = split_target(method, target, fields.headers.get("host"))?;
         let of_path = bodies.and_then(|bodies| bodies.body_bytes_max(&path));
-        let is_streamed = bodies.is_some_and(|bodies| bodies.is_streamed(method, &path, &query));
-        let body_bytes_max = if is_streamed { usize::MAX } else { of_path.unwrap_or(limits.body_bytes) };
+        let intake = bodies.map_or(Intake::Whole, |bodies| bodies.intake(method, &path, &query));
+        let body_bytes_max = match intake {
+            Intake::Streamed => usize::MAX,
+            Intake::Whole | Intake::AfterHead => of_path.unwrap_or(limits.body_bytes),
+        };
         let framing = match framed {
             Some(framed) => stream_framing(framed, body_bytes_max)?,
             None => fields.framing(version, body_bytes_max)?,
@@ -219,7 +222,7 @@ impl Head {
             headers,
             framing,
             body_bytes_max,
-            is_streamed,
+            intake,
             keep_alive,
             expects_continue,
         })

@@ -21,8 +21,8 @@
 //! 8. A body that comes in blocks (a file) or goes past the machine (HTTP-FLV) is begun with [`Connection::begin`]; an
 //!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
 //!
-//! 9. A body that the application takes as it comes ([`BodyLimits::is_streamed`]): [`Event::Request`] comes with the head alone.
-//!    Until [`Connection::take_body`] what comes of it is held as a later request is; then [`Connection::poll_body`] gives
+//! 9. A body that the application lets come ([`Intake`]): [`Event::Request`] comes with the head alone. Until
+//!    [`Connection::take_body`] nothing is read beyond what came with the head; then [`Connection::poll_body`] gives
 //!    what has come, and reading stops while more than [`Limits::body_window_bytes`] wait for it.
 //!
 //! Beside the machine: [`coding`] (gzip), [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
@@ -52,7 +52,7 @@ pub use connection::{BodyLength, CloseReason, Connection, End, Event, Stats, Str
 pub use head::decode_path;
 pub use limits::Limits;
 pub use media_type::media_type;
-pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts, Pages};
+pub use mount::{BodyKind, BodyLimits, Captures, Cors, Intake, Methods, Mount, Mounts, Pages};
 pub use multipart::{FormEvent, Malformed, Multipart};
 pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};

@@ -44,6 +44,9 @@ pub enum Methods {
 pub enum BodyKind {
     /// Any body that the connection takes: nobody reads it, or the handler judges it.
     Any,
+    /// Any body that the connection takes; the handler gets the head first, unless all of the body has come with it, and lets
+    /// the body come.
+    AfterHead,
     /// POST, PUT and PATCH carry one of these media types.
     Of {
         /// The media types, in lower case, without parameters.
@@ -51,8 +54,7 @@ pub enum BodyKind {
         /// Longer ones are refused before they are read.
         bytes_max: usize,
     },
-    /// Any body that the connection takes; for requests (method, query) that the function selects, the handler takes
-    /// the body as it comes.
+    /// As [`Self::AfterHead`]; for requests (method, query) that the function selects, a body of any length.
     Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 
@@ -127,8 +129,19 @@ pub trait BodyLimits: Debug + Sync {
     /// The limit for a path; `None` when the connection's own applies.
     fn body_bytes_max(&self, path: &str) -> Option<usize>;
 
-    /// Whether the application takes the body of a request as it comes, however long it is.
-    fn is_streamed(&self, method: Method, path: &str, query: &[(String, String)]) -> bool;
+    /// The way in which the application gets the body of a request.
+    fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake;
+}
+
+/// A way in which the application gets the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// With the head, when all of it is there.
+    Whole,
+    /// With the head when all of it has come with it; else as it comes, once it is let in. The limit of bodies holds.
+    AfterHead,
+    /// As it comes, once it is let in, however long it is.
+    Streamed,
 }
 
 /// A table of mounts.
@@ -145,15 +158,16 @@ impl<H> Mounts<H> {
 impl<H: Debug + Sync> BodyLimits for Mounts<H> {
     fn body_bytes_max(&self, path: &str) -> Option<usize> {
         match self.find(path, |_| true)?.0.body {
-            BodyKind::Any | BodyKind::Streamed(_) => None,
+            BodyKind::Any | BodyKind::AfterHead | BodyKind::Streamed(_) => None,
             BodyKind::Of { bytes_max, .. } => Some(bytes_max),
         }
     }
 
-    fn is_streamed(&self, method: Method, path: &str, query: &[(String, String)]) -> bool {
+    fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake {
         match self.find(path, |_| true).map(|(mount, _)| mount.body) {
-            Some(BodyKind::Streamed(is_streamed)) => is_streamed(method, query),
-            Some(BodyKind::Any | BodyKind::Of { .. }) | None => false,
+            Some(BodyKind::Streamed(is_streamed)) if is_streamed(method, query) => Intake::Streamed,
+            Some(BodyKind::Streamed(_) | BodyKind::AfterHead) => Intake::AfterHead,
+            Some(BodyKind::Any | BodyKind::Of { .. }) | None => Intake::Whole,
         }
     }
 }
@@ -293,8 +307,16 @@ mod tests {
         headers.push("Content-Type", content_type);
         let (query, body) = (Vec::new(), Bytes::new());
         let target = String::new();
-        let request =
-            Request { method, version: Version::Http11, target, path: path.to_owned(), query, headers, body };
+        let request = Request {
+            method,
+            version: Version::Http11,
+            target,
+            path: path.to_owned(),
+            query,
+            headers,
+            body,
+            body_waits: false,
+        };
         let response = find(path).0.refusal(&request)?;
         let field = ["allow", "accept"].iter().find_map(|name| response.headers.get(name));
         Some((response.status, field.unwrap_or_default().to_owned()))

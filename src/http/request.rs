@@ -136,7 +136,7 @@ impl Headers {
     }
 }
 
-/// A complete request.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Method.
@@ -154,6 +154,8 @@ pub struct Request {
     pub headers: Headers,
     /// Body, chunks taken off; trailers are checked and dropped.
     pub body: Bytes,
+    /// Whether a body waits to be let in ([`super::Connection::take_body`]): `body` is empty.
+    pub body_waits: bool,
 }
 
 impl Request {

@@ -147,8 +147,9 @@ mod tests {
         let mut headers = Headers::new();
         fields.iter().for_each(|(name, value)| headers.push(*name, *value));
         let (target, path) = (String::new(), "/".to_owned());
-        let (query, body) = (Vec::new(), Bytes::new());
-        let request = Request { method, version: Version::Http11, target, path, query, headers, body };
+        let (query, body, body_waits) = (Vec::new(), Bytes::new(), false);
+        let version = Version::Http11;
+        let request = Request { method, version, target, path, query, headers, body, body_waits };
         let selection = resource().select(&request);
         (selection.head.status, selection.part)
     }

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
+use super::own_text::OwnText;
 use crate::mail::{Blob, Rung};
 use crate::types::StreamId;
 
@@ -75,6 +76,8 @@ pub struct Blobs {
     streams: BTreeMap<StreamId, Held>,
     /// Names of the blobs that describe renditions, by application and main track.
     ladders: BTreeMap<Ladder, BTreeSet<Arc<str>>>,
+    /// The forms of blobs for one viewer each.
+    own: LazyLock<OwnText>,
 }
 
 impl Default for Blobs {
@@ -103,7 +106,13 @@ impl Blobs {
             blobs: BTreeMap::new(),
             streams: BTreeMap::new(),
             ladders: BTreeMap::new(),
+            own: LazyLock::new(OwnText::default),
         }
+    }
+
+    /// The count of what is made of blobs for one viewer each.
+    pub fn own_text(&self) -> &OwnText {
+        &self.own
     }
 
     /// Stores a blob, replacing an older version, and drops the oldest ones while there are too many.

@@ -10,6 +10,7 @@ mod blobs;
 mod cursor;
 mod flush;
 mod mirror;
+mod own_text;
 mod packager;
 mod ring;
 mod ring_memory;
@@ -20,6 +21,7 @@ pub use blobs::{BLOB_BYTES_MAX, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
+pub use own_text::OwnText;
 pub use packager::{FormatKey, Package, Packager, Parts, Sharing, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;

@@ -144,7 +144,12 @@ impl ControlThread {
     fn turn(&mut self, batch: Vec<ControlMail>) {
         let now = clock::now();
         let is_rest = |mail: &ControlMail| {
-            matches!(mail, ControlMail::Worker(ToControl::Rest { .. } | ToControl::NodeCall { .. }))
+            matches!(
+                mail,
+                ControlMail::Worker(
+                    ToControl::Rest { .. } | ToControl::Feed { .. } | ToControl::NodeCall { .. }
+                )
+            )
         };
         let (requests, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_rest);
         for mail in rest.into_iter().chain(requests) {

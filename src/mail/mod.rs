@@ -157,6 +157,17 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
+    /// The same as [`Self::Rest`], asked again and again: it waits for its turn.
+    Feed {
+        /// The session that waits for the answer.
+        session: SessionRef,
+        /// The peer's address.
+        peer: SocketAddr,
+        /// Whether it came over TLS.
+        secure: bool,
+        /// The request.
+        request: Box<http::Request>,
+    },
     /// A session has a question about a stream; answered as [`Self::Rest`], without credentials.
     Ask {
         /// The session that waits for the answer.
@@ -181,6 +192,13 @@ pub enum ToControl {
         session: SessionRef,
         /// The call.
         call: Box<::relay::Call>,
+    },
+    /// The connection of a push is established; comes before any publisher that it makes of itself.
+    PushOpened {
+        /// The push.
+        push: PushId,
+        /// The address of this end of the connection.
+        local: SocketAddr,
     },
     /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
     Upload {
@@ -425,6 +443,8 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
+    /// The body of the connection's request may come: its head has passed all checks. [`ToControl::Rest`] follows, with the body.
+    TakeBody(ConnId),
     /// A request of the connection may send its body, a file; answered by [`ToControl::Upload`].
     Upload {
         /// The connection that asked.

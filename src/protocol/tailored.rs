@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::hub::OwnText;
+
 /// Bytes of a block, but for the rest of its last line.
 const BLOCK_BYTES: usize = 16 * 1024;
 
@@ -19,6 +21,7 @@ pub struct Tailored {
     parts: VecDeque<Bytes>,
     edit: Edit,
     length: u64,
+    held: OwnText,
 }
 
 impl fmt::Debug for Tailored {
@@ -43,7 +46,17 @@ impl Tailored {
                 }
             }
         }
-        Some(Self { parts, edit: Arc::new(edit), length })
+        Some(Self { parts, edit: Arc::new(edit), length, held: OwnText::default() })
+    }
+
+    /// The same; its blocks count there for as long as anything holds them.
+    pub(super) fn counted_in(self, held: &OwnText) -> Self {
+        Self { held: held.clone(), ..self }
+    }
+
+    /// The count of its blocks.
+    pub(super) const fn held(&self) -> &OwnText {
+        &self.held
     }
 
     /// Bytes of the whole.
@@ -63,7 +76,7 @@ impl Tailored {
                 block.push('\n');
             }
         }
-        (!block.is_empty()).then(|| block.into())
+        (!block.is_empty()).then(|| self.held.count(block))
     }
 
     fn next_line(&mut self) -> Option<Bytes> {

@@ -142,6 +142,9 @@ impl Worker {
                 }
             }
         }
+        if let (PathEvent::Open { local: Some(local) }, Purpose::Push { push, .. }) = (event, conn.purpose) {
+            self.turn.tell(ToControl::PushOpened { push, local });
+        }
         self.conns.path_event(&self.turn, id, path, event);
         // A socket beside the stream is the session's to do without.
         let has_broken = |conns: &Conns| {

@@ -144,6 +144,12 @@ impl Client {
         }
     }
 
+    /// Control has nothing against the head of a request.
+    fn let_body_come(&mut self, conn: ConnId) {
+        self.worker.handle_mail(self.now, ToWorker::TakeBody(conn));
+        self.drain();
+    }
+
     fn status(&self, stream: u32) -> &str {
         self.heads.get(&stream).map_or("none", |head| head[0].strip_prefix(":status: ").unwrap())
     }
@@ -218,11 +224,14 @@ fn a_long_answer_waits_for_the_windows_of_its_client() {
 fn control_answers_each_stream_and_hears_no_more_of_one_that_was_reset() {
     let mut client = Client::new();
     client.ask(1, "POST", "/live/rest/v2/broadcasts/create", OPEN, &[("content-type", "application/json")]);
-    assert_eq!(client.asked.len(), 0, "its body is not whole");
+    let [first] = client.asked[..] else { panic!("its head, without its body: {:?}", client.asked) };
     client.data(1, b"{\"name\":", false);
+    client.let_body_come(first);
+    assert_eq!(client.asked.len(), 1, "its body is not whole");
     client.data(1, b"\"x\"}", true);
     client.ask(3, "GET", "/rest/v2/version", GET, &[]);
-    let [first, second] = client.asked[..] else { panic!("{:?}", client.asked) };
+    let [_, whole, second] = client.asked[..] else { panic!("{:?}", client.asked) };
+    assert_eq!(first, whole);
     assert!(first != second && first != client.id);
     client.send(&frame(3, 0, 1, &[0, 0, 0, 8]));
     assert_eq!(client.children(), 1);
@@ -252,11 +261,14 @@ fn h_36_requests_are_held_to_the_rules_of_any_other() {
     client.ask(11, "POST", "/rest/v2/x", OPEN, &[("content-length", "99999999")]);
     assert_eq!((client.status(11), client.resets.get(&11)), ("413", Some(&0)), "before the body");
     client.ask(13, "POST", "/rest/v2/x", OPEN, &[]);
+    client.let_body_come(client.asked[0]);
     for _ in 0..20 {
         client.data(13, &[0; 16_000], false);
     }
     assert_eq!(client.status(13), "413", "and when it is too long");
     client.ask(15, "POST", "/rest/v2/x", OPEN, &[("expect", "100-continue")]);
+    assert_eq!(client.status(15), "none", "no invitation before the verdict");
+    client.let_body_come(client.asked[1]);
     assert_eq!(client.status(15), "100");
     client.data(15, b"1", false);
     client.now.mono += Duration::from_secs(11);
@@ -264,6 +276,33 @@ fn h_36_requests_are_held_to_the_rules_of_any_other() {
     client.drain();
     assert_eq!(client.status(15), "408", "a body that does not come");
     assert_eq!(client.children(), 0);
+}
+
+#[test]
+fn h_37_a_body_is_not_waited_for_when_its_head_is_refused() {
+    let mut client = Client::new();
+    client.ask(1, "POST", "/live/rest/v2/broadcasts/create", OPEN, &[("content-length", "200000")]);
+    client.data(1, &[0; 10_000], false);
+    let conn = client.asked[0];
+    let response = Box::new(Response::error(403, "Not allowed IP"));
+    client.worker.handle_mail(client.now, ToWorker::RestReply { conn, response });
+    client.drain();
+    assert_eq!((client.status(1), client.resets.get(&1)), ("403", Some(&0)), "NO_ERROR");
+    assert_eq!((client.children(), client.is_closed), (0, false));
+    // The windows of the connection are given back: as much as they hold goes through for the streams that follow.
+    for stream in (3..).step_by(2).take(12) {
+        client.ask(stream, "POST", "/live/rest/v2/broadcasts/create", OPEN, &[]);
+        client.let_body_come(*client.asked.last().unwrap());
+        for _ in 0..10 {
+            client.data(stream, &[0; 16_000], false);
+        }
+        client.data(stream, b"", true);
+        let conn = *client.asked.last().unwrap();
+        let response = Box::new(Response::json(200, "{}"));
+        client.worker.handle_mail(client.now, ToWorker::RestReply { conn, response });
+        client.drain();
+        assert_eq!(client.status(stream), "200", "{stream}");
+    }
 }
 
 #[test]

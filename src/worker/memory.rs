@@ -1,4 +1,4 @@
-//! The share of this worker in what all rings may retain.
+//! The share of this worker in what all rings may retain, and what is made for one viewer each with them.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -42,7 +42,8 @@ impl Memory {
     /// Gives up what is over the budget: the largest rings that nobody is sent first.
     pub(super) fn keep_ring_memory(&mut self, turn: &Turn, live: &mut Live) {
         self.unseen = 0;
-        let mut excess = self.budget.excess(turn.id, live.retained_bytes());
+        let held = live.retained_bytes().saturating_add(turn.blobs.own_text().bytes());
+        let mut excess = self.budget.excess(turn.id, held);
         for is_watched in [false, true] {
             for _ in 0..ROUNDS {
                 if excess == 0 {
@@ -163,6 +164,18 @@ mod tests {
         rig.fill(4, 24);
         // It lost its key frame, and the rest of it would be of use to nobody.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
+    }
+
+    #[test]
+    fn t_11_rings_give_way_to_the_texts_of_viewers() {
+        let mut rig = Rig::new(1024 * KIB);
+        rig.fill(1, 40);
+        let text = rig.worker.turn.blobs.own_text().count(vec![0; 900 * KIB]);
+        rig.fill(2, 20);
+        assert!(rig.worker.retained_bytes() <= (1024 - 900 + 100) * KIB, "{}", rig.worker.retained_bytes());
+        drop(text);
+        rig.fill(3, 40);
+        assert_eq!(rig.kib_of(3), 400, "there is room again");
     }
 
     #[test]

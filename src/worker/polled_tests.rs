@@ -663,6 +663,30 @@ fn t_11_a_playlist_takes_no_credentials_that_are_longer_than_it_may_repeat() {
 }
 
 #[test]
+fn t_11_the_text_of_one_viewer_counts_with_the_rings_until_it_is_sent() {
+    let mut pair = Pair::with(&[("playTokenControlEnabled", "true")]);
+    let playlist = "#EXTM3U\n".to_owned() + &"segment-of-the-stream.ts\n".repeat(10_000);
+    pair.publish("cam.m3u8", 1, playlist.into());
+    let held = |pair: &Pair| pair.workers[1].turn.blobs.own_text().bytes();
+    let mut waiting = Vec::new();
+    for viewer in 1..=3 {
+        let id = pair.ask("/live/streams/cam.m3u8?token=t", [192, 0, 2, viewer]);
+        let conn = pair.plays.pop().unwrap().session.conn;
+        let before = held(&pair);
+        pair.workers[1].handle_mail(pair.now, ToWorker::Pass { conn, verdict: Ok(()) });
+        pair.workers[1].finish_turn();
+        let own = held(&pair) - before;
+        assert!((32 * 1024..128 * 1024).contains(&own), "{own}");
+        waiting.push(id);
+    }
+    for id in waiting {
+        let (answer, _) = pair.answer(id);
+        assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.len() > 300_000);
+    }
+    assert_eq!(held(&pair), 0);
+}
+
+#[test]
 fn r_54_a_subscriber_that_was_blocked_is_asked_about_at_once() {
     let mut pair = Pair::with(&[("enableTimeTokenForPlay", "true"), ("timeTokenSecretForPlay", "x")]);
     pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));

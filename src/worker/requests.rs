@@ -22,6 +22,12 @@ impl Worker {
                 let peer = conn.peer;
                 self.turn.tell(ToControl::Rest { session, peer, secure, request });
             }
+            RequestEvent::Feed { request, secure } => {
+                let session = self.turn.session_ref(id, Handle::ONLY);
+                let Some(conn) = self.conns.get(id) else { return };
+                let peer = conn.peer;
+                self.turn.tell(ToControl::Feed { session, peer, secure, request });
+            }
             RequestEvent::Locate(sought) => {
                 let session = self.turn.session_ref(id, Handle::ONLY);
                 self.turn.tell(ToControl::Locate { session, sought });

@@ -250,6 +250,9 @@ impl Worker {
                 conn,
                 Reply::Request(RequestNews::Response(*response)),
             ),
+            ToWorker::TakeBody(conn) => {
+                self.conns.answer_session(&mut self.turn, conn, Reply::Request(RequestNews::TakeBody))
+            }
             ToWorker::Call { conn, key, news } => {
                 self.conns.answer_session(&mut self.turn, conn, Reply::Request(RequestNews::Call(key, news)));
             }

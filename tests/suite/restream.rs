@@ -130,6 +130,36 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
     });
 }
 
+/// A rule for publishers of this machine does not mean those that a tenant orders by an endpoint, whatever the protocol and the name.
+#[test]
+fn u_39_a_push_into_another_application_does_not_count_as_from_this_machine() {
+    let server = Server::start(&["server.workers=2", "app.allowedPublisherCIDR=127.0.0.1/32"]);
+    let srt = server.srt.unwrap();
+    create_with_endpoint(&server, "s1", &server.rtmp_url("LiveApp/rtmp"));
+    for url in [
+        format!("rtmp://localhost:{}/LiveApp/named", server.rtmp.port()),
+        server.rtsp_url("LiveApp/rtsp"),
+        format!("srt://{srt}?streamid=LiveApp/srt"),
+        format!("srt://{srt}?streamid=#!::r=LiveApp/keys,m=publish"),
+        server.rtmp_url("live/own"),
+    ] {
+        add_endpoint(&server, "s1", &url.replace('#', "%23"));
+    }
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    for id in ["rtmp", "named", "rtsp", "srt", "keys"] {
+        wait_for("the refusal", secs(20), || {
+            let log = server.log();
+            let mut lines = log.lines().filter(|line| line.contains("allowedPublisherCIDR"));
+            lines.any(|line| line.contains(&format!("LiveApp/{id}")))
+        });
+        assert!(server.api().broadcast("LiveApp", id).is_none(), "{id}");
+    }
+    // The same application's own is no stranger, nor is who comes from this machine otherwise.
+    wait_for("the copy", secs(10), || server.api().broadcast("live", "own").is_some());
+    let _other = Publisher::start(server.rtmp, "LiveApp", "direct");
+    wait_for("the publisher", secs(10), || server.api().broadcast("LiveApp", "direct").is_some());
+}
+
 #[test]
 fn an_endpoint_added_while_live_starts_at_once_and_the_copy_equals_the_source() {
     let file = media_file(true, 12);

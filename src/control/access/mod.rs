@@ -23,6 +23,7 @@ use std::net::IpAddr;
 use crypto::constant_time_eq;
 
 use super::admission::Admissions;
+use super::feeds::Feeds;
 use super::live::Registry;
 use super::records::auxiliary::Subscriber;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_for_stream, is_hash, is_jwt};
@@ -41,6 +42,7 @@ pub(super) struct Access {
     pub(super) attempts: CodeAttempts,
     pub(super) key_sets: KeySets,
     pub(super) calls: Calls,
+    pub(super) feeds: Feeds,
 }
 
 impl Records {

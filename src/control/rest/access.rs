@@ -9,16 +9,18 @@
 //! 5. everything else, what does not exist included, needs a login: 403 `Not authenticated user`, never 401;
 //! 6. and the right to it: 403 `Not allowed to access this resource. Contact system admin`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::call::{Caller, Origin, PARAMS_MAX, Reply, RootCall};
 use super::proxy;
 use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_media};
 use super::routes::{Found, find};
+use crate::auth::network;
 use crate::control::Control;
 use crate::control::access::Access;
 use crate::control::audit::ADDRESS;
 use crate::control::context::Context;
+use crate::control::feeds::Asker;
 use crate::control::management::{Management, Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords};
@@ -117,6 +119,9 @@ impl Control {
     fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
         match (refuse_media(route, call.request), route.handler) {
             (Some(refusal), _) => Reply::Now(refusal),
+            (None, Handler::Root(_)) if call.request.body_waits => {
+                self.cx.let_body_come(call.origin.requester.session())
+            }
             (None, Handler::Root(handler)) => {
                 let who = match &call.caller {
                     Caller::User { email, .. } => email,
@@ -209,6 +214,22 @@ impl AuxiliaryRecords {
 }
 
 impl Access {
+    /// The asker of a feed; `None`: the request has no login.
+    pub(in crate::control) fn feed_asker(
+        &self,
+        cx: &Context,
+        management: &mut Management,
+        now: Now,
+        peer: SocketAddr,
+        request: &Request,
+    ) -> Option<Asker> {
+        match self.caller(cx, management, now, request).ok()? {
+            Caller::User { email, .. } => Some(Asker::User(email)),
+            Caller::Token => cx.config.client_of(peer, request).map(network).map(Asker::Address),
+            Caller::Nobody => None,
+        }
+    }
+
     /// Identifies the caller. The error is an answer.
     fn caller(
         &self,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::call::{Caller, Reply, RootCall, bad_request};
+use super::lists::offset_of;
+use super::scan::list_from;
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{Broadcast, parse_json, status};
@@ -70,11 +72,14 @@ pub(super) fn info(cx: &mut Context, call: &RootCall<'_>) -> Reply {
 /// `GET /applications/live-streams/{app}`.
 pub(super) fn live_streams(registry: &Registry, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
+    let Some(offset) = offset_of(call.query("offset")) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
     let rows = registry.of_app(app).map(|(_, live)| {
         let viewers: u64 = live.viewers().map(crate::mail::ViewerCounts::total).sum();
         json!({ "name": &*live.key.id, "watcherCount": viewers.to_string() })
     });
-    Reply::Now(object(200, &rows.collect::<Vec<_>>()))
+    Reply::Now(list_from(offset, rows.skip(offset)))
 }
 
 /// `POST /applications/{app}`.

@@ -1,6 +1,6 @@
 //! A request on its way to its handler.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::config::AppSettings;
@@ -19,6 +19,30 @@ pub(super) type AppHandler = fn(&mut Control, Now, &Call<'_>) -> Reply;
 /// A handler of an operation of the server.
 pub(super) type RootHandler = fn(&mut Control, Now, &RootCall<'_>) -> Reply;
 
+/// The sender of a request to an application.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sender {
+    /// A peer, that the application's filters judge.
+    Peer(SocketAddr),
+    /// A user of the panel, that a login has let in. An administrator is one of the whole server.
+    Panel { is_administrator: bool },
+}
+
+impl Sender {
+    /// The address of a peer.
+    pub(super) const fn peer(self) -> Option<SocketAddr> {
+        match self {
+            Self::Peer(peer) => Some(peer),
+            Self::Panel { .. } => None,
+        }
+    }
+
+    /// Whether an administrator of the whole server asks.
+    pub(super) const fn is_administrator(self) -> bool {
+        matches!(self, Self::Panel { is_administrator: true })
+    }
+}
+
 /// A request on its way to the handler of an application's operation.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
@@ -28,6 +52,8 @@ pub(super) struct Call<'a> {
     pub(super) params: [&'a str; PARAMS_MAX],
     /// The address of the client, behind trusted proxies, where nothing else tells who asks.
     pub(super) client: Option<IpAddr>,
+    /// Whether an administrator of the whole server asks.
+    pub(super) is_administrator: bool,
 }
 
 impl Call<'_> {

@@ -41,7 +41,14 @@ impl<'a> Row<'a> {
     }
 
     fn call(&'a self, requester: Requester, request: &'a Request) -> Call<'a> {
-        Call { requester, app: &self.app, request, params: self.params, client: None }
+        Call {
+            requester,
+            app: &self.app,
+            request,
+            params: self.params,
+            client: None,
+            is_administrator: false,
+        }
     }
 }
 
@@ -164,6 +171,7 @@ fn request_of(asked: NodeCall) -> Option<Request> {
         query: asked.query,
         headers,
         body: asked.body,
+        body_waits: false,
     })
 }
 

@@ -48,6 +48,7 @@ mod tests {
             query: Vec::new(),
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),
+            body_waits: false,
         })
     }
 

@@ -27,6 +27,11 @@ pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
     Some((usize::try_from(offset).unwrap_or(0), usize::try_from(size).unwrap_or(0).min(ITEMS_MAX)))
 }
 
+/// The place where a list begins, as a parameter of the query; `None` when it is no number.
+pub(super) fn offset_of(text: &str) -> Option<usize> {
+    if text.is_empty() { Some(0) } else { text.parse().ok() }
+}
+
 /// `GET /broadcasts/list/{offset}/{size}`.
 pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;

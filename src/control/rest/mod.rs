@@ -51,7 +51,7 @@ use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
 use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey};
-use call::Call;
+use call::{Call, Sender};
 use paths::{players_of, rest_of, split_path};
 use route::{Handler, has_type, refuse_media};
 use routes::{Found, find};
@@ -91,7 +91,7 @@ impl Control {
         if let Some((app, rest)) = players_of(path) {
             return self.dispatch_players(now, origin.requester, (app, rest), request);
         }
-        self.dispatch_app(now, &mut origin.requester, Some(origin.peer), request)
+        self.dispatch_app(now, &mut origin.requester, Sender::Peer(origin.peer), request)
     }
 
     /// A request of a player, which may come from anywhere: the address filter and the tokens of the API are for operators.
@@ -109,21 +109,24 @@ impl Control {
             Found::Route(Route { handler: Handler::App(handler), .. }, params)
                 if has_type(request, "application/json") =>
             {
-                handler(self, now, &Call { requester, app: &app, request, params, client: None })
+                let call =
+                    Call { requester, app: &app, request, params, client: None, is_administrator: false };
+                handler(self, now, &call)
             }
             Found::Route(..) => Reply::Now(Response::error(415, "Unsupported Media Type")),
             found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
         }
     }
 
-    /// A request to an application; `peer` is `None` for what the server asks itself on somebody's behalf, whose view is known.
+    /// A request to an application. The view of a user of the panel is known already.
     fn dispatch_app(
         &mut self,
         now: Now,
         requester: &mut Requester,
-        peer: Option<SocketAddr>,
+        sender: Sender,
         request: &Request,
     ) -> Reply {
+        let peer = sender.peer();
         let not_found = || Reply::Now(Response::error(404, "Not Found"));
         let Some((app, rest)) = split_path(&request.path) else { return not_found() };
         let Some(app) = self.cx.apps.get(app).cloned() else { return not_found() };
@@ -146,6 +149,7 @@ impl Control {
             }
             Found::Route(route, params) => match (refuse_media(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
+                (None, Handler::App(_)) if request.body_waits => self.cx.let_body_come(requester.session()),
                 (None, Handler::App(handler)) => {
                     if let Some(peer) = peer {
                         let who = if app.security.rest_jwt.is_some() { "token" } else { ADDRESS };
@@ -155,7 +159,8 @@ impl Control {
                     self.cx.audit_route(requester.session(), route, request);
                     let anonymous = peer.filter(|_| app.security.rest_jwt.is_none());
                     let client = anonymous.and_then(|peer| self.cx.config.client_of(peer, request));
-                    let call = Call { requester, app: &app, request, params, client };
+                    let is_administrator = sender.is_administrator();
+                    let call = Call { requester, app: &app, request, params, client, is_administrator };
                     match elsewhere::ask_origin(self, now, route, &call) {
                         Some(reply) => reply,
                         None => elsewhere::handle_app(self, now, (route.method, handler), &call),
@@ -196,6 +201,12 @@ impl Control {
 }
 
 impl Context {
+    /// The head of a request has passed all checks: its body is read, and the request comes again.
+    fn let_body_come(&mut self, session: SessionRef) -> Reply {
+        self.post(session.worker, ToWorker::TakeBody(session.conn));
+        Reply::Later
+    }
+
     /// A request came with a login or a valid token: its connection is no longer one of anybody's.
     fn note_authenticated(&mut self, session: SessionRef) {
         self.post(session.worker, ToWorker::Authenticated(session.conn));

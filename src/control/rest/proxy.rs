@@ -1,7 +1,7 @@
 //! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (docs/rest.md). The call is done here,
 //! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
 
-use super::call::{Caller, Reply, RootCall};
+use super::call::{Caller, Reply, RootCall, Sender};
 use super::paths::split_path;
 use super::route::Base;
 use super::routes::{Found, find};
@@ -15,8 +15,12 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// Handles any method of `/request`.
 pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let user = call.caller.email().and_then(|email| control.records.auxiliary.user(email));
+    let is_administrator =
+        call.caller == Caller::Token || user.is_some_and(|user| user.role_in(SYSTEM) == Some(Role::Admin));
+    let sender = Sender::Panel { is_administrator };
     match inner(call.request) {
-        Some(request) => control.dispatch_app(now, &mut { call.origin.requester }, None, &request),
+        Some(request) => control.dispatch_app(now, &mut { call.origin.requester }, sender, &request),
         None => Reply::Now(Response::error(404, "Not Found")),
     }
 }
@@ -75,6 +79,7 @@ fn inner(request: &Request) -> Option<Request> {
         query,
         headers: request.headers.clone(),
         body: request.body.clone(),
+        body_waits: request.body_waits,
     })
 }
 

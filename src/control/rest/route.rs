@@ -170,7 +170,9 @@ fn takes_json(request: &Request) -> bool {
 
 /// Whether the media type is the wanted one; without a body there need not be one.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
-    let Some(value) = request.header("content-type") else { return request.body.is_empty() };
+    let Some(value) = request.header("content-type") else {
+        return request.body.is_empty() && !request.body_waits;
+    };
     let essence = value.split(';').next().unwrap_or("").trim();
     essence.eq_ignore_ascii_case(wanted)
 }

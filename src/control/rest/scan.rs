@@ -12,17 +12,20 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::call::{Call, Reply};
 use super::conference;
 use crate::control::Walks;
 use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
 use crate::control::context::Context;
+use crate::control::management::User;
 use crate::control::mask::{Requester, ShownList};
 use crate::control::records::Records;
-use crate::control::records::auxiliary::{Auxiliary, Vod};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, Vod};
 use crate::http::Response;
-use crate::store::Kind;
+use crate::store::{self, Kind};
 use crate::types::{Now, StreamKey};
 
 /// Records looked at in one slice: some hundred microseconds.
@@ -96,7 +99,7 @@ impl Order {
             (Key::Date, Row::Broadcast(record)) => (record.date, String::new()),
             (Key::Date, Row::File(vod)) => (vod.creation_date, String::new()),
             (Key::Status, Row::Broadcast(record)) => (0, record.effective_status(now).to_owned()),
-            (Key::Status, Row::File(_)) => (0, String::new()),
+            (Key::Status, Row::File(_)) | (_, Row::User(_)) => (0, String::new()),
         };
         Rank { date, text: text.into(), id: id.clone() }
     }
@@ -119,6 +122,8 @@ enum Collection {
     Rooms,
     /// Files that can be played.
     Files,
+    /// Users of the server, without what they log in with.
+    Users,
 }
 
 /// A record.
@@ -126,6 +131,7 @@ enum Collection {
 enum Row<'a> {
     Broadcast(&'a Broadcast),
     File(&'a Vod),
+    User(&'a User),
 }
 
 /// The places of an ordered list that are kept, and what was passed over in earlier rounds.
@@ -254,6 +260,20 @@ impl Scan {
         Self { collection: Collection::Files, ..self }
     }
 
+    /// Users are shown, by their e-mail.
+    pub(super) fn of_users(requester: Requester, offset: usize, size: usize) -> Self {
+        let (page, ranks) = (VecDeque::new(), Ranks::default());
+        Self {
+            requester,
+            app: Arc::from(""),
+            collection: Collection::Users,
+            search: String::new(),
+            kind: String::new(),
+            wanted: Wanted::Page { order: None, offset, size },
+            stage: Stage::Looking { after: None, matched: 0, page, ranks },
+        }
+    }
+
     fn is_match(&self, row: Row<'_>) -> bool {
         let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         match row {
@@ -268,6 +288,7 @@ impl Scan {
                 is(&self.kind, vod.stream_id.as_deref().unwrap_or_default())
                     && (self.search.is_empty() || vod.matches(&self.search))
             }
+            Row::User(_) => true,
         }
     }
 
@@ -360,6 +381,7 @@ impl Scan {
                 (Some(Row::Broadcast(record)), Collection::Rooms) => conference::write(record, &mut json),
                 (Some(Row::Broadcast(record)), _) => record.write_json(now, &mut json),
                 (Some(Row::File(vod)), _) => json = serde_json::to_vec(vod).unwrap_or_default(),
+                (Some(Row::User(user)), _) => json = serde_json::to_vec(&user.shown()).unwrap_or_default(),
                 (None, _) => {}
             }
             if list.items() > 0 && list.bytes().saturating_add(json.len()) > LIST_BYTES_MAX {
@@ -397,12 +419,12 @@ impl Records {
                 let all = self.behind(app, after);
                 Box::new(all.map(|(id, record)| (id, Some(Row::Broadcast(record)))))
             }
-            Collection::Files => {
-                let after = after.unwrap_or_default().to_owned();
-                let all = self.auxiliary.of(Kind::Vod, app, &after);
-                let behind = all.skip_while(move |(key, _)| *key.id == *after && !after.is_empty());
-                Box::new(behind.map(|(key, record)| (&key.id, file_of(record))))
-            }
+            Collection::Files => Box::new(
+                side_rows(&self.auxiliary, Kind::Vod, app, after).map(|(id, record)| (id, file_of(record))),
+            ),
+            Collection::Users => Box::new(
+                side_rows(&self.auxiliary, Kind::User, app, after).map(|(id, record)| (id, user_of(record))),
+            ),
         }
     }
 
@@ -413,6 +435,7 @@ impl Records {
                 self.get(&key).map(Row::Broadcast)
             }
             Collection::Files => self.auxiliary.get(&Vod::key(&scan.app, id)).and_then(file_of),
+            Collection::Users => self.auxiliary.get(&store::Key::new(Kind::User, "", id)).and_then(user_of),
         }
     }
 }
@@ -426,6 +449,7 @@ impl Walks {
         let held = match scan.collection {
             Collection::Broadcasts | Collection::Rooms => records.count(&scan.app),
             Collection::Files => records.auxiliary.count(Kind::Vod, &scan.app),
+            Collection::Users => records.auxiliary.count(Kind::User, &scan.app),
         };
         if let (Wanted::Page { offset, .. }, Stage::Looking { .. }) = (scan.wanted, &scan.stage)
             && offset >= held
@@ -486,12 +510,51 @@ impl Context {
     }
 }
 
+/// The auxiliary records of a kind behind an id, by id.
+fn side_rows<'a>(
+    records: &'a AuxiliaryRecords,
+    kind: Kind,
+    app: &'a Arc<str>,
+    after: Option<&'a str>,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Auxiliary)> {
+    let after = after.unwrap_or_default();
+    let behind = records.of(kind, app, after);
+    let behind = behind.skip_while(move |(key, _)| *key.id == *after && !after.is_empty());
+    behind.map(|(key, record)| (&key.id, record))
+}
+
 /// The file that a record is of, when it can be played.
 fn file_of(record: &Auxiliary) -> Option<Row<'_>> {
     match record {
         Auxiliary::Vod(vod) if !vod.unfinished => Some(Row::File(vod)),
         Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
     }
+}
+
+fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
+    match record {
+        Auxiliary::User(user) => Some(Row::User(user)),
+        Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) => None,
+    }
+}
+
+/// A list that is made in one turn, of the items from `offset` on: it ends where any list does, and says where it goes on.
+pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
+    let (mut json, mut next) = (vec![b'['], offset);
+    for item in items {
+        let Ok(item) = serde_json::to_vec(&item) else { continue };
+        if next > offset && json.len().saturating_add(item.len()) > LIST_BYTES_MAX {
+            json.push(b']');
+            return Response::json(200, json).header(NEXT_OFFSET, next.to_string());
+        }
+        if next > offset {
+            json.push(b',');
+        }
+        json.extend_from_slice(&item);
+        next = next.saturating_add(1);
+    }
+    json.push(b']');
+    Response::json(200, json)
 }
 
 #[cfg(test)]

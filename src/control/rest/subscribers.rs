@@ -1,12 +1,13 @@
 //! Subscribers of streams (docs/security.md).
 
 use crate::control::live::Registry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
+use super::scan::list_from;
 use crate::auth::access::Direction;
 use crate::auth::time_code;
 use crate::control::access::{Access, ConnectionEvent, code_key};
@@ -26,6 +27,8 @@ const SUBSCRIBERS_MAX: usize = 100_000;
 const BULK_MAX: usize = 10_000;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 1024;
+/// Events of one subscriber in a list of many, the newest; all of them are in the list of events.
+const STATS_EVENTS_MAX: usize = 1000;
 /// The shortest period of codes, in seconds.
 const PERIOD_MIN: i64 = 10;
 
@@ -137,7 +140,7 @@ pub(super) fn list(cx: &Context, records: &Records, access: &Access, call: &Call
 struct SubscriberStats<'a> {
     stream_id: &'a str,
     subscriber_id: &'a str,
-    connection_events: Vec<&'a ConnectionEvent>,
+    connection_events: VecDeque<&'a ConnectionEvent>,
     avg_video_bitrate: i64,
     avg_audio_bitrate: i64,
 }
@@ -153,12 +156,15 @@ pub(super) fn stats(records: &Records, access: &Access, call: &Call<'_>) -> Repl
         Auxiliary::Subscriber(subscriber) => Some(subscriber.subscriber_id.as_str()),
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
-    let mut page: BTreeMap<&str, Vec<&ConnectionEvent>> =
-        all.skip(offset).take(size).map(|subscriber| (subscriber, Vec::new())).collect();
+    let mut page: BTreeMap<&str, VecDeque<&ConnectionEvent>> =
+        all.skip(offset).take(size).map(|subscriber| (subscriber, VecDeque::new())).collect();
     // One walk over the events, whatever the page.
     for event in access.presences.events(&call.app.name).filter(|event| event.stream_id == id) {
         if let Some(events) = page.get_mut(event.subscriber_id.as_str()) {
-            events.push(event);
+            if events.len() >= STATS_EVENTS_MAX {
+                events.pop_front();
+            }
+            events.push_back(event);
         }
     }
     let shown = page.into_iter().map(|(subscriber_id, connection_events)| SubscriberStats {
@@ -168,7 +174,7 @@ pub(super) fn stats(records: &Records, access: &Access, call: &Call<'_>) -> Repl
         avg_video_bitrate: 0,
         avg_audio_bitrate: 0,
     });
-    Reply::Now(json(200, &shown.collect::<Vec<_>>()))
+    Reply::Now(list_from(offset, shown))
 }
 
 /// `DELETE /broadcasts/{id}/subscribers/{sid}`.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::call::{Caller, Origin, Reply, RootCall, bad_request};
-use crate::control::answer::{Outcome, json};
+use super::lists::{Lists, offset_of};
+use super::scan::Scan;
+use crate::control::answer::Outcome;
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::context::Context;
 use crate::control::management::Management;
@@ -242,9 +244,11 @@ pub(super) fn admin_status(records: &Records, call: &RootCall<'_>) -> Reply {
 }
 
 /// `GET /user-list`.
-pub(super) fn list(records: &Records) -> Reply {
-    let users: Vec<User> = records.auxiliary.users().map(User::shown).collect();
-    Reply::Now(json(200, &users))
+pub(super) fn list(lists: Lists<'_>, now: Now, call: &RootCall<'_>) -> Reply {
+    let Some(offset) = offset_of(call.query("offset")) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    lists.scan(now, Scan::of_users(call.origin.requester, offset, USERS_MAX))
 }
 
 /// `POST /users`.

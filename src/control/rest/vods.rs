@@ -12,6 +12,7 @@ use crate::control::live::Registry;
 use crate::control::recordings::{Begin, Recorded, may_record};
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Records, Write};
+use crate::control::uploads::UploadSender;
 use crate::control::{Files, Now};
 use crate::http::{Multipart, Response};
 use crate::mail::ClipRange;
@@ -150,8 +151,12 @@ pub(super) fn create(
         return refused(Some("notSupportedFileType"));
     }
     let name: String = base.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    if files.begin_upload(cx, records, now, (call.requester, call.client), &call.app.name, (&name, extension))
-    {
+    let sender = UploadSender {
+        requester: call.requester,
+        client: call.client,
+        is_administrator: call.is_administrator,
+    };
+    if files.begin_upload(cx, records, now, sender, &call.app.name, (&name, extension)) {
         Reply::Later
     } else {
         refused(Some(NO_ROOM))

@@ -1,5 +1,6 @@
 //! Users, sessions, tokens and who may what, in virtual time. Passwords are hashed by a stand-in.
 
+mod bounds;
 mod doors;
 mod history;
 mod lost;

@@ -12,8 +12,12 @@ impl BodyLimits for Everything {
         None
     }
 
-    fn is_streamed(&self, method: Method, _: &str, _: &[(String, String)]) -> bool {
-        method == Method::Post
+    fn intake(&self, method: Method, _: &str, _: &[(String, String)]) -> Intake {
+        match method {
+            Method::Post => Intake::Streamed,
+            Method::Put => Intake::AfterHead,
+            Method::Get | Method::Head | Method::Delete | Method::Options | Method::Patch => Intake::Whole,
+        }
     }
 }
 
@@ -23,7 +27,7 @@ fn asked(head: &str) -> Rig {
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
     rig.feed(post(head));
     let request = rig.event().unwrap();
-    assert!(request.body.is_empty() && rig.connection.has_incoming_body());
+    assert!(request.body.is_empty() && request.body_waits && rig.connection.has_incoming_body());
     rig
 }
 
@@ -216,13 +220,15 @@ fn r_45_a_body_that_is_exactly_as_fast_as_it_has_to_be_goes_on() {
 }
 
 #[test]
-fn r_45_a_body_that_is_not_taken_yet_is_held_up_to_the_limit_and_has_no_deadline() {
+fn r_45_a_body_that_is_not_taken_yet_is_not_read_and_has_no_deadline() {
     let mut rig = asked("Content-Length: 100000000\r\n");
-    let most = Limits::default().held_bytes;
-    rig.feed(vec![0; most]);
     assert!(rig.connection.wants_bytes());
     rig.feed([0]);
     assert!(!rig.connection.wants_bytes());
+    // What the transport had read by then.
+    let most = 64 * 1024;
+    rig.feed(vec![0; most]);
+    assert_eq!(rig.connection.stats().held_bytes, most + 1);
     rig.pass(Duration::from_secs(1000));
     assert!(!rig.connection.is_closing());
     take(&mut rig, u64::MAX);
@@ -290,4 +296,81 @@ fn r_45_of_a_body_that_is_answered_before_its_end_no_more_is_held_than_what_came
     assert!(rig.connection.wants_bytes());
     rig.feed([0]);
     assert!(!rig.connection.wants_bytes());
+}
+
+/// A connection that was sent a PUT with these lines and this part of its body, and its request.
+fn put(lines: &str, begun: &str) -> (Rig, Option<Request>) {
+    let mut rig = Rig::new();
+    rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
+    rig.feed(post(lines).replacen("POST", "PUT", 1) + begun);
+    let request = rig.event();
+    (rig, request)
+}
+
+#[test]
+fn h_37_the_head_comes_before_a_body_that_is_not_there_yet() {
+    let chunk = "10000\r\n".to_owned() + &"x".repeat(0x10000) + "\r\n";
+    for (lines, begun, more) in [
+        ("Content-Length: 200000\r\n", "ab".to_owned(), "y".repeat(65_536)),
+        ("Transfer-Encoding: chunked\r\n", "2\r\nab\r\n".to_owned(), chunk),
+    ] {
+        let (mut rig, request) = put(lines, &begun);
+        let request = request.unwrap();
+        assert!(request.body_waits && request.body.is_empty(), "{lines}");
+        assert!(!rig.connection.wants_bytes(), "nothing more is read");
+        // What the transport had read already is not looked at.
+        rig.feed(&more);
+        assert!(rig.connection.stats().held_bytes <= more.len() + 2, "{lines}");
+        rig.respond(Response::error(403, "no"));
+        assert!(rig.text().contains("Connection: close") && rig.connection.is_closing(), "{lines}");
+        assert_eq!(rig.connection.stats().held_bytes, 0);
+    }
+}
+
+#[test]
+fn h_37_a_body_that_came_with_its_head_is_part_of_the_request() {
+    for (lines, body) in [
+        ("Content-Length: 5\r\n", "hello"),
+        ("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"),
+        ("Content-Length: 0\r\n", ""),
+    ] {
+        let (mut rig, request) = put(lines, body);
+        let request = request.unwrap();
+        assert_eq!((request.body.len(), request.body_waits), (if body.is_empty() { 0 } else { 5 }, false));
+        rig.respond(Response::error(403, "no"));
+        assert!(!rig.connection.is_closing(), "nothing is left unread");
+    }
+}
+
+#[test]
+fn h_37_a_body_that_is_let_in_comes_whole_and_the_connection_goes_on() {
+    for (lines, begun, more) in [
+        ("Expect: 100-continue\r\nContent-Length: 5\r\n", "", "hello"),
+        ("Content-Length: 5\r\n", "he", "llo"),
+        ("Transfer-Encoding: chunked\r\n", "2\r\nhe\r\n3", "\r\nllo\r\n0\r\n\r\n"),
+    ] {
+        let (mut rig, request) = put(lines, begun);
+        assert!(request.unwrap().body_waits);
+        assert_eq!(rig.text(), "", "no 100 before the verdict");
+        take(&mut rig, 5);
+        let invited = rig.text();
+        assert_eq!(invited.starts_with("HTTP/1.1 100 "), begun.is_empty(), "{invited}");
+        rig.feed(more);
+        assert_eq!(came(&mut rig), 5);
+        assert!(rig.connection.is_body_complete());
+        rig.respond(Response::text(200, "ok"));
+        rig.feed(GET);
+        assert_eq!(rig.serve().len(), 1, "the next request");
+    }
+}
+
+#[test]
+fn h_37_the_limit_of_bodies_holds_for_those_that_wait() {
+    let (rig, request) = put("Expect: 100-continue\r\nContent-Length: 262145\r\n", "");
+    assert!(request.is_none() && rig.text().starts_with("HTTP/1.1 413 "));
+    let (mut rig, request) = put("Transfer-Encoding: chunked\r\n", "1\r\na\r\n");
+    assert!(request.unwrap().body_waits);
+    take(&mut rig, 5);
+    rig.feed("5\r\nhello\r\n");
+    assert!(rig.text().starts_with("HTTP/1.1 413 ") && rig.connection.is_closing());
 }

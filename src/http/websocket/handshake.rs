@@ -183,6 +183,7 @@ mod tests {
             query: Vec::new(),
             headers,
             body: Bytes::new(),
+            body_waits: false,
         }
     }
 

@@ -211,7 +211,10 @@ impl Driver {
             Err(error) => machine.handle_path(now, id, path, PathEvent::Broken(&error.to_string())),
             // With TLS the session hears of it when the peer is verified.
             Ok(()) if socket.transport.is_handshaking() => {}
-            Ok(()) => machine.handle_path(now, id, path, PathEvent::Open { local: None }),
+            Ok(()) => {
+                let local = socket.transport.stream().local_addr().ok();
+                machine.handle_path(now, id, path, PathEvent::Open { local });
+            }
         }
         self.make_ready(id);
     }
@@ -314,7 +317,8 @@ impl Driver {
             permit.end_handshake();
         }
         if socket.tls.take().is_some() {
-            machine.handle_path(now, id, PathId::default(), PathEvent::Open { local: None });
+            let local = socket.transport.stream().local_addr().ok();
+            machine.handle_path(now, id, PathId::default(), PathEvent::Open { local });
         } else if let Some(name) = socket.transport.negotiated() {
             machine.handle_path(now, id, PathId::default(), PathEvent::Negotiated(&name));
         }

@@ -31,7 +31,7 @@ pub enum SocketEvent {
 pub enum PathEvent<'a> {
     /// An outgoing connection is established, or a socket is open.
     Open {
-        /// The address that it received, where it is a socket of the session's own.
+        /// The address of this end. A file has none.
         local: Option<SocketAddr>,
     },
     /// The peer of an accepted connection chose this protocol (ALPN, RFC 7301), before its first bytes.

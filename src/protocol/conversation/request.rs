@@ -68,8 +68,15 @@ pub struct WantedBlob {
 pub enum RequestEvent {
     /// The client of all that follows; the peer is a proxy that is trusted.
     Client(IpAddr),
-    /// A request of the API; answered by [`RequestNews::Response`].
+    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] when its body waits.
     Rest {
+        /// The request.
+        request: Box<crate::http::Request>,
+        /// Whether it came over TLS.
+        secure: bool,
+    },
+    /// The same as [`Self::Rest`], asked again each second while somebody listens; never with a body.
+    Feed {
         /// The request.
         request: Box<crate::http::Request>,
         /// Whether it came over TLS.
@@ -127,6 +134,8 @@ pub enum RequestNews<'a> {
     /// The answer to [`RequestEvent::Rest`] when the body of the request is a file that may come: [`RequestEvent::Upload`]
     /// tells what became of it, and [`RequestNews::Response`] follows.
     Upload(UploadGrant),
+    /// The answer to [`RequestEvent::Rest`] when the body of the request waits and may come: it is asked again with the body.
+    TakeBody,
     /// The answer to [`RequestEvent::AwaitBlob`]: it is there, or will not be.
     Blob,
     /// The answer to [`RequestEvent::Pass`].

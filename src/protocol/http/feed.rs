@@ -54,6 +54,8 @@ impl Feed {
     pub(super) fn begin(mut request: Request, fields: Fields, secure: bool) -> (Self, Event) {
         // What is asked of control are the lines.
         request.headers.set("accept", "*/*");
+        // Nobody reads a body of it.
+        request.body_waits = false;
         let (request, stage) = (Box::new(request), Stage::Asked);
         let feed = Self { request, fields, secure, stage, last: Bytes::new(), said_at: None };
         let event = feed.question();
@@ -61,7 +63,7 @@ impl Feed {
     }
 
     fn question(&self) -> Event {
-        Event::Request(RequestEvent::Rest { request: self.request.clone(), secure: self.secure })
+        Event::Request(RequestEvent::Feed { request: self.request.clone(), secure: self.secure })
     }
 
     fn wait(&mut self, now: Now) {
@@ -180,7 +182,7 @@ mod tests {
         rig.now.mono += Duration::from_millis(millis);
         let events = rig.act(|session, ctx| session.handle_timeout(ctx));
         events.iter().any(
-            |event| matches!(event, Event::Request(RequestEvent::Rest { request, .. }) if request.header("accept") == Some("*/*")),
+            |event| matches!(event, Event::Request(RequestEvent::Feed { request, .. }) if request.header("accept") == Some("*/*")),
         )
     }
 
@@ -191,7 +193,7 @@ mod tests {
             use crate::protocol::ByteStream;
             session.handle_bytes(ctx, ASK);
         });
-        assert!(matches!(events.as_slice(), [Event::Request(RequestEvent::Rest { .. })]), "{events:?}");
+        assert!(matches!(events.as_slice(), [Event::Request(RequestEvent::Feed { .. })]), "{events:?}");
         let head = answer(&mut rig, 200, "{\"a\":1}\n{\"b\":1}\n");
         assert!(
             head.contains("Content-Type: text/event-stream\r\n") && head.contains("Cache-Control: no-store")

@@ -419,7 +419,7 @@ fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Byte
     }
     let mut text = own.clone();
     let whole: Vec<u8> = std::iter::from_fn(|| text.next_block()).flatten().collect();
-    (coding::gzip(&whole), Some(own))
+    (coding::gzip(&whole).map(|packed| own.held().count(packed)), Some(own))
 }
 
 /// The part of a block that is sent, when so many bytes are to be skipped and so many are left.
@@ -505,6 +505,7 @@ mod tests {
             query: Vec::new(),
             headers: crate::http::Headers::new(),
             body: Bytes::new(),
+            body_waits: false,
         }
     }
 

@@ -16,6 +16,7 @@ pub(in crate::protocol) mod responder;
 pub(in crate::protocol) mod settings;
 mod signalling;
 mod substream;
+mod taken;
 mod upload;
 
 use std::net::{IpAddr, SocketAddr};
@@ -48,6 +49,7 @@ pub use settings::speaks_http2;
 use signalling::Signalling;
 pub use signalling::{Action, Conversation};
 use substream::{Substream, ToStream};
+use taken::Taken;
 use upload::Upload;
 
 /// See [`super::registry`].
@@ -192,11 +194,14 @@ impl HttpSession {
     /// Handler: control answers.
     fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked.of_api();
-        self.begin(OfControl(fields));
-        self.link.tell(Event::Request(RequestEvent::Rest {
-            request: Box::new(request),
-            secure: self.is_secure(),
-        }));
+        let request = Box::new(request);
+        let secure = self.is_secure();
+        if request.body_waits {
+            self.begin(Taken::new(request.clone(), fields, secure));
+        } else {
+            self.begin(OfControl(fields));
+        }
+        self.link.tell(Event::Request(RequestEvent::Rest { request, secure }));
     }
 
     /// Handler: control answers, or lets the body come, which is a file.
@@ -205,7 +210,9 @@ impl HttpSession {
         let Some(form) = form.filter(|_| self.link.connection.has_incoming_body()) else {
             return self.control(ctx, asked);
         };
-        let Asked { request, fields, .. } = asked.of_api();
+        let Asked { mut request, fields, .. } = asked.of_api();
+        // The operation itself lets it come.
+        request.body_waits = false;
         self.begin(Upload::new(fields, form));
         self.link.tell(Event::Request(RequestEvent::Rest {
             request: Box::new(request),

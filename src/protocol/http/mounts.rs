@@ -59,7 +59,7 @@ const API: &[Mount<Handler>] = &[
     Mount {
         path: "/rest/v2/live/{*}",
         methods: Methods::Any,
-        body: BodyKind::Any,
+        body: BodyKind::AfterHead,
         cors: Cors::NAMED,
         handler: HttpSession::feed,
     },
@@ -73,8 +73,8 @@ const API: &[Mount<Handler>] = &[
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
-    // Players of any page report.
-    api("/{any}/analytic/{*}", Cors::ANYONE),
+    // Players of any page report: no check is passed before the body.
+    Mount { body: BodyKind::Any, ..api("/{any}/analytic/{*}", Cors::ANYONE) },
 ];
 
 /// Rows behind those of other protocols.
@@ -86,7 +86,7 @@ const FILES: &[Mount<Handler>] = &[
 ];
 
 const fn api(path: &'static str, cors: Cors) -> Mount<Handler> {
-    Mount { path, methods: Methods::Any, body: BodyKind::Any, cors, handler: HttpSession::control }
+    Mount { path, methods: Methods::Any, body: BodyKind::AfterHead, cors, handler: HttpSession::control }
 }
 
 const fn upload(

@@ -105,6 +105,7 @@ impl Responder for Waiting {
             | RequestNews::Blob
             | RequestNews::Response(_)
             | RequestNews::Upload(_)
+            | RequestNews::TakeBody
             | RequestNews::StreamBegun(_) => Next::Stay,
         }
     }
@@ -207,6 +208,7 @@ impl Polled {
         let date_ms = blob.calendar.map_or(ctx.now.wall_ms, |calendar| calendar.date_ms(ctx.now.mono));
         let requested = |app| Requested { app, name: &blob.name, query: &request.query };
         let own = app.and_then(|app| sinks::tailored(&requested(app), &blob.bytes, date_ms));
+        let own = own.map(|own| own.counted_in(ctx.blobs.own_text()));
         let is_playlist = blob.content_type.starts_with("application/");
         let caching = app.map_or("no-cache", |app| {
             let settings = PolledSettings::of(app);

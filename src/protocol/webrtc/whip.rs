@@ -443,8 +443,8 @@ mod tests {
         let mut headers = Headers::new();
         headers.push("User-Agent", agent);
         let (method, version, target) = (Method::Post, Version::Http11, String::new());
-        let (query, body) = (Vec::new(), Bytes::new());
-        let request = Request { method, version, target, path, query, headers, body };
+        let (query, body, body_waits) = (Vec::new(), Bytes::new(), false);
+        let request = Request { method, version, target, path, query, headers, body, body_waits };
         base_of(&request, if told { folder } else { "" }) + "NAME"
     }
 

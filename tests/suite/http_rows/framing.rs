@@ -375,3 +375,28 @@ fn h_14_answers_without_a_body_keep_the_framing() {
         }
     }
 }
+
+/// Peers that are not allowed get their answer without a body, which is neither invited nor read.
+#[test]
+fn h_37_who_is_not_allowed_is_answered_before_its_body() {
+    let server = Server::start(&["app.remoteAllowedCIDR=10.0.0.0/8"]);
+    let user = |lines: &str| post(lines, "").replace("/live/rest/v2/broadcasts/create", "/rest/v2/users");
+    for (bytes, why) in [
+        (post("Content-Length: 200000\r\n", "{"), "Not allowed IP"),
+        (post("Content-Length: 200000\r\nExpect: 100-continue\r\n", ""), "Not allowed IP"),
+        (post("Transfer-Encoding: chunked\r\n", "1\r\n{\r\n"), "Not allowed IP"),
+        (user("Content-Length: 200000\r\n"), "Not authenticated user"),
+        (user("Content-Length: 200000\r\nExpect: 100-continue\r\n"), "Not authenticated user"),
+        (user("Transfer-Encoding: chunked\r\n"), "Not authenticated user"),
+    ] {
+        let answer = send_and_wait(server.http, bytes.as_bytes());
+        assert_eq!((answer.status(), answer.count(), answer.closed), (403, 1, true), "{answer:?}");
+        assert!(answer.text.contains(why) && answer.text.contains("Connection: close\r\n"), "{answer:?}");
+    }
+    // A body that came with its head is no reason to close.
+    let mut stream = connect(server.http);
+    for _ in 0..2 {
+        stream.write_all(post("Content-Length: 2\r\n", "{}").as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut stream, false).0, 403);
+    }
+}

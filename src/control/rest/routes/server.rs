@@ -161,11 +161,12 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/user-list",
         System,
-        |control, _, _| users::list(&control.records),
+        |control, now, call| users::list(control.lists(), now, call),
         "[User]",
         USERS,
         "List the users",
-    ),
+    )
+    .query(&["offset"]),
     root(
         Post,
         "/users",
@@ -544,7 +545,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[LiveStream]",
         APPS,
         "Live streams",
-    ),
+    )
+    .query(&["offset"]),
     root(
         Get,
         "/applications/settings/{app}",

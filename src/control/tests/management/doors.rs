@@ -254,3 +254,59 @@ fn logins_and_users_are_in_the_audit_log_by_name_and_failures_without() {
     let audit = audit.join("\n");
     assert!(!audit.contains("secret-in") && !audit.contains(MD5) && !audit.contains("hash"), "{audit}");
 }
+
+#[test]
+fn h_37_heads_are_judged_before_their_bodies_and_nothing_is_done_or_told_until_those_are_there() {
+    let mut rig = Rig::with(&[], &[("remoteAllowedCIDR", "127.0.0.1")]);
+    rig.initial("admin@a");
+    let admin = rig.login(&Client::default(), "admin@a", MD5).1;
+    let reader = serde_json::json!({"email":"r@a","password":MD5,"userType":"READ_ONLY","scope":"live"});
+    let reader = rig.add_user_by(&admin, reader);
+    let far = Client::at("192.0.2.9:1");
+    let (create, users) = ("/live/rest/v2/broadcasts/create", "/rest/v2/users");
+    let panel = "/rest/v2/request?_path=live/rest/v2/broadcasts/create";
+    let none = Client::default();
+    for (client, method, target, refusal) in [
+        (&far, Method::Post, create, Some((403, "Not allowed IP"))),
+        (&none, Method::Post, create, None),
+        (&none, Method::Post, users, Some((403, "Not authenticated user"))),
+        (&far, Method::Post, users, Some((403, "Not authenticated user"))),
+        (&reader, Method::Post, users, Some((403, "Not allowed to access this resource"))),
+        (&reader, Method::Post, panel, Some((403, "Not allowed to access this resource"))),
+        (&admin, Method::Post, users, None),
+        (&admin, Method::Post, panel, None),
+        (&none, Method::Post, "/live/rest/v2/nothing", Some((404, ""))),
+        (&none, Method::Patch, create, Some((405, ""))),
+        (&none, Method::Post, "/rest/v2/users/authenticate", None),
+    ] {
+        let mut head = request(method, target, "");
+        head.body_waits = true;
+        head.headers.push("Content-Type", "application/json");
+        for (name, value) in &client.headers {
+            head.headers.push(name.as_str(), value.as_str());
+        }
+        let log = logged(|| {
+            let session = rig.send_request(client.peer.unwrap_or("127.0.0.1:9"), head);
+            let lets_come =
+                |mail: &ToWorker| matches!(mail, ToWorker::TakeBody(conn) if *conn == session.conn);
+            let may_come = rig.posted.iter().any(|(_, mail)| lets_come(mail));
+            let response = rig.response(session);
+            assert_eq!(may_come, refusal.is_none(), "{target}");
+            let refused = response.map(|response| (response.status, text(&response)));
+            match (refused, refusal) {
+                (Some((status, text)), Some((want, part))) => {
+                    assert!(status == want && text.contains(part), "{target}: {status} {text}");
+                }
+                (refused, refusal) => {
+                    assert!(refused.is_none() && refusal.is_none(), "{target}: {refused:?}")
+                }
+            }
+        });
+        assert!(refusal.is_some() || log.is_empty(), "nothing was done: {log}");
+    }
+    // A type is asked for with a body that is still to come.
+    let mut head = request(Method::Post, create, "");
+    head.body_waits = true;
+    let session = rig.send_request("127.0.0.1:9", head);
+    assert_eq!(rig.response(session).unwrap().status, 415);
+}

@@ -436,7 +436,9 @@ impl Conversation for Socket {
             Reply::Request(RequestNews::StreamBegun(key)) => self.send(answer::streaming_started(&key.id)),
             Reply::Request(RequestNews::Response(response)) => self.answered(&response),
             Reply::Request(RequestNews::Call(key, news)) => self.call_news(&key, news),
-            Reply::Request(RequestNews::Upload(_) | RequestNews::Blob | RequestNews::Pass(_))
+            Reply::Request(
+                RequestNews::Upload(_) | RequestNews::TakeBody | RequestNews::Blob | RequestNews::Pass(_),
+            )
             | Reply::Publication(..)
             | Reply::Subscription(..)
             | Reply::Job(_)

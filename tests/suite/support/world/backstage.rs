@@ -131,7 +131,9 @@ impl World {
         }
         progress |= !batch.is_empty();
         // As its thread does: requests of the API follow what else has come.
-        let is_rest = |mail: &ControlMail| matches!(mail, ControlMail::Worker(ToControl::Rest { .. }));
+        let is_rest = |mail: &ControlMail| {
+            matches!(mail, ControlMail::Worker(ToControl::Rest { .. } | ToControl::Feed { .. }))
+        };
         let (requests, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_rest);
         for mail in rest.into_iter().chain(requests) {
             match mail {

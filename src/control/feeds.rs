@@ -1,0 +1,267 @@
+//! Feeds: questions of connections that ask the same again each second for as long as somebody listens (docs/rest.md).
+//!
+//! 1. A question waits in the line of who asks: a user, or the address of the server's token. It costs its turn next to nothing.
+//! 2. So many rows in a slice, one question of each line in turn; other mail is handled between two slices. When there is more to do than
+//!    time for it, feeds are asked less often than once a second, and those of who has many the least.
+//! 3. A feed is remembered for [`REMEMBERED`] behind its last question. There are [`OF_ASKER_MAX`] of one asker and [`FEEDS_MAX`] in all,
+//!    of which the asker with most gives way to one that has fewer. A feed that is too much is answered 503, which ends it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::access::Access;
+use super::answer::Origin;
+use super::context::Context;
+use super::management::Management;
+use crate::http::{Request, Response};
+use crate::types::{Now, SessionRef};
+
+/// Feeds of one asker.
+const OF_ASKER_MAX: usize = 64;
+/// Feeds of all askers.
+const FEEDS_MAX: usize = 1024;
+/// The time for which a feed counts behind its last question: one that asks waits a second, and its client may not read for a while.
+const REMEMBERED: Duration = Duration::from_secs(5);
+/// Rows of one slice: some hundred microseconds.
+const SLICE_ROWS: usize = 128;
+/// The pause between two slices, in which other inputs have their turn.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The one that feeds are counted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Asker {
+    /// A user who is logged in.
+    User(Arc<str>),
+    /// The address that a request with the server's token comes from.
+    Address(IpAddr),
+}
+
+/// A question of a feed.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) origin: Origin,
+    pub(super) request: Box<Request>,
+}
+
+/// Feeds, and the questions of theirs that wait.
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    /// The asker of each feed, and the time of its last question.
+    known: BTreeMap<SessionRef, (Asker, Instant)>,
+    /// The same by that time.
+    ages: BTreeSet<(Instant, SessionRef)>,
+    /// The feeds of each asker.
+    held: BTreeMap<Asker, BTreeSet<SessionRef>>,
+    /// Askers by their number of feeds.
+    sizes: BTreeSet<(usize, Asker)>,
+    lines: BTreeMap<Asker, VecDeque<Question>>,
+    /// Askers with a line, the next first.
+    turns: VecDeque<Asker>,
+    due: Option<Instant>,
+}
+
+impl Feeds {
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether a feed may ask: it is known, or there is room for it, or another one gives way.
+    fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
+        while let Some((at, oldest)) = self.ages.first().copied()
+            && now.saturating_duration_since(at) > REMEMBERED
+        {
+            self.forget(oldest);
+        }
+        if !self.known.contains_key(&session) {
+            let own = self.held.get(asker).map_or(0, BTreeSet::len);
+            if own >= OF_ASKER_MAX {
+                return false;
+            }
+            if self.known.len() >= FEEDS_MAX && !self.give_way(own) {
+                return false;
+            }
+        }
+        self.forget(session);
+        self.known.insert(session, (asker.clone(), now));
+        self.ages.insert((now, session));
+        self.change_held(asker, |held| held.insert(session));
+        true
+    }
+
+    /// Forgets a feed of the asker with most, if that keeps more than `own`.
+    fn give_way(&mut self, own: usize) -> bool {
+        let Some((most, asker)) = self.sizes.last().filter(|(most, _)| *most > own.saturating_add(1)) else {
+            return false;
+        };
+        tracing::debug!(feeds = most, "a feed gives way to one of an asker with fewer");
+        let newest = self.held.get(asker).and_then(|held| held.last()).copied();
+        newest.is_some_and(|session| {
+            self.forget(session);
+            true
+        })
+    }
+
+    fn forget(&mut self, session: SessionRef) {
+        let Some((asker, at)) = self.known.remove(&session) else { return };
+        self.ages.remove(&(at, session));
+        self.change_held(&asker, |held| held.remove(&session));
+    }
+
+    fn change_held(&mut self, asker: &Asker, change: impl FnOnce(&mut BTreeSet<SessionRef>) -> bool) {
+        let mut held = self.held.remove(asker).unwrap_or_default();
+        self.sizes.remove(&(held.len(), asker.clone()));
+        change(&mut held);
+        if !held.is_empty() {
+            self.sizes.insert((held.len(), asker.clone()));
+            self.held.insert(asker.clone(), held);
+        }
+    }
+
+    fn queue(&mut self, now: Instant, asker: Asker, question: Question) {
+        let line = self.lines.entry(asker.clone()).or_default();
+        if line.is_empty() {
+            self.turns.push_back(asker);
+        }
+        line.push_back(question);
+        self.due = self.due.or_else(|| now.checked_add(PAUSE));
+    }
+
+    /// The questions of the next slice.
+    pub(super) fn slice(&mut self, now: Instant) -> Vec<Question> {
+        if self.due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        let (mut slice, mut rows) = (Vec::new(), 0usize);
+        while rows < SLICE_ROWS
+            && let Some(asker) = self.turns.pop_front()
+        {
+            let Some(mut line) = self.lines.remove(&asker) else { continue };
+            if let Some(question) = line.pop_front() {
+                rows = rows.saturating_add(rows_of(&question.request));
+                slice.push(question);
+            }
+            if !line.is_empty() {
+                self.lines.insert(asker.clone(), line);
+                self.turns.push_back(asker);
+            }
+        }
+        self.due = if self.turns.is_empty() { None } else { now.checked_add(PAUSE) };
+        slice
+    }
+}
+
+/// The rows that are made for a question: its own, and one for each broadcast that it names.
+fn rows_of(request: &Request) -> usize {
+    request.query_value("ids").map_or(1, |ids| ids.split(',').count().saturating_add(1))
+}
+
+impl Access {
+    /// Handles the question of a feed. The question of a peer without a login is given back, to be refused at once.
+    pub(super) fn feed_asked(
+        &mut self,
+        cx: &mut Context,
+        management: &mut Management,
+        now: Now,
+        question: Question,
+    ) -> Option<Question> {
+        let Question { origin: Origin { requester, peer, .. }, request } = &question;
+        let Some(asker) = self.feed_asker(cx, management, now, *peer, request) else { return Some(question) };
+        if self.feeds.admit(now.mono, requester.session(), &asker) {
+            self.feeds.queue(now.mono, asker, question);
+        } else {
+            let busy = Response::error(503, "Too many feeds").header("Retry-After", "5");
+            cx.answer(*requester, busy);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::mask::Requester;
+    use crate::http::{Headers, Method, Version};
+    use crate::types::{ConnId, WorkerId};
+
+    fn session(slot: u32) -> SessionRef {
+        SessionRef::new(WorkerId(0), ConnId { slot, generation: 0 })
+    }
+
+    fn user(number: usize) -> Asker {
+        Asker::User(format!("u{number}").into())
+    }
+
+    fn question(ids: usize) -> Question {
+        let ids = vec!["x"; ids].join(",");
+        let request = Box::new(Request {
+            method: Method::Get,
+            version: Version::Http11,
+            target: String::new(),
+            path: "/rest/v2/live/live".to_owned(),
+            query: vec![("ids".to_owned(), ids)],
+            headers: Headers::new(),
+            body: bytes::Bytes::new(),
+            body_waits: false,
+        });
+        let requester = Requester::unknown(session(0));
+        Question {
+            origin: Origin { requester, peer: "127.0.0.1:1".parse().unwrap(), secure: false },
+            request,
+        }
+    }
+
+    #[test]
+    fn r_66_feeds_of_an_asker_and_of_all_are_bounded_and_who_has_most_gives_way() {
+        let (mut feeds, now) = (Feeds::default(), Instant::now());
+        let mut next = 0;
+        let mut ask = |feeds: &mut Feeds, now, asker: usize| {
+            next += 1;
+            feeds.admit(now, session(next), &user(asker)).then_some(session(next))
+        };
+        let own: Vec<_> = (0..=OF_ASKER_MAX).map(|_| ask(&mut feeds, now, 0)).collect();
+        assert!(own[..OF_ASKER_MAX].iter().all(Option::is_some) && own[OF_ASKER_MAX].is_none());
+        assert!(feeds.admit(now, own[0].unwrap(), &user(0)), "it was there");
+        for asker in 1..16 {
+            assert!((0..OF_ASKER_MAX).all(|_| ask(&mut feeds, now, asker).is_some()));
+        }
+        assert_eq!(feeds.known.len(), FEEDS_MAX);
+        // Of sixteen that have all of it each gives some to those that come.
+        for asker in 16..64 {
+            for held in 1..=16 {
+                assert!(ask(&mut feeds, now, asker).is_some(), "{asker}");
+                assert_eq!(feeds.held[&user(asker)].len(), held);
+            }
+        }
+        assert_eq!((feeds.known.len(), feeds.sizes.first().unwrap().0), (FEEDS_MAX, 16));
+        assert!(ask(&mut feeds, now, 20).is_none(), "nobody has more");
+        assert!(ask(&mut feeds, now, 99).is_some(), "and one that has none gets in");
+        // What is not asked again is forgotten.
+        let later = now + REMEMBERED + Duration::from_millis(1);
+        assert!(ask(&mut feeds, later, 0).is_some());
+        assert_eq!((feeds.known.len(), feeds.ages.len(), feeds.held.len(), feeds.sizes.len()), (1, 1, 1, 1));
+    }
+
+    #[test]
+    fn r_66_a_slice_is_bounded_and_takes_from_each_line_in_turn() {
+        let (mut feeds, now) = (Feeds::default(), Instant::now());
+        for _ in 0..1000 {
+            feeds.queue(now, user(0), question(10));
+        }
+        feeds.queue(now, user(1), question(10));
+        assert!(feeds.slice(now).is_empty(), "other mail first");
+        let slice = feeds.slice(now + PAUSE);
+        assert_eq!(slice.len(), SLICE_ROWS.div_ceil(11));
+        assert_eq!(feeds.turns.len(), 1, "the one question was among them");
+        assert!(feeds.slice(now + PAUSE).is_empty() && feeds.deadline() == Some(now + PAUSE + PAUSE));
+        let mut at = now + PAUSE;
+        let mut rest = 0;
+        while let Some(due) = feeds.deadline() {
+            at = due;
+            rest += feeds.slice(at).len();
+        }
+        assert_eq!((rest + slice.len(), feeds.lines.len()), (1001, 0));
+        assert!(at > now + 80 * PAUSE);
+    }
+}

@@ -1,0 +1,159 @@
+//! Publishers of this server that are pushes of this server: an endpoint may name one of its own ports, by whatever address or name. Into
+//! another application such a push is a stranger. That it comes from this machine, or from an address of it, says nothing of who ordered it.
+//!
+//! A push is known by the local end of its connection, which is the address that its publisher comes from. Its worker tells of it
+//! before the second flight of any protocol, and no publisher is asked about before that. Behind a relay on this machine, which has another
+//! end, RTMP and SRT are known by their `via`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::mail::PublishRequest;
+use crate::types::PushId;
+
+/// The time for which the end of a connection is known behind the end of its push: what it sent last is still on its way.
+const LINGER: Duration = Duration::from_secs(10);
+/// Ends of pushes that are over.
+const OVER_MAX: usize = 4096;
+
+/// Local ends of the connections of pushes.
+#[derive(Debug, Default)]
+pub(super) struct OwnPushes {
+    ends: BTreeMap<SocketAddr, End>,
+    of_push: BTreeMap<PushId, SocketAddr>,
+    /// Pushes that are over since the last look at the time, with their ends.
+    ended: Vec<(PushId, SocketAddr)>,
+    /// The same with the time at which they are forgotten.
+    over: VecDeque<(Instant, PushId, SocketAddr)>,
+}
+
+#[derive(Debug)]
+struct End {
+    push: PushId,
+    app: Arc<str>,
+}
+
+impl OwnPushes {
+    /// The connection of a push is established.
+    pub(super) fn opened(&mut self, now: Instant, push: PushId, app: &Arc<str>, local: SocketAddr) {
+        self.prune(now);
+        self.ended(push);
+        let local = canonical(local);
+        self.ends.insert(local, End { push, app: app.clone() });
+        self.of_push.insert(push, local);
+    }
+
+    /// The attempt of a push is over, or the push is.
+    pub(super) fn ended(&mut self, push: PushId) {
+        if let Some(local) = self.of_push.remove(&push) {
+            self.ended.push((push, local));
+        }
+    }
+
+    /// Makes a stranger of a publisher that is a push of another application.
+    pub(super) fn estrange(&mut self, now: Instant, node: &str, request: &mut PublishRequest) {
+        self.prune(now);
+        let app = &*request.key.app;
+        let is_push = self.ends.get(&canonical(request.peer)).is_some_and(|end| *end.app != *app);
+        let last = request.via.last().and_then(|entry| entry.strip_prefix(node)?.strip_prefix('/'));
+        let is_forwarded = last.and_then(|entry| entry.split('/').next()).is_some_and(|from| from != app);
+        if is_push || is_forwarded {
+            tracing::debug!(key = %request.key, "a push of this server into another application is a stranger");
+            request.peer = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), request.peer.port());
+        }
+    }
+
+    fn prune(&mut self, now: Instant) {
+        let until = now.checked_add(LINGER).unwrap_or(now);
+        self.over.extend(self.ended.drain(..).map(|(push, local)| (until, push, local)));
+        while let Some((until, push, local)) = self.over.front().copied()
+            && (until <= now || self.over.len() > OVER_MAX)
+        {
+            self.over.pop_front();
+            // Another connection may have it by now.
+            let is_in_use = self.of_push.get(&push) == Some(&local);
+            if !is_in_use && self.ends.get(&local).is_some_and(|end| end.push == push) {
+                self.ends.remove(&local);
+            }
+        }
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::access::Params;
+    use crate::types::{ConnId, Ingest, SessionRef, StreamKey, WorkerId};
+
+    fn peer_of(own: &mut OwnPushes, now: Instant, app: &str, peer: &str, via: &[&str]) -> String {
+        let mut request = PublishRequest {
+            session: SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 }),
+            key: StreamKey::new(app, "x"),
+            ingest: Ingest { publish_type: "RTMP", name: "rtmp" },
+            peer: peer.parse().unwrap(),
+            user_agent: "".into(),
+            params: Params::new(),
+            via: via.iter().map(|entry| (*entry).to_owned()).collect(),
+            zero_ms: None,
+            pull: None,
+        };
+        own.estrange(now, "node", &mut request);
+        request.peer.ip().to_string()
+    }
+
+    #[test]
+    fn u_39_the_other_end_of_a_push_is_a_stranger_to_other_applications() {
+        let (mut own, now) = (OwnPushes::default(), Instant::now());
+        let a = Arc::from("a");
+        own.opened(now, PushId(1), &a, "127.0.0.1:40000".parse().unwrap());
+        own.opened(now, PushId(2), &a, "192.0.2.1:40001".parse().unwrap());
+        for (app, peer, seen) in [
+            ("b", "127.0.0.1:40000", "0.0.0.0"),
+            ("b", "[::ffff:127.0.0.1]:40000", "0.0.0.0"),
+            ("a", "127.0.0.1:40000", "127.0.0.1"),
+            ("b", "127.0.0.1:40001", "127.0.0.1"),
+            ("b", "192.0.2.1:40001", "0.0.0.0"),
+            ("b", "192.0.2.1:40000", "192.0.2.1"),
+        ] {
+            assert_eq!(peer_of(&mut own, now, app, peer, &[]), seen, "{app} {peer}");
+        }
+        let via = |own: &mut OwnPushes, entry| peer_of(own, now, "b", "127.0.0.1:1", &[entry]);
+        assert_eq!(via(&mut own, "node/a/x"), "0.0.0.0", "through a relay");
+        assert_eq!(via(&mut own, "node/b/x"), "127.0.0.1");
+        assert_eq!(via(&mut own, "node2/a/x"), "127.0.0.1");
+    }
+
+    #[test]
+    fn u_39_an_end_is_known_for_a_while_behind_its_push_and_then_anybody_s() {
+        let (mut own, mut now) = (OwnPushes::default(), Instant::now());
+        let (a, end) = (Arc::from("a"), "127.0.0.1:40000");
+        own.opened(now, PushId(1), &a, end.parse().unwrap());
+        own.ended(PushId(1));
+        assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
+        now += LINGER - Duration::from_millis(1);
+        assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
+        // The same port in the next attempt.
+        own.opened(now, PushId(1), &a, end.parse().unwrap());
+        now += Duration::from_secs(60);
+        assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
+        own.ended(PushId(1));
+        peer_of(&mut own, now, "b", end, &[]);
+        now += LINGER;
+        assert_eq!(peer_of(&mut own, now, "b", end, &[]), "127.0.0.1");
+        for n in 0..10_000 {
+            let local = SocketAddr::from(([10, 0, 0, 1], n));
+            own.opened(now, PushId(u64::from(n)), &a, local);
+            own.ended(PushId(u64::from(n)));
+        }
+        peer_of(&mut own, now, "b", end, &[]);
+        assert!(own.over.len() <= OVER_MAX && own.ends.len() <= OVER_MAX, "{}", own.ends.len());
+        peer_of(&mut own, now + LINGER, "b", end, &[]);
+        assert_eq!((own.ends.len(), own.of_push.len(), own.over.len(), own.ended.len()), (0, 0, 0, 0));
+    }
+}

@@ -1,0 +1,62 @@
+//! Bytes that are made for one viewer each: they count with the rings of their worker for as long as anything holds them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+/// The number of such bytes that a worker holds.
+#[derive(Debug, Clone, Default)]
+pub struct OwnText(Arc<AtomicUsize>);
+
+/// Bytes that are counted until they are dropped.
+#[derive(Debug)]
+struct Counted<T: AsRef<[u8]>> {
+    bytes: T,
+    all: Arc<AtomicUsize>,
+}
+
+impl OwnText {
+    /// The same bytes, counted until the last part of them is let go.
+    #[must_use]
+    pub fn count<T: AsRef<[u8]> + Send + 'static>(&self, bytes: T) -> Bytes {
+        self.0.fetch_add(bytes.as_ref().len(), Ordering::Relaxed);
+        Bytes::from_owner(Counted { bytes, all: Arc::clone(&self.0) })
+    }
+
+    /// Bytes that are held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+impl<T: AsRef<[u8]>> Drop for Counted<T> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes.as_ref().len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_until_their_last_part_is_let_go() {
+        let own = OwnText::default();
+        let mut text = own.count(vec![7; 1000]);
+        let part = text.split_to(10);
+        let other = own.count("xyz");
+        assert_eq!((own.bytes(), &part[..]), (1003, &[7; 10][..]));
+        drop(text);
+        assert_eq!(own.bytes(), 1003, "the part holds all of it");
+        drop((part, other));
+        assert_eq!(own.bytes(), 0);
+    }
+}
