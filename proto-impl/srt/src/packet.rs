@@ -55,6 +55,21 @@ impl KeyFlag {
             Self::Both => 3,
         }
     }
+
+    /// The two bits by themselves, as a packet filter carries them.
+    pub(crate) const fn wire(self) -> u8 {
+        match self {
+            Self::Clear => 0,
+            Self::Even => 1,
+            Self::Odd => 2,
+            Self::Both => 3,
+        }
+    }
+
+    /// The flag of two bits.
+    pub(crate) fn from_wire(bits: u8) -> Self {
+        Self::from_bits(u32::from(bits))
+    }
 }
 
 /// The head of a data packet.
