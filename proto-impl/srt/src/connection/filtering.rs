@@ -42,6 +42,7 @@ impl Link {
     }
 
     /// A data packet of the peer on a connection with a filter, a parity packet maybe.
+    #[inline(never)]
     pub(super) fn handle_filtered(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
         let is_foreign = self.is_foreign(head.key);
         let Some(filter) = &mut self.receiving.filter else { return };
@@ -115,7 +116,16 @@ impl Link {
         (key == KeyFlag::Clear) != self.keying.keys.is_none()
     }
 
+    /// Shows the filter the packet that was written last, which was sent for the first time.
+    #[inline(never)]
+    pub(super) fn filter_sent(&mut self, head: &DataHead, out: &Datagrams) {
+        let Some(filter) = &mut self.sending.filter else { return };
+        let datagram = out.get(out.len().saturating_sub(1));
+        filter.sent(head.seq, head.key, head.timestamp, datagram.get(HEAD_BYTES..).unwrap_or_default());
+    }
+
     /// Writes the parity that is due. False when there is none.
+    #[inline(never)]
     pub(super) fn write_parity(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         let Some(filter) = &mut self.sending.filter else { return false };
         let Some(parity) = filter.take() else { return false };

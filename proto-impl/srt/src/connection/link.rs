@@ -16,6 +16,7 @@ use crate::arq::tsbpd::Tsbpd;
 use crate::cipher::{Refresh, SessionKeys};
 use crate::config::{Config, HEAD_BYTES, PAYLOAD_MAX, UDP_HEAD_BYTES};
 use crate::connection::call::key_field;
+use crate::connection::clock::{Clock, micros};
 use crate::connection::handshake_datagram;
 use crate::connection::keying::Keying;
 use crate::connection::liveness::{KEEP_ALIVE_US, Liveness};
@@ -191,7 +192,7 @@ impl Start {
             agreed: Agreed {
                 peer: self.peer,
                 peer_version: self.peer_version,
-                start: self.start,
+                clock: Clock::new(self.start),
                 receive_latency: self.receive_latency,
                 send_latency: self.send_latency,
                 payload_max: self.config.payload_size.min(packet_max),
@@ -214,11 +215,6 @@ fn restamp(datagram: &Bytes, now_us: i64) -> Bytes {
     [head, &stamp(now_us).to_be_bytes(), rest].concat().into()
 }
 
-/// Microseconds from `start`.
-pub(super) fn micros(start: Instant, now: Instant) -> i64 {
-    i64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(i64::MAX / 4)
-}
-
 /// A time as a timestamp.
 pub(super) const fn stamp(now_us: i64) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "timestamps wrap")]
@@ -232,7 +228,7 @@ pub(super) struct Agreed {
     pub(super) config: Arc<Config>,
     pub(super) peer: SocketId,
     peer_version: u32,
-    start: Instant,
+    clock: Clock,
     receive_latency: Duration,
     send_latency: Duration,
     pub(super) payload_max: usize,
@@ -254,11 +250,11 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn micros(&self, now: Instant) -> i64 {
-        micros(self.agreed.start, now)
+        self.agreed.clock.micros(now)
     }
 
     pub(super) fn instant(&self, us: i64) -> Instant {
-        self.agreed.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
+        self.agreed.clock.instant(us)
     }
 
     pub(super) fn writer(&self, now: Instant) -> ControlWriter {

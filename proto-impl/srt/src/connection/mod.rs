@@ -14,6 +14,7 @@
 //! ```
 
 mod call;
+mod clock;
 mod filtering;
 mod keying;
 mod link;

@@ -242,7 +242,8 @@ impl Link {
     }
 
     fn write_data(&mut self, now: Instant, now_us: i64, out: &mut Datagrams) {
-        let filter_head = if self.sending.filter.is_some() { FILTER_HEAD_BYTES } else { 0 };
+        let is_filtered = self.sending.filter.is_some();
+        let filter_head = if is_filtered { FILTER_HEAD_BYTES } else { 0 };
         let packet_max = HEAD_BYTES.saturating_add(self.agreed.payload_max).saturating_add(filter_head);
         while out.has_room(packet_max) {
             if let Some(at) = self.sending.pacer.wait(now) {
@@ -254,7 +255,7 @@ impl Link {
                 return;
             }
             if !self.write_lost(now, now_us, out)
-                && !self.write_parity(now, out)
+                && !(is_filtered && self.write_parity(now, out))
                 && !self.write_new(now, now_us, out)
             {
                 break;
@@ -320,9 +321,8 @@ impl Link {
         };
         let bytes = HEAD_BYTES.saturating_add(entry.payload.len());
         write_packet(self.keying.keys.as_deref_mut(), head, &entry.payload, out);
-        if let Some(filter) = &mut self.sending.filter {
-            let datagram = out.get(out.len().saturating_sub(1));
-            filter.sent(seq, key, head.timestamp, datagram.get(HEAD_BYTES..).unwrap_or_default());
+        if self.sending.filter.is_some() {
+            self.filter_sent(&head, out);
         }
         self.sending.buffer.new_sent();
         self.sending.overhead.earn(now_us, bytes);
@@ -340,6 +340,7 @@ impl Link {
 }
 
 /// The one copy of the payload on its way out; encrypted where there are keys.
+#[inline]
 fn write_packet(keys: Option<&mut SessionKeys>, head: DataHead, payload: &[u8], out: &mut Datagrams) {
     match keys {
         None => out.push(&head.write(), payload),
