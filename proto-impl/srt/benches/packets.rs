@@ -118,7 +118,7 @@ impl Line {
                     there.clear();
                     return Self { now, sender, viewer, there, back };
                 }
-                _ => viewer.handle_datagram(now, &reply),
+                Route::Session(()) | Route::Reply | Route::Drop(_) => viewer.handle_datagram(now, &reply),
             }
         }
     }

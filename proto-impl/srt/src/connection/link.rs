@@ -195,6 +195,7 @@ impl Start {
                 clock: Clock::new(self.start),
                 receive_latency: self.receive_latency,
                 send_latency: self.send_latency,
+                too_late_us: too_late_us(self.send_latency),
                 payload_max: self.config.payload_size.min(packet_max),
                 peer_window: self.config.flow_window.min(self.peer_window),
                 config: self.config,
@@ -207,6 +208,12 @@ impl Start {
         }
         (link, response)
     }
+}
+
+fn too_late_us(send_latency: Duration) -> u32 {
+    let latency = i64::try_from(send_latency.as_micros()).unwrap_or(0);
+    let limit = latency.max(TOO_LATE_MIN_US).saturating_add(TOO_LATE_MARGIN_US);
+    u32::try_from(limit).unwrap_or(u32::MAX / 2)
 }
 
 /// A copy of the datagram with another timestamp.
@@ -231,6 +238,7 @@ pub(super) struct Agreed {
     clock: Clock,
     receive_latency: Duration,
     send_latency: Duration,
+    too_late_us: u32,
     pub(super) payload_max: usize,
     /// Packets that both sides allow on the way.
     pub(super) peer_window: u32,
@@ -357,9 +365,9 @@ impl Link {
         }
     }
 
-    pub(super) fn too_late_us(&self) -> i64 {
-        let latency = i64::try_from(self.agreed.send_latency.as_micros()).unwrap_or(0);
-        latency.max(TOO_LATE_MIN_US).saturating_add(TOO_LATE_MARGIN_US)
+    /// The age from which on a packet comes too late, in microseconds.
+    pub(super) const fn too_late_us(&self) -> u32 {
+        self.agreed.too_late_us
     }
 
     pub(super) const fn probe_us(&self) -> i64 {

@@ -158,9 +158,9 @@ impl Link {
 
     /// Drops packets that the peer would discard on arrival.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
-        let limit = u32::try_from(self.too_late_us()).unwrap_or(u32::MAX / 2);
         // What the pace holds back has not begun to age.
-        let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, self.sending.is_paced());
+        let (limit, sent_only) = (self.too_late_us(), self.sending.is_paced());
+        let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, sent_only);
         count(&mut self.stats.pkt_snd_drop, dropped);
     }
 
@@ -254,10 +254,10 @@ impl Link {
                 }
                 return;
             }
-            if !self.write_lost(now, now_us, out)
-                && !(is_filtered && self.write_parity(now, out))
-                && !self.write_new(now, now_us, out)
-            {
+            let has_written = self.write_lost(now, now_us, out)
+                || (is_filtered && self.write_parity(now, out))
+                || self.write_new(now, now_us, out);
+            if !has_written {
                 break;
             }
         }
@@ -327,9 +327,11 @@ impl Link {
         self.sending.buffer.new_sent();
         self.sending.overhead.earn(now_us, bytes);
         self.sending.pacer.sent(now, bytes);
-        let (refresh, oldest) = (self.refresh(), self.sending.buffer.oldest_key().unwrap_or(key));
-        if let Some(keys) = &mut self.keying.keys {
-            keys.count(refresh, oldest);
+        if self.keying.keys.is_some() {
+            let (refresh, oldest) = (self.refresh(), self.sending.buffer.oldest_key().unwrap_or(key));
+            if let Some(keys) = &mut self.keying.keys {
+                keys.count(refresh, oldest);
+            }
         }
         count(&mut self.stats.pkt_sent, 1);
         count(&mut self.stats.byte_sent, bytes);
