@@ -11,6 +11,8 @@ pub(crate) const PASSPHRASE: &str = "0123456789";
 const ROUNDS: u32 = 2048;
 /// The first byte of a number that is far from all that were seen; four more follow.
 const FAR: u8 = 0x80;
+/// The byte that makes a packet without numbers of its own a parity of a packet filter.
+const PARITY: u8 = 7;
 /// Words of a report of losses.
 const LOSSES_MAX: u8 = 16;
 /// Figures of an acknowledgement that may matter: nothing, little, usual ones, too much.
@@ -25,10 +27,10 @@ pub(crate) struct Seen {
     key_message: Vec<u8>,
 }
 
-/// A control packet, and whether payload may come to harm by it: only keys can do that.
+/// A packet, and whether payload may come to harm by it: keys and parity can do that.
 pub(crate) struct Forged {
     pub(crate) datagram: Vec<u8>,
-    pub(crate) changes_keys: bool,
+    pub(crate) harms_payload: bool,
 }
 
 impl Seen {
@@ -45,7 +47,7 @@ impl Seen {
     /// A packet of this kind to a socket, with the numbers that the next bytes tell.
     pub(crate) fn forge(&self, kind: u8, to: u32, bytes: &mut impl Iterator<Item = u8>) -> Forged {
         let timestamp = number(bytes, self.timestamp);
-        let mut changes_keys = false;
+        let mut harms_payload = false;
         let (kind, info, body) = match kind % 8 {
             0 => (3, 0, self.losses(bytes)),
             1 => (2, number(bytes, self.ack), self.acknowledgement(bytes)),
@@ -57,17 +59,30 @@ impl Seen {
             }
             5 => {
                 let body;
-                (body, changes_keys) = self.keys(bytes);
+                (body, harms_payload) = self.keys(bytes);
                 (0x7fff_0003, 0, body)
             }
             6 => (0x7fff_0004, 0, self.keys(bytes).0),
-            // Keep-alives, warnings, a shutdown, errors, what nobody knows.
-            _ => ([1, 4, 5, 8, 9, 0x7ffe][usize::from(next(bytes) % 6)], number(bytes, 0), words([0])),
+            // Parity; keep-alives, warnings, a shutdown, errors, what nobody knows.
+            _ => match next(bytes) {
+                PARITY => return Forged { datagram: self.parity(timestamp, to, bytes), harms_payload: true },
+                which => ([1, 4, 5, 8, 9, 0x7ffe][usize::from(which % 6)], number(bytes, 0), words([0])),
+            },
         };
         // A subtype is in the lower half of the first word, and the kind in its upper one.
         let first = 0x8000_0000 | if kind > 0xffff { kind } else { kind << 16 };
         let datagram = [words([first, info, timestamp, to]), body].concat();
-        Forged { datagram, changes_keys }
+        Forged { datagram, harms_payload }
+    }
+
+    /// Parity of a packet filter: any group, any recovery of key flags and length, any payload.
+    fn parity(&self, timestamp: u32, to: u32, bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
+        let seq = number(bytes, self.data) & 0x7fff_ffff;
+        let mut datagram = words([seq, 0xc000_0000, timestamp, to]);
+        datagram.extend([(); 4].map(|()| next(bytes)));
+        let (length, fill) = (usize::from(next(bytes)) * 8, next(bytes));
+        datagram.resize(16 + length, fill);
+        datagram
     }
 
     fn losses(&self, bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {

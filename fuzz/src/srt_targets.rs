@@ -86,7 +86,7 @@ pub fn srt_km(data: &[u8]) {
     ends.pass_message(7);
 }
 
-/// Two ends. The first byte sets passphrases and a key that changes soon; then each byte is an operation: what becomes of
+/// Two ends. The first byte sets passphrases, a key that changes soon and a packet filter; then each byte is an operation: what becomes of
 /// the next datagram, what time does, what the application does, or what somebody forges.
 pub fn srt_conn(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
@@ -105,6 +105,18 @@ pub fn srt_conn(data: &[u8]) {
     ends.finish();
 }
 
+/// By the upper three bits of the flags.
+const FILTERS: [&str; 8] = [
+    "any",
+    "off",
+    "fec,cols:3",
+    "fec,cols:3,rows:2,layout:even,arq:always",
+    "fec,cols:2,rows:3,layout:staircase,arq:never",
+    "fec,cols:4,rows:-2,layout:staircase",
+    "fec,cols:5,rows:3,layout:even,arq:onreq",
+    "fec,cols:255,rows:8,layout:staircase",
+];
+
 fn config(flags: u8) -> Arc<Config> {
     let passphrase = (flags & 1 != 0).then(|| Passphrase::new(PASSPHRASE).ok()).flatten();
     let (key_refresh_packets, key_announce_packets) =
@@ -120,6 +132,7 @@ fn config(flags: u8) -> Arc<Config> {
         adapts: flags & 16 != 0,
         flow_window,
         buffer_bytes,
+        packet_filter: FILTERS[usize::from(flags >> 5)].parse().expect("each is one"),
         ..config
     })
 }
@@ -257,7 +270,7 @@ impl Ends {
     fn forge(&mut self, operation: u8, bytes: &mut impl Iterator<Item = u8>) {
         let to_port = operation & 8 == 0;
         let forged = self.seen.forge(operation, if to_port { 2 } else { 1 }, bytes);
-        self.damaged |= forged.changes_keys;
+        self.damaged |= forged.harms_payload;
         let queue = if to_port { &mut self.to_port } else { &mut self.to_caller };
         queue.insert(0, forged.datagram.into());
         self.deliver(to_port, 0);

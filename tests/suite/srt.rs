@@ -178,6 +178,64 @@ fn s_22_a_wrong_passphrase_and_none_are_refused_with_a_reason() {
     assert!(closed.api().broadcast("live", "x").is_none());
 }
 
+#[test]
+fn x_7_callers_with_another_packet_filter_are_refused() {
+    let fec = "fec,cols:10,rows:5";
+    for (setting, taken, refused) in [
+        ("srt.packet_filter=any", &["", "fec,cols:3", fec][..], &["fec", "fec,cols:1", "adaptive,x:1"][..]),
+        ("srt.packet_filter=off", &[""], &["fec,cols:3", "fec"]),
+        (
+            "srt.packet_filter=fec,cols:10,rows:5",
+            &["", "fec", fec, "fec,cols:10,arq:never"],
+            &["fec,cols:11", "fec,rows:4"],
+        ),
+    ] {
+        let server = Server::start(&[setting]);
+        for (filters, wanted) in [(taken, Ok(())), (refused, Err(14))] {
+            for (number, filter) in filters.iter().enumerate() {
+                let id = format!("live/{}{number}", if wanted.is_ok() { "taken" } else { "refused" });
+                let found = Knock::new(&id).filter(filter).connect(srt(&server));
+                assert_eq!(found, wanted, "{setting}: {filter:?}");
+            }
+        }
+    }
+}
+
+/// The sum of a figure over the SRT connections of a stream that have this role.
+fn figure(server: &Server, id: &str, role: &str, name: &str) -> u64 {
+    let all = server.api().get(&format!("/live/rest/v2/broadcasts/{id}/srt-stats")).json();
+    let all = all.as_array().unwrap();
+    all.iter().filter(|one| one["role"] == role).map(|one| one[name].as_u64().unwrap()).sum()
+}
+
+/// Without any retransmission: what is lost on the way comes of parity alone, of libsrt's here and of ours there.
+#[test]
+fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
+    let server = Server::start(&[]);
+    let never = "fec,cols:5,rows:4,layout:even,arq:never";
+    let lossy =
+        |seed| Relay::to(srt(&server)).seed(seed).links(|link| link.latency(ms(15)).loss(0.02)).start();
+    let (to_publish, to_play) = (lossy(1), lossy(2));
+    let of_publisher = SrtUrl::caller(to_publish.address()).latency_ms(1200).filter(never);
+    let _publisher = publish(&server, SrtTool::Libsrt, &of_publisher, "parity");
+    let of_viewer = SrtUrl::caller(to_play.address()).latency_ms(1200).filter(never);
+    let seen = std::thread::scope(|scope| {
+        let viewer = scope.spawn(|| record(SrtTool::Libsrt, &of_viewer.stream_id(&request("parity"))));
+        // Read before both have gone.
+        wait_for("parity that was used", secs(20), || {
+            figure(&server, "parity", "publisher", "pktRcvFilterSupply") > 3
+                && figure(&server, "parity", "viewer", "pktSndFilterExtra") > 100
+        });
+        let figures =
+            [("publisher", "pktRcvFilterExtra"), ("publisher", "pktSentNAK"), ("viewer", "pktRetrans")];
+        let figures = figures.map(|(role, name)| figure(&server, "parity", role, name));
+        assert!(figures[0] > 50 && figures[1..] == [0, 0], "{figures:?}");
+        viewer.join().unwrap()
+    });
+    assert!(to_play.stats(Way::Back).lost > 5, "{:?}", to_play.stats(Way::Back));
+    assert_equal(&units_of(&ts_file(true, 12)), &seen);
+}
+
 /// A viewer by RTMP gets more, from now on.
 fn goes_on(player: &Player) {
     let before = player.media();

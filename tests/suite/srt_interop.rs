@@ -88,6 +88,8 @@ struct Case {
     key: Option<u8>,
     host: &'static str,
     stream_id: &'static str,
+    /// The packet filter that the sender asks for, and the receiver; empty: none.
+    filters: [&'static str; 2],
 }
 
 impl Case {
@@ -102,8 +104,11 @@ impl Case {
         };
         let listener = complete(SrtUrl::listener(address));
         let caller = complete(SrtUrl::caller(address).stream_id(self.stream_id));
-        let (of_sender, of_receiver) =
-            if self.sender_calls { (&caller, &listener) } else { (&listener, &caller) };
+        let both = if self.sender_calls { [caller, listener] } else { [listener, caller] };
+        let filtered = |url: SrtUrl, filter: &str| if filter.is_empty() { url } else { url.filter(filter) };
+        let [of_sender, of_receiver] = both;
+        let of_sender = &filtered(of_sender, self.filters[0]);
+        let of_receiver = &filtered(of_receiver, self.filters[1]);
         let start = |listens: bool| {
             // The sender is the first to start when it listens.
             let receiver = || self.receiver.record(of_receiver, &into);
@@ -186,7 +191,7 @@ fn cases(pairs: &[(Side, Side)], manners: impl Fn(usize) -> Vec<usize>) -> Vec<C
             for manner in manners(cases.len()) {
                 let (key, host, stream_id) = MANNERS[manner];
                 let (sender, receiver) = (*sender, *receiver);
-                cases.push(Case { sender, receiver, sender_calls, key, host, stream_id });
+                cases.push(Case { sender, receiver, sender_calls, key, host, stream_id, filters: [""; 2] });
             }
         }
     }
@@ -209,6 +214,23 @@ fn s_26_our_machines_understand_every_tool() {
     let pairs = SrtTool::ALL.map(of_tool).concat();
     run_all(cases(&pairs, |_| (0..MANNERS.len()).collect()));
     run_all(cases(&[(Side::Ours, Side::Ours)], |_| (0..MANNERS.len()).collect()));
+}
+
+/// Packet filters that one side names, or both in parts, in both directions and roles, in the clear and encrypted.
+#[test]
+fn x_7_libsrt_and_our_machines_agree_on_packet_filters() {
+    let (ours, libsrt) = (Side::Ours, Side::Tool(SrtTool::Libsrt));
+    let mut all = cases(&[(libsrt, ours), (ours, libsrt)], |number| vec![number / 2 % 2, 2]);
+    let filters = [
+        ["fec,cols:5,rows:4,layout:even", "fec"],
+        ["fec", "fec,cols:5,rows:4,layout:staircase,arq:always"],
+        ["fec,cols:8,arq:never", "fec,cols:8"],
+        ["fec,cols:4", "fec,rows:-4,layout:staircase"],
+    ];
+    for (number, case) in all.iter_mut().enumerate() {
+        case.filters = filters[number % filters.len()];
+    }
+    run_all(all);
 }
 
 /// The handshake that tests make by hand is what libsrt takes, and is refused by it as it should be.

@@ -76,6 +76,34 @@ fn u_01_a_push_over_srt_comes_back_with_its_target() {
 }
 
 #[test]
+fn x_7_pushes_and_pulls_ask_for_the_packet_filter_of_their_url_or_the_setting() {
+    let target = Server::start(&[]);
+    let server = Server::start(&["srt.packet_filter=fec,cols:8"]);
+    let extra = |server: &Server, app: &str, id: &str, name: &str| {
+        let all = server.api().get(&format!("/{app}/rest/v2/broadcasts/{id}/srt-stats")).json();
+        all.as_array().map_or(0, |all| all.iter().filter_map(|one| one[name].as_u64()).sum())
+    };
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    let fec = "packetfilter=fec,cols:4,rows:3,arq:always";
+    push(&server, "s1", &srt_url(target.srt.unwrap(), &format!("streamid=live/copy&latency=60&{fec}")));
+    wait_for("parity of the push", secs(20), || {
+        extra(&server, "live", "s1", "pktSndFilterExtra") > 20
+            && extra(&target, "live", "copy", "pktRcvFilterExtra") > 20
+    });
+    plays(&Player::start(target.rtmp, "live", "copy"));
+    // Twelve packets have seven of parity there; the setting's rows have one for eight.
+    pull(&server, "s2", &srt_url(target.srt.unwrap(), "streamid=%23!::r=live/copy"));
+    wait_for("parity of the pull", secs(20), || extra(&server, "live", "s2", "pktRcvFilterExtra") > 20);
+    let [parity, data] =
+        ["pktRcvFilterExtra", "pktRecvUnique"].map(|name| extra(&server, "live", "s2", name));
+    assert!((6..=10).contains(&(data / parity)), "{parity} for {data}");
+    plays(&Player::start(server.rtmp, "live", "s2"));
+    push(&server, "s1", &srt_url(target.srt.unwrap(), "streamid=live/plain&latency=60&packetfilter=off"));
+    wait_for("the third stream", secs(20), || extra(&target, "live", "plain", "pktRecvUnique") > 20);
+    assert_eq!(extra(&target, "live", "plain", "pktRcvFilterExtra"), 0);
+}
+
+#[test]
 fn a_push_over_srt_says_which_tracks_it_leaves_out() {
     let (target, server) = (Server::start(&[]), Server::start(&[]));
     let url = srt_url(target.srt.unwrap(), "streamid=%23!::r=LiveApp/copy,m=publish&latency=60");

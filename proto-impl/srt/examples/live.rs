@@ -1,7 +1,8 @@
 //! The machine over a real socket, to be paired with other implementations:
 //!
 //! ```text
-//! live send|recv --mode caller|listener ADDRESS [--streamid S] [--passphrase P] [--pbkeylen 16|24|32] [--latency MS]
+//! live send|recv --mode caller|listener ADDRESS [--streamid S] [--passphrase P] [--pbkeylen 16|24|32] [--latency MS] \
+//!     [--packetfilter off|any|fec,cols:10,rows:5,...]
 //! ```
 //!
 //! `send` reads standard input and sends messages of 1316 bytes, `recv` writes what comes to standard output. One
@@ -62,6 +63,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
                 config.key_refresh_packets = value()?.parse()?;
                 config.key_announce_packets = config.key_refresh_packets / 4;
             }
+            "--packetfilter" => config.packet_filter = value()?.parse()?,
             "--overhead" => config.overhead_percent = value()?.parse()?,
             text => address = Some(text.parse()?),
         }

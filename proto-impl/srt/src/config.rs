@@ -5,6 +5,8 @@ use std::time::Duration;
 
 pub use crypto::AesKeyLength as KeyLength;
 
+use crate::filter::PacketFilter;
+
 /// The shortest passphrase (SRTO_PASSPHRASE).
 pub const PASSPHRASE_BYTES_MIN: usize = 10;
 /// The longest.
@@ -19,6 +21,8 @@ pub(crate) const UDP_HEAD_BYTES: u32 = 28;
 pub(crate) const HEAD_BYTES: usize = 16;
 /// The MSS that libsrt offers, and the largest that is taken.
 pub(crate) const MSS_MAX: u32 = 1500;
+/// Payload of the largest packet there is.
+pub(crate) const PAYLOAD_MAX: usize = 1500 - 28 - HEAD_BYTES;
 /// The smallest MSS that is taken: heads and one word (libsrt issue 3359).
 pub(crate) const MSS_MIN: u32 = 76;
 /// The smallest flow window that is taken (SRTO_FC).
@@ -84,6 +88,8 @@ pub struct Config {
     pub receives: bool,
     /// Retransmissions may take this share of what is sent, in percent (SRTO_OHEADBW).
     pub overhead_percent: u32,
+    /// Forward error correction (SRTO_PACKETFILTER).
+    pub packet_filter: PacketFilter,
     /// Bytes per second at most, all packets together (SRTO_MAXBW). `None` sends at once.
     pub max_bandwidth: Option<u64>,
     /// Sends no faster than the path delivers, once it is found to carry less than what is sent: packets then wait here
@@ -110,6 +116,7 @@ impl Default for Config {
             buffer_bytes: 16 * 1024 * 1024,
             receives: true,
             overhead_percent: 25,
+            packet_filter: PacketFilter::Any,
             max_bandwidth: None,
             adapts: false,
             connect_timeout: Duration::from_secs(3),

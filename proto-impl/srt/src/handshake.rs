@@ -23,6 +23,7 @@ use std::time::Duration;
 use wire::{Reader, Truncated};
 
 use crate::config::STREAM_ID_BYTES_MAX;
+use crate::filter::{FILTER_TEXT_BYTES_MAX, FecSettings};
 use crate::packet::SocketId;
 use crate::reject::RejectReason;
 use crate::seq::Seq;
@@ -64,9 +65,11 @@ pub(crate) mod flag {
     pub(crate) const PERIODIC_NAK: u32 = 0x10;
     pub(crate) const RETRANSMIT: u32 = 0x20;
     pub(crate) const STREAM: u32 = 0x40;
+    /// Packet filters are understood (libsrt `SRT_OPT_FILTERCAP`).
+    pub(crate) const FILTER: u32 = 0x80;
     /// Live mode, all that is done here.
     pub(crate) const OURS: u32 =
-        TSBPD_SEND | TSBPD_RECEIVE | CRYPT | TOO_LATE_DROP | PERIODIC_NAK | RETRANSMIT;
+        TSBPD_SEND | TSBPD_RECEIVE | CRYPT | TOO_LATE_DROP | PERIODIC_NAK | RETRANSMIT | FILTER;
 }
 
 /// Types of extensions (§3.2.1.1).
@@ -207,12 +210,12 @@ pub(crate) fn write_block(kind: u16, body: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len().saturating_add(words.saturating_mul(4).saturating_sub(body.len())), 0);
 }
 
-/// Appends a stream id: each word has its bytes swapped (§3.2.1.3).
-pub(crate) fn write_stream_id(stream_id: &str, out: &mut Vec<u8>) {
-    let mut body = stream_id.as_bytes().to_vec();
+/// Appends a text, like a stream id: each word has its bytes swapped (§3.2.1.3).
+pub(crate) fn write_text(kind: u16, text: &str, out: &mut Vec<u8>) {
+    let mut body = text.as_bytes().to_vec();
     body.resize(body.len().next_multiple_of(4), 0);
     swap_words(&mut body);
-    write_block(extension::STREAM_ID, &body, out);
+    write_block(kind, &body, out);
 }
 
 /// The extensions of a conclusion.
@@ -224,10 +227,12 @@ pub struct Extensions<'a> {
     pub km: Option<&'a [u8]>,
     /// The stream id, if not empty.
     pub stream_id: Option<String>,
+    /// The configuration of the packet filter.
+    pub filter: Option<FecSettings>,
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads the blocks behind the fixed part. What cannot be served is refused here: groups, filters, other
+    /// Reads the blocks behind the fixed part. What cannot be served is refused here: groups, unknown filters, other
     /// congestion controls. Unknown blocks are passed over, as libsrt does; a first block of a kind counts.
     pub fn read(mut r: Reader<'a>) -> Result<Self, RejectReason> {
         let mut out = Self::default();
@@ -246,6 +251,7 @@ impl<'a> Extensions<'a> {
                 }
                 extension::STREAM_ID if out.stream_id.is_none() => out.stream_id = read_stream_id(body)?,
                 extension::CONGESTION if !is_live(body) => return Err(RejectReason::CONGESTION),
+                extension::FILTER if out.filter.is_none() => out.filter = Some(read_filter(body)?),
                 extension::FILTER => return Err(RejectReason::FILTER),
                 extension::GROUP => return Err(RejectReason::GROUP),
                 _ => {}
@@ -267,6 +273,15 @@ fn unswapped(body: &[u8]) -> Vec<u8> {
 fn is_live(body: &[u8]) -> bool {
     // Nothing announced is the default, which is live.
     body.len() <= 64 && matches!(unswapped(body).as_slice(), b"live" | b"")
+}
+
+/// A configuration that is understood; libsrt refuses others, and a second one, too.
+fn read_filter(body: &[u8]) -> Result<FecSettings, RejectReason> {
+    if body.len() > FILTER_TEXT_BYTES_MAX {
+        return Err(RejectReason::FILTER);
+    }
+    let text = String::from_utf8(unswapped(body)).map_err(|_| RejectReason::FILTER)?;
+    text.parse().map_err(|_| RejectReason::FILTER)
 }
 
 /// UTF-8 without controls, at most 512 bytes.
@@ -309,11 +324,16 @@ mod tests {
             (blocks(&[(1, 0, &[])]), RejectReason::ROGUE),
             (vec![0, 1, 0], RejectReason::ROGUE),
             (blocks(&[(8, 2, &[0; 8])]), RejectReason::GROUP),
-            (blocks(&[(7, 1, b"cef,")]), RejectReason::FILTER),
+            (blocks(&[(7, 1, b",cef")]), RejectReason::FILTER),
+            (blocks(&[(7, 0, b"")]), RejectReason::FILTER),
+            (blocks(&[(7, 1, b"\0cef"), (7, 1, b"\0cef")]), RejectReason::FILTER),
+            (blocks(&[(7, 17, &[b'f'; 68])]), RejectReason::FILTER),
+            (blocks(&[(7, 1, &[0xff; 4])]), RejectReason::FILTER),
             (blocks(&[(6, 1, b"elif")]), RejectReason::CONGESTION),
         ] {
             assert_eq!(read(&bytes).unwrap_err(), wanted, "{bytes:?}");
         }
+        assert_eq!(read(&blocks(&[(7, 1, b"\0cef")])).unwrap().filter, Some(FecSettings::default()));
         let tolerated = blocks(&[(6, 1, b"evil"), (99, 1, &[1; 4]), (6, 0, &[])]);
         assert_eq!(read(&tolerated), Ok(Extensions::default()));
     }
@@ -322,7 +342,7 @@ mod tests {
     fn s_05_stream_ids_are_text_of_at_most_512_bytes() {
         let written = |id: &str| {
             let mut out = Vec::new();
-            write_stream_id(id, &mut out);
+            write_text(extension::STREAM_ID, id, &mut out);
             out
         };
         for id in ["a", "live/stream", "#!::r=live/a,m=publish", "größe", &"x".repeat(512)] {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use wire::Reader;
 
 use crate::config::{FLOW_WINDOW_MIN, KeyLength, MSS_MAX, MSS_MIN};
+use crate::filter::{FecSettings, PacketFilter};
 use crate::handshake::{
     Extensions, Handshake, HsExtension, VERSION_5, address_field, extension_field, flag, request,
 };
@@ -23,6 +24,7 @@ pub struct Incoming {
     pub(crate) hs: HsExtension,
     pub(crate) km: Option<Vec<u8>>,
     stream_id: Option<String>,
+    pub(crate) filter: Option<FecSettings>,
 }
 
 impl Incoming {
@@ -53,7 +55,8 @@ impl Incoming {
             return Err(RejectReason::ROGUE);
         }
         let km = extensions.km.map(<[u8]>::to_vec);
-        Ok(Self { from, arrived: now, timestamp, handshake, hs, km, stream_id: extensions.stream_id })
+        let Extensions { stream_id, filter, .. } = extensions;
+        Ok(Self { from, arrived: now, timestamp, handshake, hs, km, stream_id, filter })
     }
 
     /// The caller's address.
@@ -85,6 +88,21 @@ impl Incoming {
     pub fn wanted_latencies(&self) -> (Duration, Duration) {
         let ms = |ms: u16| Duration::from_millis(u64::from(ms));
         (ms(self.hs.receive_latency_ms), ms(self.hs.send_latency_ms))
+    }
+
+    /// The packet filter that a connection has, for a listener's side of it.
+    ///
+    /// # Errors
+    /// The reason to refuse the caller's with.
+    pub(crate) fn agree_on_filter(&self, ours: &PacketFilter) -> Result<Option<FecSettings>, RejectReason> {
+        let Some(asked) = self.filter else { return Ok(None) };
+        let agreed = match ours {
+            PacketFilter::Off => None,
+            PacketFilter::Any => Some(asked),
+            PacketFilter::Fec(ours) => ours.agreed(&asked),
+        };
+        let agreed = agreed.filter(|settings| settings.complete().is_some());
+        agreed.map(Some).ok_or(RejectReason::FILTER)
     }
 
     /// Whether the caller has a passphrase.

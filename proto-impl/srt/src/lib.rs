@@ -68,8 +68,10 @@
 //! jumps out of the window is followed instead of ended; the overhead limits what is sent again also without a bandwidth;
 //! fewer ACKACKs.
 //!
-//! Not here: file mode, rendezvous, bonding (groups are refused), packet filters (refused), AES-GCM, the
-//! handshake of version 4.
+//! Forward error correction is that of libsrt's packet filter ([`Config::packet_filter`]). Parity packets are as long as the
+//! longest packet of their group, where libsrt's always have the largest payload.
+//!
+//! Not here: file mode, rendezvous, bonding (groups are refused), AES-GCM, the handshake of version 4.
 
 #![forbid(unsafe_code)]
 
@@ -81,6 +83,7 @@ mod connection;
 mod cookie;
 mod endpoint;
 mod event;
+mod filter;
 pub mod handshake;
 mod incoming;
 mod km;
@@ -98,9 +101,10 @@ pub use config::{
 pub use connection::Connection;
 pub use endpoint::{DropReason, Endpoint, Route};
 pub use event::{CloseReason, Connected, Event, SendError};
+pub use filter::{ArqLevel, FecSettings, FilterSyntax, Layout, PacketFilter};
 pub use incoming::Incoming;
 pub use km::{KeyMaterial, KmError};
 pub use packet::SocketId;
 pub use reject::RejectReason;
 pub use seq::Seq;
-pub use stats::Stats;
+pub use stats::{FilterStats, Stats};

@@ -102,9 +102,12 @@ impl Pacer {
             }
             return;
         }
+        if waiting <= AT_ONCE_BYTES {
+            return;
+        }
         let bytes = u64::try_from(waiting).unwrap_or(u64::MAX);
         let us = u64::try_from((latency / SPREAD_DIVISOR).min(SPREAD_MAX).as_micros()).unwrap_or(u64::MAX);
-        if waiting <= AT_ONCE_BYTES || us == 0 {
+        if us == 0 {
             return;
         }
         // All that waits is gone in that time, however little of it is beyond.

@@ -55,6 +55,21 @@ impl KeyFlag {
             Self::Both => 3,
         }
     }
+
+    /// The two bits by themselves, as a packet filter carries them.
+    pub(crate) const fn wire(self) -> u8 {
+        match self {
+            Self::Clear => 0,
+            Self::Even => 1,
+            Self::Odd => 2,
+            Self::Both => 3,
+        }
+    }
+
+    /// The flag of two bits.
+    pub(crate) fn from_wire(bits: u8) -> Self {
+        Self::from_bits(u32::from(bits))
+    }
 }
 
 /// The head of a data packet.
@@ -198,7 +213,8 @@ impl<'a> Packet<'a> {
     /// Reads a datagram.
     pub fn read(datagram: &'a [u8]) -> Result<Self, Truncated> {
         let mut r = Reader::new(datagram);
-        let (first, second, timestamp, to) = (r.u32()?, r.u32()?, r.u32()?, SocketId(r.u32()?));
+        let [first, second, timestamp, to] = read_words(r.array::<HEAD_BYTES>()?);
+        let to = SocketId(to);
         if first & CONTROL_BIT == 0 {
             let head = DataHead {
                 seq: Seq::new(first),
@@ -223,7 +239,7 @@ fn read_control<'a>(kind: u16, subtype: u16, info: u32, mut r: Reader<'a>) -> Re
     Ok(match kind {
         kind::HANDSHAKE => Control::Handshake(r.rest()),
         kind::KEEP_ALIVE => Control::KeepAlive,
-        kind::ACK => Control::Ack(info, Ack { next: Seq::new(r.u32()?), figures: read_figures(&mut r) }),
+        kind::ACK => Control::Ack(info, read_ack(&mut r)?),
         kind::NAK => Control::Nak(Losses(r.rest())),
         kind::CONGESTION_WARNING => Control::CongestionWarning,
         kind::SHUTDOWN => Control::Shutdown,
@@ -233,6 +249,27 @@ fn read_control<'a>(kind: u16, subtype: u16, info: u32, mut r: Reader<'a>) -> Re
         kind::USER => Control::User(subtype, r.rest()),
         unknown => Control::Unknown(unknown),
     })
+}
+
+/// An acknowledgement of any length: a full one at once.
+fn read_ack(r: &mut Reader<'_>) -> Result<Ack, Truncated> {
+    if let Ok(full) = r.array::<28>() {
+        let [next, rtt_us, rtt_var_us, room_packets, rate_packets, bandwidth_packets, rate_bytes] =
+            read_words(full);
+        let figures =
+            AckFigures { rtt_us, rtt_var_us, room_packets, rate_packets, bandwidth_packets, rate_bytes };
+        return Ok(Ack { next: Seq::new(next), figures: Some(figures) });
+    }
+    Ok(Ack { next: Seq::new(r.u32()?), figures: read_figures(r) })
+}
+
+/// The words of an array, whose length is theirs.
+fn read_words<const N: usize, const BYTES: usize>(bytes: [u8; BYTES]) -> [u32; N] {
+    let mut words = [0; N];
+    for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_be_bytes(*chunk);
+    }
+    words
 }
 
 /// The figures of a full acknowledgement, or of a small one, which ends behind the room (§3.2.4).

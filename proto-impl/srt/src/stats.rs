@@ -52,6 +52,8 @@ pub struct Stats {
     pub byte_recv_unique: u64,
     /// Keys that were changed.
     pub km_refreshes: u64,
+    /// Packets of the packet filter.
+    pub filter: FilterStats,
 
     /// Round trip, milliseconds.
     pub ms_rtt: f64,
@@ -77,6 +79,19 @@ pub struct Stats {
     pub ms_snd_tsb_pd_delay: u32,
     /// The drift of the peer's clock against ours, in microseconds.
     pub us_drift: i64,
+}
+
+/// Figures of the packet filter, with the names of libsrt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilterStats {
+    /// Parity packets sent (`pktSndFilterExtra`).
+    pub pkt_snd_extra: u64,
+    /// Parity packets received (`pktRcvFilterExtra`).
+    pub pkt_rcv_extra: u64,
+    /// Data packets rebuilt (`pktRcvFilterSupply`).
+    pub pkt_rcv_supply: u64,
+    /// Data packets reported as lost because they could not be rebuilt (`pktRcvFilterLoss`).
+    pub pkt_rcv_loss: u64,
 }
 
 pub(crate) fn count(counter: &mut u64, by: usize) {

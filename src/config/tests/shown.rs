@@ -369,6 +369,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("srt.pbkeylen", "src/protocol/srt/settings.rs::each_setting_of_the_server_is_read"),
     ("srt.latency_ms", "src/protocol/srt/settings.rs::each_setting_of_the_server_is_read"),
     ("srt.latency_max_ms", "src/protocol/srt/settings.rs::each_setting_of_the_server_is_read"),
+    ("srt.packet_filter", "tests/suite/srt.rs::x_7_callers_with_another_packet_filter_are_refused"),
     (
         "appIngestsSrtStreamsWithoutStreamId",
         "src/protocol/srt/settings.rs::each_setting_of_the_server_is_read",

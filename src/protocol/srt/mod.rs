@@ -136,34 +136,43 @@ impl Request for SrtAddress {
     }
 }
 
-/// The configuration of a connection.
-fn config(
-    server: &SrtSettings,
-    latency: Option<Duration>,
-    passphrase: Option<&Secret>,
-    key_bytes: Option<u8>,
-) -> Arc<Config> {
+/// The configuration of a connection, as the server's settings have it.
+fn config(server: &SrtSettings, latency: Option<Duration>, passphrase: Option<&Secret>) -> Config {
     let latency = latency.unwrap_or(server.latency).min(server.latency_max);
-    let key_length = match key_bytes.unwrap_or(server.key_bytes) {
-        24 => KeyLength::Bytes24,
-        32 => KeyLength::Bytes32,
-        _ => KeyLength::Bytes16,
-    };
-    Arc::new(Config {
+    Config {
         latency,
         latency_max: server.latency_max,
         // Its length was checked with the settings.
         passphrase: passphrase.and_then(|secret| Passphrase::new(secret.reveal()).ok()),
-        key_length,
+        key_length: key_length(server.key_bytes),
+        packet_filter: server.packet_filter,
         adapts: true,
         ..Config::default()
-    })
+    }
+}
+
+const fn key_length(bytes: u8) -> KeyLength {
+    match bytes {
+        24 => KeyLength::Bytes24,
+        32 => KeyLength::Bytes32,
+        _ => KeyLength::Bytes16,
+    }
 }
 
 /// The configuration for a caller that asks for a stream of this application.
 fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
     let SrtAppSettings { latency, passphrase, .. } = SrtAppSettings::of(app);
-    config(server, *latency, passphrase.as_ref().or(server.passphrase.as_ref()), None)
+    Arc::new(config(server, *latency, passphrase.as_ref().or(server.passphrase.as_ref())))
+}
+
+/// The configuration of a connection to an address.
+fn config_of_address(server: &SrtSettings, address: &SrtAddress) -> Arc<Config> {
+    let config = config(server, address.latency, address.passphrase.as_ref());
+    Arc::new(Config {
+        key_length: address.key_bytes.map_or(config.key_length, key_length),
+        packet_filter: address.packet_filter.unwrap_or(config.packet_filter),
+        ..config
+    })
 }
 
 /// Whether a unit is taken: a large one must find room, too. On a path that is full it stays in the ring, where a
@@ -215,6 +224,7 @@ fn refusal_words(code: RejectReason) -> Cow<'static, str> {
         RejectReason::NOTFOUND => "no such application".into(),
         RejectReason::BADSECRET => "the passphrase is wrong".into(),
         RejectReason::UNSECURE => "one side has a passphrase, and the other has none".into(),
+        RejectReason::FILTER => "the packet filter contradicts srt.packet_filter".into(),
         RejectReason::BAD_REQUEST => "the stream id is missing, or cannot be read".into(),
         RejectReason::BAD_MODE => "the mode of the stream id is neither publish nor request".into(),
         other => other.to_string().into(),

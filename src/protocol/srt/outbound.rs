@@ -67,8 +67,7 @@ pub(crate) struct OutboundConnection {
 impl OutboundConnection {
     /// Calls at once, or waits, as the address says.
     pub(crate) fn new(now: Instant, server: &SrtSettings, address: &SrtAddress, seed: Seed) -> Self {
-        let passphrase = address.passphrase.as_ref();
-        let config = super::config(server, address.latency, passphrase, address.key_bytes);
+        let config = super::config_of_address(server, address);
         // On a socket of its own any id but zero is unique.
         let id =
             SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap_or(0));

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ::srt::PacketFilter;
+
 use super::url::PASSPHRASE_BYTES;
 use crate::auth::access::Secret;
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values};
@@ -18,6 +20,11 @@ const SERVER: &[Key] = &[
     key("srt.pbkeylen", "16", "Key length of outgoing SRT connections with a passphrase: 16, 24 or 32"),
     key("srt.latency_ms", "120", "SRT latency in milliseconds; the peer may ask for more"),
     key("srt.latency_max_ms", "8000", "The most that a peer may ask for"),
+    key(
+        "srt.packet_filter",
+        "any",
+        "Forward error correction of SRT: off, any (what a caller asks for), or as fec,cols:10,rows:5",
+    ),
     key("appIngestsSrtStreamsWithoutStreamId", "LiveApp", "Application of SRT streams without a stream id"),
 ];
 
@@ -54,6 +61,8 @@ pub(crate) struct SrtSettings {
     pub(crate) latency: Duration,
     /// `srt.latency_max_ms`.
     pub(crate) latency_max: Duration,
+    /// `srt.packet_filter`.
+    pub(crate) packet_filter: PacketFilter,
     /// `appIngestsSrtStreamsWithoutStreamId`; empty: they are refused.
     pub(crate) default_app: String,
 }
@@ -67,6 +76,7 @@ static DEFAULTS: SrtSettings = SrtSettings {
     key_bytes: 16,
     latency: Duration::from_millis(120),
     latency_max: Duration::from_secs(8),
+    packet_filter: PacketFilter::Any,
     default_app: String::new(),
 };
 
@@ -91,6 +101,7 @@ impl SrtSettings {
             key_bytes,
             latency: millis("srt.latency_ms")?,
             latency_max: millis("srt.latency_max_ms")?,
+            packet_filter: packet_filter(values)?,
             default_app: values.text("appIngestsSrtStreamsWithoutStreamId").trim().to_owned(),
         })
     }
@@ -144,6 +155,12 @@ pub(in crate::protocol) fn is_playback_enabled(app: &AppSettings) -> bool {
     SrtAppSettings::of(app).playback
 }
 
+fn packet_filter(values: &Values) -> Result<PacketFilter, Error> {
+    let key = "srt.packet_filter";
+    let rule = "must be off, any, or like fec,cols:10,rows:5,layout:staircase,arq:onreq";
+    values.text(key).parse().map_err(|_| values.bad(key, rule))
+}
+
 /// The passphrase of a key, if there is one.
 fn passphrase(values: &Values, key: &'static str) -> Result<Option<Secret>, Error> {
     match values.text(key) {
@@ -180,6 +197,9 @@ mod tests {
         assert_eq!(with("srt.pbkeylen", "32").key_bytes, 32);
         assert_eq!(with("srt.latency_ms", "200").latency, Duration::from_millis(200));
         assert_eq!(with("srt.latency_max_ms", "900").latency_max, Duration::from_millis(900));
+        assert_eq!(with("srt.packet_filter", "off").packet_filter, PacketFilter::Off);
+        let fec = "fec,cols:10,rows:5";
+        assert_eq!(with("srt.packet_filter", fec).packet_filter, fec.parse().unwrap());
         assert_eq!(with("appIngestsSrtStreamsWithoutStreamId", "live").default_app, "live");
     }
 
@@ -202,6 +222,7 @@ mod tests {
             ("srt.passphrase", "too short"),
             ("srt.pbkeylen", "17"),
             ("srt.latency_ms", "65536"),
+            ("srt.packet_filter", "fec,cols:1"),
         ] {
             let error = ServerSettings::of(schema(), &[(key, value)]).unwrap_err().to_string();
             assert!(error.starts_with(key) && !error.contains("too short"), "{error}");

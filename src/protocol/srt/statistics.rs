@@ -9,8 +9,18 @@ use crate::stats::{Catalogue, Figures, Reception, Values};
 pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "srt",
     counted: ["packets", "Data packets of SRT", "Data packets of one SRT connection"],
-    counters: &["sent", "sent_again", "send_dropped", "received", "missed", "lost", "undecrypted"],
-    counters_of_each: 6,
+    counters: &[
+        "sent",
+        "sent_again",
+        "send_dropped",
+        "received",
+        "missed",
+        "lost",
+        "parity_sent",
+        "rebuilt",
+        "undecrypted",
+    ],
+    counters_of_each: 8,
     gauges: &[
         ("rtt_microseconds", "Round trip of an SRT connection"),
         ("flight_packets", "Data packets sent and not acknowledged"),
@@ -37,6 +47,8 @@ impl Figures for SrtFigures {
             stats.pkt_recv_unique,
             stats.pkt_rcv_loss,
             stats.pkt_rcv_drop,
+            stats.filter.pkt_snd_extra,
+            stats.filter.pkt_rcv_supply,
             stats.pkt_rcv_undecrypt,
         ]
     }
@@ -84,6 +96,10 @@ impl Figures for SrtFigures {
             "pktRcvRetrans": stats.pkt_rcv_retrans,
             "pktRcvBelated": stats.pkt_rcv_belated,
             "pktRcvUndecrypt": stats.pkt_rcv_undecrypt,
+            "pktSndFilterExtra": stats.filter.pkt_snd_extra,
+            "pktRcvFilterExtra": stats.filter.pkt_rcv_extra,
+            "pktRcvFilterSupply": stats.filter.pkt_rcv_supply,
+            "pktRcvFilterLoss": stats.filter.pkt_rcv_loss,
             "pktRcvBuf": stats.pkt_rcv_buf,
             "byteRcvBuf": stats.byte_rcv_buf,
             "pktSentACK": stats.pkt_sent_ack,
@@ -127,6 +143,6 @@ mod tests {
         assert_eq!((reception.expected, reception.lost, reception.rtt_ms), (0, 0, 2));
         let members = figures.members();
         assert_eq!(members.keys().next().map(String::as_str), Some("msRTT"));
-        assert_eq!((members.len(), &members["pktSentUnique"]), (31, &json!(2)));
+        assert_eq!((members.len(), &members["pktSentUnique"]), (35, &json!(2)));
     }
 }

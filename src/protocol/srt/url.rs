@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::srt::{PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, STREAM_ID_BYTES_MAX};
+use ::srt::{PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, PacketFilter, STREAM_ID_BYTES_MAX};
 
 use crate::auth::access::Secret;
 use crate::auth::url::{Url, UrlError, port_of};
@@ -47,12 +47,14 @@ pub(crate) struct SrtAddress {
     pub(crate) key_bytes: Option<u8>,
     /// The latency that is asked for; `None`: as set for the server.
     pub(crate) latency: Option<Duration>,
+    /// The packet filter; `None`: as set for the server.
+    pub(crate) packet_filter: Option<PacketFilter>,
     /// Wait for a caller instead of calling.
     pub(crate) listens: bool,
 }
 
-/// Reads the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `mode`. Other options of other
-/// programs are passed over.
+/// Reads the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `packetfilter`, `mode`. Other
+/// options of other programs are passed over.
 fn parse_query(query: &str) -> Result<SrtAddress, UrlError> {
     let mut address = SrtAddress::default();
     for member in query.split('&').filter(|member| !member.is_empty()) {
@@ -85,6 +87,11 @@ fn parse_query(query: &str) -> Result<SrtAddress, UrlError> {
                     return Err(UrlError::Option("latency"));
                 }
                 address.latency = Some(Duration::from_millis(ms));
+            }
+            "packetfilter" if value.is_empty() => {}
+            "packetfilter" => {
+                let filter = value.parse().map_err(|_| UrlError::Option("packetfilter"))?;
+                address.packet_filter = Some(filter);
             }
             "mode" => match &*value {
                 "caller" | "client" => address.listens = false,
@@ -123,7 +130,19 @@ mod tests {
         assert_eq!((address.key_bytes, address.latency), (Some(32), Some(Duration::from_millis(200))));
         assert!(!address.listens && parse_query("mode=listener").unwrap().listens);
         assert_eq!(parse_query("latency=120").unwrap().latency, Some(Duration::from_millis(120)));
-        for bad in ["passphrase=short", "pbkeylen=17", "latency=x", "latency=9000000", "mode=rendezvous"] {
+        let filter = |query| parse_query(query).unwrap().packet_filter;
+        assert_eq!(filter("packetfilter=fec,cols:10,rows:5"), "fec,cols:10,rows:5".parse().ok());
+        assert_eq!(filter("packetfilter=fec%2Ccols%3A10"), "fec,cols:10".parse().ok());
+        assert_eq!((filter("packetfilter="), filter("packetfilter=off")), (None, Some(PacketFilter::Off)));
+        for bad in [
+            "packetfilter=fec,cols:0",
+            "packetfilter=adaptive",
+            "passphrase=short",
+            "pbkeylen=17",
+            "latency=x",
+            "latency=9000000",
+            "mode=rendezvous",
+        ] {
             assert!(parse_query(bad).is_err(), "{bad}");
         }
     }

@@ -32,12 +32,21 @@ pub struct SrtUrl {
     secret: Option<(String, u8)>,
     latency_ms: u32,
     mss: Option<u32>,
+    filter: Option<String>,
 }
 
 impl SrtUrl {
     /// Calls this address.
     pub const fn caller(address: SocketAddr) -> Self {
-        Self { address, listens: false, stream_id: None, secret: None, latency_ms: 120, mss: None }
+        Self {
+            address,
+            listens: false,
+            stream_id: None,
+            secret: None,
+            latency_ms: 120,
+            mss: None,
+            filter: None,
+        }
     }
 
     /// Listens there.
@@ -67,6 +76,12 @@ impl SrtUrl {
         self
     }
 
+    /// The packet filter, where the program has the option: libsrt's own and ours.
+    pub fn filter(mut self, filter: &str) -> Self {
+        self.filter = Some(filter.to_owned());
+        self
+    }
+
     /// As many whole TS packets as a packet of SRT takes.
     fn chunk(&self) -> u32 {
         self.mss.map_or(1316, |bytes| (bytes - 44) / 188 * 188)
@@ -83,6 +98,9 @@ impl SrtUrl {
         if let Some((passphrase, key)) = &self.secret {
             arguments.extend(["--passphrase".to_owned(), passphrase.clone()]);
             arguments.extend(["--pbkeylen".to_owned(), key.to_string()]);
+        }
+        if let Some(filter) = &self.filter {
+            arguments.extend(["--packetfilter".to_owned(), filter.clone()]);
         }
         arguments
     }
@@ -104,6 +122,9 @@ impl SrtUrl {
         if let Some(bytes) = self.mss {
             let size = if is_ffmpeg { "payload_size" } else { "payloadsize" };
             let _ = write!(url, "&mss={bytes}&{size}={}", self.chunk());
+        }
+        if let Some(filter) = &self.filter {
+            let _ = write!(url, "&packetfilter={filter}");
         }
         url
     }

@@ -26,19 +26,25 @@ pub struct Knock<'a> {
     pub wrong_key: bool,
     /// The address to call from; `None`: loopback's.
     pub from: Option<IpAddr>,
+    /// The packet filter to ask for; empty: none.
+    pub filter: &'a str,
 }
 
 impl<'a> Knock<'a> {
     pub const fn new(stream_id: &'a str) -> Self {
-        Self { stream_id, wrong_key: false, from: None }
+        Self { stream_id, wrong_key: false, from: None, filter: "" }
     }
 
     pub const fn with_wrong_key(stream_id: &'a str) -> Self {
-        Self { stream_id, wrong_key: true, from: None }
+        Self { wrong_key: true, ..Self::new(stream_id) }
     }
 
     pub const fn from(self, address: IpAddr) -> Self {
         Self { from: Some(address), ..self }
+    }
+
+    pub const fn filter(self, filter: &'a str) -> Self {
+        Self { filter, ..self }
     }
 
     /// The whole handshake. An error is the code of the refusal.
@@ -125,12 +131,10 @@ impl<'a> Knock<'a> {
             let key = [0x1220_2901, 0, 0x0200_0200, 0x0000_0404];
             extension(&mut extensions, 3, &[&key[..], &[0x5a5a_5a5a; 10]].concat());
         }
-        let name = self.stream_id.as_bytes().chunks(4).map(|chunk| {
-            let mut bytes = [0; 4];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            u32::from_le_bytes(bytes)
-        });
-        extension(&mut extensions, 5, &name.collect::<Vec<_>>());
+        extension(&mut extensions, 5, &text(self.stream_id));
+        if !self.filter.is_empty() {
+            extension(&mut extensions, 7, &text(self.filter));
+        }
         let cipher = if self.wrong_key { 2 << 16 } else { 0 };
         handshake(5, cipher | flags, CONCLUSION, cookie, &extensions)
     }
@@ -179,6 +183,16 @@ fn control(kind: u16, to: u32, body: &[u32]) -> Vec<u8> {
 fn extension(out: &mut Vec<u8>, kind: u32, words: &[u32]) {
     let head = kind << 16 | words.len() as u32;
     out.extend([head].iter().chain(words).flat_map(|word| word.to_be_bytes()));
+}
+
+/// The words of a text, each with its bytes swapped.
+fn text(text: &str) -> Vec<u32> {
+    let swapped = |chunk: &[u8]| {
+        let mut bytes = [0; 4];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        u32::from_le_bytes(bytes)
+    };
+    text.as_bytes().chunks(4).map(swapped).collect()
 }
 
 fn word(datagram: &[u8], index: usize) -> u32 {

@@ -36,14 +36,31 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// A gap behind all others. False when there is no place for it.
-    pub(crate) fn push(&mut self, now_us: i64, first: Seq, last: Seq) -> bool {
+    /// A gap behind all others, to be reported from a time on. False when there is no place for it.
+    pub(crate) fn push(&mut self, report_at: i64, first: Seq, last: Seq) -> bool {
         if self.ranges.len() >= RANGES_MAX {
             return false;
         }
-        self.ranges.push_back(Range { first, last, report_at: now_us, reports: 0 });
-        self.next_at = Some(now_us);
+        self.ranges.push_back(Range { first, last, report_at, reports: 0 });
+        self.report_by(report_at);
         true
+    }
+
+    fn report_by(&mut self, at: i64) {
+        self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
+    }
+
+    /// Reports these packets now, all of which are missing.
+    pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
+        let Some(from) = first.ahead_of(base) else { return };
+        self.remove_range(base, first, last);
+        if self.ranges.len() >= RANGES_MAX {
+            return;
+        }
+        let index =
+            self.ranges.partition_point(|range| range.last.ahead_of(base).is_some_and(|end| end < from));
+        self.ranges.insert(index, Range { first, last, report_at: now_us, reports: 0 });
+        self.report_by(now_us);
     }
 
     /// Removes a packet that was received.
@@ -160,6 +177,19 @@ mod tests {
         let times: Vec<i64> =
             (0..300).map(|ms| ms * 1000).filter(|at| !report(&mut gaps, *at).is_empty()).collect();
         assert_eq!(times, [0, 26_000, 103_000 + 1000, 130_000, 208_000, 234_000]);
+    }
+
+    #[test]
+    fn gaps_may_wait_and_parts_of_them_be_reported_before() {
+        let mut gaps = Losses::default();
+        let base = Seq::new(0);
+        assert!(gaps.push(500, Seq::new(10), Seq::new(20)) && gaps.push(300, Seq::new(30), Seq::new(30)));
+        assert_eq!((gaps.next_at(), report(&mut gaps, 299)), (Some(300), vec![]));
+        gaps.report_now(200, base, (Seq::new(14), Seq::new(15)));
+        gaps.report_now(200, base, (Seq::new(5), Seq::new(5)));
+        assert_eq!(report(&mut gaps, 200), [(5, 5), (14, 15)]);
+        assert_eq!(report(&mut gaps, 300), [(30, 30)]);
+        assert_eq!(report(&mut gaps, 500), [(10, 13), (16, 20)]);
     }
 
     #[test]

@@ -12,9 +12,10 @@ use crate::config::{Config, FLOW_WINDOW_MIN, MSS_MAX, MSS_MIN, STREAM_ID_BYTES_M
 use crate::connection::handshake_datagram;
 use crate::connection::link::Start;
 use crate::event::CloseReason;
+use crate::filter::{Fec, FecSettings, PacketFilter};
 use crate::handshake::{
     Extensions, Handshake, HsExtension, INDUCTION_EXTENSION, MAGIC, SRT_VERSION, VERSION_4, VERSION_5,
-    extension, extension_field, flag, request, wire_latency, write_block, write_stream_id,
+    extension, extension_field, flag, request, wire_latency, write_block, write_text,
 };
 use crate::incoming::micros;
 use crate::packet::SocketId;
@@ -34,7 +35,14 @@ pub(super) enum Answer {
     /// A refusal.
     Ended(CloseReason),
     /// The handshake is complete.
-    Agreed(HsExtension),
+    Agreed(Agreed),
+}
+
+/// The listener's side of the agreement.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    hs: HsExtension,
+    filter: Option<Fec>,
 }
 
 /// A call until it is answered.
@@ -126,7 +134,11 @@ impl Call {
             field |= extension_field::KM;
         }
         if !self.stream_id.is_empty() {
-            write_stream_id(&self.stream_id, out);
+            write_text(extension::STREAM_ID, &self.stream_id, out);
+            field |= extension_field::CONFIG;
+        }
+        if let PacketFilter::Fec(settings) = self.config.packet_filter {
+            write_text(extension::FILTER, &settings.to_string(), out);
             field |= extension_field::CONFIG;
         }
         field
@@ -146,14 +158,14 @@ impl Call {
                 Answer::Again
             }
             (Some(_), request::CONCLUSION) => match self.conclude(answer, rest) {
-                Ok(hs) => Answer::Agreed(hs),
+                Ok(agreed) => Answer::Agreed(agreed),
                 Err(reason) => Answer::Ended(CloseReason::Refused(reason)),
             },
             _ => Answer::Nothing,
         }
     }
 
-    fn conclude(&self, answer: &Handshake, rest: Reader<'_>) -> Result<HsExtension, RejectReason> {
+    fn conclude(&self, answer: &Handshake, rest: Reader<'_>) -> Result<Agreed, RejectReason> {
         if answer.version != VERSION_5 {
             return Err(RejectReason::VERSION);
         }
@@ -171,18 +183,32 @@ impl Call {
             }
             (Some(_), Some(_)) => return Err(RejectReason::BADSECRET),
         }
-        extensions.hs.ok_or(RejectReason::ROGUE)
+        let filter = self.agree_on_filter(extensions.filter)?;
+        Ok(Agreed { hs: extensions.hs.ok_or(RejectReason::ROGUE)?, filter })
+    }
+
+    /// The filter that the connection has. A listener has the last word, but must answer to what was asked for.
+    fn agree_on_filter(&self, answer: Option<FecSettings>) -> Result<Option<Fec>, RejectReason> {
+        let settings = match (self.config.packet_filter, answer) {
+            (PacketFilter::Off | PacketFilter::Any, None) => return Ok(None),
+            (PacketFilter::Any, Some(answer)) => answer,
+            (PacketFilter::Fec(asked), Some(answer)) => asked.answered(&answer),
+            (PacketFilter::Off, Some(_)) | (PacketFilter::Fec(_), None) => return Err(RejectReason::FILTER),
+        };
+        settings.complete().map(Some).ok_or(RejectReason::FILTER)
     }
 
     /// The parameters that the connection starts with.
     pub(super) fn agree(
         &mut self,
         answer: &Handshake,
-        hs: &HsExtension,
+        agreed: &Agreed,
         start: Instant,
         timestamp: u32,
     ) -> Start {
-        Start::of_answer(&self.config, answer, hs, start, timestamp, self.first_seq, self.keys.take())
+        let (hs, first_seq) = (&agreed.hs, self.first_seq);
+        Start::of_answer(&self.config, answer, hs, start, timestamp, first_seq, self.keys.take())
+            .with_filter(agreed.filter)
     }
 }
 

@@ -14,17 +14,19 @@ use bytes::Bytes;
 use crate::arq::rtt::Rtt;
 use crate::arq::tsbpd::Tsbpd;
 use crate::cipher::{Refresh, SessionKeys};
-use crate::config::{Config, HEAD_BYTES, UDP_HEAD_BYTES};
+use crate::config::{Config, HEAD_BYTES, PAYLOAD_MAX, UDP_HEAD_BYTES};
 use crate::connection::call::key_field;
+use crate::connection::clock::{Clock, micros};
 use crate::connection::handshake_datagram;
 use crate::connection::keying::Keying;
 use crate::connection::liveness::{KEEP_ALIVE_US, Liveness};
 use crate::connection::receive::ReceiveSide;
 use crate::connection::send::SendSide;
 use crate::event::{CloseReason, Connected};
+use crate::filter::{FILTER_HEAD_BYTES, Fec, FilterReceiver, FilterSender};
 use crate::handshake::{
     Handshake, HsExtension, SRT_VERSION, VERSION_5, address_field, extension, extension_field, flag, request,
-    wire_latency, write_block,
+    wire_latency, write_block, write_text,
 };
 use crate::incoming::Incoming;
 use crate::packet::{Control, ControlWriter, Packet, SocketId};
@@ -41,8 +43,6 @@ pub(super) const PROBE_MIN_US: i64 = 250_000;
 pub(super) const CHECK_MIN_US: i64 = 1_000;
 /// Key messages are not repeated faster.
 const ANNOUNCE_MIN: Duration = Duration::from_millis(50);
-/// Payload of the largest packet there is.
-pub(super) const PAYLOAD_MAX: usize = 1500 - 28 - HEAD_BYTES;
 
 /// The parameters agreed in the handshake.
 #[derive(Debug)]
@@ -60,6 +60,7 @@ pub(super) struct Start {
     /// The time at which the peer's handshake came, and its timestamp.
     heard: (i64, u32),
     keys: Option<Box<SessionKeys>>,
+    filter: Option<Fec>,
     response: Option<Bytes>,
 }
 
@@ -91,6 +92,7 @@ impl Start {
             send_latency,
             heard: (micros(start, incoming.arrived), incoming.timestamp),
             keys,
+            filter: None,
             response: None,
         };
         let mut extensions = Vec::new();
@@ -105,6 +107,11 @@ impl Start {
         if let Some(km) = incoming.km.as_deref().filter(|_| this.keys.is_some()) {
             write_block(extension::KM_RESPONSE, km, &mut extensions);
             field |= extension_field::KM;
+        }
+        if let Ok(Some(settings)) = incoming.agree_on_filter(&config.packet_filter) {
+            this.filter = settings.complete();
+            write_text(extension::FILTER, &settings.to_string(), &mut extensions);
+            field |= extension_field::CONFIG;
         }
         let answer = Handshake {
             version: VERSION_5,
@@ -145,8 +152,14 @@ impl Start {
             send_latency: ms(hs.receive_latency_ms),
             heard: (0, timestamp),
             keys,
+            filter: None,
             response: None,
         }
+    }
+
+    /// The same with a packet filter.
+    pub(super) fn with_filter(self, filter: Option<Fec>) -> Self {
+        Self { filter, ..self }
     }
 
     /// The connection, and the answer to send (empty for a caller).
@@ -159,9 +172,11 @@ impl Start {
         let response = self.response.take().map(|response| restamp(&response, now_us)).unwrap_or_default();
         let mss_payload = self.mss.saturating_sub(UDP_HEAD_BYTES);
         let mss_payload = usize::try_from(mss_payload).unwrap_or(usize::MAX).saturating_sub(HEAD_BYTES);
+        let filter_head = if self.filter.is_some() { FILTER_HEAD_BYTES } else { 0 };
+        let packet_max = mss_payload.min(PAYLOAD_MAX).saturating_sub(filter_head);
         let window = usize::try_from(self.config.flow_window).unwrap_or(usize::MAX);
         let is_first = self.first_send == self.first_receive && response.is_empty();
-        let link = Link {
+        let mut link = Link {
             sending: SendSide::new(self.first_send, &self.config, self.peer_window, now_us),
             receiving: ReceiveSide::new(
                 self.first_receive,
@@ -177,27 +192,34 @@ impl Start {
             agreed: Agreed {
                 peer: self.peer,
                 peer_version: self.peer_version,
-                start: self.start,
+                clock: Clock::new(self.start),
                 receive_latency: self.receive_latency,
                 send_latency: self.send_latency,
-                payload_max: self.config.payload_size.min(mss_payload).min(PAYLOAD_MAX),
+                too_late_us: too_late_us(self.send_latency),
+                payload_max: self.config.payload_size.min(packet_max),
                 peer_window: self.config.flow_window.min(self.peer_window),
                 config: self.config,
             },
         };
+        if let Some(filter) = self.filter {
+            let (first_send, first_receive) = (self.first_send, self.first_receive);
+            link.sending.filter = Some(Box::new(FilterSender::new(filter, first_send)));
+            link.receiving.filter = Some(Box::new(FilterReceiver::new(filter, first_receive)));
+        }
         (link, response)
     }
+}
+
+fn too_late_us(send_latency: Duration) -> u32 {
+    let latency = i64::try_from(send_latency.as_micros()).unwrap_or(0);
+    let limit = latency.max(TOO_LATE_MIN_US).saturating_add(TOO_LATE_MARGIN_US);
+    u32::try_from(limit).unwrap_or(u32::MAX / 2)
 }
 
 /// A copy of the datagram with another timestamp.
 fn restamp(datagram: &Bytes, now_us: i64) -> Bytes {
     let (Some(head), Some(rest)) = (datagram.get(..8), datagram.get(12..)) else { return datagram.clone() };
     [head, &stamp(now_us).to_be_bytes(), rest].concat().into()
-}
-
-/// Microseconds from `start`.
-pub(super) fn micros(start: Instant, now: Instant) -> i64 {
-    i64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(i64::MAX / 4)
 }
 
 /// A time as a timestamp.
@@ -213,9 +235,10 @@ pub(super) struct Agreed {
     pub(super) config: Arc<Config>,
     pub(super) peer: SocketId,
     peer_version: u32,
-    start: Instant,
+    clock: Clock,
     receive_latency: Duration,
     send_latency: Duration,
+    too_late_us: u32,
     pub(super) payload_max: usize,
     /// Packets that both sides allow on the way.
     pub(super) peer_window: u32,
@@ -235,11 +258,11 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn micros(&self, now: Instant) -> i64 {
-        micros(self.agreed.start, now)
+        self.agreed.clock.micros(now)
     }
 
     pub(super) fn instant(&self, us: i64) -> Instant {
-        self.agreed.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
+        self.agreed.clock.instant(us)
     }
 
     pub(super) fn writer(&self, now: Instant) -> ControlWriter {
@@ -309,7 +332,9 @@ impl Link {
         if self.sending.buffer.in_flight() > 0
             && now_us.saturating_sub(self.sending.progress_us) >= self.sending.probe_pause_us
         {
-            self.sending.buffer.probe();
+            if self.sends_again() {
+                self.sending.buffer.probe();
+            }
             self.sending.progress_us = now_us;
             self.sending.probe_pause_us = self.sending.probe_pause_us.saturating_mul(2).min(KEEP_ALIVE_US);
         }
@@ -340,9 +365,9 @@ impl Link {
         }
     }
 
-    pub(super) fn too_late_us(&self) -> i64 {
-        let latency = i64::try_from(self.agreed.send_latency.as_micros()).unwrap_or(0);
-        latency.max(TOO_LATE_MIN_US).saturating_add(TOO_LATE_MARGIN_US)
+    /// The age from which on a packet comes too late, in microseconds.
+    pub(super) const fn too_late_us(&self) -> u32 {
+        self.agreed.too_late_us
     }
 
     pub(super) const fn probe_us(&self) -> i64 {

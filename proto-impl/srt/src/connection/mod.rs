@@ -14,6 +14,8 @@
 //! ```
 
 mod call;
+mod clock;
+mod filtering;
 mod keying;
 mod link;
 mod liveness;
@@ -101,7 +103,8 @@ impl Connection {
         Self { local, start, random, state, out, event, closed, last_stats: None, unlocked: None }
     }
 
-    /// Checks a caller's key material against the passphrase, before anybody is asked about what the caller wants.
+    /// Checks a caller's packet filter and its key material against the settings, before anybody is asked about what the
+    /// caller wants.
     /// [`Connection::accept`] with the same settings does not do it again.
     ///
     /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms.
@@ -110,6 +113,7 @@ impl Connection {
     /// The reason to refuse it with.
     pub fn unlock(&mut self, config: &Config) -> Result<(), RejectReason> {
         let State::Pending(incoming) = &self.state else { return Ok(()) };
+        incoming.agree_on_filter(&config.packet_filter)?;
         let keys = match (&config.passphrase, &incoming.km) {
             (None, None) => None,
             (Some(passphrase), Some(km)) => {
@@ -200,8 +204,8 @@ impl Connection {
             Answer::Nothing => {}
             Answer::Again => self.handle_timeout(now),
             Answer::Ended(reason) => self.end(reason),
-            Answer::Agreed(hs) => {
-                let start = call.agree(&handshake, &hs, self.start, *timestamp);
+            Answer::Agreed(agreed) => {
+                let start = call.agree(&handshake, &agreed, self.start, *timestamp);
                 let (link, _) = start.finish(now);
                 self.event = Some(Event::Connected(link.connected()));
                 self.state = State::Connected(Box::new(link));

@@ -7,10 +7,12 @@ use crate::arq::losses::Losses as Missing;
 use crate::arq::receive::{Arrival, Delivery, ReceiveBuffer};
 use crate::arq::rtt::Rtt;
 use crate::arq::tsbpd::Tsbpd;
-use crate::connection::link::{Link, PAYLOAD_MAX, stamp};
+use crate::config::PAYLOAD_MAX;
+use crate::connection::link::{Link, stamp};
 use crate::event::{CloseReason, Event};
+use crate::filter::{ArqLevel, FilterReceiver};
 use crate::handshake::extension;
-use crate::packet::{Ack, AckFigures, Control, DataHead, KeyFlag, Losses, Packet};
+use crate::packet::{Ack, AckFigures, Control, DataHead, Losses, Packet};
 use crate::seq::Seq;
 use crate::stats::count;
 
@@ -131,6 +133,8 @@ pub(super) struct ReceiveSide {
     pub(super) tsbpd: Tsbpd,
     pub(super) acks: Acks,
     pub(super) rate: Rate,
+    /// Where parity comes, too.
+    pub(super) filter: Option<Box<FilterReceiver>>,
     /// A packet that is out of reach: if its successors come too, the stream goes on there.
     jump: Option<Seq>,
     /// Packets that a jump left out and of which the owner does not know yet.
@@ -149,6 +153,7 @@ impl ReceiveSide {
             tsbpd,
             acks: Acks::new(first),
             rate: Rate::default(),
+            filter: None,
             jump: None,
             skipped: 0,
             due_us: now_us,
@@ -286,12 +291,25 @@ impl Link {
         if !self.agreed.config.receives {
             return count(&mut self.stats.pkt_rcv_no_room, 1);
         }
-        if (head.key == KeyFlag::Clear) != self.keying.keys.is_none() {
+        if self.receiving.filter.is_some() {
+            return self.handle_filtered(now_us, head, payload, bytes);
+        }
+        self.arrive(now_us, head, payload, bytes);
+    }
+
+    /// A data packet has come that is no parity.
+    pub(super) fn arrive(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
+        if self.is_foreign(head.key) {
             return count(&mut self.stats.pkt_rcv_undecrypt, 1);
         }
         if head.retransmitted {
             count(&mut self.stats.pkt_rcv_retrans, 1);
         }
+        self.take(now_us, head, payload, bytes);
+    }
+
+    /// A data packet that has come, or was rebuilt.
+    pub(super) fn take(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
         let arrival = self.receiving.buffer.look(head.seq, payload.len());
         match arrival {
             Arrival::New(_) | Arrival::Filled => {}
@@ -326,7 +344,9 @@ impl Link {
     fn missing(&mut self, now_us: i64, first: Seq, last: Seq) {
         let missing = last.ahead_of(first).unwrap_or(0).saturating_add(1);
         count(&mut self.stats.pkt_rcv_loss, usize::try_from(missing).unwrap_or(0));
-        self.receiving.losses.push(now_us, first, last);
+        if let Some(report_at) = self.report_losses_at(now_us) {
+            self.receiving.losses.push(report_at, first, last);
+        }
     }
 
     /// The next packet that is due. At the end of the connection everything is.
@@ -363,12 +383,17 @@ impl Link {
 
     fn handle_ack(&mut self, now_us: i64, number: u32, ack: Ack) {
         count(&mut self.stats.pkt_recv_ack, 1);
-        let Some(acked) = self.sending.buffer.acknowledge(ack.next, stamp(now_us)) else {
+        let Some(mut acked) = self.sending.buffer.acknowledge(ack.next, stamp(now_us)) else {
             return self.count_malformed();
         };
         if acked.packets > 0 {
             self.sending.progress_us = now_us;
             self.sending.probe_pause_us = self.probe_us();
+        }
+        if let Some(filter) = &self.sending.filter {
+            acked.bytes = filter.with_parity(acked.bytes);
+            // Acknowledgements wait for parity, or for what never comes: their delay is none of the path.
+            acked.delay_us = acked.delay_us.filter(|_| filter.arq() == ArqLevel::Always);
         }
         if let Some(congestion) = &mut self.sending.congestion {
             congestion.acked(now_us, &acked, ack.figures);
@@ -388,6 +413,9 @@ impl Link {
 
     fn handle_nak(&mut self, now_us: i64, losses: Losses<'_>) {
         count(&mut self.stats.pkt_recv_nak, 1);
+        if !self.sends_again() {
+            return;
+        }
         let reported = self.sending.buffer.report(losses, stamp(now_us), self.rtt.us());
         count(&mut self.stats.pkt_snd_loss, usize::try_from(reported.named).unwrap_or(0));
         if let Some(congestion) = &mut self.sending.congestion {

@@ -1,7 +1,7 @@
 //! The sending half: which packets leave, in which order.
 //!
 //! Control packets first: they are small, and others wait for them. Then what is to be sent again, as far as the
-//! overhead allows, then what is new, as far as the window does.
+//! overhead allows, then parity of the packet filter, then what is new, as far as the window does.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::config::{Config, HEAD_BYTES};
 use crate::congestion::Congestion;
 use crate::connection::link::{CHECK_MIN_US, Link, PROBE_MIN_US, stamp};
 use crate::event::SendError;
+use crate::filter::{FILTER_HEAD_BYTES, FilterSender};
 use crate::handshake::extension;
 use crate::pacing::{Overhead, Pacer};
 use crate::packet::{Control, ControlWriter, DataHead, KeyFlag, POSITION_SOLO, losses};
@@ -67,6 +68,8 @@ pub(super) struct SendSide {
     pub(super) progress_us: i64,
     pub(super) probe_pause_us: i64,
     pub(super) confirm: Confirmations,
+    /// Where parity is sent, too.
+    pub(super) filter: Option<Box<FilterSender>>,
     /// Packets per second that the peer says the path could carry.
     pub(super) bandwidth_packets: u32,
 }
@@ -84,6 +87,7 @@ impl SendSide {
             progress_us: now_us,
             probe_pause_us: PROBE_MIN_US,
             confirm: Confirmations { due: None, count: 0, last_us: i64::MIN / 2 },
+            filter: None,
             bandwidth_packets: 0,
         }
     }
@@ -100,7 +104,11 @@ impl SendSide {
 
     /// Whether there are packets to send, new or again.
     fn has_data(&self) -> bool {
-        self.buffer.has_lost() || self.buffer.unsent() > 0
+        self.buffer.has_lost() || self.buffer.unsent() > 0 || self.has_parity()
+    }
+
+    fn has_parity(&self) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.is_due())
     }
 }
 
@@ -150,9 +158,9 @@ impl Link {
 
     /// Drops packets that the peer would discard on arrival.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
-        let limit = u32::try_from(self.too_late_us()).unwrap_or(u32::MAX / 2);
         // What the pace holds back has not begun to age.
-        let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, self.sending.is_paced());
+        let (limit, sent_only) = (self.too_late_us(), self.sending.is_paced());
+        let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, sent_only);
         count(&mut self.stats.pkt_snd_drop, dropped);
     }
 
@@ -234,7 +242,10 @@ impl Link {
     }
 
     fn write_data(&mut self, now: Instant, now_us: i64, out: &mut Datagrams) {
-        while out.has_room(HEAD_BYTES.saturating_add(self.agreed.payload_max)) {
+        let is_filtered = self.sending.filter.is_some();
+        let filter_head = if is_filtered { FILTER_HEAD_BYTES } else { 0 };
+        let packet_max = HEAD_BYTES.saturating_add(self.agreed.payload_max).saturating_add(filter_head);
+        while out.has_room(packet_max) {
             if let Some(at) = self.sending.pacer.wait(now) {
                 let waits = self.sending.has_data();
                 self.sending.pace_at = waits.then_some(at);
@@ -243,7 +254,10 @@ impl Link {
                 }
                 return;
             }
-            if !self.write_lost(now, now_us, out) && !self.write_new(now, now_us, out) {
+            let has_written = self.write_lost(now, now_us, out)
+                || (is_filtered && self.write_parity(now, out))
+                || self.write_new(now, now_us, out);
+            if !has_written {
                 break;
             }
         }
@@ -307,12 +321,17 @@ impl Link {
         };
         let bytes = HEAD_BYTES.saturating_add(entry.payload.len());
         write_packet(self.keying.keys.as_deref_mut(), head, &entry.payload, out);
+        if self.sending.filter.is_some() {
+            self.filter_sent(&head, out);
+        }
         self.sending.buffer.new_sent();
         self.sending.overhead.earn(now_us, bytes);
         self.sending.pacer.sent(now, bytes);
-        let (refresh, oldest) = (self.refresh(), self.sending.buffer.oldest_key().unwrap_or(key));
-        if let Some(keys) = &mut self.keying.keys {
-            keys.count(refresh, oldest);
+        if self.keying.keys.is_some() {
+            let (refresh, oldest) = (self.refresh(), self.sending.buffer.oldest_key().unwrap_or(key));
+            if let Some(keys) = &mut self.keying.keys {
+                keys.count(refresh, oldest);
+            }
         }
         count(&mut self.stats.pkt_sent, 1);
         count(&mut self.stats.byte_sent, bytes);
@@ -323,6 +342,7 @@ impl Link {
 }
 
 /// The one copy of the payload on its way out; encrypted where there are keys.
+#[inline]
 fn write_packet(keys: Option<&mut SessionKeys>, head: DataHead, payload: &[u8], out: &mut Datagrams) {
     match keys {
         None => out.push(&head.write(), payload),

@@ -11,6 +11,7 @@
 )]
 
 mod basic;
+mod filter;
 mod harness;
 mod hostile;
 mod keys;

@@ -1,0 +1,58 @@
+//! Times as microseconds since the start of a connection.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Counts from the start. Many calls of a turn name the same time: it is converted once.
+#[derive(Debug)]
+pub(super) struct Clock {
+    start: Instant,
+    last: Cell<(Instant, i64)>,
+}
+
+impl Clock {
+    pub(super) const fn new(start: Instant) -> Self {
+        Self { start, last: Cell::new((start, 0)) }
+    }
+
+    /// Microseconds since the start; 0 before it.
+    #[inline]
+    pub(super) fn micros(&self, now: Instant) -> i64 {
+        let (last, us) = self.last.get();
+        if last == now { us } else { self.convert(now) }
+    }
+
+    #[inline(never)]
+    fn convert(&self, now: Instant) -> i64 {
+        let us = micros(self.start, now);
+        self.last.set((now, us));
+        us
+    }
+
+    /// The time so many microseconds after the start.
+    pub(super) fn instant(&self, us: i64) -> Instant {
+        self.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
+    }
+}
+
+/// Microseconds from `start`.
+pub(super) fn micros(start: Instant, now: Instant) -> i64 {
+    i64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use netsim::ms;
+
+    use super::*;
+
+    #[test]
+    fn a_time_that_was_named_before_is_the_same_and_others_are_their_own() {
+        let start = netsim::Clock::new().now();
+        let clock = Clock::new(start);
+        for wait in [0, 5, 5, 3, 5, 0] {
+            assert_eq!(clock.micros(start + ms(wait)), i64::try_from(wait).unwrap() * 1000);
+        }
+        assert_eq!((clock.micros(start - ms(1)), clock.instant(7000)), (0, start + ms(7)));
+    }
+}

@@ -1,0 +1,205 @@
+//! Places of packets in rows and columns.
+//!
+//! Packets are counted from the first of the connection on, without wrapping. A row is `cols` packets in succession; a
+//! column takes one of each of `rows` rows. Groups have numbers: rows from the first on, columns in turns of `cols`.
+
+use crate::filter::Fec;
+use crate::filter::settings::Layout;
+use crate::seq::Seq;
+
+/// The arithmetic of a configuration.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Matrix {
+    cols: u64,
+    rows: u64,
+    has_columns: bool,
+    layout: Layout,
+}
+
+impl Matrix {
+    pub(super) fn new(fec: &Fec) -> Self {
+        Self {
+            cols: u64::from(fec.cols),
+            rows: u64::from(fec.rows),
+            has_columns: fec.has_columns(),
+            layout: fec.layout,
+        }
+    }
+
+    /// Packets of a whole matrix.
+    pub(super) const fn size(&self) -> u64 {
+        self.cols.saturating_mul(self.rows)
+    }
+
+    pub(super) const fn cols(&self) -> u64 {
+        self.cols
+    }
+
+    /// The first packet of the first group of a column.
+    const fn base(&self, column: u64) -> u64 {
+        match self.layout {
+            Layout::Even => column,
+            Layout::Staircase => column.saturating_add((column % self.rows).saturating_mul(self.cols)),
+        }
+    }
+
+    /// The row of a packet.
+    pub(super) const fn row_of(&self, at: u64) -> u64 {
+        at / self.cols
+    }
+
+    /// The column group of a packet: none before a column has begun, or without columns.
+    pub(super) const fn column_of(&self, at: u64) -> Option<u64> {
+        if !self.has_columns {
+            return None;
+        }
+        let column = at % self.cols;
+        match at.checked_sub(self.base(column)) {
+            Some(from_base) => {
+                Some((from_base / self.size()).saturating_mul(self.cols).saturating_add(column))
+            }
+            None => None,
+        }
+    }
+
+    /// The packets of a row.
+    pub(super) fn row(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
+        let (first, cols) = (number.saturating_mul(self.cols), self.cols);
+        (0..cols).map(move |n| first.saturating_add(n))
+    }
+
+    /// The packets of a column group.
+    pub(super) fn column(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
+        let (turn, column) = (number / self.cols, number % self.cols);
+        let first = turn.saturating_mul(self.size()).saturating_add(self.base(column));
+        let (rows, cols) = (self.rows, self.cols);
+        (0..rows).map(move |n| first.saturating_add(n.saturating_mul(cols)))
+    }
+
+    /// Whether a packet is the last of its row.
+    pub(super) const fn ends_row(&self, at: u64) -> bool {
+        at % self.cols == self.cols.saturating_sub(1)
+    }
+
+    /// The column group that a packet is the last of.
+    pub(super) fn ends_column(&self, at: u64) -> Option<u64> {
+        self.column_of(at).filter(|number| self.column(*number).last() == Some(at))
+    }
+
+    /// The last packet of the last group of a packet.
+    pub(super) fn last_end(&self, at: u64) -> u64 {
+        match self.column_of(at) {
+            Some(number) => self.column(number).last().unwrap_or(at),
+            None => self.row(self.row_of(at)).last().unwrap_or(at),
+        }
+    }
+}
+
+/// Counts packets by their sequence numbers, which wrap.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    /// The place behind the newest packet, and its number.
+    next: u64,
+    next_seq: Seq,
+}
+
+impl Places {
+    pub(super) const fn new(first: Seq) -> Self {
+        Self { next: 0, next_seq: first }
+    }
+
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The place of a packet; `None` before the first of the connection.
+    pub(super) fn of(&self, seq: Seq) -> Option<u64> {
+        match seq.ahead_of(self.next_seq) {
+            Some(ahead) => Some(self.next.saturating_add(u64::from(ahead))),
+            None => self.next.checked_sub(u64::from(self.next_seq.ahead_of(seq)?)),
+        }
+    }
+
+    /// The number of the packet at a place, which is not farther from the newest than numbers reach.
+    pub(super) fn seq(&self, at: u64) -> Seq {
+        let low = |places: u64| u32::try_from(places & 0x7fff_ffff).unwrap_or(0);
+        match at.checked_sub(self.next) {
+            Some(ahead) => self.next_seq.plus(low(ahead)),
+            None => Seq::new(self.next_seq.value().wrapping_sub(low(self.next.saturating_sub(at)))),
+        }
+    }
+
+    /// The newest packet is the one at this place.
+    pub(super) fn advance(&mut self, newest: u64) {
+        let next = newest.saturating_add(1);
+        (self.next_seq, self.next) = (self.seq(next), next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matrix(text: &str) -> Matrix {
+        Matrix::new(&text.parse::<crate::filter::FecSettings>().unwrap().complete().unwrap())
+    }
+
+    #[test]
+    fn columns_are_where_libsrt_documents_them() {
+        // 10 columns of 5: FEC/V:540 is the first even column behind 500, staircase columns are 11 apart.
+        let even = matrix("fec,cols:10,rows:5,layout:even");
+        assert_eq!(even.column(0).collect::<Vec<_>>(), [0, 10, 20, 30, 40]);
+        assert_eq!(even.column(13).collect::<Vec<_>>(), [53, 63, 73, 83, 93]);
+        let stairs = matrix("fec,cols:10,rows:5,layout:staircase");
+        assert_eq!(stairs.column(0).collect::<Vec<_>>(), [0, 10, 20, 30, 40]);
+        assert_eq!(stairs.column(1).collect::<Vec<_>>(), [11, 21, 31, 41, 51]);
+        assert_eq!(stairs.column(4).collect::<Vec<_>>(), [44, 54, 64, 74, 84]);
+        assert_eq!(stairs.column(5).collect::<Vec<_>>(), [5, 15, 25, 35, 45]);
+        assert_eq!(stairs.column(11).collect::<Vec<_>>(), [61, 71, 81, 91, 101]);
+        assert_eq!((stairs.column_of(1), stairs.column_of(11)), (None, Some(1)));
+        assert_eq!(
+            (stairs.ends_column(40), stairs.ends_column(41), stairs.ends_column(45)),
+            (Some(0), None, Some(5))
+        );
+        assert_eq!(matrix("fec,cols:10").column_of(30), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_packet_is_in_one_row_and_at_most_one_column(cols in 2u16..20, rows in 2i16..20, is_even: bool) {
+            let layout = if is_even { "even" } else { "staircase" };
+            let matrix = matrix(&format!("fec,cols:{cols},rows:{rows},layout:{layout}"));
+            let mut columns: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            let places = 4 * matrix.size();
+            for at in 0..places {
+                prop_assert!(matrix.row(matrix.row_of(at)).any(|member| member == at));
+                if let Some(number) = matrix.column_of(at) {
+                    columns.entry(number).or_default().push(at);
+                }
+                prop_assert!(matrix.column_of(at).is_some() || at < matrix.size() && !is_even);
+            }
+            for (number, members) in columns {
+                let whole: Vec<u64> = matrix.column(number).filter(|at| *at < places).collect();
+                prop_assert_eq!(whole, members, "column {}", number);
+            }
+        }
+
+        #[test]
+        fn places_and_numbers_lead_to_each_other(first: u32, steps in prop::collection::vec(0u64..1_000_000_000, 1..20)) {
+            let mut places = Places::new(Seq::new(first));
+            let mut newest = 0;
+            for step in steps {
+                newest += step;
+                places.advance(newest);
+                for at in [newest, newest + 5, newest.saturating_sub(1000)] {
+                    prop_assert_eq!(places.of(places.seq(at)), Some(at));
+                }
+            }
+            prop_assert_eq!(Places::new(Seq::new(first)).of(Seq::new(first).previous()), None);
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! The receiving half of the packet filter: rebuilds what single groups miss, and says what no group can rebuild.
+//!
+//! The memory is a window behind the newest packet: two matrices, or four rows without columns. Groups live in rings of
+//! that size, by their numbers; a newer group takes the place of an old one, whether that became whole or not.
+
+use bytes::Bytes;
+
+use crate::filter::layout::{Matrix, Places};
+use crate::filter::recovery::{Content, Recovery};
+use crate::filter::{ArqLevel, Fec, ROW_INDEX};
+use crate::packet::KeyFlag;
+use crate::seq::Seq;
+
+/// Matrices of which the packets are known, where there are columns.
+const MATRICES: u64 = 2;
+/// Rows of which the packets are known, where there are none.
+const ROWS: u64 = 4;
+/// Packets that may overtake the parity of a group, before what the group misses is reported.
+const OVERTAKING: u64 = 3;
+/// Rooms that are kept for the groups to come.
+const SPARE_MAX: usize = 8;
+
+/// A packet that was rebuilt.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rebuilt {
+    pub(crate) seq: Seq,
+    pub(crate) key: KeyFlag,
+    pub(crate) timestamp: u32,
+    /// As it travelled.
+    pub(crate) payload: Bytes,
+}
+
+/// A group that is being filled.
+#[derive(Debug)]
+struct Group {
+    number: u64,
+    packets: u64,
+    has_parity: bool,
+    /// Nothing is to be rebuilt any more: it is whole, or its parity makes no sense.
+    is_done: bool,
+    recovery: Recovery,
+}
+
+/// Groups of one direction, each in the place that its number leaves it.
+#[derive(Debug)]
+struct Ring {
+    groups: Vec<Option<Group>>,
+    places: usize,
+    /// Packets of a group.
+    size: u64,
+}
+
+impl Ring {
+    const fn new(places: u64, size: u64) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "a few thousand at most")]
+        let places = places as usize;
+        Self { groups: Vec::new(), places, size }
+    }
+
+    /// The group of this number; `None` when a later one has its place.
+    fn group(&mut self, number: u64, spare: &mut Vec<Recovery>) -> Option<&mut Group> {
+        if self.groups.is_empty() {
+            self.groups.resize_with(self.places, || None);
+        }
+        let place = usize::try_from(number.checked_rem(u64::try_from(self.places).ok()?)?).ok()?;
+        let slot = self.groups.get_mut(place)?;
+        match slot {
+            Some(group) if group.number > number => return None,
+            Some(group) if group.number == number => {}
+            Some(group) => {
+                group.recovery.clear();
+                (group.number, group.packets, group.has_parity, group.is_done) = (number, 0, false, false);
+            }
+            None => {
+                let recovery = spare.pop().unwrap_or_default();
+                *slot = Some(Group { number, packets: 0, has_parity: false, is_done: false, recovery });
+            }
+        }
+        slot.as_mut()
+    }
+
+    /// Adds a packet or a parity to a group. True when the group misses a single packet, and can rebuild it.
+    fn add(&mut self, number: u64, content: Content<'_>, is_parity: bool, spare: &mut Vec<Recovery>) -> bool {
+        let size = self.size;
+        let Some(group) = self.group(number, spare).filter(|group| !group.is_done) else { return false };
+        if is_parity && std::mem::replace(&mut group.has_parity, true) {
+            return false;
+        }
+        if !is_parity {
+            group.packets = group.packets.saturating_add(1);
+        }
+        if group.packets >= size {
+            group.finish(spare);
+            return false;
+        }
+        group.recovery.add(content);
+        group.has_parity && group.packets.saturating_add(1) == size
+    }
+}
+
+impl Group {
+    /// Gives the room back.
+    fn finish(&mut self, spare: &mut Vec<Recovery>) {
+        self.is_done = true;
+        let mut recovery = std::mem::take(&mut self.recovery);
+        if spare.len() < SPARE_MAX {
+            recovery.clear();
+            spare.push(recovery);
+        }
+    }
+}
+
+/// A row or a column, by its number.
+#[derive(Debug, Clone, Copy)]
+enum Line {
+    Row(u64),
+    Column(u64),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FilterReceiver {
+    fec: Fec,
+    matrix: Matrix,
+    places: Places,
+    window: u64,
+    /// For each place of the window whether its packet is known: has come, or was rebuilt.
+    known: Vec<bool>,
+    rows: Ring,
+    columns: Ring,
+    spare: Vec<Recovery>,
+    rebuilt: Vec<Rebuilt>,
+    /// Packets up to here were judged as known or as beyond repair.
+    judged: u64,
+    /// Ranges, first to last, of packets that were judged and are not known.
+    beyond_repair: Vec<(Seq, Seq)>,
+}
+
+impl FilterReceiver {
+    pub(crate) fn new(fec: Fec, first: Seq) -> Self {
+        let matrix = Matrix::new(&fec);
+        let window = if fec.has_columns() {
+            MATRICES.saturating_mul(matrix.size())
+        } else {
+            ROWS.saturating_mul(matrix.cols())
+        };
+        let row_places = (window / matrix.cols()).saturating_add(2);
+        let column_places = (window / matrix.size()).saturating_add(2).saturating_mul(matrix.cols());
+        Self {
+            fec,
+            matrix,
+            places: Places::new(first),
+            window,
+            known: Vec::new(),
+            rows: Ring::new(row_places, u64::from(fec.cols)),
+            columns: Ring::new(column_places, u64::from(fec.rows)),
+            spare: Vec::new(),
+            rebuilt: Vec::new(),
+            judged: 0,
+            beyond_repair: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn arq(&self) -> ArqLevel {
+        self.fec.arq
+    }
+
+    /// A data packet has come, with this payload on the wire.
+    pub(crate) fn handle_data(&mut self, seq: Seq, key: KeyFlag, timestamp: u32, payload: &[u8]) {
+        let Some(at) = self.places.of(seq) else { return };
+        self.advance(at);
+        if self.is_old(at) || self.is_known(at) {
+            return;
+        }
+        let mut lines = Vec::new();
+        self.add(at, Content::new(key.wire(), timestamp, payload), &mut lines);
+        self.rebuild(lines);
+        self.judge();
+    }
+
+    /// A parity packet has come; `false` when it is none of a group.
+    pub(crate) fn handle_parity(&mut self, seq: Seq, timestamp: u32, body: &[u8]) -> bool {
+        let Some((index, content)) = Content::of_parity(timestamp, body) else { return false };
+        let Some(at) = self.places.of(seq) else { return false };
+        let line = match index {
+            ROW_INDEX if self.fec.has_row_parity && self.matrix.ends_row(at) => {
+                Line::Row(self.matrix.row_of(at))
+            }
+            ROW_INDEX => return false,
+            _ => match self.matrix.ends_column(at) {
+                Some(number) => Line::Column(number),
+                None => return false,
+            },
+        };
+        // A sender is no more than a lost burst ahead of what has come.
+        if at >= self.places.next().saturating_add(self.window) {
+            return false;
+        }
+        self.advance(at);
+        if self.is_old(at) {
+            return true;
+        }
+        let is_ready = match line {
+            Line::Row(number) => self.rows.add(number, content, true, &mut self.spare),
+            Line::Column(number) => self.columns.add(number, content, true, &mut self.spare),
+        };
+        if is_ready {
+            self.rebuild(vec![line]);
+        }
+        self.judge();
+        true
+    }
+
+    /// The packets that were rebuilt since, in order.
+    pub(crate) fn take_rebuilt(&mut self) -> Vec<Rebuilt> {
+        std::mem::take(&mut self.rebuilt)
+    }
+
+    /// Ranges, first to last, of packets that the filter does not know and will not rebuild any more. Only where such losses are
+    /// to be reported.
+    pub(crate) fn take_beyond_repair(&mut self) -> Vec<(Seq, Seq)> {
+        std::mem::take(&mut self.beyond_repair)
+    }
+
+    fn is_old(&self, at: u64) -> bool {
+        at.saturating_add(self.window) < self.places.next()
+    }
+
+    fn index(&self, at: u64) -> usize {
+        at.checked_rem(self.window).and_then(|index| usize::try_from(index).ok()).unwrap_or(0)
+    }
+
+    fn is_known(&self, at: u64) -> bool {
+        self.known.get(self.index(at)).copied().unwrap_or(false)
+    }
+
+    /// Moves the window so that it ends with this packet, if that is newer than all. Place by place, so that a group is judged
+    /// while all of its packets are in the window; none that has a packet in it is left behind a gap of that width.
+    fn advance(&mut self, at: u64) {
+        if self.known.is_empty() {
+            self.known.resize(usize::try_from(self.window).unwrap_or(0), false);
+        }
+        let next = self.places.next();
+        if at < next {
+            return;
+        }
+        let near = at.min(next.saturating_add(self.window));
+        for fresh in next..=near {
+            self.judge();
+            let index = self.index(fresh);
+            if let Some(known) = self.known.get_mut(index) {
+                *known = false;
+            }
+            self.places.advance(fresh);
+        }
+        if at > near {
+            self.judge();
+            self.give_up_open_groups();
+            self.known.fill(false);
+            self.places.advance(at);
+        }
+    }
+
+    /// Adds a packet to its groups; `lines` are those that can rebuild one now.
+    fn add(&mut self, at: u64, content: Content<'_>, lines: &mut Vec<Line>) {
+        let index = self.index(at);
+        if let Some(known) = self.known.get_mut(index) {
+            *known = true;
+        }
+        let row = self.matrix.row_of(at);
+        if self.fec.has_row_parity && self.rows.add(row, content, false, &mut self.spare) {
+            lines.push(Line::Row(row));
+        }
+        if let Some(column) = self.matrix.column_of(at)
+            && self.columns.add(column, content, false, &mut self.spare)
+        {
+            lines.push(Line::Column(column));
+        }
+    }
+
+    /// Rebuilds what these groups miss, and what others miss then. Each round makes a packet of the window known, so there
+    /// is an end.
+    fn rebuild(&mut self, mut lines: Vec<Line>) {
+        while let Some(line) = lines.pop() {
+            let missing = match line {
+                Line::Row(number) => self.missing(self.matrix.row(number)),
+                Line::Column(number) => self.missing(self.matrix.column(number)),
+            };
+            let spare = &mut self.spare;
+            let group = match line {
+                Line::Row(number) => self.rows.group(number, spare),
+                Line::Column(number) => self.columns.group(number, spare),
+            };
+            let Some(group) = group.filter(|group| !group.is_done) else { continue };
+            let recovery = std::mem::take(&mut group.recovery);
+            group.is_done = true;
+            if let (Some(at), Some(content)) = (missing, recovery.content()) {
+                let Content { key, timestamp, payload, .. } = content;
+                let (seq, key) = (self.places.seq(at), KeyFlag::from_wire(key));
+                self.rebuilt.push(Rebuilt { seq, key, timestamp, payload: Bytes::copy_from_slice(payload) });
+                self.add(at, content, &mut lines);
+            }
+            if self.spare.len() < SPARE_MAX {
+                let mut recovery = recovery;
+                recovery.clear();
+                self.spare.push(recovery);
+            }
+        }
+        let places = self.places;
+        self.rebuilt.sort_by_key(|packet| places.of(packet.seq));
+    }
+
+    /// The only packet of a group that is not known.
+    fn missing(&self, members: impl Iterator<Item = u64>) -> Option<u64> {
+        let mut missing = members.filter(|at| !self.is_known(*at) || self.is_old(*at));
+        missing.next().filter(|at| missing.next().is_none() && !self.is_old(*at) && *at < self.places.next())
+    }
+
+    /// Judges the packets whose last group has ended: parity that is still to come may overtake a few packets at most.
+    fn judge(&mut self) {
+        let end = self.places.next().saturating_sub(OVERTAKING);
+        if self.fec.arq != ArqLevel::OnRequest || self.judged >= end {
+            return;
+        }
+        let floor = self.places.next().saturating_sub(self.window);
+        if self.judged < floor {
+            // The rest of a gap that is wider than the window: no group in it can be whole.
+            self.report(self.judged, floor.saturating_sub(1));
+            self.judged = floor;
+        }
+        for at in self.judged..end {
+            if let Some(number) = self.matrix.ends_column(at) {
+                self.report_unknown(self.matrix.column(number));
+            }
+            if self.matrix.ends_row(at) {
+                let row = self.matrix.row(self.matrix.row_of(at));
+                let matrix = self.matrix;
+                self.report_unknown(row.filter(move |at| matrix.column_of(*at).is_none()));
+            }
+        }
+        self.judged = end;
+    }
+
+    /// Reports what the groups miss that have not ended: the packets behind are all lost.
+    fn give_up_open_groups(&mut self) {
+        if self.fec.arq == ArqLevel::OnRequest {
+            let (judged, matrix) = (self.judged, self.matrix);
+            let reach = judged.saturating_sub(self.window)..judged;
+            self.report_unknown(reach.filter(move |at| matrix.last_end(*at) >= judged));
+        }
+    }
+
+    fn report_unknown(&mut self, members: impl Iterator<Item = u64>) {
+        for at in members {
+            if !self.is_known(at) && !self.is_old(at) {
+                self.report(at, at);
+            }
+        }
+    }
+
+    fn report(&mut self, first: u64, last: u64) {
+        self.beyond_repair.push((self.places.seq(first), self.places.seq(last)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::filter::{FecSettings, FilterSender};
+
+    const FIRST: Seq = Seq::new(0x7fff_fff0);
+
+    fn fec(text: &str) -> Fec {
+        text.parse::<FecSettings>().unwrap().complete().unwrap()
+    }
+
+    fn payload(n: u32) -> Vec<u8> {
+        (0..=(n * 7 % 40)).map(|byte| u8::try_from((byte + n) % 251).unwrap()).collect()
+    }
+
+    /// A receiver behind a sender of numbered packets.
+    struct Line {
+        sender: FilterSender,
+        receiver: FilterReceiver,
+        rebuilt: Vec<u32>,
+        reported: Vec<u32>,
+        sent: u32,
+        parities: u32,
+    }
+
+    impl Line {
+        fn new(text: &str) -> Self {
+            let fec = fec(text);
+            let (sender, receiver) = (FilterSender::new(fec, FIRST), FilterReceiver::new(fec, FIRST));
+            Self { sender, receiver, rebuilt: Vec::new(), reported: Vec::new(), sent: 0, parities: 0 }
+        }
+
+        /// Sends the next packet. `is_lost` is asked about it, and about the parity behind it.
+        fn send(&mut self, is_lost: &mut dyn FnMut(u32, bool) -> bool) {
+            let n = self.sent;
+            self.sent += 1;
+            let key = if n.is_multiple_of(3) { KeyFlag::Odd } else { KeyFlag::Even };
+            self.sender.sent(FIRST.plus(n), key, n * 1000, &payload(n));
+            if !is_lost(n, false) {
+                self.receiver.handle_data(FIRST.plus(n), key, n * 1000, &payload(n));
+            }
+            while let Some(parity) = self.sender.take() {
+                self.parities += 1;
+                let mut body = Vec::new();
+                parity.recovery.write(parity.index, &mut body);
+                if !is_lost(n, true) {
+                    assert!(self.receiver.handle_parity(parity.seq, parity.recovery.timestamp(), &body));
+                }
+                self.sender.done(parity);
+            }
+            self.look();
+        }
+
+        fn look(&mut self) {
+            for packet in self.receiver.take_rebuilt() {
+                let n = packet.seq.ahead_of(FIRST).unwrap();
+                let key = if n.is_multiple_of(3) { KeyFlag::Odd } else { KeyFlag::Even };
+                assert_eq!(
+                    (packet.key, packet.timestamp, &packet.payload[..]),
+                    (key, n * 1000, &payload(n)[..]),
+                    "packet {n}"
+                );
+                self.rebuilt.push(n);
+            }
+            for (first, last) in self.receiver.take_beyond_repair() {
+                let count = last.ahead_of(first).unwrap();
+                self.reported.extend((0..=count).map(|n| first.plus(n).ahead_of(FIRST).unwrap()));
+            }
+        }
+
+        fn run(&mut self, packets: u32, lost: &[u32]) {
+            (0..packets).for_each(|_| self.send(&mut |n, is_parity| !is_parity && lost.contains(&n)));
+        }
+    }
+
+    #[test]
+    fn a_row_rebuilds_one_packet_and_reports_two() {
+        let mut line = Line::new("fec,cols:5");
+        line.run(20, &[2, 4, 6, 13]);
+        assert_eq!((line.rebuilt, line.reported), (vec![6, 13], vec![2, 4]));
+        let mut line = Line::new("fec,cols:5");
+        line.run(25, &[0, 9, 14, 20]);
+        assert_eq!((line.rebuilt, line.reported), (vec![0, 9, 14, 20], vec![]));
+    }
+
+    #[test]
+    fn columns_rebuild_bursts_as_long_as_a_row() {
+        for layout in ["even", "staircase"] {
+            for rows in ["5", "-5"] {
+                let mut line = Line::new(&format!("fec,cols:6,rows:{rows},layout:{layout}"));
+                // Behind the first matrix, of which a staircase leaves some out.
+                let lost: Vec<u32> = (60..66).collect();
+                line.run(120, &lost);
+                line.rebuilt.sort_unstable();
+                assert_eq!((line.rebuilt, line.reported), (lost, vec![]), "{layout} {rows}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_rebuild_for_each_other() {
+        // Two of a row and two of a column: only in turns are all of them rebuilt.
+        let mut line = Line::new("fec,cols:4,rows:4,layout:even");
+        line.run(32, &[0, 1, 4, 5, 6, 11]);
+        // 0 and 4, 1 and 5 are a square: beyond repair but for 6 and 11.
+        line.rebuilt.sort_unstable();
+        assert_eq!((&line.rebuilt[..], &line.reported[..]), (&[6, 11][..], &[0, 4, 1, 5][..]));
+        let mut line = Line::new("fec,cols:4,rows:4,layout:even");
+        line.run(32, &[0, 1, 5, 6, 10, 11]);
+        line.rebuilt.sort_unstable();
+        assert_eq!((line.rebuilt, line.reported), (vec![0, 1, 5, 6, 10, 11], vec![]));
+    }
+
+    #[test]
+    fn a_gap_wider_than_the_window_is_reported_and_the_stream_goes_on() {
+        let mut line = Line::new("fec,cols:4,rows:3,layout:staircase");
+        line.run(20, &[]);
+        (0..100).for_each(|_| line.send(&mut |_, _| true));
+        line.run(50, &[130]);
+        // 118 begins a column.
+        line.reported.sort_unstable();
+        assert_eq!(line.reported, (20..120).filter(|n| *n != 118).collect::<Vec<_>>());
+        assert_eq!(line.rebuilt, [118, 130]);
+    }
+
+    #[test]
+    fn s_30_parity_of_wrong_groups_is_none_and_nothing_grows() {
+        let mut line = Line::new("fec,cols:4,rows:3,layout:even");
+        line.run(13, &[]);
+        let body = [&[0, 0, 0, 3][..], b"abc"].concat();
+        let row = [&[255, 0, 0, 3][..], b"abc"].concat();
+        let at = |n: u32| FIRST.plus(n);
+        for (seq, body) in [
+            (at(14), &row),
+            (at(17), &body),
+            (at(FIRST.value()), &row),
+            (FIRST.previous(), &row),
+            (at(0x3fff_ffff), &row),
+            (at(0x3fff_fff3), &row),
+            (at(12 + 24), &body),
+            (at(15 + 24), &row),
+        ] {
+            assert!(!line.receiver.handle_parity(seq, 0, body), "{seq:?}");
+        }
+        for length in 0..4 {
+            assert!(!line.receiver.handle_parity(at(15), 0, &row[..length]));
+        }
+        let mut rows_only = Line::new("fec,cols:4");
+        rows_only.run(5, &[]);
+        assert!(!rows_only.receiver.handle_parity(at(7), 0, &body), "a column where there are none");
+        let mut columns_only = Line::new("fec,cols:4,rows:-3");
+        columns_only.run(5, &[]);
+        assert!(!columns_only.receiver.handle_parity(at(7), 0, &row), "a row where there are none");
+        // A parity that lies rebuilds nothing, or one packet of its own group; the others are as they were.
+        assert!(line.receiver.handle_parity(at(15), 0, &row) && line.receiver.handle_parity(at(15), 0, &row));
+        line.run(40, &[30]);
+        assert!(line.rebuilt.contains(&30));
+        let receiver = &line.receiver;
+        assert!(receiver.spare.len() <= SPARE_MAX && receiver.known.len() == 24);
+        assert_eq!((receiver.rows.groups.len(), receiver.columns.groups.len()), (8, 16));
+    }
+
+    #[test]
+    fn never_and_always_leave_reports_to_others() {
+        for arq in ["never", "always"] {
+            let mut line = Line::new(&format!("fec,cols:3,arq:{arq}"));
+            line.run(30, &[3, 4, 10]);
+            assert_eq!((line.rebuilt, line.reported), (vec![10], vec![]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_lost_is_rebuilt_truly_or_reported_once(
+            cols in 2u32..8, rows in 1i32..6, columns_only: bool, is_even: bool, seed: u64, percent in 0u64..40,
+        ) {
+            let rows = if columns_only && rows > 1 { -rows } else { rows };
+            let layout = if is_even { "even" } else { "staircase" };
+            let mut line = Line::new(&format!("fec,cols:{cols},rows:{rows},layout:{layout}"));
+            let mut random = crypto::Seed::from_number(seed).random();
+            let mut lost = Vec::new();
+            for _ in 0..300 {
+                line.send(&mut |n, is_parity| {
+                    let is_lost = random.below(100) < percent;
+                    if is_lost && !is_parity {
+                        lost.push(n);
+                    }
+                    is_lost
+                });
+            }
+            // Everything ends in order, so that all is judged.
+            (0..200).for_each(|_| line.send(&mut |_, _| false));
+            let mut ends: Vec<u32> = line.reported.clone();
+            ends.sort_unstable();
+            let mut once = ends.clone();
+            once.dedup();
+            prop_assert_eq!(&ends, &once, "reported twice");
+            let mut rebuilt = line.rebuilt.clone();
+            rebuilt.sort_unstable();
+            prop_assert!(rebuilt.windows(2).all(|two| two[0] < two[1]), "rebuilt twice");
+            ends.retain(|n| !rebuilt.contains(n));
+            ends.extend(&rebuilt);
+            ends.sort_unstable();
+            prop_assert_eq!(ends, lost);
+        }
+    }
+}
