@@ -14,6 +14,7 @@
 
 mod citations;
 mod code;
+mod convention;
 mod imports;
 mod protocols;
 mod robustness;

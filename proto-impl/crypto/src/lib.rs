@@ -26,7 +26,7 @@ pub use hash::{Hash, tls12_prf};
 pub use header::{HEADER_SAMPLE_BYTES, HeaderKey};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
 pub use mac::HmacSha1Key;
-pub use seed::{Random, Seed};
+pub use seed::{NoEntropy, Random, Seed};
 pub use signature::{KeyKind, PublicKey, SignatureAlgorithm, SigningKey};
 
 use std::num::NonZeroU32;

@@ -81,6 +81,10 @@ mod testing;
 mod v12;
 mod v13;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use crypto::{self, NoEntropy, PublicKey, Seed};
+pub use wire::Datagrams;
+
 pub use alert::AlertDescription;
 pub use certificate::{Fingerprint, Identity, public_key};
 pub use config::{Config, PeerCheck, Versions};

@@ -13,5 +13,10 @@ mod error;
 pub mod file;
 pub mod tag;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use media;
+pub use wire::{Reader, Writer};
+
 pub use error::Error;
 pub use tag::{AudioTag, VideoTag};

@@ -26,6 +26,10 @@ mod reader;
 mod testing;
 mod writer;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use media;
+
 pub use boxes::FourCc;
 pub use error::Error;
 pub use reader::{

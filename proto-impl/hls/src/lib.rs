@@ -12,6 +12,9 @@ pub mod limits;
 pub mod playlist;
 pub mod uri;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+
 pub use client::{Client, Config, Event, Rendition, Request, SegmentKind, choose};
 pub use error::{Error, Limit, Violation};
 pub use playlist::Playlist;

@@ -61,6 +61,10 @@ mod stats;
 pub mod stun;
 pub mod tcp;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::BytesMut;
+pub use crypto::{NoEntropy, Seed};
+
 pub use agent::{Agent, Config, Role};
 pub use candidate::{COMPONENT, Candidate, CandidateKind, TcpType, Transport, pair_priority, priority};
 pub use credentials::Credentials;

@@ -12,6 +12,10 @@ mod timeline;
 mod track;
 mod unit;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::{Bytes, BytesMut};
+pub use wire::Reader;
+
 pub use codec::{Codec, CodecConfig};
 use time::nearest;
 pub use time::{Timescale, Unwrap};

@@ -23,6 +23,9 @@ mod psi;
 mod section;
 mod sync;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+
 pub use demux::{Demuxer, Event, PES_BYTES_MAX, Pes, STREAMS_MAX, Stats};
 pub use error::Error;
 pub use mux::{

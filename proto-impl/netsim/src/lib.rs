@@ -34,6 +34,10 @@ mod stream_pair;
 mod trace;
 mod verifier;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use crypto::Seed;
+
 pub use clock::{Clock, ms, secs};
 pub use link::{BottleneckBytes, Link, LinkStats};
 pub use media_source::{MediaSource, SyntheticUnit};

@@ -30,6 +30,12 @@ mod server;
 mod testing;
 mod timers;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::{Bytes, BytesMut};
+pub use crypto::{NoEntropy, Random, Seed};
+pub use flv;
+pub use wire::SendQueue;
+
 pub use client::{Client, ClientEvent};
 pub use config::{ClientConfig, Config};
 pub use error::{Error, Limit, Violation};

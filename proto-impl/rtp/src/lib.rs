@@ -57,6 +57,10 @@ pub mod rtcp;
 pub mod rtx;
 pub mod transport_cc;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use media;
+
 pub use demux::is_rtcp;
 pub use error::Error;
 pub use header::{

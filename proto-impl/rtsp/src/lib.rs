@@ -83,6 +83,12 @@ mod timers;
 mod transport;
 pub mod uri;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use crypto::{NoEntropy, Seed};
+pub use sdp;
+pub use wire::SendQueue;
+
 pub use client::Client;
 pub use config::{ClientConfig, Config};
 pub use error::{Error, Limit, Violation};

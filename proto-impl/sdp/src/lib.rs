@@ -58,6 +58,9 @@ mod reader;
 mod rtp;
 mod text;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+
 pub use attribute::Attribute;
 pub use attributes::Attributes;
 pub use description::{Description, Origin, TransportParameters};

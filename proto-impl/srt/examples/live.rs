@@ -108,9 +108,7 @@ impl Shell {
             true => UdpSocket::bind(arguments.address)?,
             false => UdpSocket::bind(any)?,
         };
-        let mut entropy = [0; 32];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-        let (seed, now, config) = (Seed::new(entropy), Instant::now(), Arc::new(arguments.config.clone()));
+        let (seed, now, config) = (Seed::from_os()?, Instant::now(), Arc::new(arguments.config.clone()));
         let mut shell = Self {
             socket,
             endpoint: arguments.listens.then(|| Endpoint::new(now, &seed)),

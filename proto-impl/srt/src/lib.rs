@@ -91,6 +91,11 @@ mod seq;
 mod stats;
 pub mod streamid;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use crypto::{NoEntropy, Seed};
+pub use wire::{Datagrams, Reader, Truncated};
+
 pub use config::{
     Config, KeyLength, PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, PAYLOAD_BYTES, Passphrase,
     PassphraseLength, STREAM_ID_BYTES_MAX,

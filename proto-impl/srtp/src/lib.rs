@@ -38,6 +38,10 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use rtp;
+pub use wire::Datagrams;
+
 pub use error::Error;
 pub use inbound::{Inbound, InboundStats};
 pub use outbound::Outbound;

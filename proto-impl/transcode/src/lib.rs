@@ -32,6 +32,10 @@ mod resampler;
 mod silence;
 mod transcoder;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use media;
+
 pub use error::Error;
 pub use silence::Silence;
 pub use transcoder::{Stats, Target, Transcoder, can_decode};

@@ -38,6 +38,10 @@ mod request;
 mod respond;
 pub mod stream;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::BytesMut;
+pub use crypto::{NoEntropy, Seed};
+
 pub use allocation::{Allocation, Bandwidth, CloseReason, Destination, Event, Stats, Transmit};
 pub use attribute::{Family, channel_data, method};
 pub use config::{Caps, Config};

@@ -26,6 +26,10 @@ mod reading;
 mod testing;
 mod writer;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use media;
+
 pub use ebml::{HEAD_BYTES_MAX, Head, id};
 pub use error::Error;
 pub use finish::{Patch, finish};

@@ -95,6 +95,12 @@ mod send;
 mod stats;
 mod transport;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use crypto::{NoEntropy, Seed};
+pub use wire::Datagrams;
+pub use {dtls, ice, media, rtp, sctp, sdp};
+
 pub use config::{Config, IceMode};
 pub use error::Error;
 pub use event::{CloseReason, Event};

@@ -13,6 +13,9 @@ mod reader;
 mod send_queue;
 mod writer;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+
 pub use bits::BitReader;
 pub use datagrams::{Datagrams, Run};
 pub use gather::{Gather, SCRATCH_BYTES};

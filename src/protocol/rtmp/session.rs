@@ -436,9 +436,7 @@ impl Session for RtmpSession {
 
 impl Timers for RtmpSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
-            tracing::debug!(%error, "RTMP timeout");
-        }
+        self.machine.handle_timeout(ctx.now.mono);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
