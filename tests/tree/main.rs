@@ -16,6 +16,7 @@ mod citations;
 mod code;
 mod convention;
 mod imports;
+mod products;
 mod protocols;
 mod robustness;
 mod shape;

@@ -1,6 +1,4 @@
-//! The boundary to the primitives. Protocols are in-house, primitives never: this crate only gives thin names
-//! to well-kept implementations, and the seed that makes a machine's randomness an input.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[cfg(all(fuzzing, not(debug_assertions)))]

@@ -1,10 +1,4 @@
-//! FLV and AMF0: the container that RTMP messages, HTTP-FLV and recordings share.
-//!
-//! [`amf0`] holds the values of commands and metadata, [`tag`] the head of a video or audio body, [`file`](mod@file)
-//! the framing of a file or an HTTP-FLV body, [`data`] the few data messages everybody sends. Reading keeps no
-//! state except in [`file::Reader`], never allocates by a count or length that the input announces, and never
-//! copies media payload.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod amf0;

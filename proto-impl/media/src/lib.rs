@@ -1,8 +1,4 @@
-//! The media vocabulary: elementary streams, and the access units they consist of.
-//!
-//! Ingest maps a protocol's messages to [`AccessUnit`]s, egress maps them back; between the two nobody knows a
-//! protocol. Nothing here does input or output, and nothing keeps a buffer.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod codec;
