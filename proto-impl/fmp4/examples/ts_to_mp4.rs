@@ -37,9 +37,10 @@ impl Track {
         let dts = self.clock.unwrap(pes.dts.unwrap_or(pts));
         // The presentation time is near its decoding time, whichever wraps first.
         let pts = self.clock.clone().unwrap(pts);
-        match self.stream.kind {
-            StreamKind::H264 => self.handle_picture(dts, pts, &pes.payload),
-            _ => self.handle_frames(pts, &pes.payload),
+        if self.stream.kind == StreamKind::H264 {
+            self.handle_picture(dts, pts, &pes.payload)
+        } else {
+            self.handle_frames(pts, &pes.payload)
         }
     }
 

@@ -51,7 +51,7 @@ impl Stream {
         let longest = self.segments.iter().map(|(segment, _)| segment.duration).max().unwrap_or(TARGET);
         let playlist = MediaPlaylist {
             version: 3,
-            target_duration: Duration::from_secs(longest.as_secs_f64().ceil() as u64),
+            target_duration: Duration::from_secs((longest + Duration::from_nanos(999_999_999)).as_secs()),
             media_sequence: self.first,
             ended: self.ended,
             independent_segments: true,
@@ -87,7 +87,12 @@ impl Cutter {
         let kind = match pes.stream.kind {
             StreamKind::H264 | StreamKind::H265 => Kind::Video,
             StreamKind::AacAdts => Kind::Audio,
-            _ => return None,
+            StreamKind::AacLatm
+            | StreamKind::MpegAudio { .. }
+            | StreamKind::Ac3
+            | StreamKind::Eac3
+            | StreamKind::Opus { .. }
+            | StreamKind::Other(_) => return None,
         };
         let pts = pes.pts?;
         let leads = pes.random_access && (kind == Kind::Video || !self.has_video);

@@ -126,7 +126,10 @@ impl App {
                     eprintln!("connection {id}: {reason}");
                     connection.is_over = true;
                 }
-                _ => {}
+                Event::Refused { .. }
+                | Event::PlayEnded { .. }
+                | Event::PlayPaused { .. }
+                | Event::ReceiveMedia { .. } => {}
             }
         }
     }

@@ -91,7 +91,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                     eprintln!("closed: {reason}; frames of each track: {frames:?}");
                     return Ok(());
                 }
-                other => eprintln!("{other:?}"),
+                ClientEvent::SetUp { track, .. } => eprintln!("track {track} is set up"),
+                other @ (ClientEvent::NotInterleaved
+                | ClientEvent::Announced(_)
+                | ClientEvent::Redirect { .. }
+                | ClientEvent::Rejected { .. }) => eprintln!("{other:?}"),
             }
         }
         if client.poll_transmit(&mut out) {
