@@ -121,9 +121,15 @@ impl Cutter {
 
 fn serve(mut socket: TcpStream, stream: &Mutex<Stream>) -> std::io::Result<()> {
     socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut request = [0; 4096];
-    let length = socket.read(&mut request)?;
-    let text = String::from_utf8_lossy(request.get(..length).unwrap_or_default()).into_owned();
+    let (mut request, mut piece) = (Vec::new(), [0; 1024]);
+    while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+        let length = socket.read(&mut piece)?;
+        if length == 0 || request.len() > 16 * 1024 {
+            return Ok(());
+        }
+        request.extend_from_slice(piece.get(..length).unwrap_or_default());
+    }
+    let text = String::from_utf8_lossy(&request);
     let path = text.split(' ').nth(1).unwrap_or_default();
     let stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
     let found = match path {
