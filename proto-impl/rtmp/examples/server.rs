@@ -99,27 +99,33 @@ impl App {
             let machine = &mut connection.machine;
             match event {
                 Event::Connect(_) => machine.accept_connect(now),
-                Event::Publish(request) if self.streams.contains_key(&request.target.stream) => {
-                    machine.reject_publish(now, request.message_stream, refusal("NetStream.Publish.BadName"));
-                }
-                Event::Publish(request) => {
-                    eprintln!("{} is published", request.target.stream);
-                    machine.accept_publish(now, request.message_stream);
-                    self.streams.insert(request.target.stream.clone(), Vec::new());
-                    connection.role = Role::Publisher(request.target.stream);
-                }
-                Event::Play(request) => match self.streams.get(&request.target.stream) {
-                    Some(heads) => {
-                        let both = PlayTracks { audio: true, video: true };
-                        machine.accept_play(now, request.message_stream, both);
-                        connection.role = Role::Player(request.target.stream, request.message_stream, false);
-                        heads.iter().for_each(|head| connection.send(now, head));
+                Event::Publish(request) => match request.target() {
+                    Ok(target) if !self.streams.contains_key(&target.stream) => {
+                        eprintln!("{} is published", target.stream);
+                        machine.accept_publish(now, request.message_stream);
+                        self.streams.insert(target.stream.clone(), Vec::new());
+                        connection.role = Role::Publisher(target.stream);
                     }
-                    None => {
-                        let refusal = refusal("NetStream.Play.StreamNotFound");
-                        machine.reject_play(now, request.message_stream, refusal);
+                    Ok(_) | Err(_) => {
+                        let refusal = refusal("NetStream.Publish.BadName");
+                        machine.reject_publish(now, request.message_stream, refusal);
                     }
                 },
+                Event::Play(request) => {
+                    match request.target().ok().and_then(|target| self.streams.get_key_value(&target.stream))
+                    {
+                        Some((name, heads)) => {
+                            let both = PlayTracks { audio: true, video: true };
+                            machine.accept_play(now, request.message_stream, both);
+                            connection.role = Role::Player(name.clone(), request.message_stream, false);
+                            heads.iter().for_each(|head| connection.send(now, head));
+                        }
+                        None => {
+                            let refusal = refusal("NetStream.Play.StreamNotFound");
+                            machine.reject_play(now, request.message_stream, refusal);
+                        }
+                    }
+                }
                 Event::Media(message) => self.publish(now, id, message),
                 Event::PublishEnded { .. } => self.end(now, id),
                 Event::Closed(reason) => {

@@ -22,9 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         server.handle_bytes(now, &out.take_all())?;
         while let Some(event) = server.poll_event() {
             match event {
-                Event::Connect(request) => assert_eq!(request.app, "live"),
+                Event::Connect(request) => assert_eq!(request.app(), Ok("live")),
                 Event::Publish(request) => {
-                    assert_eq!(request.target.stream, "first");
+                    assert_eq!(request.target()?.stream, "first");
                     server.accept_publish(now, request.message_stream);
                     continue;
                 }
