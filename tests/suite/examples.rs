@@ -139,12 +139,13 @@ fn the_srt_listener_takes_ffmpeg() {
     let (home, file) = (Home::new(), ts_file(true, 5));
     let output = home.path().join("out.ts");
     let listener = Example::start("srt", "listener", &output, &["127.0.0.1:0"]);
-    let url = format!("{}?streamid=live/first", listener.address);
+    let url = format!("{}?streamid=live/first&latency=1000000", listener.address);
     let status = ffmpeg(Path::new("ffmpeg"), &file, &["mpegts", &url]).status().unwrap();
     assert!(status.success());
     assert!(listener.finish().contains("closed: Peer"));
-    // ffmpeg leaves with its last packets on the way.
-    let (source, came) = (unit_md5(file.to_str().unwrap(), None), unit_md5(output.to_str().unwrap(), None));
+    // ffmpeg leaves with its last packets on the way, and the last picture may be torn.
+    let (source, came) =
+        (unit_md5(file.to_str().unwrap(), None), unit_md5(output.to_str().unwrap(), Some(3)));
     for track in 0..2 {
         assert_track_within(1, (track, &source), (track, &came));
     }
