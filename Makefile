@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry soak instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -29,7 +29,7 @@ image-check: ## Builds, starts and ends the image; where there is no engine it s
 	@sh packaging/image.sh check
 
 test: ## Everything a change must pass; all steps run, whatever fails, and a summary ends it
-	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay image-check
+	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay outside image-check
 
 check: fmt lint doc unit ## The fast part: no other program is needed
 
@@ -55,6 +55,10 @@ suite: ## The whole server with real clients, hostile peers, crashes, and in vir
 
 replay: ## Every fuzz corpus, without a fuzzer
 	cd fuzz && cargo test --locked --target-dir ../target
+
+outside: ## Programs of somebody else, each with one of the crates as its only dependency: built and run
+	cd tests/outside && cargo fmt --all --check
+	cd tests/outside && for program in srt rtmp webrtc; do cargo run -q --locked --target-dir ../../target/outside -p outside-$$program || exit 1; done
 
 surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part
 	@sh tests/surroundings/install.sh

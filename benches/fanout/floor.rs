@@ -268,7 +268,7 @@ fn let_in(viewer: &mut Viewer) -> io::Result<usize> {
                 rtmp::Event::Connect(_) => machine.accept_connect(now),
                 rtmp::Event::Play(request) => {
                     machine.accept_play(now, request.message_stream, tracks);
-                    wanted = Some(stream_number(&request.target.stream));
+                    wanted = request.target().ok().map(|target| stream_number(&target.stream));
                 }
                 rtmp::Event::Closed(reason) => return Err(io::Error::other(format!("{reason:?}"))),
                 rtmp::Event::Refused { .. }

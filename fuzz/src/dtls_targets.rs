@@ -101,7 +101,10 @@ pub fn dtls_handshake(data: &[u8]) {
             0xd8..=0xdb => {
                 let _ = ends.end(operation & 1 == 0).connection.send(b"data");
             }
-            0xe0..=0xe3 => ends.end(operation & 1 == 0).connection.close(),
+            0xe0..=0xe3 => {
+                let now = ends.now;
+                ends.end(operation & 1 == 0).connection.close(now);
+            }
             0xe4..=0xff => ends.turn(operation & 1 == 0),
         }
         ends.drain();

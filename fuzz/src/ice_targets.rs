@@ -257,8 +257,8 @@ impl World {
             22 => self.unauthenticated(to, argument),
             23 => self.add_local(to, argument),
             24 if argument == 77 => match &mut self.ends[to].side {
-                Side::Full(agent) => agent.close(),
-                Side::Lite(agent) => agent.close(),
+                Side::Full(agent) => agent.close(self.now),
+                Side::Lite(agent) => agent.close(self.now),
             },
             _ => self.settle(),
         }

@@ -30,7 +30,7 @@ pub fn relay(data: &[u8]) {
 
 fn client(pieces: &[&[u8]]) -> (Vec<ClientEvent>, Option<Error>) {
     let now = epoch();
-    let mut client = Client::new("c", ("live", "s"), &[], now);
+    let mut client = Client::new(now, "c", ("live", "s"), &[]);
     let mut error = None;
     for piece in pieces {
         error = error.or(client.handle_bytes(now, piece).err());
@@ -79,7 +79,7 @@ fn call(pieces: &[&[u8]]) -> (Vec<CallEvent>, Option<Error>) {
 
 fn server(pieces: &[&[u8]]) -> (Vec<ServerEvent>, Option<Error>) {
     let now = epoch();
-    let mut server = Server::new("c", now);
+    let mut server = Server::new(now, "c");
     let (mut error, mut events) = (None, Vec::new());
     for piece in pieces {
         error = error.or(server.handle_bytes(now, piece).err());

@@ -130,7 +130,7 @@ fn serve(seed: u8, pieces: &[&[u8]]) -> (Vec<String>, Bytes) {
     }
     for _ in 0..TIMEOUTS_MAX {
         let Some(at) = server.poll_timeout() else { break };
-        let _ = server.handle_timeout(at);
+        server.handle_timeout(at);
         decide(&mut server, at, seed, &mut events);
         server.poll_transmit(&mut out);
         assert!(server.poll_timeout().is_none_or(|next| next > at), "a deadline that stays");
@@ -215,7 +215,7 @@ fn ask(seed: u8, pieces: &[&[u8]]) -> Vec<String> {
         Client::play(now, Arc::clone(&CONFIG), Seed::from_number(1))
     } else {
         let description = Description::read(DESCRIPTION.as_bytes()).expect("it is one");
-        Client::publish(now, Arc::clone(&CONFIG), Seed::from_number(1), description, &tracks)
+        Client::publish(now, Arc::clone(&CONFIG), description, &tracks, Seed::from_number(1))
     };
     let (mut events, mut out) = (Vec::new(), SendQueue::new());
     for piece in pieces {
@@ -231,7 +231,7 @@ fn ask(seed: u8, pieces: &[&[u8]]) -> Vec<String> {
     }
     for _ in 0..TIMEOUTS_MAX {
         let Some(at) = client.poll_timeout() else { break };
-        let _ = client.handle_timeout(at);
+        client.handle_timeout(at);
         drain(&mut client, at, &tracks, &mut events);
         client.poll_transmit(&mut out);
         assert!(client.poll_timeout().is_none_or(|next| next > at), "a deadline that stays");

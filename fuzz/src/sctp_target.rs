@@ -132,7 +132,7 @@ impl Ends {
         let queue = &mut self.ends[from].out;
         if !queue.is_empty() {
             let packet = queue.remove(at % queue.len());
-            self.ends[1 - from].association.handle_packet(self.now, &packet);
+            self.ends[1 - from].association.handle_datagram(self.now, &packet);
         }
     }
 
@@ -185,7 +185,7 @@ impl Ends {
         packet.resize(packet.len().next_multiple_of(4), 0);
         sctp::seal(&mut packet);
         self.honest = false;
-        self.ends[to].association.handle_packet(self.now, &packet);
+        self.ends[to].association.handle_datagram(self.now, &packet);
     }
 
     fn send(&mut self, which: usize, at: usize) {

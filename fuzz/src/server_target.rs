@@ -428,7 +428,7 @@ impl Peer {
     fn turn(&mut self, now: Instant) {
         let Some(client) = &mut self.client else { return };
         if client.poll_timeout().is_some_and(|due| due <= now) {
-            let _ = client.handle_timeout(now);
+            client.handle_timeout(now);
         }
         while let Some(event) = client.poll_event() {
             if let ClientEvent::Ready { message_stream } = event {

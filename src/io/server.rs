@@ -1,7 +1,6 @@
 //! The whole server as one value: binds everything, starts the threads, and says when it ends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -143,7 +142,7 @@ impl Server {
         let (files, tls) = certificate(config)?;
         let (addresses, sockets) = bind(&config.server)?;
 
-        let seed = seed_of_the_system()?;
+        let seed = Seed::from_os().map_err(io::Error::other)?;
         let nodes = nodes(config, &seed)?;
         let control_seed = seed.derive("control", 0);
         let started = ControlConfig { cluster: membership, ..control_config(config, &addresses, &seed) };
@@ -444,14 +443,6 @@ fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), Certifica
         }
     };
     Ok((files, configs))
-}
-
-/// Entropy of the operating system, drawn once.
-fn seed_of_the_system() -> io::Result<Seed> {
-    use std::io::Read;
-    let mut bytes = [0; 32];
-    std::fs::File::open(PathBuf::from("/dev/urandom"))?.read_exact(&mut bytes)?;
-    Ok(Seed::new(bytes))
 }
 
 /// Raises the limit of open files as far as this process may; `None`: it could not be read.

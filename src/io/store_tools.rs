@@ -228,5 +228,5 @@ pub(super) fn seed() -> Result<Seed, store::Error> {
     let path = "/dev/urandom";
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| store::Error::Io { path: path.to_owned(), reason: error.to_string() })?;
-    Ok(Seed::new(bytes))
+    Ok(Seed::from_bytes(bytes))
 }

@@ -31,6 +31,7 @@ mod differential;
 mod documented;
 mod edges;
 mod encryption;
+mod examples;
 mod files;
 mod floods;
 mod folders;

@@ -14,7 +14,9 @@
 
 mod citations;
 mod code;
+mod convention;
 mod imports;
+mod products;
 mod protocols;
 mod robustness;
 mod shape;

@@ -1,6 +1,4 @@
-//! The boundary to the primitives. Protocols are in-house, primitives never: this crate only gives thin names
-//! to well-kept implementations, and the seed that makes a machine's randomness an input.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[cfg(all(fuzzing, not(debug_assertions)))]
@@ -26,7 +24,7 @@ pub use hash::{Hash, tls12_prf};
 pub use header::{HEADER_SAMPLE_BYTES, HeaderKey};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
 pub use mac::HmacSha1Key;
-pub use seed::{Random, Seed};
+pub use seed::{NoEntropy, Random, Seed};
 pub use signature::{KeyKind, PublicKey, SignatureAlgorithm, SigningKey};
 
 use std::num::NonZeroU32;

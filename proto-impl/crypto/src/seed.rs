@@ -2,14 +2,30 @@
 
 use crate::hmac_sha256;
 
+/// The operating system gave no randomness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system gave no randomness")]
+pub struct NoEntropy;
+
 /// 32 bytes from which a machine draws everything it would call random.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
+    /// Draws a seed from the randomness of the operating system: for a program, once, as it starts. Each machine gets one of its own
+    /// by [`Seed::derive`].
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub fn from_os() -> Result<Self, NoEntropy> {
+        let mut bytes = [0; 32];
+        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoEntropy)?;
+        Ok(Self(bytes))
+    }
+
     /// Creates a seed from 32 bytes of entropy.
     #[must_use]
-    pub const fn new(bytes: [u8; 32]) -> Self {
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
@@ -105,6 +121,15 @@ mod tests {
         assert_ne!(draw(&seed), draw(&Seed::from_number(8)));
         assert_ne!(draw(&seed.derive("a", 1)), draw(&seed.derive("a", 2)));
         assert_ne!(draw(&seed.derive("a", 1)), draw(&seed.derive("b", 1)));
+    }
+
+    #[test]
+    fn seeds_of_the_system_differ_and_bytes_are_taken_as_they_are() {
+        let (a, b) = (Seed::from_os().unwrap(), Seed::from_os().unwrap());
+        assert_ne!(a, b);
+        assert_ne!(a, Seed::from_bytes([0; 32]));
+        assert_eq!(Seed::from_bytes([7; 32]), Seed::from_bytes([7; 32]));
+        assert_ne!(Seed::from_bytes([7; 32]).random().u64(), Seed::from_bytes([8; 32]).random().u64());
     }
 
     #[test]

@@ -275,10 +275,8 @@ fn run(flags: &Flags, config: &Arc<Config>) -> Result<(), End> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.write_all(&flags.id.to_le_bytes())?;
-    let mut seed = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
     let new = if flags.server { Connection::server } else { Connection::client };
-    let mut connection = new(Arc::clone(config), Seed::new(seed));
+    let mut connection = new(Arc::clone(config), Seed::from_os()?);
     let (now, out) = (Instant::now(), Datagrams::new());
     // Nobody is expected, where fingerprints count.
     connection.set_remote_fingerprints(now, Vec::new());
@@ -387,7 +385,7 @@ impl Shim<'_> {
         }
         self.update_keys();
         if flags.shuts_down {
-            self.connection.close();
+            self.connection.close(self.now);
         }
         Ok(())
     }

@@ -198,7 +198,7 @@ impl LiteAgent {
     }
 
     /// Ends the session. What waits to be sent may still be sent.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, _now: Instant) {
         self.end(CloseReason::Local);
     }
 

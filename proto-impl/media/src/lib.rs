@@ -1,8 +1,4 @@
-//! The media vocabulary: elementary streams, and the access units they consist of.
-//!
-//! Ingest maps a protocol's messages to [`AccessUnit`]s, egress maps them back; between the two nobody knows a
-//! protocol. Nothing here does input or output, and nothing keeps a buffer.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod codec;
@@ -11,6 +7,10 @@ mod time;
 mod timeline;
 mod track;
 mod unit;
+
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::{Bytes, BytesMut};
+pub use wire::Reader;
 
 pub use codec::{Codec, CodecConfig};
 use time::nearest;

@@ -1,17 +1,4 @@
-//! MPEG transport streams (ISO/IEC 13818-1, ITU-T H.222.0): the container of SRT, of HLS segments and of TS over HTTP.
-//!
-//! [`Demuxer`] takes bytes in any split and gives the first program's streams and their PES packets, [`Muxer`] makes
-//! whole transport packets of access units. What lies in a PES packet (NAL units, ADTS, ...) is not looked at here.
-//!
-//! ```text
-//! bytes -> packets of 188, 192 or 204 -> PAT -> PMT -> streams
-//!                                      -> PES packets by PID -> payload with PTS and DTS
-//! ```
-//!
-//! Times are ticks of 90 kHz in 33 bits as they stand in the stream; who unwraps them owns the clock. One program and
-//! [`STREAMS_MAX`] streams are read, one program of one video and one audio stream is written. Scrambled
-//! content and the MPEG-1 form of PES are not read.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod demux;
@@ -22,6 +9,9 @@ mod pes;
 mod psi;
 mod section;
 mod sync;
+
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
 
 pub use demux::{Demuxer, Event, PES_BYTES_MAX, Pes, STREAMS_MAX, Stats};
 pub use error::Error;

@@ -126,8 +126,12 @@ impl CallClient {
         self.events.pop_front()
     }
 
-    /// Moves what is to be sent: whole frames.
-    pub fn poll_transmit(&mut self, out: &mut SendQueue) {
+    /// Moves what is to be sent, whole frames; says whether there was anything.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.out.is_empty() {
+            return false;
+        }
         out.append(&mut self.out);
+        true
     }
 }

@@ -69,7 +69,7 @@ pub struct Client {
 impl Client {
     /// Asks a server of this cluster for a stream. `via`: the nodes that the copy is for, this one first.
     #[must_use]
-    pub fn new(cluster: &str, (app, id): (&str, &str), via: &[String], now: Instant) -> Self {
+    pub fn new(now: Instant, cluster: &str, (app, id): (&str, &str), via: &[String]) -> Self {
         let mut out = SendQueue::new();
         out.push(frame::hello(cluster));
         let mut body = Writer::new();
@@ -245,9 +245,13 @@ impl Client {
         self.events.pop_front()
     }
 
-    /// Moves what is to be sent: whole frames.
-    pub fn poll_transmit(&mut self, out: &mut SendQueue) {
+    /// Moves what is to be sent, whole frames; says whether there was anything.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.out.is_empty() {
+            return false;
+        }
         out.append(&mut self.out);
+        true
     }
 
     /// The round trip of the last ping.

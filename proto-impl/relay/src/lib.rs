@@ -12,6 +12,11 @@ mod tests;
 mod tracks;
 mod viewers;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use media;
+pub use wire::{Gather, SendQueue};
+
 pub use call::{Answer, CALL_BYTES_MAX, Call};
 pub use call_client::{ANSWER_WITHIN, CallClient, CallEvent};
 pub use client::{Client, ClientEvent, Playing};

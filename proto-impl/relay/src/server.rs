@@ -64,7 +64,7 @@ pub struct Server {
 impl Server {
     /// Waits for a client of this cluster.
     #[must_use]
-    pub fn new(cluster: &str, now: Instant) -> Self {
+    pub fn new(now: Instant, cluster: &str) -> Self {
         Self {
             reader: FrameReader::new(body_max),
             cluster: cluster.to_owned(),
@@ -220,9 +220,13 @@ impl Server {
         self.events.pop_front()
     }
 
-    /// Moves what is to be sent: whole frames.
-    pub fn poll_transmit(&mut self, out: &mut SendQueue) {
+    /// Moves what is to be sent, whole frames; says whether there was anything.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.out.is_empty() {
+            return false;
+        }
         out.append(&mut self.out);
+        true
     }
 }
 

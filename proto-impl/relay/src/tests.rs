@@ -96,8 +96,8 @@ struct Pair {
 impl Pair {
     fn new(clusters: [&str; 2], piece: usize) -> Self {
         let now = begin();
-        let client = Client::new(clusters[0], ("live", "s"), &["a".to_owned(), "b".to_owned()], now);
-        Self { now, client, server: Server::new(clusters[1], now), to_client: Vec::new(), piece }
+        let client = Client::new(now, clusters[0], ("live", "s"), &["a".to_owned(), "b".to_owned()]);
+        Self { now, client, server: Server::new(now, clusters[1]), to_client: Vec::new(), piece }
     }
 
     /// Delivers until nothing moves, and tells what either side made of it.
@@ -212,19 +212,19 @@ fn a_node_of_another_cluster_is_told_so() {
 
 #[test]
 fn another_version_is_told_by_a_word_and_the_own_hello() {
-    let mut server = Server::new("c", begin());
+    let mut server = Server::new(begin(), "c");
     let hello = [b'M', b'S', b'R', b'L', VERSION + 1, 1, b'c'];
     assert_eq!(server.handle_bytes(begin(), &hello), Err(Error::Version(VERSION + 1)));
     let mut out = SendQueue::new();
     server.poll_transmit(&mut out);
-    let mut client = Client::new("c", ("live", "s"), &[], begin());
+    let mut client = Client::new(begin(), "c", ("live", "s"), &[]);
     client.handle_bytes(begin(), &out.take_all()).unwrap();
     let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
     assert!(
         matches!(&events[..], [ClientEvent::Refused(Refused::Stranger, _), ClientEvent::Closed]),
         "{events:?}"
     );
-    let mut http = Server::new("c", begin());
+    let mut http = Server::new(begin(), "c");
     assert_eq!(http.handle_bytes(begin(), b"GET"), Err(Error::Magic));
     http.poll_transmit(&mut out);
     assert!(out.is_empty(), "strangers are told nothing");
@@ -257,7 +257,7 @@ fn pings_keep_both_alive_and_silence_ends_both() {
 #[test]
 fn units_that_no_description_covers_end_the_client() {
     let playing = {
-        let mut server = Server::new("c", begin());
+        let mut server = Server::new(begin(), "c");
         server.handle_bytes(begin(), b"MSRL\x01\x01c").unwrap();
         server.accept("n", 0);
         let mut out = SendQueue::new();
@@ -292,11 +292,11 @@ fn units_that_no_description_covers_end_the_client() {
         ),
     ];
     for (name, bytes, expected) in cases {
-        let mut client = Client::new("c", ("live", "s"), &[], begin());
+        let mut client = Client::new(begin(), "c", ("live", "s"), &[]);
         client.handle_bytes(begin(), &playing).unwrap();
         assert_eq!(client.handle_bytes(begin(), &bytes).err(), expected, "{name}");
     }
-    let mut early = Client::new("c", ("live", "s"), &[], begin());
+    let mut early = Client::new(begin(), "c", ("live", "s"), &[]);
     let hello = [&b"MSRL\x01\x01c"[..], &described].concat();
     assert_eq!(early.handle_bytes(begin(), &hello), Err(Error::Invalid("order")));
 }
@@ -305,10 +305,10 @@ fn units_that_no_description_covers_end_the_client() {
 fn what_is_announced_and_too_large_is_refused_before_it_comes() {
     let hello = b"MSRL\x01\x01c";
     let huge = |kind: u8, bytes: u32| [&hello[..], &[kind], &bytes.to_be_bytes()].concat();
-    let mut client = Client::new("c", ("live", "s"), &[], begin());
+    let mut client = Client::new(begin(), "c", ("live", "s"), &[]);
     let refused = client.handle_bytes(begin(), &huge(19, BODY_BYTES_MAX + 1));
     assert_eq!(refused, Err(Error::TooLarge(BODY_BYTES_MAX + 1)));
-    let mut server = Server::new("c", begin());
+    let mut server = Server::new(begin(), "c");
     assert_eq!(server.handle_bytes(begin(), &huge(2, 1 << 20)), Err(Error::TooLarge(1 << 20)));
     assert_eq!(unit_head(&unit(TrackId::VIDEO, 0, vec![0; BODY_BYTES_MAX as usize])), None);
 }
@@ -316,7 +316,7 @@ fn what_is_announced_and_too_large_is_refused_before_it_comes() {
 /// A client that never reads would have a pong queued for each of its pings.
 #[test]
 fn a_server_queues_no_more_than_a_client_may_be_owed() {
-    let mut server = Server::new("c", begin());
+    let mut server = Server::new(begin(), "c");
     server.handle_bytes(begin(), b"MSRL\x01\x01c").unwrap();
     let ping = [&[4u8, 0, 0, 0, 8][..], &[0; 8]].concat();
     let refused = (0..10_000).find(|_| server.handle_bytes(begin(), &ping).is_err());
@@ -349,11 +349,11 @@ proptest! {
         }
         let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
         let framed = [&b"MSRL\x01\x01c"[..], &[16, 0, 0, 0, 9, 0], &[0; 8], &body, &[kind], &length, &bytes].concat();
-        let mut client = Client::new("c", ("live", "s"), &[], now);
+        let mut client = Client::new(now, "c", ("live", "s"), &[]);
         let ends = client.handle_bytes(now, &framed).is_err();
         let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
         prop_assert!(!ends || events.last() == Some(&ClientEvent::Closed));
-        let mut server = Server::new("c", now);
+        let mut server = Server::new(now, "c");
         let ends = server.handle_bytes(now, &framed).is_err();
         let events: Vec<_> = std::iter::from_fn(|| server.poll_event()).collect();
         prop_assert!(!ends || events.last() == Some(&ServerEvent::Closed));

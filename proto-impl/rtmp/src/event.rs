@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::key::{self, KeyError};
 use crate::{Error, FourCcs, MediaMessage, Target};
 
 /// An event of a [`crate::Server`]. `Connect`, `Publish` and `Play` are requests: the machine reads no further
@@ -14,7 +15,7 @@ pub enum Event {
     Publish(PublishRequest),
     /// The peer wants to play.
     Play(PlayRequest),
-    /// The machine has refused a request without asking: a name that is no stream key, or a message stream that is busy.
+    /// The machine has refused a request without asking: the message stream is busy, or there is none.
     Refused {
         /// The request.
         verb: Verb,
@@ -83,9 +84,7 @@ impl Verb {
 /// The arguments of `connect` (§7.2.1.1).
 #[derive(Clone, PartialEq)]
 pub struct ConnectRequest {
-    /// The application: the first component of `app`, checked by the grammar of ids.
-    pub app: String,
-    /// `app` before its `?`, as sent.
+    /// `app` before its `?`, as sent: [`ConnectRequest::app`] reads it.
     pub path: String,
     /// The part of `app` behind a `?`; not used for any security decision.
     pub query: String,
@@ -103,11 +102,21 @@ pub struct ConnectRequest {
     pub multitrack: bool,
 }
 
+impl ConnectRequest {
+    /// The application, by the grammar of [`crate::key`]; an owner with other names reads `path`.
+    ///
+    /// # Errors
+    /// That there is none.
+    pub fn app(&self) -> Result<&str, KeyError> {
+        key::parse_app(&self.path)
+    }
+}
+
 /// Query and URL may hold credentials and are not printed.
 impl std::fmt::Debug for ConnectRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConnectRequest")
-            .field("app", &self.app)
+            .field("app", &key::without_credentials(&self.path, ""))
             .field("flash_ver", &self.flash_ver)
             .field("via", &self.via)
             .finish_non_exhaustive()
@@ -115,14 +124,37 @@ impl std::fmt::Debug for ConnectRequest {
 }
 
 /// `publish` (§7.2.2.6).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct PublishRequest {
     /// The message stream to answer for.
     pub message_stream: u32,
-    /// The stream to publish.
-    pub target: Target,
+    /// The path of `connect`'s `app`, with all its components.
+    pub app: String,
+    /// The name as it was sent, with everything behind it.
+    pub name: String,
     /// The publish mode.
     pub mode: PublishMode,
+}
+
+impl PublishRequest {
+    /// The stream to publish, by the grammar of [`crate::key`]; an owner with other names reads `app` and `name`.
+    ///
+    /// # Errors
+    /// The reason the name is no stream key; [`KeyError::rejection`] refuses it.
+    pub fn target(&self) -> Result<Target, KeyError> {
+        key::parse(&self.app, &self.name)
+    }
+}
+
+/// Behind a name stand credentials, which are not printed.
+impl std::fmt::Debug for PublishRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PublishRequest")
+            .field("message_stream", &self.message_stream)
+            .field("key", &key::without_credentials(&self.app, &self.name))
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The publishing type of `publish`.
@@ -138,18 +170,41 @@ pub enum PublishMode {
 }
 
 /// `play` (§7.2.2.1).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct PlayRequest {
     /// The message stream to answer for.
     pub message_stream: u32,
-    /// The stream to play.
-    pub target: Target,
+    /// The path of `connect`'s `app`, with all its components.
+    pub app: String,
+    /// The name as it was sent, with everything behind it.
+    pub name: String,
     /// Start in seconds; -2 is live or recorded, -1 live only.
     pub start: f64,
     /// Duration in seconds; -1 is all.
     pub duration: f64,
     /// Whether an earlier playlist is flushed.
     pub reset: bool,
+}
+
+impl PlayRequest {
+    /// The stream to play, by the grammar of [`crate::key`]; an owner with other names reads `app` and `name`.
+    ///
+    /// # Errors
+    /// The reason the name is no stream key; [`KeyError::rejection`] refuses it.
+    pub fn target(&self) -> Result<Target, KeyError> {
+        key::parse(&self.app, &self.name)
+    }
+}
+
+/// Behind a name stand credentials, which are not printed.
+impl std::fmt::Debug for PlayRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PlayRequest")
+            .field("message_stream", &self.message_stream)
+            .field("key", &key::without_credentials(&self.app, &self.name))
+            .field("start", &self.start)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The kinds of tracks of the stream that was accepted for play.

@@ -159,7 +159,7 @@ impl Rig {
     pub(crate) fn pass(&mut self, time: Duration) -> &mut Self {
         self.now += time;
         if self.server.poll_timeout().is_some_and(|deadline| deadline <= self.now) {
-            self.server.handle_timeout(self.now).unwrap();
+            self.server.handle_timeout(self.now);
         }
         self.drain();
         self
@@ -170,9 +170,24 @@ impl Rig {
             if self.accept {
                 let tracks = PlayTracks { audio: true, video: true };
                 match &event {
+                    Event::Connect(request) if request.app().is_err() => {
+                        self.server.reject_connect(self.now, "NetConnection.Connect.InvalidApp", "No scope.");
+                    }
                     Event::Connect(_) => self.server.accept_connect(self.now),
-                    Event::Publish(request) => self.server.accept_publish(self.now, request.message_stream),
-                    Event::Play(request) => self.server.accept_play(self.now, request.message_stream, tracks),
+                    Event::Publish(request) => match request.target() {
+                        Ok(_) => self.server.accept_publish(self.now, request.message_stream),
+                        Err(error) => {
+                            let rejection = error.rejection("publish", request.message_stream);
+                            self.server.reject_publish(self.now, request.message_stream, rejection);
+                        }
+                    },
+                    Event::Play(request) => match request.target() {
+                        Ok(_) => self.server.accept_play(self.now, request.message_stream, tracks),
+                        Err(error) => {
+                            let rejection = error.rejection("play", request.message_stream);
+                            self.server.reject_play(self.now, request.message_stream, rejection);
+                        }
+                    },
                     Event::Refused { .. }
                     | Event::Media(_)
                     | Event::PublishEnded { .. }

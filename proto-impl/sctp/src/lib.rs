@@ -14,6 +14,10 @@ mod packet;
 mod seq;
 mod stats;
 
+// A program that embeds this crate needs no other for what stands in signatures.
+pub use bytes::Bytes;
+pub use crypto::{NoEntropy, Seed};
+
 pub use association::Association;
 pub use config::{
     CHUNKS_PER_PACKET_MAX, CONTROL_CHUNKS_MAX, Config, FLIGHT_CHUNKS_MAX, GAPS_MAX, LABEL_BYTES_MAX,

@@ -141,7 +141,7 @@ impl Pair {
             self.other.drain(now);
         }
         while let Some(packet) = self.to_ours.poll_delivery(now) {
-            self.ours.handle_packet(now, &packet);
+            self.ours.handle_datagram(now, &packet);
         }
         self.events.extend(std::iter::from_fn(|| self.ours.poll_event()));
     }

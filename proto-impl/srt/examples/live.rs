@@ -22,12 +22,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use crypto::Seed;
 use srt::{
-    CloseReason, Config, Connection, Endpoint, Event, KeyLength, PAYLOAD_BYTES, Passphrase, Route, SocketId,
+    Bytes, CloseReason, Config, Connection, Datagrams, Endpoint, Event, KeyLength, PAYLOAD_BYTES, Passphrase,
+    Route, Seed, SocketId,
 };
-use wire::Datagrams;
 
 struct Arguments {
     sends: bool,
@@ -110,9 +108,7 @@ impl Shell {
             true => UdpSocket::bind(arguments.address)?,
             false => UdpSocket::bind(any)?,
         };
-        let mut entropy = [0; 32];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-        let (seed, now, config) = (Seed::new(entropy), Instant::now(), Arc::new(arguments.config.clone()));
+        let (seed, now, config) = (Seed::from_os()?, Instant::now(), Arc::new(arguments.config.clone()));
         let mut shell = Self {
             socket,
             endpoint: arguments.listens.then(|| Endpoint::new(now, &seed)),
@@ -124,18 +120,12 @@ impl Shell {
             seed,
         };
         if !arguments.listens {
-            let (config, local) = (Arc::clone(&shell.config), shell.socket_id());
+            let (config, local) = (Arc::clone(&shell.config), SocketId::random(&shell.seed));
             shell.peer = Some(arguments.address);
             shell.connection =
                 Some(Connection::caller(now, config, local, &arguments.stream_id, &shell.seed));
         }
         Ok(shell)
-    }
-
-    fn socket_id(&self) -> SocketId {
-        #[allow(clippy::cast_possible_truncation, reason = "any 30 bits do")]
-        let id = self.seed.random().u64() as u32 & 0x3fff_ffff;
-        SocketId(id.max(1))
     }
 
     fn handle(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> std::io::Result<()> {
@@ -154,13 +144,7 @@ impl Shell {
             }
             Route::New(incoming) if self.connection.is_none() => {
                 eprintln!("caller {from}, stream id {:?}", incoming.stream_id());
-                let peer = incoming.peer_socket();
-                let local = self.socket_id();
-                let mut connection = Connection::incoming(now, *incoming, local, &self.seed);
-                connection.accept(now, Arc::clone(&self.config));
-                if let Some(endpoint) = &mut self.endpoint {
-                    endpoint.insert(local, from, peer, ());
-                }
+                let connection = endpoint.accept(now, *incoming, Arc::clone(&self.config), (), &self.seed);
                 (self.connection, self.peer) = (Some(connection), Some(from));
             }
             Route::New(_) | Route::Reply | Route::Drop(_) => {}

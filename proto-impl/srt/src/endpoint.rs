@@ -3,16 +3,19 @@
 //! 1. An induction is answered with a cookie and forgotten. The answer is as long as the question or shorter.
 //! 2. A conclusion that brings the cookie of its address back is an [`Incoming`], once; when it is repeated it goes to
 //!    the connection that came of it.
-//! 3. Everything else names the socket it is for, and counts only from that socket's peer.
+//! 3. [`Endpoint::accept`] makes a connection of an `Incoming`, and knows it from then on.
+//! 4. Everything else names the socket it is for, and counts only from that socket's peer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use wire::Reader;
 
-use crate::config::{HEAD_BYTES, MSS_MAX};
+use crate::config::{Config, HEAD_BYTES, MSS_MAX};
+use crate::connection::Connection;
 use crate::cookie::Cookies;
 use crate::handshake::{HANDSHAKE_BYTES, Handshake, MAGIC, VERSION_4, VERSION_5, address_field, request};
 use crate::incoming::{Incoming, micros, write_rejection};
@@ -82,6 +85,8 @@ pub struct Endpoint<T> {
     peers: HashMap<Peer, SocketId>,
     /// As many entries as addresses have connections.
     neighbours: HashMap<SocketAddr, Neighbour>,
+    /// Connections that [`Endpoint::accept`] made.
+    accepted: u64,
 }
 
 impl<T: Copy + Eq> Endpoint<T> {
@@ -94,6 +99,7 @@ impl<T: Copy + Eq> Endpoint<T> {
             sockets: HashMap::new(),
             peers: HashMap::new(),
             neighbours: HashMap::new(),
+            accepted: 0,
         }
     }
 
@@ -196,6 +202,34 @@ impl<T: Copy + Eq> Endpoint<T> {
                 Route::Reply
             }
         }
+    }
+
+    /// Lets a caller in: a connection with a name that is free here, under which [`Endpoint::route`] finds `session` from then on,
+    /// until [`Endpoint::remove`] of [`Connection::local`]. A passphrase that does not fit ends it, with a refusal to be sent.
+    ///
+    /// `seed` may be the same for all connections of this port; another port has another one, also where several share an address.
+    ///
+    /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms. An owner who decides later makes the connection by
+    /// [`Connection::incoming`] and [`Endpoint::insert`], and [`Incoming::reject`] needs no connection.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        config: Arc<Config>,
+        session: T,
+        seed: &Seed,
+    ) -> Connection {
+        let seed = seed.derive("srt accepted", self.accepted);
+        self.accepted = self.accepted.saturating_add(1);
+        let mut random = seed.derive("srt socket", 0).random();
+        let mut local = SocketId::draw(&mut random);
+        // Few of so many names are in use.
+        while !self.insert(local, incoming.from(), incoming.peer_socket(), session) {
+            local = SocketId::draw(&mut random);
+        }
+        let mut connection = Connection::incoming(now, incoming, local, &seed);
+        connection.accept(now, config);
+        connection
     }
 
     /// A connection exists: what comes for `local` from `address` is its, and so is a conclusion of `peer` there. Before

@@ -13,12 +13,29 @@
 
 use wire::{Reader, Truncated};
 
+use crypto::{Random, Seed};
+
 use crate::config::HEAD_BYTES;
 use crate::seq::Seq;
 
 /// The name of one end of a connection. 0 names nobody: handshakes go there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketId(pub u32);
+
+impl SocketId {
+    /// A name drawn from `seed`: never 0, and of 30 bits, since libsrt marks groups with the next one.
+    #[must_use]
+    pub fn random(seed: &Seed) -> Self {
+        Self::draw(&mut seed.derive("srt socket", 0).random())
+    }
+
+    pub(crate) fn draw(random: &mut Random) -> Self {
+        Self(u32::try_from(random.below(NAMES)).unwrap_or(0).saturating_add(1))
+    }
+}
+
+/// Names that are drawn: 1 to 2^30 - 1.
+const NAMES: u64 = (1 << 30) - 1;
 
 const CONTROL_BIT: u32 = 0x8000_0000;
 /// Message numbers have 26 bits where the flag for retransmissions exists.

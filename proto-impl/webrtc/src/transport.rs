@@ -45,10 +45,10 @@ impl Agent {
         }
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, now: Instant) {
         match self {
-            Self::Lite(agent) => agent.close(),
-            Self::Full(agent) => agent.close(),
+            Self::Lite(agent) => agent.close(now),
+            Self::Full(agent) => agent.close(now),
         }
     }
 
@@ -290,16 +290,16 @@ impl Transport {
     }
 
     /// Ends the transport; a connected peer is sent `close_notify`.
-    pub(crate) fn close(&mut self, reason: CloseReason) {
+    pub(crate) fn close(&mut self, now: Instant, reason: CloseReason) {
         if self.closed {
             return;
         }
         self.settled = None;
         self.last_path = self.agent.selected();
         if let Some(dtls) = &mut self.dtls {
-            dtls.close();
+            dtls.close(now);
         }
-        self.agent.close();
+        self.agent.close(now);
         self.closed = true;
         self.stats = self.stats();
         self.keys = None;
@@ -417,12 +417,12 @@ impl Transport {
                 ice::Event::Expired(path) => self.events.push_back(Event::PathClosed(path)),
                 ice::Event::Connected => self.has_path = true,
                 ice::Event::Closed(reason) => {
-                    self.close(match reason {
+                    let reason = match reason {
                         ice::CloseReason::ConsentExpired => CloseReason::ConsentExpired,
                         ice::CloseReason::ConnectTimeout => CloseReason::ConnectTimeout,
                         ice::CloseReason::Local | _ => CloseReason::Local,
-                    });
-                    return;
+                    };
+                    return self.close(now, reason);
                 }
                 // Media asks for the selected path each time.
                 ice::Event::Selected(_) | _ => {}
@@ -431,16 +431,16 @@ impl Transport {
         self.start_dtls(now);
         while let Some(event) = self.dtls.as_mut().and_then(|dtls| dtls.poll_event()) {
             match event {
-                dtls::Event::Connected(connected) => self.take_keys(&connected),
+                dtls::Event::Connected(connected) => self.take_keys(now, &connected),
                 dtls::Event::Data(data) => {
                     if let Some(keys) = &mut self.keys {
                         keys.data.push_back(data);
                     }
                 }
                 dtls::Event::Closed(dtls::CloseReason::Peer) if self.keys.is_some() => {
-                    return self.close(CloseReason::Peer);
+                    return self.close(now, CloseReason::Peer);
                 }
-                dtls::Event::Closed(reason) => return self.close(CloseReason::Handshake(reason)),
+                dtls::Event::Closed(reason) => return self.close(now, CloseReason::Handshake(reason)),
             }
         }
     }
@@ -463,7 +463,7 @@ impl Transport {
         self.dtls = Some(Box::new(dtls));
     }
 
-    fn take_keys(&mut self, connected: &dtls::Connected) {
+    fn take_keys(&mut self, now: Instant, connected: &dtls::Connected) {
         self.suite = Some(connected.suite);
         let keys = connected.srtp.as_ref().and_then(|(profile, keys)| {
             let profile = Profile::from_id(profile.number())?;
@@ -479,7 +479,7 @@ impl Transport {
                 self.events.push_back(Event::Connected);
             }
             // The configuration has a profile that SRTP has not.
-            None => self.close(CloseReason::Handshake(dtls::CloseReason::Local)),
+            None => self.close(now, CloseReason::Handshake(dtls::CloseReason::Local)),
         }
     }
 

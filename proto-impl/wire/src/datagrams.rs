@@ -73,6 +73,11 @@ impl Datagrams {
         self.bytes.get(self.range(index)).unwrap_or_default()
     }
 
+    /// The datagrams in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
     /// The run that begins with datagram `from`: at most `most`, all of one length but the last, which may be shorter.
     /// `None` behind the last.
     #[must_use]
@@ -99,6 +104,31 @@ impl Datagrams {
         let end_of = |index: usize| self.ends.get(index).copied();
         let start = index.checked_sub(1).map_or(Some(0), end_of).unwrap_or(self.bytes.len());
         start..end_of(index).unwrap_or(start)
+    }
+}
+
+/// A batch of datagrams that exist already, without a bound: whoever collects them has one.
+impl<T: AsRef<[u8]>> FromIterator<T> for Datagrams {
+    fn from_iter<I: IntoIterator<Item = T>>(datagrams: I) -> Self {
+        let mut batch = Self::new();
+        for datagram in datagrams {
+            batch.push(datagram.as_ref(), &[]);
+        }
+        batch
+    }
+}
+
+/// The batch of one datagram; its bytes are not copied.
+impl From<Vec<u8>> for Datagrams {
+    fn from(datagram: Vec<u8>) -> Self {
+        Self { ends: vec![datagram.len()], bytes: datagram }
+    }
+}
+
+/// Each datagram as a vector of its own, for owners that send one by one and keep them.
+impl From<&Datagrams> for Vec<Vec<u8>> {
+    fn from(batch: &Datagrams) -> Self {
+        batch.iter().map(<[u8]>::to_vec).collect()
     }
 }
 
@@ -152,6 +182,19 @@ mod tests {
         assert_eq!(datagrams.get(9), [0; 0]);
         datagrams.clear();
         assert!(datagrams.is_empty() && datagrams.run(0, 1).is_none() && datagrams.get(0).is_empty());
+    }
+
+    #[test]
+    fn batches_are_made_of_vectors_and_become_vectors() {
+        let vectors = vec![vec![1; 3], vec![], vec![2; 5]];
+        let batch: Datagrams = vectors.iter().collect();
+        assert_eq!((batch.len(), batch.bytes()), (3, 8));
+        assert_eq!(Vec::from(&batch), vectors);
+        assert!(batch.iter().eq([&[1; 3][..], &[], &[2; 5]]));
+        assert_eq!(batch.iter().len(), 3);
+        let one = Datagrams::from(vec![9; 4]);
+        assert_eq!((one.len(), one.get(0)), (1, &[9; 4][..]));
+        assert_eq!(Vec::from(&Datagrams::new()), Vec::<Vec<u8>>::new());
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Client for RelayPull {
         let (cluster, node) = (settings::cluster(start.server), &start.server.node);
         let (app, id) = (&*self.key.app, &*self.key.id);
         let via = [std::slice::from_ref(node), start.via].concat();
-        self.machine = Some(Machine::new(cluster, (app, id), &via, start.now));
+        self.machine = Some(Machine::new(start.now, cluster, (app, id), &via));
     }
 
     fn handle_end(&mut self, _now: Instant) {

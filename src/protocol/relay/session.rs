@@ -37,7 +37,7 @@ impl RelaySession {
     /// The machine, which knows the cluster's name from the settings of the moment in which the node came.
     fn server(&mut self, ctx: &Context<'_>) -> &mut Server {
         let began = self.began;
-        self.server.get_or_insert_with(|| Server::new(settings::cluster(ctx.server), began))
+        self.server.get_or_insert_with(|| Server::new(began, settings::cluster(ctx.server)))
     }
 
     fn asked(&mut self, ctx: &Context<'_>, key: StreamKey, via: Vec<String>) {

@@ -37,9 +37,7 @@ impl Publishing {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if let Err(error) = self.client.handle_timeout(now) {
-            tracing::debug!(%error, "publishing timed out");
-        }
+        self.client.handle_timeout(now);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Published> {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crypto::Seed;
 use media::{TrackKind, Tracks};
+use rtmp::key::{self, KeyError};
 use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Server};
 use wire::SendQueue;
 
@@ -89,8 +90,8 @@ impl RtmpSession {
         while let Some(event) = self.machine.poll_event() {
             match event {
                 rtmp::Event::Connect(request) => self.connect(ctx, request),
-                rtmp::Event::Publish(request) => self.publish(ctx, request),
-                rtmp::Event::Play(request) => self.play(ctx, request),
+                rtmp::Event::Publish(request) => self.publish(ctx, &request),
+                rtmp::Event::Play(request) => self.play(ctx, &request),
                 rtmp::Event::Refused { verb, key, reason } => {
                     self.events.push_back(RefusedRequest::event(verb_of(verb), key, reason));
                 }
@@ -109,28 +110,46 @@ impl RtmpSession {
     }
 
     fn connect(&mut self, ctx: &Context<'_>, request: rtmp::ConnectRequest) {
+        let app = match request.app() {
+            Ok(app) => app.to_owned(),
+            Err(error) => {
+                let key = key::without_credentials(&request.path, "");
+                self.events.push_back(RefusedRequest::event(Verb::Connect, key, error.reason()));
+                let description = "No scope on this server.";
+                self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.InvalidApp", description);
+                return;
+            }
+        };
         self.user_agent = request.flash_ver;
         self.via = request.via;
         self.multitrack = request.multitrack;
         // Sets that differ only in what is never sent share a package.
         self.four_ccs = request.four_ccs.unwrap_or_default().and(CONFIG.four_ccs);
-        self.key.clone_from(&request.app);
+        self.key.clone_from(&app);
         if ctx.draining {
             let description = "The server is going down.";
             self.refused(Verb::Connect, "the server goes down");
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.AppShutdown", description);
-        } else if ctx.apps.contains_key(request.app.as_str()) {
+        } else if ctx.apps.contains_key(app.as_str()) {
             self.machine.accept_connect(ctx.now.mono);
         } else {
-            let description = format!("No scope '{}' on this server.", request.app);
+            let description = format!("No scope '{app}' on this server.");
             self.refused(Verb::Connect, "no such application");
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.InvalidApp", &description);
         }
     }
 
-    fn publish(&mut self, ctx: &Context<'_>, request: rtmp::PublishRequest) {
+    fn publish(&mut self, ctx: &Context<'_>, request: &rtmp::PublishRequest) {
         let message_stream = request.message_stream;
-        let key = StreamKey::new(&request.target.app, &request.target.stream);
+        let target = match request.target() {
+            Ok(target) => target,
+            Err(error) => {
+                self.refused_name(Verb::Publish, (&request.app, &request.name), &error);
+                let rejection = error.rejection("publish", message_stream);
+                return self.machine.reject_publish(ctx.now.mono, message_stream, rejection);
+            }
+        };
+        let key = StreamKey::new(&target.app, &target.stream);
         if !matches!(self.role, Role::None) {
             self.events.push_back(RefusedRequest::event(
                 Verb::Publish,
@@ -148,7 +167,7 @@ impl RtmpSession {
             key,
             ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
-            params: request.target.params,
+            params: target.params,
             via: self.via.clone(),
             zero_ms: None,
             of_foreign_page: false,
@@ -156,9 +175,17 @@ impl RtmpSession {
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
-    fn play(&mut self, ctx: &Context<'_>, request: rtmp::PlayRequest) {
+    fn play(&mut self, ctx: &Context<'_>, request: &rtmp::PlayRequest) {
         let message_stream = request.message_stream;
-        let key = StreamKey::new(&request.target.app, &request.target.stream);
+        let target = match request.target() {
+            Ok(target) => target,
+            Err(error) => {
+                self.refused_name(Verb::Play, (&request.app, &request.name), &error);
+                let rejection = error.rejection("play", message_stream);
+                return self.machine.reject_play(ctx.now.mono, message_stream, rejection);
+            }
+        };
+        let key = StreamKey::new(&target.app, &target.stream);
         if !matches!(self.role, Role::None) {
             self.events.push_back(RefusedRequest::event(
                 Verb::Play,
@@ -171,7 +198,7 @@ impl RtmpSession {
         }
         self.role = Role::AskedPlay { message_stream };
         self.key = key.to_string();
-        let params = request.target.params;
+        let params = target.params;
         let announced = if self.multitrack { Selection::ALL } else { Selection::DEFAULT };
         let selection = asked_selection(&params).unwrap_or(announced);
         let format = super::egress::format(message_stream, self.four_ccs).select(selection);
@@ -179,6 +206,12 @@ impl RtmpSession {
         let ask =
             PlayAsk { key, format, params, origin: String::new(), via: Vec::new(), takes_subtracks: false };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
+    }
+
+    /// A name that is no stream key; for the log without what may be a credential.
+    fn refused_name(&mut self, verb: Verb, (app, name): (&str, &str), error: &KeyError) {
+        let key = key::without_credentials(app, name);
+        self.events.push_back(RefusedRequest::event(verb, key, error.reason()));
     }
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
@@ -436,9 +469,7 @@ impl Session for RtmpSession {
 
 impl Timers for RtmpSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
-            tracing::debug!(%error, "RTMP timeout");
-        }
+        self.machine.handle_timeout(ctx.now.mono);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -60,6 +60,6 @@ impl Announcement {
             falls_back_to_tcp: false,
             ..ClientConfig::new(url.uri.clone())
         };
-        Client::publish(now, Arc::new(config), seed, self.description.clone(), setups)
+        Client::publish(now, Arc::new(config), self.description.clone(), setups, seed)
     }
 }

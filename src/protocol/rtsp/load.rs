@@ -240,10 +240,8 @@ impl LoadPublisher for RtspLoad {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let Some(machine) = &mut self.machine
-            && let Err(error) = machine.handle_timeout(now)
-        {
-            tracing::debug!(%error, "publisher timeout");
+        if let Some(machine) = &mut self.machine {
+            machine.handle_timeout(now);
         }
     }
 

@@ -396,10 +396,8 @@ impl Client for RtspPull {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let Some(machine) = &mut self.machine
-            && let Err(error) = machine.handle_timeout(now)
-        {
-            tracing::debug!(%error, "pull timeout");
+        if let Some(machine) = &mut self.machine {
+            machine.handle_timeout(now);
         }
         self.drain_machine(now);
         if let Intake::Granted(depackager) = &mut self.intake {

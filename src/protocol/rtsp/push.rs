@@ -228,10 +228,8 @@ impl Timers for RtspPush {
             Stage::AwaitsTracks(until) if *until <= now => self.end("the stream has no tracks"),
             Stage::Connecting(_) | Stage::AwaitsTracks(_) | Stage::Announced(_) | Stage::Over => {}
         }
-        if let Some(machine) = self.machine()
-            && let Err(error) = machine.handle_timeout(now)
-        {
-            tracing::debug!(%error, "push timeout");
+        if let Some(machine) = self.machine() {
+            machine.handle_timeout(now);
         }
         self.attempt.handle_timeout(now);
     }

@@ -494,9 +494,7 @@ impl Session for RtspSession {
 impl Timers for RtspSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
-        if let Err(error) = self.machine.handle_timeout(now) {
-            tracing::debug!(%error, "RTSP timeout");
-        }
+        self.machine.handle_timeout(now);
         if matches!(self.role, Role::AwaitsTracks(until) if until <= now) {
             self.give_up(ctx, Status::NOT_FOUND);
         }

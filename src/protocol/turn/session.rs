@@ -51,10 +51,10 @@ const fn words(reason: CloseReason) -> &'static str {
 }
 
 impl Session for TurnSession {
-    fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             // The client's connection is gone, and the client with it.
-            Reply::Family(FamilyNews::Ended(_)) => self.allocation.close(),
+            Reply::Family(FamilyNews::Ended(_)) => self.allocation.close(ctx.now.mono),
             Reply::Family(_)
             | Reply::Port(_)
             | Reply::Publication(..)
@@ -64,8 +64,8 @@ impl Session for TurnSession {
         }
     }
 
-    fn close(&mut self, _ctx: &Context<'_>, _reason: &str) {
-        self.allocation.close();
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        self.allocation.close(ctx.now.mono);
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {

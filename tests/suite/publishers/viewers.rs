@@ -172,7 +172,7 @@ impl LoadPlayer for RtmpViewer {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let _ = self.machine.handle_timeout(now);
+        self.machine.handle_timeout(now);
         self.drain(now);
     }
 
@@ -444,7 +444,7 @@ impl LoadPlayer for RtspViewer {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let _ = self.machine.handle_timeout(now);
+        self.machine.handle_timeout(now);
         self.drain(now);
     }
 

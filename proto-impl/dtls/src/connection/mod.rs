@@ -252,7 +252,7 @@ impl Connection {
     }
 
     /// Closes the connection with `close_notify`.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, _now: Instant) {
         let heard = match &self.phase {
             Phase::Idle { .. } | Phase::Closed => false,
             Phase::Handshaking(handshaking) => {

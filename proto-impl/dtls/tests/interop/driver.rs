@@ -28,10 +28,7 @@ pub(crate) struct Listener {
 }
 
 fn seed() -> Seed {
-    let mut bytes = [0; 32];
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
-    bytes[..16].copy_from_slice(&now.to_be_bytes());
-    Seed::new(bytes)
+    Seed::from_os().unwrap()
 }
 
 fn config(own: Certificate, srtp_profiles: &[SrtpProfile], mtu: usize) -> Arc<Config> {

@@ -218,7 +218,7 @@ fn data_follows_the_handshake_and_a_goodbye_ends_it() {
     let took = sim.run_until(secs(1), |a, b| a.connected.is_some() && b.connected.is_some()).unwrap();
     assert_eq!(took, ms(80), "two round trips");
     sim.a.connection.send(b"hello").unwrap();
-    sim.a.connection.close();
+    sim.a.connection.close(sim.clock.now());
     sim.a.drain();
     sim.run_for(secs(1)).unwrap();
     assert_eq!(sim.b.received, [&b"hello"[..]]);

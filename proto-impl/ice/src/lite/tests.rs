@@ -381,7 +381,7 @@ fn nobody_comes_and_the_wait_ends() {
     assert!(!server.agent.is_closed());
     server.pass(ms(1));
     assert_eq!(server.events(), [Event::Closed(CloseReason::ConnectTimeout)]);
-    server.agent.close();
+    server.agent.close(server.clock.now());
     assert_eq!(server.events(), []);
 }
 

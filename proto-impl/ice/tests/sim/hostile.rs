@@ -187,8 +187,8 @@ fn i_09_a_full_agents_answers_are_short_too() {
 fn closing_is_last_and_silent() {
     let clock = Clock::new();
     let mut agent = full(&clock, Role::Controlling, 1);
-    agent.close();
-    agent.close();
+    agent.close(clock.now());
+    agent.close(clock.now());
     let events: Vec<Event> = std::iter::from_fn(|| agent.poll_event()).collect();
     assert_eq!(events.len(), 1);
     agent.handle_timeout(clock.now() + secs(60));

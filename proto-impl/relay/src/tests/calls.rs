@@ -59,7 +59,7 @@ fn a_call_and_its_answer_come_as_they_are_with_any_cut() {
         for body in [0, 1, 70_000] {
             let asked = call(vec![3; body]);
             let mut client = CallClient::new("c", &asked, begin() + ANSWER_WITHIN).unwrap();
-            let mut server = Server::new("c", begin());
+            let mut server = Server::new(begin(), "c");
             assert_eq!(run(&mut client, &mut server, piece), [None, None]);
             assert_eq!(server_events(&mut server), [ServerEvent::Call(asked)]);
             server.answer(&answer(body));
@@ -81,7 +81,7 @@ fn calls_and_answers_have_caps_and_ends() {
     assert!(CallClient::new("c", &many, begin() + ANSWER_WITHIN).is_none());
     // An answer that no frame can hold: what was asked for is done, and nobody hears it.
     let mut client = CallClient::new("c", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
-    let mut server = Server::new("c", begin());
+    let mut server = Server::new(begin(), "c");
     run(&mut client, &mut server, 4096);
     server.answer(&answer(BODY_BYTES_MAX as usize));
     run(&mut client, &mut server, 4096);
@@ -99,11 +99,11 @@ fn calls_and_answers_have_caps_and_ends() {
 #[test]
 fn another_cluster_and_a_second_request_are_refused() {
     let mut client = CallClient::new("one", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
-    let mut server = Server::new("two", begin());
+    let mut server = Server::new(begin(), "two");
     assert_eq!(run(&mut client, &mut server, 4096), [Some(Error::Cluster), Some(Error::Cluster)]);
     assert_eq!(client_events(&mut client), [CallEvent::Closed]);
     let frame = call(Vec::new()).frame().unwrap();
-    let mut server = Server::new("c", begin());
+    let mut server = Server::new(begin(), "c");
     let twice = [&b"MSRL\x01\x01c"[..], &frame, &frame].concat();
     assert_eq!(server.handle_bytes(begin(), &twice), Err(Error::Invalid("second request")));
 }

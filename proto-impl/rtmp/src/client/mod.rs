@@ -125,11 +125,10 @@ impl Client {
     }
 
     /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
-    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(timer) = self.timers.expired(now) {
             self.finish(CloseReason::Timeout(timer));
         }
-        Ok(())
     }
 
     /// Whether the owner should read from the socket.

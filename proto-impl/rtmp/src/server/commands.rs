@@ -9,10 +9,9 @@ use super::{Phase, Server, State};
 use crate::chunk::Message;
 use crate::command::{Command, text};
 use crate::four_cc::{self, Ability, FourCcs};
-use crate::key::KeyError;
 use crate::{
-    ConnectRequest, Error, Event, PlayRequest, PublishMode, PublishRequest, Target, Verb, Violation, command,
-    key, message,
+    ConnectRequest, Error, Event, PlayRequest, PublishMode, PublishRequest, Verb, Violation, command, key,
+    message,
 };
 
 /// Entries of `via` that are looked at; a stream that passed more nodes is refused long before.
@@ -70,21 +69,14 @@ impl Server {
         }
     }
 
-    /// Turns `connect` into a request. Without an application there is nothing to ask the owner about.
+    /// Turns `connect` into a request.
     fn connect(&mut self, command: &Command) {
         let object = command.object();
         let connect_app = text(object, "app");
-        let Ok(app) = key::parse_app(connect_app) else {
-            self.refused(Verb::Connect, key::without_credentials(connect_app, ""), KeyError::App.reason());
-            let code = "NetConnection.Connect.InvalidApp";
-            self.refuse_connect(command.transaction, code, "No scope on this server.");
-            return;
-        };
         let (path, query) = connect_app.split_once('?').unwrap_or((connect_app, ""));
         let via = object.get("via").and_then(Value::as_array).unwrap_or_default();
         let via = via.iter().take(VIA_MAX).filter_map(Value::as_str).map(str::to_owned).collect();
         let request = ConnectRequest {
-            app: app.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             tc_url: text(object, "tcUrl").to_owned(),
@@ -148,16 +140,17 @@ impl Server {
         command: &Command,
     ) -> Result<(), Error> {
         let name = command.argument(0).as_str().unwrap_or_default();
-        let Some(target) = self.target(now, Verb::Publish, app, message_stream, name)? else {
+        if !self.is_free(now, Verb::Publish, (app, name), message_stream)? {
             return Ok(());
-        };
+        }
         let mode = match command.argument(1).as_str() {
             Some("record") => PublishMode::Record,
             Some("append") => PublishMode::Append,
             Some(_) | None => PublishMode::Live,
         };
         self.ask(message_stream, State::PublishPending { name: name.to_owned() });
-        self.events.push_back(Event::Publish(PublishRequest { message_stream, target, mode }));
+        let (app, name) = (app.to_owned(), name.to_owned());
+        self.events.push_back(Event::Publish(PublishRequest { message_stream, app, name, mode }));
         Ok(())
     }
 
@@ -170,16 +163,17 @@ impl Server {
         name: &Value,
     ) -> Result<(), Error> {
         let name = name.as_str().unwrap_or_default();
-        let Some(target) = self.target(now, Verb::Play, app, message_stream, name)? else {
+        if !self.is_free(now, Verb::Play, (app, name), message_stream)? {
             return Ok(());
-        };
+        }
         // Reset is a boolean, or a number in old players; it is the default.
         let reset = command.argument(3);
         let reset = reset.as_bool().or_else(|| reset.as_number().map(|n| n != 0.0)).unwrap_or(true);
         let start = command.argument(1).as_number().unwrap_or(-2.0);
         let duration = command.argument(2).as_number().unwrap_or(-1.0);
         self.ask(message_stream, State::PlayPending { name: name.to_owned(), reset });
-        let request = PlayRequest { message_stream, target, start, duration, reset };
+        let (app, name) = (app.to_owned(), name.to_owned());
+        let request = PlayRequest { message_stream, app, name, start, duration, reset };
         self.events.push_back(Event::Play(request));
         Ok(())
     }
@@ -286,16 +280,15 @@ impl Server {
         }
     }
 
-    /// The stream that a publish or play names, if the message stream exists and does nothing. If not, the peer gets an
-    /// error status; what lives on a busy message stream goes on, and a name that is no stream key ends the connection.
-    fn target(
+    /// Whether the message stream of a publish or play exists and does nothing. If not, the peer gets an error status; what
+    /// lives on a busy message stream goes on.
+    fn is_free(
         &mut self,
         now: Instant,
         verb: Verb,
-        app: &str,
+        (app, name): (&str, &str),
         message_stream: u32,
-        name: &str,
-    ) -> Result<Option<Target>, Error> {
+    ) -> Result<bool, Error> {
         let busy = match (self.streams.state(message_stream), verb) {
             (Some(State::Idle), _) => None,
             (Some(_), Verb::Play) => Some(("NetStream.Play.Failed", "The stream is in use.")),
@@ -308,18 +301,9 @@ impl Server {
             self.refused(verb, key::without_credentials(app, name), description);
             self.link.send_status(message_stream, "error", code, description);
             self.link.count_bad(now)?;
-            return Ok(None);
+            return Ok(false);
         }
-        match key::parse(app, name) {
-            Ok(target) => Ok(Some(target)),
-            Err(error) => {
-                self.refused(verb, key::without_credentials(app, name), error.reason());
-                let rejection = error.rejection(verb.name(), message_stream);
-                self.link.send_status(message_stream, "error", &rejection.code, &rejection.description);
-                self.finish(crate::CloseReason::Rejected);
-                Ok(None)
-            }
-        }
+        Ok(true)
     }
 
     /// Tells the owner of a request that it will not be asked about.

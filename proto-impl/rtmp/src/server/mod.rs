@@ -98,13 +98,12 @@ impl Server {
     }
 
     /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
-    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+    pub fn handle_timeout(&mut self, now: Instant) {
         match self.timers.expired(now) {
             Some(Timer::Player) if self.ping_player(now) => {}
             Some(timer) => self.finish(CloseReason::Timeout(timer)),
             None => {}
         }
-        Ok(())
     }
 
     /// Whether the owner should read from the socket: not while a verdict is pending, and not after the end.

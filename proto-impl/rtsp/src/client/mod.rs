@@ -83,9 +83,9 @@ impl Client {
     pub fn publish(
         now: Instant,
         config: Arc<ClientConfig>,
-        seed: Seed,
         mut description: Description,
         tracks: &[TrackSetup],
+        seed: Seed,
     ) -> Self {
         let mut client = Self::new(now, config, &seed, Mode::Record);
         for (index, media) in description.media.iter_mut().enumerate() {
@@ -133,7 +133,7 @@ impl Client {
 
     /// Looks at the clock: sends a keep-alive that is due. Any other time that ran out ends the connection with
     /// [`CloseReason::Timeout`].
-    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+    pub fn handle_timeout(&mut self, now: Instant) {
         match self.timers.expired(now) {
             Some(Timer::KeepAlive) => self.send_keep_alive(now),
             Some(timer @ (Timer::Request | Timer::Session | Timer::Media)) => {
@@ -141,7 +141,6 @@ impl Client {
             }
             None => {}
         }
-        Ok(())
     }
 
     /// Whether the owner should read from the socket.

@@ -30,7 +30,7 @@ fn player(config: Arc<ClientConfig>) -> Client {
 
 fn publisher(tracks: &[TrackSetup]) -> Client {
     let description = Description::read(ANNOUNCED.as_bytes()).unwrap();
-    Client::publish(start(), config(), Seed::from_number(3), description, tracks)
+    Client::publish(start(), config(), description, tracks, Seed::from_number(3))
 }
 
 fn play(config: Arc<ClientConfig>, wanted: &[TrackSetup], cut: usize) -> Line {
@@ -231,7 +231,7 @@ fn a_session_is_kept_alive_at_half_of_its_time() {
         script.client.media_progress(now + secs(5));
         assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));
         script.client.media_progress(now + secs(9));
-        script.client.handle_timeout(now + secs(10)).unwrap();
+        script.client.handle_timeout(now + secs(10));
         script.feed(now + secs(10), b"");
         assert!(
             script.sent.starts_with(&format!("{method} rtsp://10.0.0.9/cam/ RTSP/1.0\r\n")),
@@ -242,7 +242,7 @@ fn a_session_is_kept_alive_at_half_of_its_time() {
         assert!(script.client.poll_timeout() > Some(now + secs(10)));
         script.answer(now + secs(10), "501 Not Implemented", "", "");
         script.client.media_progress(now + secs(19));
-        script.client.handle_timeout(now + secs(20)).unwrap();
+        script.client.handle_timeout(now + secs(20));
         script.feed(now + secs(20), b"");
         assert!(script.sent.starts_with("OPTIONS "), "{}", script.sent);
         script.answer(now + secs(20), "454 Session Not Found", "", "");
@@ -265,9 +265,9 @@ fn frames_of_other_channels_neither_end_a_pull_nor_keep_it() {
     assert_eq!((script.closed(), script.client.stats().frames_ignored), (None, 10_000));
     assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));
     script.client.media_progress(now + secs(9));
-    script.client.handle_timeout(now + secs(10)).unwrap();
+    script.client.handle_timeout(now + secs(10));
     assert_eq!(script.closed(), None);
-    script.client.handle_timeout(now + secs(19)).unwrap();
+    script.client.handle_timeout(now + secs(19));
     script.feed(now + secs(19), b"");
     assert_eq!(script.closed(), Some(&CloseReason::Timeout(Timer::Media)));
 }
@@ -301,11 +301,11 @@ fn a_silent_server_is_left() {
     let now = start();
     let mut script = Script::new(player(config()));
     assert!(script.client.poll_timeout() >= Some(now + secs(10)));
-    script.client.handle_timeout(now + secs(11)).unwrap();
+    script.client.handle_timeout(now + secs(11));
     script.feed(now + secs(11), b"");
     assert_eq!(script.closed(), Some(&CloseReason::Timeout(Timer::Request)));
     let mut script = Script::playing(now, "OPTIONS", "a");
-    script.client.handle_timeout(now + secs(11)).unwrap();
+    script.client.handle_timeout(now + secs(11));
     script.feed(now + secs(11), b"");
     assert_eq!(script.closed(), Some(&CloseReason::Timeout(Timer::Media)));
     assert_eq!((script.client.poll_timeout(), script.client.poll_event()), (None, None));

@@ -118,11 +118,10 @@ impl Server {
     }
 
     /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
-    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(timer) = self.timers.expired(now) {
             self.finish(CloseReason::Timeout(timer));
         }
-        Ok(())
     }
 
     /// Whether the owner should read from the socket: not while a verdict is pending, and not after the end.

@@ -36,7 +36,7 @@ struct Once {
 
 impl Association {
     /// A packet of the peer. Those that are none, and those of others, are counted and forgotten.
-    pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Instant, packet: &[u8]) {
         if self.phase == Phase::Closed {
             return;
         }

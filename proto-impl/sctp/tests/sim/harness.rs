@@ -90,7 +90,7 @@ impl End {
 impl Peer for End {
     fn handle(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Datagram(bytes) => self.association.handle_packet(now, &bytes),
+            Input::Datagram(bytes) => self.association.handle_datagram(now, &bytes),
             Input::Timeout => self.association.handle_timeout(now),
         }
         self.drain(now);

@@ -98,7 +98,7 @@ impl Raw {
 
     fn give(&mut self, tag: u32, chunks: &[Vec<u8>]) {
         let now = self.now();
-        self.association.handle_packet(now, &packet(tag, chunks));
+        self.association.handle_datagram(now, &packet(tag, chunks));
         self.drain();
     }
 
@@ -192,7 +192,7 @@ fn d_20_a_flood_of_requests_leaves_nothing_behind() {
     assert_eq!(numbers(&format!("{:?}", raw.association)), numbers(&before));
     // Without a drain the answers that wait have an end.
     let now = raw.now();
-    (0..1000).for_each(|_| raw.association.handle_packet(now, &packet(0, &[chunk(1, 0, &init(100_000))])));
+    (0..1000).for_each(|_| raw.association.handle_datagram(now, &packet(0, &[chunk(1, 0, &init(100_000))])));
     raw.drain();
     assert_eq!(raw.take(2).len(), sctp::CONTROL_CHUNKS_MAX);
 }
@@ -246,7 +246,7 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
     port[1] ^= 1;
     sctp::seal(&mut port);
     let now = raw.now();
-    raw.association.handle_packet(now, &port);
+    raw.association.handle_datagram(now, &port);
     raw.drain();
     assert!(raw.got.is_empty() && raw.events.is_empty(), "{:?} {:?}", raw.got, raw.events);
     assert!(raw.association.stats().dropped >= before + 25);

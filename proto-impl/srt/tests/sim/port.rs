@@ -1,13 +1,17 @@
 //! The demux of a port, datagram by datagram.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::Seed;
 use netsim::{Clock, ms, secs};
 use srt::handshake::{Extensions, Handshake, MAGIC, address_field, request};
 use srt::packet::{Ack, Control, ControlWriter, Packet};
-use srt::{Config, Connection, DropReason, Endpoint, Incoming, RejectReason, Route, Seq, SocketId};
+use srt::{
+    CloseReason, Config, Connection, DropReason, Endpoint, Event, Incoming, Passphrase, RejectReason, Route,
+    Seq, SocketId,
+};
 use wire::{Datagrams, Reader};
 
 use crate::harness::address;
@@ -121,6 +125,63 @@ fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     assert_eq!(port.remove(SocketId(6)), Some(44));
     assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 45");
     assert_eq!(port.len(), 2);
+}
+
+/// The next conclusion of a caller of its own at a port, as an incoming call.
+fn called(port: &mut Endpoint<u32>, clock: &Clock, number: u32) -> Box<Incoming> {
+    let seed = Seed::from_number(number.into());
+    let mut caller =
+        Connection::caller(clock.now(), Arc::new(Config::default()), SocketId(number), "s", &seed);
+    let mut reply = Vec::new();
+    port.route(clock.now(), address(FROM), &transmit(clock, &mut caller), &mut reply);
+    caller.handle_datagram(clock.now(), &reply);
+    verdict(port, clock, &transmit(clock, &mut caller)).unwrap()
+}
+
+#[test]
+fn a_port_that_accepts_knows_the_connection_by_a_name_that_is_free() {
+    let (clock, seed, config) = (Clock::new(), Seed::from_number(9), Arc::new(Config::default()));
+    let port = || Endpoint::new(clock.now(), &Seed::from_number(1));
+    let accept = |port: &mut Endpoint<u32>, number| {
+        let incoming = called(port, &clock, number);
+        let mut connection = port.accept(clock.now(), *incoming, Arc::clone(&config), number, &seed);
+        assert!(matches!(connection.poll_event(), Some(Event::Connected(_))));
+        assert!(connection.has_transmit(clock.now()), "the caller is answered");
+        connection
+    };
+    let mut one = port();
+    let (first, second) = (accept(&mut one, 70), accept(&mut one, 71));
+    assert_ne!(first.local(), second.local());
+    assert_eq!(one.len(), 2);
+    let mut data = vec![0; 100];
+    data[12..16].copy_from_slice(&second.local().0.to_be_bytes());
+    assert_eq!(verdict(&mut one, &clock, &data).unwrap_err(), "session 71");
+    // The same draws at a port where the first name is taken.
+    let mut other = port();
+    assert!(other.insert(first.local(), address(FROM), SocketId(5), 5));
+    assert_ne!(accept(&mut other, 70).local(), first.local());
+    assert_eq!(one.remove(first.local()), Some(70));
+}
+
+#[test]
+fn a_port_that_accepts_refuses_a_passphrase_that_does_not_fit() {
+    let clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "s");
+    let incoming = verdict(&mut port, &clock, &conclusion).unwrap();
+    let passphrase = Some(Passphrase::new("correct horse").unwrap());
+    let config = Arc::new(Config { passphrase, ..Config::default() });
+    let mut connection = port.accept(clock.now(), *incoming, config, 1, &Seed::from_number(9));
+    let refused = CloseReason::Refused(RejectReason::UNSECURE);
+    assert_eq!(connection.poll_event(), Some(Event::Closed(refused)));
+    assert!(connection.has_transmit(clock.now()), "the caller learns why");
+    assert_eq!(port.remove(connection.local()), Some(1));
+}
+
+#[test]
+fn names_of_sockets_are_not_0_and_have_30_bits() {
+    let names = (0..1000).map(|n| SocketId::random(&Seed::from_number(n)).0);
+    let names: std::collections::BTreeSet<u32> = names.collect();
+    assert!(names.len() > 990 && names.iter().all(|name| (1..1 << 30).contains(name)));
 }
 
 #[test]

@@ -256,7 +256,7 @@ impl Allocation {
     }
 
     /// Ends it.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, _now: Instant) {
         self.end(CloseReason::Local);
     }
 

@@ -1,8 +1,7 @@
 //! The relay: sessions on one port, and what the publisher sends to all viewers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,9 +96,7 @@ pub(crate) struct Relay<L> {
 impl<L: FnMut(String)> Relay<L> {
     /// On a port of its own. `log` gets a line for whatever happens.
     pub(crate) fn new(options: &Options, log: L) -> io::Result<Self> {
-        let mut bytes = [0; 32];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        let seed = Seed::new(bytes);
+        let seed = Seed::from_os().map_err(io::Error::other)?;
         let socket = UdpSocket::bind((options.address.ip(), 0))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let local = socket.local_addr()?;

@@ -55,7 +55,7 @@ impl Data {
 
     pub(super) fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
         self.is_active = true;
-        self.association.handle_packet(now, packet);
+        self.association.handle_datagram(now, packet);
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {

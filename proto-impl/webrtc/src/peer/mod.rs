@@ -252,7 +252,7 @@ impl Peer {
     /// Ends the session; a connected peer is notified: that our sources end (BYE), and the session (`close_notify`).
     pub fn close(&mut self, now: Instant) {
         self.leave();
-        self.transport.close(CloseReason::Local);
+        self.transport.close(now, CloseReason::Local);
         self.take_transport_events(now);
     }
 

@@ -354,7 +354,7 @@ impl SimClient {
     fn turn_rtmp(&mut self, now: Instant) {
         let Machine::Rtmp(machine) = &mut self.machine else { return };
         if machine.poll_timeout().is_some_and(|due| due <= now) {
-            let _ = machine.handle_timeout(now);
+            machine.handle_timeout(now);
         }
         loop {
             let Machine::Rtmp(machine) = &mut self.machine else { return };

@@ -188,7 +188,7 @@ impl LoadPlayer for RtspViewer {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let _ = self.machine.handle_timeout(now);
+        self.machine.handle_timeout(now);
         self.drain(now);
     }
 

@@ -501,8 +501,8 @@ fn d_18_what_is_forged_in_the_clear_is_ignored_once_keys_are_on() {
 fn d_18_close_notify_is_sent_and_answered() {
     let (mut ends, ..) = Ends::connected(config(1), config(2));
     ends.client.send(b"last words").unwrap();
-    ends.client.close();
-    ends.client.close();
+    ends.client.close(ends.clock.now());
+    ends.client.close(ends.clock.now());
     ends.run();
     assert_eq!(reason(&mut ends.client), CloseReason::Local);
     assert_eq!(ends.server.poll_event(), Some(Event::Data("last words".into())));

@@ -198,7 +198,7 @@ fn d_11_records_leave_in_the_order_of_their_numbers() {
 #[test]
 fn d_18_who_closes_as_soon_as_it_is_connected_has_finished_the_handshake() {
     let (mut ends, _) = server_before_its_last_flight();
-    ends.server.close();
+    ends.server.close(ends.clock.now());
     let left = sent(&mut ends.server, ends.clock.now());
     let kinds: Vec<_> = records(&left).into_iter().map(|(epoch, _, kind)| (epoch, kind)).collect();
     let expected =

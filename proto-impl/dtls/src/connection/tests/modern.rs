@@ -46,7 +46,7 @@ fn both_ends_connect_by_the_newest_version_that_they_have() {
             assert_eq!(ends.server.poll_event(), Some(Event::Data("question".into())));
             // Everything has arrived, and nothing waits.
             assert_eq!((ends.client.poll_timeout(), ends.server.poll_timeout()), (None, None));
-            ends.client.close();
+            ends.client.close(ends.clock.now());
             ends.run();
             assert_eq!(reason(&mut ends.client), CloseReason::Local);
             assert_eq!(reason(&mut ends.server), CloseReason::Peer);

@@ -42,10 +42,8 @@ fn a_refusal_without_asking_is_told_to_the_owner_without_credentials() {
         rig.events.iter().find_map(refused)
     };
     for (request, verb, key, reason) in [
-        (publish(1, "a b?token=secret"), Verb::Publish, "live/a b", "stream name is invalid"),
-        (play(1, "a$/secret"), Verb::Play, "live/a$", "stream name is invalid"),
-        (publish(1, &format!("s1?{}", "a&".repeat(33))), Verb::Publish, "live/s1", "too many parameters"),
         (publish(5, "s1?token=secret"), Verb::Publish, "live/s1", "No such stream."),
+        (play(5, "a$/secret"), Verb::Play, "live/a$", "No such stream."),
     ] {
         let mut rig = Rig::connected();
         rig.feed(&[create_stream(), request].concat());
@@ -54,7 +52,22 @@ fn a_refusal_without_asking_is_told_to_the_owner_without_credentials() {
     let mut rig = Rig::publishing();
     rig.feed(&play(1, "s1"));
     assert_eq!(told(&rig), Some((Verb::Play, "live/s1".to_owned(), "The stream is in use.")));
+}
+
+/// The grammar of names is a helper beside the machine: whoever has other names reads them as they were sent.
+#[test]
+fn names_of_another_grammar_are_the_owners_to_take() {
     let mut rig = Rig::new();
-    rig.feed(&[shake(), connect("a b?token=secret")].concat());
-    assert_eq!(told(&rig), Some((Verb::Connect, "a b".to_owned(), "application name is invalid")));
+    rig.accept = false;
+    rig.feed(&[shake(), connect("deep/er app?q=1")].concat());
+    let Some(Event::Connect(request)) = rig.events.last().cloned() else { panic!("{:?}", rig.events) };
+    assert_eq!(request.path, "deep/er app");
+    rig.server.accept_connect(rig.now);
+    rig.feed(&[create_stream(), publish(1, "a b/c?token=secret")].concat());
+    let Some(Event::Publish(request)) = rig.events.last().cloned() else { panic!("{:?}", rig.events) };
+    assert_eq!((request.app.as_str(), request.name.as_str()), ("deep/er app", "a b/c?token=secret"));
+    assert!(request.target().is_err() && !format!("{request:?}").contains("secret"));
+    rig.server.accept_publish(rig.now, 1);
+    rig.feed(&video(1, 0, b"x"));
+    assert_eq!((rig.media().len(), rig.closed()), (1, None));
 }

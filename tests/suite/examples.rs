@@ -1,0 +1,249 @@
+//! The examples of the protocol crates, each as a program of its own, with ffmpeg at the other end.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Mutex;
+
+use crate::publish_play::{assert_track_equal, assert_track_within};
+use crate::support::{
+    Home, Packet, Program, Server, coded_file, ffmpeg9, media_file, run, secs, ts_file, unit_md5, wait_for,
+};
+
+/// An example that runs, and the address that it has told.
+struct Example {
+    child: Child,
+    told: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Example {
+    /// Starts an example of a crate with its standard output in a file, and reads where it listens.
+    fn start(krate: &str, name: &str, output: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(built(krate, name));
+        command.args(arguments).stdin(Stdio::null()).stdout(File::create(output).unwrap());
+        Self::listening(&mut command)
+    }
+
+    fn listening(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut told = BufReader::new(child.stderr.take().unwrap());
+        let mut address = String::new();
+        told.read_line(&mut address).unwrap();
+        assert!(address.contains("://127.0.0.1:"), "it listens nowhere: {address}");
+        Self { child, told, address: address.trim().to_owned() }
+    }
+
+    /// Waits for its own end; what it has told since.
+    fn finish(mut self) -> String {
+        let mut text = String::new();
+        self.told.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{text}");
+        text
+    }
+
+    /// The next line with this text.
+    fn wait_for_line(&mut self, text: &str) -> String {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert!(self.told.read_line(&mut line).unwrap() > 0, "it ended without saying {text}");
+        }
+        line
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program of an example, built if need be.
+fn built(krate: &str, name: &str) -> PathBuf {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING.lock().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.current_dir(env!("CARGO_MANIFEST_DIR")).args([
+        "build",
+        "-q",
+        "--locked",
+        "-p",
+        krate,
+        "--example",
+        name,
+    ]);
+    assert!(build.status().unwrap().success(), "the example {name} of {krate} does not build");
+    Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("examples").join(name)
+}
+
+/// ffmpeg, as it sends a file in real time.
+fn ffmpeg(program: &Path, file: &Path, output: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file);
+    command.args(["-c", "copy", "-f"]).args(output);
+    command
+}
+
+/// The hashes of the pictures of a file, slices alone.
+fn pictures(file: &Path) -> Vec<String> {
+    let mut command = Command::new(ffmpeg9());
+    command.args(["-v", "error", "-i"]).arg(file).args(["-an", "-c", "copy", "-bsf:v"]);
+    command.args(["h264_mp4toannexb,filter_units=remove_types=6-9", "-f", "framemd5", "-"]);
+    let (status, text, errors) = run(&mut command);
+    assert!(status.success(), "{errors}");
+    let hash = |line: &str| line.rsplit(',').next().unwrap_or_default().trim().to_owned();
+    text.lines().filter(|line| !line.starts_with('#')).map(hash).collect()
+}
+
+#[test]
+fn the_rtmp_server_sends_what_ffmpeg_publishes_to_a_player() {
+    let home = Home::new();
+    let mut server = Example::start("rtmp", "server", &home.path().join("out"), &["127.0.0.1:0"]);
+    let url = format!("{}/first", server.address);
+    let file = media_file(true, 12);
+    let _publisher = Program::start(&mut ffmpeg(Path::new("ffmpeg"), &file, &["flv", &url]));
+    server.wait_for_line("first is published");
+    let (source, played) = (unit_md5(file.to_str().unwrap(), None), unit_md5(&url, Some(4)));
+    for track in 0..2 {
+        assert_track_equal((track, &source), (track, &played));
+    }
+    let (status, _, said) = run(Command::new("ffmpeg").args(["-v", "error", "-i", &format!("{url}-none")]));
+    assert!(!status.success() && said.contains("Server error: not here"), "{said}");
+}
+
+#[test]
+fn the_srt_caller_and_listener_carry_a_stream_whole() {
+    let (home, file) = (Home::new(), ts_file(true, 5));
+    let output = home.path().join("out.ts");
+    let listener = Example::start("srt", "listener", &output, &["127.0.0.1:0"]);
+    let address = listener.address.trim_start_matches("srt://").to_owned();
+    let mut caller = Command::new(built("srt", "caller"));
+    let mut source = ffmpeg(Path::new("ffmpeg"), &file, &["mpegts", "-"]);
+    let mut caller = Program::start_piped(&mut source, caller.args([&address, "live/first"]));
+    assert!(caller.wait(secs(30)).expect("the caller ends with its input").success());
+    let told = listener.finish();
+    assert!(told.contains("sends Some(\"live/first\")") && told.contains("closed: Peer"), "{told}");
+    let (source, came) = (unit_md5(file.to_str().unwrap(), None), unit_md5(output.to_str().unwrap(), None));
+    for track in 0..2 {
+        assert_track_within(1, (track, &source), (track, &came));
+        let count = |packets: &[Packet]| packets.iter().filter(|packet| packet.0 == track).count();
+        assert_eq!(count(&came), count(&source), "track {track}");
+    }
+}
+
+#[test]
+fn the_srt_listener_takes_ffmpeg() {
+    let (home, file) = (Home::new(), ts_file(true, 5));
+    let output = home.path().join("out.ts");
+    let listener = Example::start("srt", "listener", &output, &["127.0.0.1:0"]);
+    let url = format!("{}?streamid=live/first&latency=1000000", listener.address);
+    let status = ffmpeg(Path::new("ffmpeg"), &file, &["mpegts", &url]).status().unwrap();
+    assert!(status.success());
+    assert!(listener.finish().contains("closed: Peer"));
+    // ffmpeg leaves with its last packets on the way, and the last picture may be torn.
+    let (source, came) =
+        (unit_md5(file.to_str().unwrap(), None), unit_md5(output.to_str().unwrap(), Some(3)));
+    for track in 0..2 {
+        assert_track_within(1, (track, &source), (track, &came));
+    }
+}
+
+#[test]
+fn ts_to_mp4_has_every_frame() {
+    let (home, file) = (Home::new(), ts_file(true, 5));
+    let output = home.path().join("out.mp4");
+    let mut command = Command::new(built("fmp4", "ts_to_mp4"));
+    let (status, _, errors) = run(command.arg(&file).arg(&output));
+    assert!(status.success(), "{errors}");
+    let (source, made) = (unit_md5(file.to_str().unwrap(), None), unit_md5(output.to_str().unwrap(), None));
+    for track in 0..2 {
+        assert_track_within(1, (track, &source), (track, &made));
+        let count = |packets: &[Packet]| packets.iter().filter(|packet| packet.0 == track).count();
+        assert_eq!(count(&made), count(&source), "track {track}");
+    }
+}
+
+#[test]
+fn the_hls_origin_is_played_to_its_end() {
+    let file = ts_file(true, 5);
+    let mut source =
+        ffmpeg(Path::new("ffmpeg"), &file, &["mpegts", "-"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new(built("hls", "origin"));
+    command.arg("127.0.0.1:0").stdin(source.stdout.take().unwrap()).stdout(Stdio::null());
+    let mut origin = Example::listening(&mut command);
+    let status = source.wait().unwrap();
+    assert!(status.success());
+    origin.wait_for_line("segment 2");
+    let address = origin.address.trim_start_matches("http://").trim_end_matches("/live.m3u8").to_owned();
+    let mut playlist = String::new();
+    wait_for("the end of the list", secs(10), || {
+        playlist = fetched(&address, "/live.m3u8");
+        playlist.contains("#EXT-X-ENDLIST")
+    });
+    assert!(playlist.contains("#EXTINF:2.000,\n0.ts\n"), "{playlist}");
+    let (source, played) = (unit_md5(file.to_str().unwrap(), None), unit_md5(&origin.address, None));
+    for track in 0..2 {
+        assert_track_within(1, (track, &source), (track, &played));
+        let count = |packets: &[Packet]| packets.iter().filter(|packet| packet.0 == track).count();
+        assert_eq!(count(&played), count(&source), "track {track}");
+    }
+}
+
+/// The body of an answer.
+fn fetched(address: &str, path: &str) -> String {
+    use std::io::Write;
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn the_rtsp_player_writes_what_a_server_sends() {
+    let (server, home, file) = (Server::start(&["server.workers=1"]), Home::new(), media_file(true, 12));
+    let publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/camera"));
+    wait_for("the stream", secs(20), || {
+        server.api().broadcast("live", "camera").is_some_and(|record| record["status"] == "broadcasting")
+    });
+    let output = home.path().join("out.264");
+    let mut player = Command::new(built("rtsp", "player"));
+    player.arg(server.rtsp_url("live/camera")).stdin(Stdio::null()).stdout(File::create(&output).unwrap());
+    let mut player = player.stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("pictures", secs(20), || fs::metadata(&output).is_ok_and(|data| data.len() > 400_000));
+    drop(publisher);
+    let mut told = String::new();
+    player.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(player.wait().unwrap().success(), "{told}");
+    assert!(told.contains("2 tracks are played") && told.contains("closed: "), "{told}");
+    // The file is published over and over.
+    let (twice, came) = ([pictures(&file), pictures(&file)].concat(), pictures(&output));
+    assert!(came.len() > 60, "{} pictures", came.len());
+    assert!(
+        twice.windows(came.len()).any(|part| part == came),
+        "what came is no unbroken part of the source"
+    );
+}
+
+#[test]
+fn the_whip_server_writes_what_ffmpeg_publishes() {
+    let home = Home::new();
+    let output = home.path().join("out.264");
+    let mut server = Example::start("webrtc", "whip_server", &output, &["127.0.0.1:0"]);
+    let coding = ["-c:v", "libx264", "-profile:v", "baseline", "-bf", "0", "-c:a", "libopus", "-ar", "48000"];
+    let file = coded_file("h264-opus-example", &coding);
+    let mut publisher = Program::start(&mut ffmpeg(&ffmpeg9(), &file, &["whip", &server.address]));
+    server.wait_for_line("1 is connected");
+    assert!(publisher.wait(secs(40)).expect("the file has an end").success());
+    let told = server.wait_for_line("1 has ended");
+    assert!(!told.contains("after 0 frames"), "{told}");
+    let (source, came) = (pictures(&file), pictures(&output));
+    assert!(came.len() > 300, "{} pictures of {}", came.len(), source.len());
+    assert!(
+        source.windows(came.len()).any(|part| part == came),
+        "what came is no unbroken part of the source"
+    );
+}
