@@ -659,7 +659,7 @@ impl Connection {
             query: head.query,
             headers: head.headers,
             body: decoder.into_body(),
-            body_waits: self.incoming.is_some(),
+            body_waits: self.incoming.as_ref().is_some_and(|incoming| !incoming.decoder.is_done()),
         };
         self.stage = Stage::Ready(Box::new(request), exchange);
     }

@@ -31,6 +31,14 @@ fn asked(head: &str) -> Rig {
     rig
 }
 
+#[test]
+fn a_body_without_bytes_is_not_waited_for() {
+    let mut rig = Rig::new();
+    rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
+    rig.feed(post("Content-Length: 0\r\n"));
+    assert!(!rig.event().unwrap().body_waits);
+}
+
 fn take(rig: &mut Rig, bytes_max: u64) {
     rig.connection.take_body(rig.now, bytes_max);
     rig.deliver();
