@@ -6,6 +6,7 @@
 
 #![allow(
     clippy::cast_precision_loss,
+    clippy::expect_used,
     clippy::print_stdout,
     clippy::print_stderr,
     missing_docs,
