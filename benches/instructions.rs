@@ -6,6 +6,7 @@
 
 #![allow(
     clippy::cast_precision_loss,
+    clippy::expect_used,
     clippy::print_stdout,
     clippy::print_stderr,
     missing_docs,
@@ -13,6 +14,7 @@
     reason = "a program: figures for people, and nothing that others link"
 )]
 
+mod leaving;
 mod steps;
 
 use std::hint::black_box;
@@ -36,7 +38,7 @@ struct Row {
     ratio_max: f64,
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 13] = [
     row("fan-out-viewers", "77 units to 500 and to 1000 subscribers", [500, 1000], 2.05),
     row("fan-out-units", "77 and 154 units to 100 subscribers", [77, 154], 2.05),
     row("chunks-128", "1 s and 2 s of RTMP in chunks of 128", [1, 2], 2.05),
@@ -46,6 +48,10 @@ const ROWS: [Row; 9] = [
     // The payload is named and never touched.
     row("package-size", "100 frames of 5 KB and of 30 KB packaged as RTMP", [5_000, 30_000], 1.05),
     row("requests", "50 and 100 HTTP requests on one connection", [50, 100], 2.05),
+    row("leaving-idle", "2000 and 4000 idle connections that break", [2000, 4000], 2.05),
+    row("leaving-viewers", "2000 and 4000 viewers of one stream that leave", [2000, 4000], 2.05),
+    row("leaving-waiters", "2000 and 4000 requests for a playlist to come that leave", [2000, 4000], 2.05),
+    row("leaving-streams", "2000 and 4000 streams that end", [2000, 4000], 2.05),
     row("request-length", "50 HTTP requests with headers of 2 KB and of 4 KB", [2_000, 4_000], 2.05),
 ];
 
@@ -125,8 +131,18 @@ fn run(name: &str, size: usize) {
         }
         "requests" => requests(size, 0),
         "request-length" => requests(50, size),
+        "leaving-idle" => leave(leaving::Crowd::asking(size, "/rest/v2/version")),
+        "leaving-viewers" => leave(leaving::Crowd::asking(size, "/live/cam.flv")),
+        "leaving-waiters" => leave(leaving::Crowd::asking(size, "/live/streams/cam.m3u8")),
+        "leaving-streams" => leave(leaving::Crowd::of_streams(size)),
         _ => eprintln!("instructions: no step is called '{name}'"),
     }
+}
+
+fn leave(mut crowd: leaving::Crowd) {
+    let mut left = 0;
+    counted(&mut || left = crowd.leave());
+    assert!(left > 0, "nobody was there");
 }
 
 fn fan_out(media: &[SyntheticUnit], viewers: usize, units: usize) {

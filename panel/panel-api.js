@@ -106,6 +106,7 @@ export function callApp(app, method, path, body, options) {
 export function watch(path, onLines, onError) {
   const abort = new AbortController();
   let source = null;
+  let heard = false;
   const close = () => {
     source?.close();
     source = null;
@@ -114,16 +115,22 @@ export function watch(path, onLines, onError) {
     close();
     if (abort.signal.aborted || document.hidden) return;
     source = new EventSource(BASE + path);
+    heard = false;
     source.onmessage = (event) => {
+      heard = true;
       setOffline(false);
       onLines(event.data.split("\n").map((line) => JSON.parse(line)));
     };
     source.onerror = () => {
       close();
       // A plain call tells whether the server is away, the login over, or nothing there to look at.
-      call("GET", path, undefined, { signal: abort.signal }).then(open, (error) => {
-        if (!abort.signal.aborted) onError(error);
-      });
+      call("GET", path, undefined, { signal: abort.signal }).then(
+        // A feed that was refused, of a user who has too many, is not asked for again at once.
+        () => (heard ? open() : wait(RETRY_MS).then(open)),
+        (error) => {
+          if (!abort.signal.aborted) onError(error);
+        },
+      );
     };
   };
   document.addEventListener("visibilitychange", open, { signal: abort.signal });

@@ -26,6 +26,8 @@ const FEEDS_MAX: usize = 1024;
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// Rows of one slice: some hundred microseconds.
 const SLICE_ROWS: usize = 128;
+/// Streams and recordings that are walked over in the time of a row.
+const OF_ROW: usize = 64;
 /// The pause between two slices, in which other inputs have their turn.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -128,8 +130,8 @@ impl Feeds {
         self.due = self.due.or_else(|| now.checked_add(PAUSE));
     }
 
-    /// The questions of the next slice.
-    pub(super) fn slice(&mut self, now: Instant) -> Vec<Question> {
+    /// The questions of the next slice. Each walks so many streams and recordings, besides its rows.
+    pub(super) fn slice(&mut self, now: Instant, walked: usize) -> Vec<Question> {
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
         }
@@ -139,7 +141,7 @@ impl Feeds {
         {
             let Some(mut line) = self.lines.remove(&asker) else { continue };
             if let Some(question) = line.pop_front() {
-                rows = rows.saturating_add(rows_of(&question.request));
+                rows = rows.saturating_add(rows_of(&question.request)).saturating_add(walked / OF_ROW);
                 slice.push(question);
             }
             if !line.is_empty() {
@@ -250,18 +252,21 @@ mod tests {
             feeds.queue(now, user(0), question(10));
         }
         feeds.queue(now, user(1), question(10));
-        assert!(feeds.slice(now).is_empty(), "other mail first");
-        let slice = feeds.slice(now + PAUSE);
+        assert!(feeds.slice(now, 0).is_empty(), "other mail first");
+        let slice = feeds.slice(now + PAUSE, 0);
         assert_eq!(slice.len(), SLICE_ROWS.div_ceil(11));
         assert_eq!(feeds.turns.len(), 1, "the one question was among them");
-        assert!(feeds.slice(now + PAUSE).is_empty() && feeds.deadline() == Some(now + PAUSE + PAUSE));
+        assert!(feeds.slice(now + PAUSE, 0).is_empty() && feeds.deadline() == Some(now + PAUSE + PAUSE));
         let mut at = now + PAUSE;
         let mut rest = 0;
         while let Some(due) = feeds.deadline() {
             at = due;
-            rest += feeds.slice(at).len();
+            rest += feeds.slice(at, 0).len();
         }
         assert_eq!((rest + slice.len(), feeds.lines.len()), (1001, 0));
         assert!(at > now + 80 * PAUSE);
+        // With much that each of them walks over, there are fewer.
+        (0..10).for_each(|_| feeds.queue(at, user(0), question(10)));
+        assert_eq!(feeds.slice(at + PAUSE, 64 * SLICE_ROWS).len(), 1);
     }
 }

@@ -418,7 +418,8 @@ impl Control {
         self.fire_sources(now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
-        for question in self.access.feeds.slice(now.mono) {
+        let walked = self.registry.len().saturating_add(self.files.recordings.len());
+        for question in self.access.feeds.slice(now.mono, walked) {
             self.rest(now, question.origin, &question.request);
         }
         self.walks.fire_sweep(&mut self.records, now);

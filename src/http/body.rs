@@ -168,6 +168,12 @@ impl BodyDecoder {
         self.body.split().freeze()
     }
 
+    /// Whether the body is complete.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
     /// The number of bytes that are still to come, if the head has given the length.
     #[must_use]
     pub fn announced(&self) -> Option<u64> {

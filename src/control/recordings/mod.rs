@@ -16,6 +16,7 @@ mod leftovers;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(in crate::control) use self::names::stream_of;
@@ -138,6 +139,16 @@ impl Recordings {
 
     pub(super) const fn failures(&self) -> u64 {
         self.failures
+    }
+
+    /// The number of recordings under way of each application that has any, by one walk over all.
+    pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
+        let mut counts = BTreeMap::new();
+        for one in self.by_id.values().filter(|one| !one.stopped) {
+            let count: &mut usize = counts.entry(&one.key.app).or_default();
+            *count = count.saturating_add(1);
+        }
+        counts
     }
 
     /// Recordings under way of an application: stream, container, and when each was ordered, in Unix milliseconds.

@@ -65,9 +65,10 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
         "disk": { "total": host.disk.total, "free": host.disk.free },
         "ports": ports,
     }});
+    let under_way = control.files.recordings.counts();
     let app = |name: &Arc<str>| {
         let (live, all) = (control.registry.count(name), control.records.count(name));
-        let recordings = control.files.recordings.under_way(name).count();
+        let recordings = under_way.get(name).copied().unwrap_or(0);
         json!({ "name": &**name, "liveStreams": live, "broadcasts": all, "recordings": recordings })
     };
     let apps: Vec<Value> = control.cx.apps.keys().map(app).collect();

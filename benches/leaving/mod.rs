@@ -1,0 +1,94 @@
+//! Leaving a worker: many peers, or many streams, that are there and end together. Each costs what it held and no walk over the others,
+//! so that twice as many cost twice as much (docs/security.md, "What peers can fill").
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+use millstream::config::AppSettings;
+use millstream::mail::{StreamDetails, StreamEnd, ToWorker};
+use millstream::protocol::{Listener, PathEvent, PathId};
+use millstream::types::{ConnId, Ingest, Now, StreamId, StreamKey, WorkerId};
+use millstream::worker::Worker;
+
+/// A worker, and who or what is to leave it.
+pub struct Crowd {
+    worker: Worker,
+    now: Now,
+    settings: Arc<AppSettings>,
+    peers: Vec<ConnId>,
+    streams: Vec<StreamId>,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let settings = Arc::new(AppSettings::defaults("live").expect("defaults"));
+        let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(9));
+        worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
+        let mut crowd = Self { worker, now, settings, peers: Vec::new(), streams: Vec::new() };
+        crowd.begin(1, "cam");
+        crowd
+    }
+
+    /// So many HTTP peers that ask for this.
+    pub fn asking(count: usize, target: &str) -> Self {
+        let mut crowd = Self::new();
+        let listener = Listener::named("http").expect("a listener");
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        for number in 0..count {
+            let [_, _, high, low] = u32::try_from(number).unwrap_or(0).to_be_bytes();
+            let peer = ([10, 0, high, low], 4000).into();
+            let id = crowd.worker.accept(crowd.now, listener, peer).expect("a place");
+            crowd.worker.handle_bytes(crowd.now, id, request.as_bytes());
+            crowd.settle();
+            crowd.peers.push(id);
+        }
+        crowd
+    }
+
+    /// So many streams that are published elsewhere.
+    pub fn of_streams(count: usize) -> Self {
+        let mut crowd = Self::new();
+        for number in 0..count {
+            let id = crowd.begin(u64::try_from(number).unwrap_or(0) + 2, &format!("s{number}"));
+            crowd.streams.push(id);
+        }
+        crowd
+    }
+
+    fn begin(&mut self, number: u64, id: &str) -> StreamId {
+        let (stream, key) = (StreamId(number), StreamKey::new("live", id));
+        let mail = ToWorker::StreamUp {
+            stream,
+            key,
+            source: WorkerId(0),
+            ingest: Ingest::PULL,
+            details: StreamDetails::default(),
+            settings: Arc::clone(&self.settings),
+        };
+        self.worker.handle_mail(self.now, mail);
+        self.settle();
+        stream
+    }
+
+    fn settle(&mut self) {
+        self.worker.finish_turn();
+        while self.worker.poll_output().is_some() {}
+    }
+
+    /// All of them leave. The number of those that were there.
+    pub fn leave(&mut self) -> usize {
+        let (peers, streams) = (std::mem::take(&mut self.peers), std::mem::take(&mut self.streams));
+        for id in &peers {
+            self.worker.handle_path(self.now, *id, PathId::default(), PathEvent::Broken("reset"));
+            self.settle();
+        }
+        for stream in &streams {
+            self.worker
+                .handle_mail(self.now, ToWorker::StreamDown { stream: *stream, end: StreamEnd::Stopped });
+            self.settle();
+        }
+        peers.len() + streams.len()
+    }
+}
