@@ -84,6 +84,7 @@ soak: ## Memory of a server that is used for MINUTES (180): all protocols, recor
 instructions: ## Ratios of instruction counts; needs valgrind
 	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; }
 	cargo bench --bench instructions --locked
+	cargo bench -p srt --bench packets --locked
 
 fuzz: ## Each target for SECONDS seconds
 	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done

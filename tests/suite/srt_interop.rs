@@ -105,7 +105,10 @@ impl Case {
         let listener = complete(SrtUrl::listener(address));
         let caller = complete(SrtUrl::caller(address).stream_id(self.stream_id));
         let both = if self.sender_calls { [caller, listener] } else { [listener, caller] };
-        let filtered = |url: SrtUrl, filter: &str| if filter.is_empty() { url } else { url.filter(filter) };
+        let filtered = |url: SrtUrl, filter: &str| match filter {
+            "" => url,
+            filter => url.latency_ms(400).filter(filter),
+        };
         let [of_sender, of_receiver] = both;
         let of_sender = &filtered(of_sender, self.filters[0]);
         let of_receiver = &filtered(of_receiver, self.filters[1]);
@@ -146,6 +149,10 @@ impl Case {
 /// Runs all of them, some at once, and prints a table.
 fn run_all(cases: Vec<Case>) {
     let source = unit_md5(ts_file(true, SECONDS).to_str().unwrap(), None);
+    // Before anybody sends: building takes longer than a file.
+    if cases.iter().any(|case| [case.sender, case.receiver].contains(&Side::Ours)) {
+        example();
+    }
     let (total, cases) = (cases.len(), Mutex::new(cases.into_iter()));
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

@@ -80,8 +80,12 @@ fn x_7_pushes_and_pulls_ask_for_the_packet_filter_of_their_url_or_the_setting() 
     let target = Server::start(&[]);
     let server = Server::start(&["srt.packet_filter=fec,cols:8"]);
     let extra = |server: &Server, app: &str, id: &str, name: &str| {
-        let all = server.api().get(&format!("/{app}/rest/v2/broadcasts/{id}/srt-stats")).json();
-        all.as_array().map_or(0, |all| all.iter().filter_map(|one| one[name].as_u64()).sum())
+        let reply = server.api().get(&format!("/{app}/rest/v2/broadcasts/{id}/srt-stats"));
+        // Nobody publishes yet.
+        if reply.status == 404 {
+            return 0;
+        }
+        reply.json().as_array().map_or(0, |all| all.iter().filter_map(|one| one[name].as_u64()).sum())
     };
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
     let fec = "packetfilter=fec,cols:4,rows:3,arq:always";

@@ -25,11 +25,12 @@ const FOLDERS: [&str; 14] = [
 const ENDINGS: [&str; 9] = [".rs", ".md", ".toml", ".sh", ".py", ".js", ".json", "Makefile", "run"];
 
 /// Documents of other projects; the lines that cite them name the project.
-const FOREIGN: [&str; 5] = [
+const FOREIGN: [&str; 6] = [
     "docs/API/rejection-codes.md",
     "docs/API/statistics.md",
     "docs/features/access-control.md",
     "docs/features/handshake.md",
+    "docs/features/packet-filtering-and-fec.md",
     "PORTING.md",
 ];
 

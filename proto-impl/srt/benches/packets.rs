@@ -144,7 +144,7 @@ impl Line {
         black_box(self.viewer.poll_timeout());
     }
 
-    /// What the viewer says until the next turn, each 10 ms.
+    /// Lets the sender answer what the viewer has sent until the next turn.
     fn acknowledge(&mut self) {
         self.back.clear();
         while self.sender.has_transmit(self.now) && self.sender.poll_transmit(self.now, &mut self.there) {}

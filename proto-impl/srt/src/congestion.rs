@@ -240,6 +240,7 @@ impl Congestion {
     }
 
     /// The peer has acknowledged packets. A light acknowledgement has no figures.
+    #[inline]
     pub(crate) fn acked(&mut self, now_us: i64, acked: &Acked, figures: Option<AckFigures>) {
         let round = &mut self.round;
         round.bytes = round.bytes.saturating_add(acked.bytes);

@@ -37,7 +37,9 @@ impl Clock {
 
 /// Microseconds from `start`.
 pub(super) fn micros(start: Instant, now: Instant) -> i64 {
-    i64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(i64::MAX / 4)
+    let since = now.saturating_duration_since(start);
+    let us = since.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(since.subsec_micros()));
+    i64::try_from(us).unwrap_or(i64::MAX / 4)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Instant;
 use wire::Datagrams;
 
 use crate::arq::receive::Arrival;
+use crate::arq::send::Acked;
 use crate::config::HEAD_BYTES;
 use crate::connection::link::Link;
 use crate::filter::{ArqLevel, Rebuilt};
@@ -114,6 +115,18 @@ impl Link {
     /// A packet of this key where such are not sent.
     pub(super) fn is_foreign(&self, key: KeyFlag) -> bool {
         (key == KeyFlag::Clear) != self.keying.keys.is_none()
+    }
+
+    /// An acknowledgement as it tells about a path that parity travels, too. Acknowledgements wait for parity, or for
+    /// what never comes: their delay is none of the path, unless every loss is reported at once.
+    #[inline(never)]
+    pub(super) fn with_parity(&self, acked: Acked) -> Acked {
+        let Some(filter) = &self.sending.filter else { return acked };
+        Acked {
+            bytes: filter.with_parity(acked.bytes),
+            delay_us: acked.delay_us.filter(|_| filter.arq() == ArqLevel::Always),
+            ..acked
+        }
     }
 
     /// Shows the filter the packet that was written last, which was sent for the first time.

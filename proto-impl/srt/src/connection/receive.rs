@@ -10,7 +10,7 @@ use crate::arq::tsbpd::Tsbpd;
 use crate::config::PAYLOAD_MAX;
 use crate::connection::link::{Link, stamp};
 use crate::event::{CloseReason, Event};
-use crate::filter::{ArqLevel, FilterReceiver};
+use crate::filter::FilterReceiver;
 use crate::handshake::extension;
 use crate::packet::{Ack, AckFigures, Control, DataHead, Losses, Packet};
 use crate::seq::Seq;
@@ -133,7 +133,7 @@ pub(super) struct ReceiveSide {
     pub(super) tsbpd: Tsbpd,
     pub(super) acks: Acks,
     pub(super) rate: Rate,
-    /// Where parity comes, too.
+    /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterReceiver>>,
     /// A packet that is out of reach: if its successors come too, the stream goes on there.
     jump: Option<Seq>,
@@ -184,6 +184,7 @@ impl ReceiveSide {
     }
 
     /// The earliest time at which something is to be delivered, acknowledged or reported.
+    #[inline]
     pub(super) fn deadline_us(&self) -> Option<i64> {
         // A packet that is due already waits for its owner, not for a time.
         let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
@@ -390,10 +391,8 @@ impl Link {
             self.sending.progress_us = now_us;
             self.sending.probe_pause_us = self.probe_us();
         }
-        if let Some(filter) = &self.sending.filter {
-            acked.bytes = filter.with_parity(acked.bytes);
-            // Acknowledgements wait for parity, or for what never comes: their delay is none of the path.
-            acked.delay_us = acked.delay_us.filter(|_| filter.arq() == ArqLevel::Always);
+        if self.sending.filter.is_some() {
+            acked = self.with_parity(acked);
         }
         if let Some(congestion) = &mut self.sending.congestion {
             congestion.acked(now_us, &acked, ack.figures);

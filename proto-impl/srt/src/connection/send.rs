@@ -68,7 +68,7 @@ pub(super) struct SendSide {
     pub(super) progress_us: i64,
     pub(super) probe_pause_us: i64,
     pub(super) confirm: Confirmations,
-    /// Where parity is sent, too.
+    /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterSender>>,
     /// Packets per second that the peer says the path could carry.
     pub(super) bandwidth_packets: u32,

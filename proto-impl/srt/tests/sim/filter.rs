@@ -295,7 +295,7 @@ fn s_30_hostile_parity_harms_nothing() {
     }
 }
 
-/// What a lying parity has made is delivered like any payload; the harness would find it damaged.
+/// Takes the events without looking into payload: a lying parity has made some of it.
 fn drain(connection: &mut Connection) {
     while let Some(event) = connection.poll_event() {
         assert!(matches!(event, Event::Payload(_) | Event::Skipped(_)), "{event:?}");
