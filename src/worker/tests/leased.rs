@@ -45,8 +45,8 @@ impl Many {
         let former = former.map(str::to_owned);
         asked.polled.renew_lease(
             &mut asked.turn,
-            &mut asked.conns,
-            &mut asked.live,
+            &asked.conns,
+            &asked.live,
             id.unwrap(),
             crate::protocol::Watched {
                 stream: STREAM,

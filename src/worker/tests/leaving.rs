@@ -61,11 +61,7 @@ fn awaited(rig: &mut Rig, count: usize) -> Leaves {
     let sessions = rig.sessions(count / 8);
     for (at, id) in sessions.iter().enumerate() {
         (0..8).for_each(|n| {
-            rig.worker.live.await_stream(
-                &mut rig.worker.conns,
-                *id,
-                StreamKey::new("live", &format!("{at}-{n}")),
-            )
+            rig.worker.live.await_stream(&rig.worker.conns, *id, StreamKey::new("live", &format!("{at}-{n}")))
         });
     }
     assert_eq!(rig.worker.live.awaited.len(), count / 8 * 8);
@@ -74,9 +70,9 @@ fn awaited(rig: &mut Rig, count: usize) -> Leaves {
 
 fn awaited_by_all(rig: &mut Rig, count: usize) -> Leaves {
     let sessions = rig.sessions(count);
-    sessions.iter().for_each(|id| {
-        rig.worker.live.await_stream(&mut rig.worker.conns, *id, StreamKey::new("live", "later"))
-    });
+    sessions
+        .iter()
+        .for_each(|id| rig.worker.live.await_stream(&rig.worker.conns, *id, StreamKey::new("live", "later")));
     Leaves::Sessions(sessions)
 }
 
@@ -120,7 +116,7 @@ fn blob_waiters(rig: &mut Rig, count: usize) -> Leaves {
         rig.worker.polled.await_blob(
             &mut rig.worker.turn,
             &mut rig.worker.conns,
-            &mut rig.worker.live,
+            &rig.worker.live,
             *id,
             &wanted,
         );
