@@ -55,6 +55,7 @@ mod subtracks;
 mod supervisor;
 mod uploads;
 mod viewer_counts;
+mod wanted;
 mod writes;
 
 #[cfg(test)]

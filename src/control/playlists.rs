@@ -22,8 +22,9 @@ use crate::types::{Now, PullId, StreamKey};
 
 use super::broadcast::{Broadcast, status};
 use super::repeats::Repeat;
-use super::sources::{Origin, TICK};
+use super::sources::Origin;
 use super::supervisor::{Job, RemoteHost};
+use super::wanted::TICK;
 
 /// An item that plays for less has brought nothing.
 const PLAYED_MIN: Duration = Duration::from_secs(1);

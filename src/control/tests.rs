@@ -128,6 +128,12 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
 }
 
 impl Rig {
+    /// Ends a stream by the server's will.
+    fn end_stream(&mut self, stream: StreamId) {
+        self.control.registry.end(&mut self.control.cx, stream, StreamEnd::Stopped);
+        self.control.follow_ends(self.now);
+    }
+
     fn new() -> Self {
         Self::with(&[], &[])
     }

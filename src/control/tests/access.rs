@@ -104,8 +104,7 @@ fn a_one_time_token_is_good_once_for_one_stream_one_way_and_in_time() {
         assert_eq!(rig.publish_with("s", wrong).unwrap_err(), denied(Denial::Token), "{wrong:?}");
     }
     let grant = rig.publish_with("s", &[("token", &token)]).unwrap();
-    rig.control.registry.end(&mut rig.control.cx, grant.stream, StreamEnd::Stopped);
-    rig.control.follow_ends(rig.now);
+    rig.end_stream(grant.stream);
     assert_eq!(rig.publish_with("s", &[("token", &token)]).unwrap_err(), denied(Denial::Token));
     rig.set(rig.now.mono + secs(100));
     assert_eq!(rig.publish_with("other", &[("token", &other)]).unwrap_err(), denied(Denial::Token));
@@ -124,8 +123,7 @@ fn a_token_is_burnt_on_success_only() {
     assert!(matches!(rig.publish_with("b", &[("token", &two)]).unwrap_err(), Refusal::NotAllowed(_)));
     let again = token_of(&mut rig, "a", "publish");
     assert_eq!(rig.publish_with("a", &[("token", &again)]).unwrap_err(), Refusal::InUse);
-    rig.control.registry.end(&mut rig.control.cx, grant.stream, StreamEnd::Stopped);
-    rig.control.follow_ends(rig.now);
+    rig.end_stream(grant.stream);
     assert!(rig.publish_with("b", &[("token", &two)]).is_ok());
 }
 
@@ -292,8 +290,7 @@ fn codes_are_not_guessed_for_long_and_nobody_is_kept_out_by_others() {
     let elsewhere =
         PublishRequest { peer: "203.0.113.5:1".parse().unwrap(), ..rig.request_with("s", &right) };
     let stream = rig.ask(elsewhere).unwrap().stream;
-    rig.control.registry.end(&mut rig.control.cx, stream, StreamEnd::Stopped);
-    rig.control.follow_ends(rig.now);
+    rig.end_stream(stream);
     rig.set(rig.now.mono + secs(60));
     assert!(rig.publish_with("s", &right).is_ok());
 }
@@ -399,8 +396,7 @@ fn a_receiver_is_asked_and_only_200_admits() {
         rig.answer_hook(&asked[0], result);
         let verdict = rig.verdict(session).expect("a verdict");
         if let Ok(grant) = &verdict {
-            rig.control.registry.end(&mut rig.control.cx, grant.stream, StreamEnd::Stopped);
-            rig.control.follow_ends(rig.now);
+            rig.end_stream(grant.stream);
         }
         verdict.map(|_| ())
     };
@@ -444,8 +440,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(sessions[0]).unwrap().unwrap_err(), Refusal::InUse);
     // Who lost has its token still.
-    rig.control.registry.end(&mut rig.control.cx, grant.stream, StreamEnd::Stopped);
-    rig.control.follow_ends(rig.now);
+    rig.end_stream(grant.stream);
     let request = rig.request_with("s", &[("token", &tokens[0])]);
     let session = request.session;
     rig.mail(ToControl::Publish(request));

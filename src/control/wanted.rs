@@ -1,0 +1,212 @@
+//! Sources that are to run: those that a viewer has asked for, those that ran when the server last ended or that run always, and those
+//! whose time has come. And those that are to run no longer, since nobody watches.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::broadcast::Broadcast;
+use super::context::Context;
+use super::live::Registry;
+use super::playlists::is_playable;
+use super::records::Records;
+use super::sources::is_source;
+use super::{Control, Outbound};
+use crate::mail::{StreamEnd, ToWorker};
+use crate::types::{Now, StreamKey};
+
+/// A source that a viewer started stops after so long without one.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// The interval at which timeouts of sources are checked.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// Whether a viewer may start it.
+fn starts_by_viewer(record: &Broadcast) -> bool {
+    record.auto_start_stop_enabled
+        && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
+}
+
+impl Control {
+    /// Stops, restarts and starts the sources whose time has come.
+    pub(super) fn fire_sources(&mut self, now: Now) {
+        if self.outbound.poll_tick(now) {
+            self.outbound.stop_idle_sources(&mut self.cx, &mut self.records, &mut self.registry, now);
+            // A record is of its next life when what began it is over.
+            self.follow_ends(now);
+            self.outbound.fire_planned(&mut self.cx, &mut self.records, &mut self.registry, now);
+        }
+    }
+}
+
+impl Outbound {
+    /// Tells the workers when viewers may start this stream, or no longer.
+    pub(super) fn note_auto_start(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
+        let on = cx.apps.contains_key(&key.app) && records.get(key).is_some_and(starts_by_viewer);
+        let changed = if on {
+            self.sources.auto_start.insert(key.clone())
+        } else {
+            self.sources.auto_start.remove(key)
+        };
+        if changed {
+            cx.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
+        }
+    }
+
+    /// Whether timeouts of sources are to be looked at. The next look is in [`TICK`], while there is something to look at.
+    fn poll_tick(&mut self, now: Now) -> bool {
+        let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
+        if is_due {
+            let idle = self.sources.by_id.is_empty() && self.sources.planned.is_empty();
+            self.sources.tick = if idle { None } else { now.mono.checked_add(TICK) };
+        }
+        is_due
+    }
+
+    /// Stops sources that nobody watches, and restarts those with a period.
+    pub(super) fn stop_idle_sources(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
+        let (mut idle, mut aged, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, id) in &self.sources.by_key {
+            let Some(source) = self.sources.by_id.get_mut(id) else { continue };
+            let live = registry.find(key).and_then(|stream| registry.get(&stream));
+            if live.is_some_and(|live| live.viewers().any(crate::mail::ViewerCounts::is_any)) {
+                source.watched = now.mono;
+            }
+            let age = |since: Instant| now.mono.saturating_duration_since(since);
+            let is_over = |period| age(source.began) >= period;
+            let idle_max = match source.copying {
+                Some(_) => Some(cx.config.server.edge_linger()),
+                None => records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
+            };
+            if idle_max.is_some_and(|idle_max| age(source.watched) >= idle_max) {
+                idle.push(key.clone());
+            } else if let Some(copying) = &source.copying {
+                lost.extend(copying.is_lost(now.mono).then(|| key.clone()));
+            } else if source.playlist.is_none()
+                && cx.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
+            {
+                aged.push(key.clone());
+            }
+        }
+        for key in idle {
+            self.stop_source(cx, records, registry, now, &key, StreamEnd::Stopped);
+        }
+        for key in aged {
+            self.restart_source(cx, records, registry, now, &key);
+        }
+        for key in lost {
+            self.end_copy(cx, records, registry, now, &key, false);
+        }
+    }
+
+    /// A viewer waits for a stream that is not there.
+    pub(super) fn wanted(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        via: Vec<String>,
+    ) {
+        if let Some(id) = self.sources.by_key.get(key) {
+            if let Some(source) = self.sources.by_id.get_mut(id) {
+                source.watched = now.mono;
+            }
+            return;
+        }
+        if registry.is_live(key) {
+            return;
+        }
+        if !records.get(key).is_some_and(starts_by_viewer) {
+            if !self.fetch_copy(cx, records, registry, now, key, via) {
+                cx.post_all(&ToWorker::NotComing(key.clone()));
+            }
+            return;
+        }
+        if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
+            tracing::info!(%key, reason, "a viewer's source could not be started");
+        }
+    }
+
+    /// An application is there, or gone: what its records say counts, or no longer.
+    pub(super) fn app_changed(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        name: &Arc<str>,
+    ) {
+        if !cx.apps.contains_key(name) {
+            let running = self.sources.by_key.keys().filter(|key| key.app == *name);
+            for key in running.cloned().collect::<Vec<_>>() {
+                self.stop_source(cx, records, registry, now, &key, StreamEnd::Deleted);
+            }
+        }
+        if cx.apps.contains_key(name) {
+            self.begin_wanted(cx, records, registry, now, name);
+        }
+        let known = self.sources.auto_start.iter().filter(|key| key.app == *name);
+        let starting = records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
+        let starting = starting.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
+        let keys: BTreeSet<StreamKey> = known.cloned().chain(starting).collect();
+        keys.iter().for_each(|key| self.note_auto_start(cx, records, key));
+    }
+
+    /// Starts the sources of an application that could not run while it was not there.
+    fn begin_wanted(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        app: &Arc<str>,
+    ) {
+        let wanted = records.behind(app, None).filter(|(_, record)| record.source_wanted);
+        let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
+        let keys: Vec<_> =
+            keys.filter(|key| !self.sources.is_running(key) && !registry.is_live(key)).collect();
+        for key in keys {
+            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
+                tracing::info!(%key, reason, "source not started");
+            }
+        }
+    }
+
+    /// Registers sources that viewers may start, and starts those that ran when the server last ended and those that run always.
+    pub(super) fn boot_sources(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
+        let auto = records.all().filter(|(_, record)| starts_by_viewer(record));
+        self.sources.auto_start = auto.map(|(key, _)| key).collect();
+        if !self.sources.auto_start.is_empty() {
+            let all = self.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
+            cx.post_all(&ToWorker::AutoStart(all));
+        }
+        let planned = records.all().filter(|(_, record)| record.planned_start_date > 0);
+        for key in planned.map(|(key, _)| key).collect::<Vec<_>>() {
+            self.note_planned(records, now, &key);
+        }
+        let starts = |app: &StreamKey| cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
+        let is_due = |key: &StreamKey| !self.sources.planned.contains_key(key);
+        let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
+        let runs = |key: &StreamKey, record: &Broadcast| record.source_wanted || starts(key);
+        let all = records.all();
+        let all = all.filter(|(key, record)| is_source(record) && runs(key, record) && is_due(key));
+        for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
+            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
+                tracing::info!(%key, reason, "source not started");
+            }
+        }
+    }
+}
