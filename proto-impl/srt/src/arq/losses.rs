@@ -53,10 +53,11 @@ impl Losses {
     /// Reports these packets now, all of which are missing.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
-        self.remove_range(base, first, last);
+        // Where there is no place, what is in the list is reported at its own time.
         if self.ranges.len() >= RANGES_MAX {
             return;
         }
+        self.remove_range(base, first, last);
         let index =
             self.ranges.partition_point(|range| range.last.ahead_of(base).is_some_and(|end| end < from));
         self.ranges.insert(index, Range { first, last, report_at: now_us, reports: 0 });
@@ -88,7 +89,9 @@ impl Losses {
                 (true, true) => {
                     let behind = Range { first: last.next(), ..*range };
                     range.last = first.previous();
-                    self.ranges.insert(index.saturating_add(1), behind);
+                    if self.ranges.len() < RANGES_MAX {
+                        self.ranges.insert(index.saturating_add(1), behind);
+                    }
                     break;
                 }
             }

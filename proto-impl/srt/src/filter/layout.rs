@@ -76,6 +76,13 @@ impl Matrix {
         (0..rows).map(move |n| first.saturating_add(n.saturating_mul(cols)))
     }
 
+    /// The last packet of a column group.
+    const fn column_end(&self, number: u64) -> u64 {
+        let (turn, column) = (number / self.cols, number % self.cols);
+        let first = turn.saturating_mul(self.size()).saturating_add(self.base(column));
+        first.saturating_add(self.rows.saturating_sub(1).saturating_mul(self.cols))
+    }
+
     /// Whether a packet is the last of its row.
     pub(super) const fn ends_row(&self, at: u64) -> bool {
         at % self.cols == self.cols.saturating_sub(1)
@@ -83,14 +90,14 @@ impl Matrix {
 
     /// The column group that a packet is the last of.
     pub(super) fn ends_column(&self, at: u64) -> Option<u64> {
-        self.column_of(at).filter(|number| self.column(*number).last() == Some(at))
+        self.column_of(at).filter(|number| self.column_end(*number) == at)
     }
 
     /// The last packet of the last group of a packet.
     pub(super) fn last_end(&self, at: u64) -> u64 {
         match self.column_of(at) {
-            Some(number) => self.column(number).last().unwrap_or(at),
-            None => self.row(self.row_of(at)).last().unwrap_or(at),
+            Some(number) => self.column_end(number),
+            None => self.row_of(at).saturating_add(1).saturating_mul(self.cols).saturating_sub(1),
         }
     }
 }

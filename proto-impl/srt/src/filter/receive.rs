@@ -132,8 +132,10 @@ pub(crate) struct FilterReceiver {
     rebuilt: Vec<Rebuilt>,
     /// Packets up to here were judged as known or as beyond repair.
     judged: u64,
-    /// Ranges, first to last, of packets that were judged and are not known.
-    beyond_repair: Vec<(Seq, Seq)>,
+    /// Ranges, first to last, of places that were judged and are not known.
+    beyond_repair: Vec<(u64, u64)>,
+    /// The place behind the newest data packet.
+    data_end: u64,
 }
 
 impl FilterReceiver {
@@ -158,6 +160,7 @@ impl FilterReceiver {
             rebuilt: Vec::new(),
             judged: 0,
             beyond_repair: Vec::new(),
+            data_end: 0,
         }
     }
 
@@ -168,6 +171,7 @@ impl FilterReceiver {
     /// A data packet has come, with this payload on the wire.
     pub(crate) fn handle_data(&mut self, seq: Seq, key: KeyFlag, timestamp: u32, payload: &[u8]) {
         let Some(at) = self.places.of(seq) else { return };
+        self.data_end = self.data_end.max(at.saturating_add(1));
         self.advance(at);
         if self.is_old(at) || self.is_known(at) {
             return;
@@ -192,8 +196,8 @@ impl FilterReceiver {
                 None => return false,
             },
         };
-        // A sender is no more than a lost burst ahead of what has come.
-        if at >= self.places.next().saturating_add(self.window) {
+        // A sender is no more than a lost burst ahead of the data that has come.
+        if at >= self.data_end.saturating_add(self.window) {
             return false;
         }
         self.advance(at);
@@ -216,10 +220,19 @@ impl FilterReceiver {
         std::mem::take(&mut self.rebuilt)
     }
 
-    /// Ranges, first to last, of packets that the filter does not know and will not rebuild any more. Only where such losses are
+    /// Ranges in order, first to last, of packets that the filter does not know and will not rebuild any more. Only where such losses are
     /// to be reported.
     pub(crate) fn take_beyond_repair(&mut self) -> Vec<(Seq, Seq)> {
-        std::mem::take(&mut self.beyond_repair)
+        let mut places = std::mem::take(&mut self.beyond_repair);
+        places.sort_unstable();
+        let mut ranges = Vec::<(u64, u64)>::new();
+        for (first, last) in places {
+            match ranges.last_mut() {
+                Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+                Some(_) | None => ranges.push((first, last)),
+            }
+        }
+        ranges.into_iter().map(|(first, last)| (self.places.seq(first), self.places.seq(last))).collect()
     }
 
     fn is_old(&self, at: u64) -> bool {
@@ -359,7 +372,7 @@ impl FilterReceiver {
     }
 
     fn report(&mut self, first: u64, last: u64) {
-        self.beyond_repair.push((self.places.seq(first), self.places.seq(last)));
+        self.beyond_repair.push((first, last));
     }
 }
 
@@ -488,6 +501,36 @@ mod tests {
         line.reported.sort_unstable();
         assert_eq!(line.reported, (20..120).filter(|n| *n != 118).collect::<Vec<_>>());
         assert_eq!(line.rebuilt, [118, 130]);
+    }
+
+    #[test]
+    fn s_30_parity_alone_moves_the_window_once() {
+        let mut line = Line::new("fec,cols:4,rows:3,layout:even");
+        let mut newest = 0;
+        for n in 0..400 {
+            line.sender.sent(FIRST.plus(n), KeyFlag::Even, n, &payload(n));
+            while let Some(parity) = line.sender.take() {
+                let mut body = Vec::new();
+                parity.recovery.write(parity.index, &mut body);
+                if line.receiver.handle_parity(parity.seq, parity.recovery.timestamp(), &body) {
+                    newest = parity.seq.ahead_of(FIRST).unwrap();
+                }
+                line.sender.done(parity);
+            }
+        }
+        assert_eq!(u64::from(newest), line.receiver.window - 1, "no data has come");
+    }
+
+    #[test]
+    fn losses_side_by_side_are_one_range() {
+        let mut line = Line::new("fec,cols:4,rows:3,layout:even");
+        line.run(12, &[]);
+        (12..60).for_each(|n| line.sender.sent(FIRST.plus(n), KeyFlag::Even, n, &payload(n)));
+        line.receiver.handle_data(FIRST.plus(60), KeyFlag::Even, 60, &payload(60));
+        let ranges = line.receiver.take_beyond_repair();
+        // The groups of the last matrix are still open, but for two columns.
+        assert_eq!((ranges[0], ranges.len()), ((FIRST.plus(12), FIRST.plus(49)), 3), "{ranges:?}");
+        assert!(ranges.windows(2).all(|two| two[0].1.next() != two[1].0), "{ranges:?}");
     }
 
     #[test]
