@@ -253,6 +253,8 @@ pub(super) struct Conn {
     pub(super) family: Option<Box<Family>>,
     /// Whether it takes in a file of which control has not heard the outcome.
     pub(super) uploads: bool,
+    /// Whether its session has panicked and is about to be removed.
+    pub(super) has_panicked: bool,
 }
 
 impl Conn {
@@ -312,6 +314,7 @@ impl Conn {
             },
             family: None,
             uploads: false,
+            has_panicked: false,
         }
     }
 

@@ -12,7 +12,8 @@ use crate::types::ConnId;
 #[derive(Debug, Default)]
 pub(super) struct Conns {
     slab: Slab<Conn>,
-    /// Sessions that panicked. Nobody finds them any more; [`super::Worker`] removes them before its next output.
+    /// Sessions that panicked. Nobody finds them any more; [`super::Worker`] removes them as soon as it has all of its parts in hand, and
+    /// before its next output at the latest.
     panicked: Vec<ConnId>,
 }
 
@@ -34,12 +35,12 @@ impl Conns {
 
     /// A session that is there and has not panicked.
     pub(super) fn get(&self, id: ConnId) -> Option<&Conn> {
-        if self.panicked.contains(&id) { None } else { self.slab.get(id) }
+        self.slab.get(id).filter(|conn| !conn.has_panicked)
     }
 
     /// As [`Self::get`], to be changed.
     pub(super) fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
-        if self.panicked.contains(&id) { None } else { self.slab.get_mut(id) }
+        self.slab.get_mut(id).filter(|conn| !conn.has_panicked)
     }
 
     /// The ids of all sessions.
@@ -114,19 +115,24 @@ impl Conns {
 
     /// Notes that a session has panicked, or that its unit or format has made something panic.
     pub(super) fn note_panic(&mut self, id: ConnId) {
-        if self.get(id).is_some() {
+        if let Some(conn) = self.get_mut(id) {
+            conn.has_panicked = true;
             self.panicked.push(id);
         }
     }
 
-    /// A session that has panicked and is not removed yet.
-    pub(super) fn panicked(&self) -> Option<ConnId> {
-        self.panicked.last().copied()
+    /// The next session that is to be removed since it has panicked.
+    pub(super) fn poll_panicked(&mut self) -> Option<ConnId> {
+        while let Some(id) = self.panicked.pop() {
+            if self.slab.get(id).is_some_and(|conn| conn.has_panicked) {
+                return Some(id);
+            }
+        }
+        None
     }
 
-    /// Has a session found again whose removal begins. Whether it had panicked.
+    /// A session is being removed: its roles are found again, so that they end. True when it had panicked.
     pub(super) fn end_panic(&mut self, id: ConnId) -> bool {
-        let at = self.panicked.iter().position(|one| *one == id);
-        at.map(|at| self.panicked.swap_remove(at)).is_some()
+        self.slab.get_mut(id).is_some_and(|conn| std::mem::take(&mut conn.has_panicked))
     }
 }

@@ -169,7 +169,7 @@ impl Worker {
 
     /// Removes the sessions that have panicked.
     pub(super) fn end_panicked(&mut self) {
-        while let Some(id) = self.conns.panicked() {
+        while let Some(id) = self.conns.poll_panicked() {
             self.remove(id, "internal error", true);
         }
     }

@@ -138,7 +138,13 @@ impl Live {
         match conn.publications.remove(at).stream {
             None => turn.tell(ToControl::PublishAbandoned(session)),
             Some(stream) => {
-                let position = self.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
+                // Another publisher may have taken the stream over.
+                let is_own = |count: &SourceCount| count.publisher.is_none_or(|one| one == session);
+                let own = self.sources.get(&stream).copied().filter(is_own);
+                if own.is_some() {
+                    self.sources.remove(&stream);
+                }
+                let position = own.map(|count| count.position).unwrap_or_default();
                 let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
                 turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
             }

@@ -317,6 +317,8 @@ impl Worker {
                 self.live.need_key_frame(&mut self.turn, &mut self.conns, stream, track)
             }
         }
+        // The next message must not meet a session that is gone.
+        self.end_panicked();
     }
 
     /// A unit of the media lane.
