@@ -11,7 +11,7 @@ use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
-use crate::control::live::{Live, Registry};
+use crate::control::live::{Ended, Live, Registry};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Vod;
 use crate::control::stats::Figures;
@@ -273,6 +273,15 @@ impl Registry {
         let live = records.subtracks(main).filter_map(stream);
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
+
+    /// Whether the last subtrack of a main track that was announced has ended: none is live, and none of those that ended in the same
+    /// turn is still to be told of.
+    fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
+        let is_of_it = |ended: &Ended| {
+            ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)
+        };
+        self.announced_subtracks(records, main) == 0 && !self.ended.iter().any(is_of_it)
+    }
 }
 
 impl Context {
@@ -352,7 +361,7 @@ impl Hooks {
         if live.told.announced {
             self.hook(cx, records, now, key, Notice::of("liveStreamEnded").params(&live.params));
             if let Some(main) = records.main_track_of(key)
-                && registry.announced_subtracks(records, &main) == 0
+                && registry.was_last_subtrack(records, &main)
             {
                 self.hook(cx, records, now, &main, Notice::of("noActiveSubtracksLeftInMainTrack"));
             }

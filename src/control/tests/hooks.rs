@@ -386,6 +386,23 @@ fn the_first_and_the_last_of_a_room_are_told() {
 }
 
 #[test]
+fn subtracks_that_end_together_are_told_once_to_be_the_last() {
+    let mut rig = Rig::with(&[], &[URL]);
+    rig.post("/live/rest/v2/broadcasts/create", r#"{"streamId":"room","virtual":true}"#);
+    for id in ["a", "b", "c"] {
+        let body = format!(r#"{{"streamId":"{id}","mainTrackStreamId":"room"}}"#);
+        rig.post("/live/rest/v2/broadcasts/create", &body);
+        rig.go_live(id, &[]);
+    }
+    rig.actions();
+    rig.post("/live/rest/v2/broadcasts/room/stop", "");
+    let mut told = rig.actions();
+    told.sort();
+    let last = "noActiveSubtracksLeftInMainTrack room";
+    assert_eq!(told, ["liveStreamEnded a", "liveStreamEnded b", "liveStreamEnded c", last]);
+}
+
+#[test]
 fn a_drain_tells_of_the_end_and_waits_a_little_for_the_receivers() {
     let drained = |answer: bool| {
         let mut rig = Rig::with(&[], &[URL]);
