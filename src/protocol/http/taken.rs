@@ -80,6 +80,14 @@ impl Responder for Taken {
     fn poll_timeout(&self) -> Option<Instant> {
         self.until
     }
+
+    fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
+        // Control's word on the head is waited for; a body is not.
+        if self.until.take().is_some() {
+            link.respond(ctx.now, &self.fields, Response::error(503, "the server is shutting down"));
+        }
+        link.close(ctx.now);
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +142,17 @@ mod tests {
         // The connection goes on.
         let next = HEAD.replace("Expect: 100-continue\r\n", "") + "{\"b\":2";
         assert_eq!(asked(&say(&mut rig, &next)), Some((&b"{\"b\":2"[..], false)), "all of it was there");
+    }
+
+    #[test]
+    fn h_37_a_server_that_goes_down_waits_for_no_body() {
+        let mut rig = Rig::new();
+        say(&mut rig, HEAD);
+        hear(&mut rig, RequestNews::TakeBody);
+        rig.sent();
+        let events = rig.act(|session, ctx| session.close(ctx, "server goes down"));
+        assert!(matches!(events.as_slice(), [Event::Closed(_)]), "{events:?}");
+        assert!(rig.sent().starts_with("HTTP/1.1 503 "));
     }
 
     #[test]
