@@ -21,7 +21,7 @@ pub use blobs::{BLOB_BYTES_MAX, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
-pub use own_text::OwnText;
+pub use own_text::{OWN_TEXT_MAX, OwnText};
 pub use packager::{FormatKey, Package, Packager, Parts, Sharing, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;

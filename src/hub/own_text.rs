@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
+/// Such bytes of a worker, beyond which no more are made: rings would have to give way to them.
+pub const OWN_TEXT_MAX: usize = 64 * 1024 * 1024;
+
 /// The number of such bytes that a worker holds.
 #[derive(Debug, Clone, Default)]
 pub struct OwnText(Arc<AtomicUsize>);
@@ -22,6 +25,12 @@ impl OwnText {
     pub fn count<T: AsRef<[u8]> + Send + 'static>(&self, bytes: T) -> Bytes {
         self.0.fetch_add(bytes.as_ref().len(), Ordering::Relaxed);
         Bytes::from_owner(Counted { bytes, all: Arc::clone(&self.0) })
+    }
+
+    /// Whether more may be made.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.bytes() < OWN_TEXT_MAX
     }
 
     /// Bytes that are held.

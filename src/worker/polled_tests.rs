@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{BlobMemory, Published};
+use crate::hub::{BlobMemory, OWN_TEXT_MAX, Published};
 use crate::mail::{
     Blob, NoSubscription, Packed, PlayRequest, Progress, SessionSettings, SinkNews, StreamDetails, StreamEnd,
 };
@@ -684,6 +684,26 @@ fn t_11_the_text_of_one_viewer_counts_with_the_rings_until_it_is_sent() {
         assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.len() > 300_000);
     }
     assert_eq!(held(&pair), 0);
+}
+
+#[test]
+fn t_11_text_for_one_viewer_has_a_cap_of_its_own() {
+    let mut pair = Pair::with(&[("playTokenControlEnabled", "true")]);
+    pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n1.ts\n"));
+    let held = pair.workers[1].turn.blobs.own_text().count(vec![0; OWN_TEXT_MAX]);
+    let get = |pair: &mut Pair| {
+        let id = pair.ask("/live/streams/cam.m3u8?token=t", [192, 0, 2, 1]);
+        // Who has a pass is not asked about again.
+        for request in pair.plays.drain(..) {
+            let mail = ToWorker::Pass { conn: request.session.conn, verdict: Ok(()) };
+            pair.workers[1].handle_mail(pair.now, mail);
+        }
+        String::from_utf8(pair.answer(id).0).unwrap()
+    };
+    let answer = get(&mut pair);
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 1"), "{answer}");
+    drop(held);
+    assert!(get(&mut pair).starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

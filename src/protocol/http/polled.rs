@@ -208,6 +208,11 @@ impl Polled {
         let date_ms = blob.calendar.map_or(ctx.now.wall_ms, |calendar| calendar.date_ms(ctx.now.mono));
         let requested = |app| Requested { app, name: &blob.name, query: &request.query };
         let own = app.and_then(|app| sinks::tailored(&requested(app), &blob.bytes, date_ms));
+        if own.is_some() && !ctx.blobs.own_text().has_room() {
+            let busy = Response::error(503, "Too many playlists are being sent").header("Retry-After", "1");
+            link.respond(ctx.now, &fields, busy);
+            return Next::Over;
+        }
         let own = own.map(|own| own.counted_in(ctx.blobs.own_text()));
         let is_playlist = blob.content_type.starts_with("application/");
         let caching = app.map_or("no-cache", |app| {
