@@ -33,6 +33,8 @@ pub(super) struct OwnPushes {
 struct End {
     push: PushId,
     app: Arc<str>,
+    /// The time at which it is forgotten, of one whose push is over.
+    until: Option<Instant>,
 }
 
 impl OwnPushes {
@@ -41,7 +43,7 @@ impl OwnPushes {
         self.prune(now);
         self.ended(push);
         let local = canonical(local);
-        self.ends.insert(local, End { push, app: app.clone() });
+        self.ends.insert(local, End { push, app: app.clone(), until: None });
         self.of_push.insert(push, local);
     }
 
@@ -67,14 +69,18 @@ impl OwnPushes {
 
     fn prune(&mut self, now: Instant) {
         let until = now.checked_add(LINGER).unwrap_or(now);
-        self.over.extend(self.ended.drain(..).map(|(push, local)| (until, push, local)));
+        for (push, local) in self.ended.drain(..) {
+            if let Some(end) = self.ends.get_mut(&local).filter(|end| end.push == push) {
+                end.until = Some(until);
+            }
+            self.over.push_back((until, push, local));
+        }
         while let Some((until, push, local)) = self.over.front().copied()
             && (until <= now || self.over.len() > OVER_MAX)
         {
             self.over.pop_front();
-            // Another connection may have it by now.
-            let is_in_use = self.of_push.get(&push) == Some(&local);
-            if !is_in_use && self.ends.get(&local).is_some_and(|end| end.push == push) {
+            // Another connection may have it by now, or may have had it since.
+            if self.ends.get(&local).is_some_and(|end| (end.push, end.until) == (push, Some(until))) {
                 self.ends.remove(&local);
             }
         }
@@ -146,6 +152,17 @@ mod tests {
         peer_of(&mut own, now, "b", end, &[]);
         now += LINGER;
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "127.0.0.1");
+        // The port is used twice within that time: it counts from the last end.
+        own.opened(now, PushId(1), &a, end.parse().unwrap());
+        own.ended(PushId(1));
+        peer_of(&mut own, now, "b", end, &[]);
+        own.opened(now, PushId(1), &a, end.parse().unwrap());
+        now += LINGER - Duration::from_secs(1);
+        own.ended(PushId(1));
+        peer_of(&mut own, now, "b", end, &[]);
+        now += Duration::from_secs(2);
+        assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
+        now += LINGER;
         for n in 0..10_000 {
             let local = SocketAddr::from(([10, 0, 0, 1], n));
             own.opened(now, PushId(u64::from(n)), &a, local);
