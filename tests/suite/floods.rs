@@ -248,7 +248,7 @@ fn m_27_all_rings_together_have_a_budget() {
 #[test]
 fn q_15_memory_of_a_flood_returns_when_it_is_over() {
     let server = start(&["server.workers=1"]);
-    let head = "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+    let head = "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
                 Content-Length: 262000\r\n\r\n";
     let part = [head.as_bytes(), &[b' '; 250_000]].concat();
     let before = server.rss_kb();

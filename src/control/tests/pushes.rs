@@ -335,7 +335,8 @@ fn a_push_over_srt_asks_for_what_the_url_says() {
     let asked = request_text(&order.target);
     assert!(asked.contains(r##"stream_id: "#!::r=a/b,m=publish""##), "{asked}");
     assert!(asked.contains("passphrase: Some(") && !asked.contains("0123456789"), "{asked}");
-    assert!(asked.contains("key_bytes: Some(32), latency: Some(200ms), listens: false"), "{asked}");
+    assert!(asked.contains("key_bytes: Some(32), latency: Some(200ms)"), "{asked}");
+    assert!(asked.contains("packet_filter: None, listens: false"), "{asked}");
     assert_eq!((order.target.transport, order.via), (Transport::Udp, vec!["node1/live/s".to_owned()]));
     assert!(!rig.record("s").to_string().contains("0.0.0.0"));
 }
