@@ -9,13 +9,13 @@
 //! 4. A copy that nobody watches ends after `edge.linger`. A publisher that is let in here takes the copy over, with its viewers and its
 //!    clock.
 
-use crate::control::records::Records;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use relay::Viewers;
 
 use crate::auth::access::is_stream_id;
+use crate::control::records::Records;
 use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};

@@ -98,8 +98,8 @@ impl Feeds {
             return false;
         };
         tracing::debug!(feeds = most, "a feed gives way to one of an asker with fewer");
-        let newest = self.held.get(asker).and_then(|held| held.last()).copied();
-        newest.is_some_and(|session| {
+        let one = self.held.get(asker).and_then(|held| held.last()).copied();
+        one.is_some_and(|session| {
             self.forget(session);
             true
         })

@@ -7,9 +7,6 @@
 //! The number of jobs under way is bounded by the queue of its class ([`crate::jobs::Limits`]), here as in the service: a full class is
 //! refused before the job is made.
 
-use crate::control::Outbound;
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,6 +16,9 @@ use super::context::Context;
 use super::mask::Requester;
 use super::names::{Asker, Name};
 use super::{Control, Output};
+use crate::control::Outbound;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
 use crate::types::Now;

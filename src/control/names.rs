@@ -8,16 +8,16 @@
 //! 3. A name that cannot be resolved any more keeps the addresses it had, for that hour.
 //! 4. `localhost` is this machine (RFC 6761, section 6.3), and nobody is asked.
 
-use crate::control::Outbound;
-use crate::control::context::Context;
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::jobs::Resolved;
+use crate::control::Outbound;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::jobs::{Outcome, Work};
 use crate::mail::NextServer;
 use crate::types::{Now, PullId};

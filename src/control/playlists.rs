@@ -10,12 +10,12 @@
 //!
 //! The list is the record's, looked at anew for each item: what changes while it plays is heard of when the item is over.
 
-use crate::control::live::Registry;
 use std::time::{Duration, Instant};
 
 use super::Outbound;
 use super::context::Context;
 use crate::auth::redact;
+use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::mail::StreamEnd;
 use crate::types::{Now, PullId, StreamKey};

@@ -3,7 +3,6 @@
 //! `Reserved -> Live -> Grace -> Ended`: an admission that has passed reserves the id ([`Control::reserve`]) and the stream is
 //! live; a publisher that is lost may return within the grace, and continues the same stream.
 
-use crate::control::Files;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use super::live::{Ended, Granted, Live, Registry, Source, State};
 use super::{Control, Outbound, wall};
 use crate::auth::access::Denial;
 use crate::config::AppSettings;
+use crate::control::Files;
 use crate::control::records::Records;
 use crate::mail::{
     Departure, Grant, MainTrack, PublishRequest, Refusal, SinkNews, SourceFigures, StreamDetails, StreamEnd,

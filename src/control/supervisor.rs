@@ -9,9 +9,6 @@
 //!    [`Supervisor::poll_due`] says that the next attempt is due. For ever, unless the owner gives up.
 //! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
 
-use crate::control::context::Context;
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,6 +21,9 @@ use super::broadcast::status;
 use super::jobs::{ResolveRequest, Resolved};
 use crate::auth::OutboundPolicy;
 use crate::control::Outbound;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::mail::{Target, Transport};
 use crate::types::{Now, PullId, PushId, WorkerId};
 

@@ -1,14 +1,14 @@
 //! News of the directory, and their effects on this node.
 
-use crate::control::Outbound;
-use crate::control::context::Context;
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use std::time::Instant;
 
 use super::{Changes, Cluster, Location};
 use crate::control::Control;
+use crate::control::Outbound;
 use crate::control::admission::Ticket;
+use crate::control::context::Context;
+use crate::control::live::Registry;
+use crate::control::records::Records;
 use crate::directory::{News, Request};
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamKey};

@@ -1,6 +1,5 @@
 //! Subscribers of streams (docs/security.md).
 
-use crate::control::live::Registry;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
 use crate::control::context::Context;
 use crate::control::from_json::loose;
+use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
 use crate::control::{Now, wall};
