@@ -59,6 +59,8 @@ pub(super) struct Feeds {
     /// Askers by their number of feeds.
     sizes: BTreeSet<(usize, Asker)>,
     lines: BTreeMap<Asker, VecDeque<Question>>,
+    /// Questions in all lines.
+    queued: usize,
     /// Askers with a line, the next first.
     turns: VecDeque<Asker>,
     due: Option<Instant>,
@@ -71,6 +73,9 @@ impl Feeds {
 
     /// Whether a feed may ask: it is known, or there is room for it, or another one gives way.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
+        if self.queued >= FEEDS_MAX {
+            return false;
+        }
         while let Some((at, oldest)) = self.ages.first().copied()
             && now.saturating_duration_since(at) > REMEMBERED
         {
@@ -127,6 +132,7 @@ impl Feeds {
             self.turns.push_back(asker);
         }
         line.push_back(question);
+        self.queued = self.queued.saturating_add(1);
         self.due = self.due.or_else(|| now.checked_add(PAUSE));
     }
 
@@ -141,6 +147,7 @@ impl Feeds {
         {
             let Some(mut line) = self.lines.remove(&asker) else { continue };
             if let Some(question) = line.pop_front() {
+                self.queued = self.queued.saturating_sub(1);
                 rows = rows.saturating_add(rows_of(&question.request)).saturating_add(walked / OF_ROW);
                 slice.push(question);
             }
@@ -268,5 +275,12 @@ mod tests {
         // With much that each of them walks over, there are fewer.
         (0..10).for_each(|_| feeds.queue(at, user(0), question(10)));
         assert_eq!(feeds.slice(at + PAUSE, 64 * SLICE_ROWS).len(), 1);
+        // Questions that wait for longer than their feeds are remembered are bounded, too.
+        let mut next = feeds.queued;
+        while feeds.admit(at, session(0), &user(0)) {
+            feeds.queue(at, user(0), question(1));
+            next += 1;
+        }
+        assert_eq!((feeds.queued, next), (FEEDS_MAX, FEEDS_MAX));
     }
 }
