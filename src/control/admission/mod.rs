@@ -204,6 +204,18 @@ impl Admission {
     }
 }
 
+/// The way an admission goes on.
+#[derive(Debug)]
+enum Course {
+    /// All steps have passed.
+    Complete,
+    Refuse(Why),
+    /// The directory was asked.
+    Park(Pending),
+    /// The operator's receiver is asked.
+    Ask(HookUrl),
+}
+
 /// The answer that an admission waits for.
 #[derive(Debug)]
 enum Pending {
@@ -300,82 +312,21 @@ impl Control {
 
     /// Passes all steps, until somebody has to be asked or the verdict is there.
     fn run_admission(&mut self, now: Now, mut admission: Admission) {
-        loop {
-            let question = match self.access.pass_steps(
-                &self.cx,
-                &self.records,
-                &self.registry,
-                &self.outbound,
-                now,
-                &admission,
-            ) {
-                Ok(question) => question,
-                Err(why) => {
-                    return self.access.refuse_admission(
-                        &mut self.cx,
-                        &mut self.registry.cluster,
-                        now,
-                        admission,
-                        why,
-                    );
-                }
-            };
-            admission.passed = true;
-            match question {
-                None => return self.complete_admission(now, admission),
-                Some(Question::Hook(url)) => {
-                    return self.access.ask_receiver(
-                        &mut self.cx,
-                        &self.records,
-                        &mut self.registry.cluster,
-                        now,
-                        admission,
-                        url,
-                    );
-                }
-                Some(Question::Burn(key)) if self.registry.cluster.burn(admission.ticket, &key) => {
-                    return self.access.park_admission(
-                        &mut self.cx,
-                        &mut self.registry.cluster,
-                        now,
-                        admission,
-                        Pending::Burn,
-                    );
-                }
-                Some(Question::Burn(_)) => {
-                    let why = admission.request.denied(Denial::Token);
-                    return self.access.refuse_admission(
-                        &mut self.cx,
-                        &mut self.registry.cluster,
-                        now,
-                        admission,
-                        why,
-                    );
-                }
-                Some(Question::Claim) => {
-                    match self.registry.cluster.claim(admission.ticket, admission.request.key()) {
-                        Claim::Granted => admission.claimed = true,
-                        Claim::Asked => {
-                            return self.access.park_admission(
-                                &mut self.cx,
-                                &mut self.registry.cluster,
-                                now,
-                                admission,
-                                Pending::Claim,
-                            );
-                        }
-                        Claim::Refused => {
-                            let why = Why::Publish(Refusal::NotAllowed(NO_DIRECTORY));
-                            return self.access.refuse_admission(
-                                &mut self.cx,
-                                &mut self.registry.cluster,
-                                now,
-                                admission,
-                                why,
-                            );
-                        }
-                    }
-                }
+        let course = self.access.course_of(
+            &self.cx,
+            &self.records,
+            &mut self.registry,
+            &self.outbound,
+            now,
+            &mut admission,
+        );
+        let (cx, cluster) = (&mut self.cx, &mut self.registry.cluster);
+        match course {
+            Course::Complete => self.complete_admission(now, admission),
+            Course::Refuse(why) => self.access.refuse_admission(cx, cluster, now, admission, why),
+            Course::Park(pending) => self.access.park_admission(cx, cluster, now, admission, pending),
+            Course::Ask(url) => {
+                self.access.ask_receiver(cx, &self.records, cluster, now, admission, url);
             }
         }
     }
@@ -522,6 +473,42 @@ impl Access {
             }
         }
         Ok(())
+    }
+
+    /// The way an admission goes on behind the steps that it passes now.
+    fn course_of(
+        &self,
+        cx: &Context,
+        records: &Records,
+        registry: &mut Registry,
+        outbound: &Outbound,
+        now: Now,
+        admission: &mut Admission,
+    ) -> Course {
+        loop {
+            let question = match self.pass_steps(cx, records, registry, outbound, now, admission) {
+                Ok(question) => question,
+                Err(why) => return Course::Refuse(why),
+            };
+            admission.passed = true;
+            match question {
+                None => return Course::Complete,
+                Some(Question::Hook(url)) => return Course::Ask(url),
+                Some(Question::Burn(key)) if registry.cluster.burn(admission.ticket, &key) => {
+                    return Course::Park(Pending::Burn);
+                }
+                Some(Question::Burn(_)) => return Course::Refuse(admission.request.denied(Denial::Token)),
+                Some(Question::Claim) => {
+                    match registry.cluster.claim(admission.ticket, admission.request.key()) {
+                        Claim::Granted => admission.claimed = true,
+                        Claim::Asked => return Course::Park(Pending::Claim),
+                        Claim::Refused => {
+                            return Course::Refuse(Why::Publish(Refusal::NotAllowed(NO_DIRECTORY)));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Has an admission wait, when not too many do.
