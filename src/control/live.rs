@@ -172,9 +172,9 @@ pub(super) struct Registry {
     live: BTreeMap<StreamId, Live>,
     indexes: Indexes,
     lives: u64,
-    /// Streams that have ended in this turn, whose end the other parts have not heard of.
+    /// Streams that have ended in this turn and that [`super::Control::follow_ends`] has not followed yet.
     pub(super) ended: VecDeque<Ended>,
-    /// Publishers that have left in this turn, of which the others have not heard either.
+    /// Publishers that have left in this turn and that it has not followed yet.
     pub(super) left: VecDeque<SessionRef>,
 }
 

@@ -9,7 +9,7 @@
 //! 5. writes: [`Worker::next_write`], [`Worker::gather`], the system call, [`Worker::sent`];
 //! 6. [`Worker::poll_output`], until there is none.
 //!
-//! Its parts: [`conns`], the sessions and calls to them; [`streams`], what is live here; [`polled`], streams that are fetched by
+//! A worker has these parts: [`conns`], the sessions and calls to them; [`streams`], what is live here; [`polled`], streams that are fetched by
 //! requests; [`orders`], pushes, pulls and recordings; [`datagrams`], shared ports; [`memory`], the budget of rings. Their methods
 //! take the [`turn`] and the other parts that they touch. What touches nearly all of them is the worker's own.
 

@@ -1,12 +1,12 @@
-//! One convention for all machines of `proto-impl`, as docs/crates.md has it, read from their public methods; and what one dependency must
-//! give: the names of other crates that stand in a crate's signatures are to be had from the crate itself.
+//! The convention of all machines of `proto-impl` (docs/crates.md), checked by their public methods. And one dependency is enough: a crate
+//! re-exports the names of other crates that stand in its signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::code;
 use crate::source::File;
 
-/// What a machine reads and writes.
+/// The form of a machine's input and output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Carrier {
     Bytes,
@@ -187,7 +187,7 @@ fn expected(carrier: Carrier) -> [&'static str; 7] {
     [input, "handle_timeout", "poll_event", "poll_transmit", "poll_timeout", "close", "stats"]
 }
 
-/// What deviates: the method, and its signature or `-` where there is none.
+/// The methods that deviate, each with its signature, or `-` where there is none.
 fn deviations() -> BTreeMap<String, String> {
     let files = code::crates();
     let mut found = BTreeMap::new();

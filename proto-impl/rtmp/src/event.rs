@@ -106,7 +106,7 @@ impl ConnectRequest {
     /// The application, by the grammar of [`crate::key`]; an owner with other names reads `path`.
     ///
     /// # Errors
-    /// That there is none.
+    /// The path names no application.
     pub fn app(&self) -> Result<&str, KeyError> {
         key::parse_app(&self.path)
     }
