@@ -190,6 +190,8 @@ struct End {
     queue: Vec<Flying>,
     /// By these something authentic has come.
     heard: HashSet<Path>,
+    /// By these only media has come.
+    followed: HashSet<Path>,
     /// By these something else than STUN may come, as the events say.
     valid: HashSet<Path>,
     closed: bool,
@@ -226,6 +228,7 @@ impl World {
             side,
             queue: Vec::new(),
             heard: HashSet::new(),
+            followed: HashSet::new(),
             valid: HashSet::new(),
             closed: false,
         };
@@ -260,9 +263,22 @@ impl World {
                 Side::Full(agent) => agent.close(self.now),
                 Side::Lite(agent) => agent.close(self.now),
             },
+            25 => self.media(to, argument),
             _ => self.settle(),
         }
         self.drain();
+    }
+
+    /// Media comes by a path that may be new.
+    fn media(&mut self, to: usize, argument: u8) {
+        let end = &mut self.ends[to];
+        let Side::Lite(agent) = &mut end.side else { return };
+        let near = agent.selected().map_or(address(argument), |path| path.remote).ip();
+        let path = Path::udp(address(1 + to as u8), SocketAddr::new(near, 6000 + u16::from(argument)));
+        if agent.may_follow(&path) {
+            end.followed.insert(path);
+        }
+        agent.follow_media(self.now, path);
     }
 
     /// Both sides speak until nobody has anything to say.
@@ -341,7 +357,7 @@ impl World {
         let (credentials, is_lite) = (from.local(), matches!(from, Side::Lite(_)));
         match &mut self.ends[to].side {
             Side::Full(agent) => agent.set_remote(self.now, credentials, is_lite),
-            Side::Lite(agent) => agent.set_remote(self.now, credentials.ufrag()),
+            Side::Lite(agent) => agent.set_remote(self.now, credentials),
         }
     }
 
@@ -429,7 +445,8 @@ impl World {
                 match event {
                     Event::Closed(_) => end.closed = true,
                     Event::Validated(path) => {
-                        assert!(end.heard.contains(&path), "valid without proof");
+                        let is_proved = end.heard.contains(&path) || end.followed.contains(&path);
+                        assert!(is_proved, "valid without proof");
                         assert!(end.valid.insert(path), "validated twice");
                     }
                     Event::Expired(path) => assert!(end.valid.remove(&path), "expired without being valid"),
@@ -459,6 +476,7 @@ impl World {
                 end.side.selected().is_none_or(|path| end.side.is_valid(&path)),
                 "media to an unauthenticated peer"
             );
+            assert!(end.side.selected().is_none_or(|path| end.heard.contains(&path)), "media to a listener");
             assert!(!end.side.is_valid(&Path::udp(address(1), address(200))));
             match &end.side {
                 Side::Full(agent) => {

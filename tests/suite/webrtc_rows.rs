@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Bystander, Over, Player, Program, Publisher, RawRtc, Relay, RtcClient, RtmpPeer, Server, Way,
-    h264_section, media_file, ms, publish_synthetic, rtc_peer, secs, wait_for,
+    h264_section, media_file, ms, publish_synthetic, rtc_peer, rtc_peer_that_checks_once, secs, wait_for,
 };
 
 const HANDSHAKE: &str = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
@@ -398,6 +398,35 @@ fn is_repaired(server: &Server, seed: u64) {
     );
     let repaired: u64 = player.peer.stats().received.iter().map(|(_, _, stats)| stats.recovered).sum();
     assert!(repaired > 2, "{repaired} packets came again");
+}
+
+/// A translator of addresses forgets a publisher and a viewer, who come from other ports then. Neither checks its path again: only their
+/// media can show where they are.
+#[test]
+fn i_12_media_goes_on_from_and_to_another_port_of_the_same_address() {
+    let server = Server::start(&["server.workers=2"]);
+    let mut relays = Vec::new();
+    let peers = [(); 2].map(|()| rtc_peer_that_checks_once());
+    let [mut publisher, mut player] = RtcClient::both_of(&server, "moved", peers, &mut |port| {
+        relays.push(Relay::to(port).links(|link| link.latency(ms(15))).start());
+        relays.last().unwrap().address()
+    });
+    let mut see_pictures = || {
+        let seen = player.frames;
+        publisher.run_until("pictures", secs(25), |_| {
+            player.step();
+            player.frames >= seen + 60
+        });
+    };
+    see_pictures();
+    for relay in &relays {
+        let before = relay.ports();
+        relay.rebind();
+        assert_ne!(relay.ports(), before);
+        see_pictures();
+    }
+    let counts = player.verifier.video();
+    assert_eq!((counts.reordered, counts.duplicated), (0, 0), "{counts:?}");
 }
 
 /// A NACK for every number that there is, a hundred times.

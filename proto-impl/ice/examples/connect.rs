@@ -67,7 +67,7 @@ fn connect() -> Result<(), Box<dyn Error>> {
     // What an offer and an answer would say.
     let candidate = agent.add_local(start, client_at)?;
     println!("client {candidate:?}");
-    lite.set_remote(start, agent.local().ufrag());
+    lite.set_remote(start, agent.local().clone());
     agent.set_remote(start, lite.local().clone(), true);
     agent.add_remote(start, &Candidate::host(Transport::Udp, server_at, 65535))?;
 

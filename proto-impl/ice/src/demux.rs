@@ -3,12 +3,15 @@
 //! 1. A STUN request goes to the session whose user name fragment it names; whether it is authentic is the session's
 //!    business. Requests for nobody cost a look into a table.
 //! 2. Everything else goes to the session that has validated the path it came by, and to nobody without one.
+//! 3. Media by an unknown path may be that of a peer whose address has changed: [`Demux::next_of_host`] names a session that has a path
+//!    to another port of that address, for it to try its keys.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 
-use crate::limits::PAIRS_MAX;
-use crate::path::Path;
+use crate::limits::{HOST_SESSIONS_MAX, PAIRS_MAX};
+use crate::path::{Path, Protocol};
 use crate::stun::{self, HEADER_BYTES};
 
 /// The protocol of a datagram by its first byte (RFC 7983 §7).
@@ -68,6 +71,15 @@ pub struct Demux<K> {
     fragments: HashMap<Box<[u8]>, K>,
     paths: HashMap<Path, K>,
     sessions: HashMap<K, Session>,
+    /// The sessions with an open UDP path to an address, at most [`HOST_SESSIONS_MAX`] of each.
+    hosts: HashMap<IpAddr, Host<K>>,
+}
+
+/// The sessions of one address, which take turns.
+#[derive(Debug)]
+struct Host<K> {
+    sessions: Vec<K>,
+    next: usize,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +93,12 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     /// Knows nobody.
     #[must_use]
     pub fn new() -> Self {
-        Self { fragments: HashMap::new(), paths: HashMap::new(), sessions: HashMap::new() }
+        Self {
+            fragments: HashMap::new(),
+            paths: HashMap::new(),
+            sessions: HashMap::new(),
+            hosts: HashMap::new(),
+        }
     }
 
     /// Says where a datagram goes. At most two look-ups; nothing is remembered, nothing is computed with keys.
@@ -126,6 +143,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     pub fn open(&mut self, path: Path, session: K) -> bool {
         let before = self.paths.get(&path).copied();
         if before == Some(session) {
+            self.enter_host(&path, session);
             return true;
         }
         let Some(of) = self.sessions.get_mut(&session).filter(|of| of.paths.len() < PAIRS_MAX) else {
@@ -136,7 +154,25 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         if let Some(of) = before.and_then(|before| self.sessions.get_mut(&before)) {
             of.paths.retain(|other| *other != path);
         }
+        if let Some(before) = before {
+            self.leave_host(path.remote.ip(), before);
+        }
+        self.enter_host(&path, session);
         true
+    }
+
+    /// A session with an open UDP path to another port of the address that `path` leads to, each time the next of those that have one:
+    /// the one whose keys are tried on a packet of media that came by `path`, which is not open. At an address of many sessions some
+    /// are never named.
+    pub fn next_of_host(&mut self, path: &Path) -> Option<K> {
+        if path.protocol != Protocol::Udp {
+            return None;
+        }
+        let host = self.hosts.get_mut(&path.remote.ip())?;
+        host.next = if host.next < host.sessions.len() { host.next } else { 0 };
+        let session = host.sessions.get(host.next).copied();
+        host.next += 1;
+        session
     }
 
     /// `session` takes nothing from `path` any more ([`crate::Event::Expired`]).
@@ -147,6 +183,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         if let Some(of) = self.sessions.get_mut(&session) {
             of.paths.retain(|other| other != path);
         }
+        self.leave_host(path.remote.ip(), session);
     }
 
     /// The session is no more: what comes late for it goes nowhere. Costs its own fragments and paths, not those of others.
@@ -157,6 +194,32 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
         for path in &of.paths {
             self.paths.remove(path);
+            self.leave_host(path.remote.ip(), session);
+        }
+    }
+
+    /// Enters a session under the address that its path leads to.
+    fn enter_host(&mut self, path: &Path, session: K) {
+        if path.protocol != Protocol::Udp {
+            return;
+        }
+        let host = self.hosts.entry(path.remote.ip());
+        let host = host.or_insert_with(|| Host { sessions: Vec::new(), next: 0 });
+        if host.sessions.len() < HOST_SESSIONS_MAX && !host.sessions.contains(&session) {
+            host.sessions.push(session);
+        }
+    }
+
+    /// Removes a session from an address to which it has no open path any more.
+    fn leave_host(&mut self, address: IpAddr, session: K) {
+        let is_there = |path: &Path| path.protocol == Protocol::Udp && path.remote.ip() == address;
+        if self.sessions.get(&session).is_some_and(|of| of.paths.iter().any(is_there)) {
+            return;
+        }
+        let Some(host) = self.hosts.get_mut(&address) else { return };
+        host.sessions.retain(|other| *other != session);
+        if host.sessions.is_empty() {
+            self.hosts.remove(&address);
         }
     }
 
@@ -354,5 +417,43 @@ mod tests {
             assert_eq!(demux.route(&path(port), &datagram), Route::Drop(DropReason::UnknownFragment));
         }
         assert_eq!((demux.fragments.len(), demux.paths(), demux.len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn i_12_sessions_of_an_address_take_turns_for_media_by_an_unknown_path() {
+        let mut demux = Demux::new();
+        assert!(demux.insert("a", 1) && demux.insert("b", 2) && demux.insert("c", 3));
+        assert_eq!(demux.next_of_host(&path(9)), None);
+        assert!(demux.open(path(1), 1) && demux.open(path(2), 2) && demux.open(path(3), 1));
+        let elsewhere = Path::udp(path(9).local, SocketAddr::from(([203, 0, 113, 8], 1)));
+        assert!(demux.open(elsewhere, 3));
+        let turns = |demux: &mut Demux<i32>| [(); 4].map(|()| demux.next_of_host(&path(9)).unwrap());
+        assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
+        assert_eq!(demux.next_of_host(&Path::tcp(path(9).local, path(9).remote)), None);
+        // One of its two paths is left: still there.
+        demux.close(&path(1), 1);
+        assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
+        // A path that changes hands.
+        assert!(demux.open(path(3), 2));
+        assert_eq!(turns(&mut demux), [2, 2, 2, 2]);
+        demux.remove(2);
+        assert_eq!((demux.next_of_host(&path(9)), demux.hosts.len()), (None, 1));
+        demux.close(&elsewhere, 3);
+        assert!(demux.hosts.is_empty());
+    }
+
+    #[test]
+    fn i_12_an_address_of_many_sessions_costs_no_more_than_the_limit() {
+        let mut demux = Demux::new();
+        for session in 0..100 {
+            assert!(demux.insert(&format!("ufrag{session}"), session) && demux.open(path(session), session));
+        }
+        let named: std::collections::HashSet<_> = (0..200).map(|_| demux.next_of_host(&path(999))).collect();
+        assert_eq!(named.len(), HOST_SESSIONS_MAX);
+        // Those that were never named take the places of those that leave, with their next check.
+        (0..90).for_each(|session| demux.remove(session));
+        assert_eq!(demux.next_of_host(&path(999)), None);
+        assert!(demux.open(path(95), 95));
+        assert_eq!(demux.next_of_host(&path(999)), Some(95));
     }
 }

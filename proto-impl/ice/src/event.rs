@@ -9,8 +9,8 @@ use crate::path::Path;
 pub enum Event {
     /// A further local candidate, for the peer to know (full agents).
     Candidate(Candidate),
-    /// A path was validated: the peer at its other end knows the credentials. Datagrams other than STUN are taken from it
-    /// from now on.
+    /// A path was validated: the peer at its other end knows the credentials, or has sent media by it ([`crate::LiteAgent::follow_media`]).
+    /// Datagrams other than STUN are taken from it from now on.
     Validated(Path),
     /// A further check came by a validated path (lite agents). On a shared port the path is this session's, whoever else may
     /// have claimed it since with checks from an address that is not its own.

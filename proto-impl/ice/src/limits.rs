@@ -17,6 +17,12 @@ pub const PAIRS_MAX: usize = 8;
 pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 /// Requests that a lite agent remembers. Browsers check a path each 2.5 s: twenty minutes of them, in 2 KiB.
 pub const REQUESTS_KEPT: usize = 512;
+/// Requests of a lite agent's check of a path by which media came.
+pub const PROBE_TRIES: u32 = 5;
+/// Time from the first of these requests to the second; each further wait is twice as long. The check fails after 3.1 s in all.
+pub const PROBE_RTO: std::time::Duration = std::time::Duration::from_millis(100);
+/// Sessions of one address that [`crate::Demux::next_of_host`] considers.
+pub const HOST_SESSIONS_MAX: usize = 16;
 /// Remote candidates of a full agent, peer-reflexive ones too.
 pub const CANDIDATES_MAX: usize = 32;
 /// Local candidates of a full agent.

@@ -1,4 +1,4 @@
-//! The agent of a server with a public address (RFC 8445 §2.5): it answers checks, sends none, and is controlled.
+//! The agent of a server with a public address (RFC 8445 §2.5): it answers checks, sends none of its own accord, and is controlled.
 //!
 //! 1. A request that names our user name fragment and is made with our password validates the path it came by. Nothing
 //!    but STUN is taken from other paths ([`LiteAgent::is_valid`]).
@@ -8,6 +8,8 @@
 //!    the selected path falls silent another takes its place: after [`PATH_SILENCE_MAX`] one that is checked meanwhile, at
 //!    the end of the consent any; without one this is the end.
 //! 4. After a restart the credentials before count until the first request with the new ones.
+//! 5. Authentic media by another path means that the address of the peer has changed ([`LiteAgent::follow_media`]). More is taken from
+//!    there at once; media is sent there when the peer has answered a check.
 //!
 //! Requests have no time and no count, so that a copy of one is as authentic as the request. Those that were there are
 //! remembered, [`REQUESTS_KEPT`] of them: a copy validates no path, moves nothing and is no consent.
@@ -15,6 +17,7 @@
 //! Unauthentic messages are dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
 //! nothing that it could use, and an attacker that an agent is here. A peer that is lite as well is out of scope.
 
+mod probe;
 #[cfg(test)]
 mod tests;
 
@@ -28,10 +31,11 @@ use crate::credentials::{Credentials, names};
 use crate::event::{CloseReason, Event};
 use crate::limits::{EVENTS_MAX, PAIRS_MAX, PATH_SILENCE_MAX, REQUESTS_KEPT};
 use crate::outbox::Outbox;
-use crate::path::{Path, Transmit};
+use crate::path::{Path, Protocol, Transmit};
 use crate::respond::{self, Refusal};
 use crate::stats::{Stats, count};
 use crate::stun::{BINDING, Class, Message, RoleAttribute, TransactionId};
+use probe::{Due, Probes};
 
 /// The path that media takes before the peer has nominated one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,21 +71,24 @@ impl Default for LiteConfig {
 #[derive(Debug)]
 struct Generation {
     local: Credentials,
-    /// The peer's fragment, once known.
-    remote: Option<String>,
+    /// The peer's credentials, once known.
+    remote: Option<Credentials>,
 }
 
 impl Generation {
     fn is_named_by(&self, username: &[u8]) -> bool {
-        names(username, self.local.ufrag(), self.remote.as_deref())
+        names(username, self.local.ufrag(), self.remote.as_ref().map(Credentials::ufrag))
     }
 }
 
 #[derive(Debug)]
 struct Pair {
     path: Path,
+    /// The time of the last check of this path, or at which media came by it first.
     checked: Instant,
     nominated: bool,
+    /// Only media came by this path: the agent takes from it, and sends nothing but probes there.
+    is_unchecked: bool,
 }
 
 /// Authentic requests seen before, the oldest first: 32 of the 96 bits of their ids, which no attacker chooses.
@@ -111,6 +118,7 @@ pub struct LiteAgent {
     previous: Option<Generation>,
     pairs: Vec<Pair>,
     requests: Requests,
+    probes: Probes,
     selected: Option<Path>,
     connected: bool,
     connect_by: Instant,
@@ -131,6 +139,7 @@ impl LiteAgent {
             previous: None,
             pairs: Vec::new(),
             requests: Requests::default(),
+            probes: Probes::new(seed),
             selected: None,
             connected: false,
             closed: None,
@@ -140,10 +149,10 @@ impl LiteAgent {
         }
     }
 
-    /// The peer's user name fragment, which its offer or answer brought. Requests that came before are answered whatever
-    /// they name. A lite agent has no use for the password.
-    pub fn set_remote(&mut self, now: Instant, ufrag: &str) {
-        self.current.remote = Some(ufrag.to_owned());
+    /// Sets the peer's credentials, which its offer or answer brought. Requests that came before are answered whatever
+    /// fragment they name.
+    pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
+        self.current.remote = Some(credentials);
         if !self.connected {
             self.connect_by = now + self.config.connect_timeout;
         }
@@ -167,14 +176,48 @@ impl LiteAgent {
         let Ok(message) = Message::read(bytes) else {
             return count(&mut self.stats.malformed);
         };
-        if message.class() != Class::Request || message.method() != BINDING {
+        let is_answer = matches!(message.class(), Class::Success | Class::Error)
+            && self.probes.is_answered_by(&path, message.transaction_id());
+        if message.method() != BINDING || !(is_answer || message.class() == Class::Request) {
             return count(&mut self.stats.unexpected);
         }
         // Room for all that one request can cause, before anything is computed for it.
         if self.events.len() + 4 > EVENTS_MAX || !self.out.has_room() {
             return count(&mut self.stats.no_room);
         }
-        self.handle_request(now, path, &message);
+        if is_answer {
+            self.handle_answer(now, path, &message);
+        } else {
+            self.handle_request(now, path, &message);
+        }
+    }
+
+    /// Whether media by `path`, which no check has validated, may be that of the peer behind another port: a valid path over UDP leads to
+    /// the same address.
+    #[must_use]
+    pub fn may_follow(&self, path: &Path) -> bool {
+        let is_near = |valid: &Path| {
+            (valid.protocol, path.protocol) == (Protocol::Udp, Protocol::Udp)
+                && valid.local == path.local
+                && valid.remote.ip() == path.remote.ip()
+        };
+        self.connected && self.pairs.iter().any(|pair| !pair.is_unchecked && is_near(&pair.path))
+    }
+
+    /// Authentic media of the peer, no copy of an earlier packet, came by `path`. If no check has validated that path, the peer's port
+    /// has changed: the path is valid from now on, and is checked. Nothing happens where [`LiteAgent::may_follow`] is false.
+    pub fn follow_media(&mut self, now: Instant, path: Path) {
+        if self.is_valid(&path) || !self.may_follow(&path) {
+            return;
+        }
+        if self.events.len() + 4 > EVENTS_MAX {
+            return count(&mut self.stats.no_room);
+        }
+        self.make_room();
+        self.pairs.push(Pair { path, checked: now, nominated: false, is_unchecked: true });
+        self.events.push_back(Event::Validated(path));
+        self.probes.begin(now, path);
+        self.probe(now);
     }
 
     /// The deadline has passed, or not; both are harmless.
@@ -192,6 +235,7 @@ impl LiteAgent {
             self.reselect();
         }
         self.leave_dead_path(now);
+        self.probe(now);
         if !self.connected && self.connect_by <= now {
             self.end(CloseReason::ConnectTimeout);
         }
@@ -221,7 +265,7 @@ impl LiteAgent {
         let oldest = self.pairs.iter().map(|pair| pair.checked + self.config.consent_timeout).min();
         let connect_by = (!self.connected).then_some(self.connect_by);
         let takeover = self.takeover().map(|(at, _)| at);
-        [oldest, connect_by, takeover].into_iter().flatten().min()
+        [oldest, connect_by, takeover, self.probes.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Whether what is no STUN may be taken from `path`.
@@ -298,14 +342,58 @@ impl LiteAgent {
         self.check_came(now, path, message.use_candidate());
     }
 
+    /// An answer to the open probe.
+    fn handle_answer(&mut self, now: Instant, path: Path, message: &Message<'_>) {
+        if message.has_integrity() {
+            count(&mut self.stats.integrity_checks);
+        }
+        let remote = self.probed().remote.as_ref();
+        if !remote.is_some_and(|remote| message.is_authentic(remote.key())) {
+            return count(&mut self.stats.unauthenticated);
+        }
+        self.probes.end();
+        // The peer holds that this is the path that it nominated.
+        let nominated = self.pairs.iter().any(|pair| pair.nominated && self.selected == Some(pair.path));
+        let pair = self.pairs.iter_mut().find(|pair| pair.path == path);
+        let Some(pair) = pair.filter(|_| message.class() == Class::Success) else {
+            return count(&mut self.stats.failed);
+        };
+        (pair.checked, pair.is_unchecked) = (now, false);
+        pair.nominated |= nominated;
+        count(&mut self.stats.succeeded);
+        if self.selected != Some(path) {
+            self.select(path);
+        }
+    }
+
+    /// Sends the request of a probe that is due.
+    fn probe(&mut self, now: Instant) {
+        match self.probes.poll(now) {
+            Some(Due::Request(path)) => {
+                let request = self.probes.request(self.probed());
+                if request.is_some_and(|request| self.out.push(path, request)) {
+                    count(&mut self.stats.checks_sent);
+                }
+            }
+            Some(Due::Failed) => count(&mut self.stats.failed),
+            None => {}
+        }
+    }
+
+    /// The credentials that the peer has for certain.
+    fn probed(&self) -> &Generation {
+        let known = [Some(&self.current), self.previous.as_ref()];
+        known.into_iter().flatten().find(|generation| generation.remote.is_some()).unwrap_or(&self.current)
+    }
+
     fn check_came(&mut self, now: Instant, path: Path, nominates: bool) {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.path == path) {
-            pair.checked = now;
+            (pair.checked, pair.is_unchecked) = (now, false);
             pair.nominated |= nominates;
             self.events.push_back(Event::Heard(path));
         } else {
             self.make_room();
-            self.pairs.push(Pair { path, checked: now, nominated: nominates });
+            self.pairs.push(Pair { path, checked: now, nominated: nominates, is_unchecked: false });
             self.events.push_back(Event::Validated(path));
         }
         let first = self.selected.is_none() && self.config.selection == Selection::FirstValid;
@@ -344,7 +432,8 @@ impl LiteAgent {
 
     /// The paths that media may take.
     fn carriers(&self) -> impl Iterator<Item = &Pair> {
-        self.pairs.iter().filter(|pair| pair.nominated || self.config.selection == Selection::FirstValid)
+        let first_valid = self.config.selection == Selection::FirstValid;
+        self.pairs.iter().filter(move |pair| !pair.is_unchecked && (pair.nominated || first_valid))
     }
 
     /// The time at which the selected path, if it stays silent, gives way to another, and that other path: the one that
@@ -381,6 +470,7 @@ impl LiteAgent {
             self.selected = None;
             self.pairs = Vec::new();
             self.requests = Requests::default();
+            self.probes.end();
             self.events.push_back(Event::Closed(reason));
         }
     }

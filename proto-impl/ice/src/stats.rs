@@ -23,7 +23,7 @@ pub struct Stats {
     pub integrity_checks: u64,
     /// Pairs that had to make room.
     pub evicted: u64,
-    /// Checks sent, consent and gathering too (full agents; as the following).
+    /// Checks sent; consent and gathering count too.
     pub checks_sent: u64,
     /// The retransmissions among them.
     pub retransmitted: u64,

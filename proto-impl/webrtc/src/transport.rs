@@ -8,10 +8,13 @@
 //!
 //! Nothing but STUN is looked at before its path is validated, and no packet is opened before the peer has proved who it
 //! is. It knows nothing of media.
+//!
+//! The exception is media from another port of the peer's address once there are keys: some of those packets are opened, for a translator
+//! of addresses may have given the peer that port. An authentic one makes the path valid, and a lite agent checks it ([`ice::LiteAgent::follow_media`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
@@ -22,6 +25,11 @@ use wire::Datagrams;
 use crate::event::{CloseReason, Event};
 use crate::negotiate::Negotiated;
 use crate::stats::TransportStats;
+
+/// Packets by paths that are not valid that are opened in each [`STRAYS_INTERVAL`]: forged ones cost no more than so many tags.
+const STRAYS_MAX: u8 = 20;
+/// See [`STRAYS_MAX`].
+const STRAYS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Either kind of agent.
 #[derive(Debug)]
@@ -73,6 +81,21 @@ impl Agent {
         }
     }
 
+    /// Whether media by a path that is not valid may be the peer's.
+    fn may_follow(&self, path: &Path) -> bool {
+        match self {
+            Self::Lite(agent) => agent.may_follow(path),
+            Self::Full(_) => false,
+        }
+    }
+
+    /// Authentic media came by `path`. Full agents check their paths themselves, and ignore it.
+    fn follow_media(&mut self, now: Instant, path: Path) {
+        if let Self::Lite(agent) = self {
+            agent.follow_media(now, path);
+        }
+    }
+
     fn is_valid(&self, path: &Path) -> bool {
         match self {
             Self::Lite(agent) => agent.is_valid(path),
@@ -96,7 +119,7 @@ impl Agent {
 
     pub(crate) fn set_remote(&mut self, now: Instant, remote: &ice::Credentials, is_lite: bool) {
         match self {
-            Self::Lite(agent) => agent.set_remote(now, remote.ufrag()),
+            Self::Lite(agent) => agent.set_remote(now, remote.clone()),
             Self::Full(agent) => agent.set_remote(now, remote.clone(), is_lite),
         }
     }
@@ -116,6 +139,26 @@ impl Agent {
     }
 }
 
+/// The allowance for opening packets that came by paths that are not valid.
+#[derive(Debug, Default)]
+struct Strays {
+    /// Packets in the present interval, and its beginning.
+    count: u8,
+    since: Option<Instant>,
+}
+
+impl Strays {
+    /// Whether another one may be opened.
+    fn take(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| since + STRAYS_INTERVAL <= now) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        let is_left = self.count < STRAYS_MAX;
+        self.count += u8::from(is_left);
+        is_left
+    }
+}
+
 /// The content of a datagram.
 #[derive(Debug)]
 pub(crate) enum Opened<'a> {
@@ -130,6 +173,7 @@ pub(crate) enum Opened<'a> {
 struct Keys {
     inbound: Inbound,
     outbound: Outbound,
+    strays: Strays,
     /// Application data that has come; its owner takes it after each datagram.
     data: VecDeque<Bytes>,
 }
@@ -240,8 +284,7 @@ impl Transport {
             return Opened::Nothing;
         }
         if kind != Kind::Stun && !self.agent.is_valid(&path) {
-            self.stats.not_valid += 1;
-            return Opened::Nothing;
+            return self.open_stray(now, path, kind, datagram);
         }
         match kind {
             Kind::Rtp => return self.open(datagram),
@@ -256,6 +299,22 @@ impl Transport {
         self.settled = None;
         self.pump(now);
         Opened::Nothing
+    }
+
+    /// A datagram that came by a path that is not valid.
+    fn open_stray<'a>(&mut self, now: Instant, path: Path, kind: Kind, datagram: &'a mut [u8]) -> Opened<'a> {
+        let may_be_theirs = kind == Kind::Rtp && self.agent.may_follow(&path);
+        let keys = self.keys.as_mut().filter(|_| may_be_theirs);
+        let is_tried = keys.is_some_and(|keys| keys.strays.take(now));
+        let opened = if is_tried { self.open(datagram) } else { Opened::Nothing };
+        if matches!(opened, Opened::Nothing) {
+            self.stats.not_valid += 1;
+        } else {
+            self.settled = None;
+            self.agent.follow_media(now, path);
+            self.pump(now);
+        }
+        opened
     }
 
     fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Opened<'a> {
@@ -471,7 +530,7 @@ impl Transport {
             let is_client = self.dtls.as_ref()?.role() == dtls::Role::Client;
             let (ours, theirs) = if is_client { (client, server) } else { (server, client) };
             let (inbound, outbound) = (Inbound::new(&theirs)?, Outbound::new(&ours)?);
-            Some(Keys { inbound, outbound, data: VecDeque::new() })
+            Some(Keys { inbound, outbound, strays: Strays::default(), data: VecDeque::new() })
         });
         match keys {
             Some(keys) => {

@@ -114,6 +114,15 @@ impl RtcPort {
         }
     }
 
+    /// Media by an unknown path, if it is that: perhaps of a peer that a translator of addresses has given another port. One of the sessions
+    /// of that address looks whether it can open it.
+    fn route_stray(&mut self, path: &ice::Path, reason: ice::DropReason, datagram: &[u8]) -> Route {
+        let may_have_moved =
+            reason == ice::DropReason::UnknownPath && ice::classify(datagram) == ice::Kind::Rtp;
+        let session = may_have_moved.then(|| self.sessions.next_of_host(path)).flatten();
+        session.map_or(Route::Drop, Route::Session)
+    }
+
     fn path(&self, remote: Remote) -> Option<ice::Path> {
         Some(path_of(remote, self.bound?))
     }
@@ -124,7 +133,7 @@ impl Demux for RtcPort {
         let Some(path) = self.path(from) else { return Route::Drop };
         match self.sessions.route(&path, datagram) {
             ice::Route::Stun(conn) | ice::Route::Dtls(conn) | ice::Route::Rtp(conn) => Route::Session(conn),
-            ice::Route::Drop(_) => Route::Drop,
+            ice::Route::Drop(reason) => self.route_stray(&path, reason, datagram),
         }
     }
 

@@ -31,7 +31,7 @@ pub use programs::{
 };
 pub use receiver::{Manner, Receiver};
 pub use relay::{Relay, Way};
-pub use rtc::{Over, RtcClient, h264_section, header, offer_to, rtc_peer};
+pub use rtc::{Over, RtcClient, h264_section, header, offer_to, rtc_peer, rtc_peer_that_checks_once};
 pub use rtc_raw::RawRtc;
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};

@@ -115,10 +115,23 @@ pub struct RtcClient {
 
 /// A client before it has offered.
 pub fn rtc_peer() -> Peer {
+    peer_of(ice::Config::default())
+}
+
+/// A client whose path is checked when it connects, and not again for an hour.
+pub fn rtc_peer_that_checks_once() -> Peer {
+    peer_of(ice::Config {
+        consent_interval: secs(3600),
+        consent_timeout: secs(7200),
+        ..ice::Config::default()
+    })
+}
+
+fn peer_of(ice: ice::Config) -> Peer {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let seed = COUNT.fetch_add(1, Ordering::Relaxed);
     let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(seed)).unwrap());
-    let config = Arc::new(Config::new(IceMode::Full(Arc::default()), identity));
+    let config = Arc::new(Config::new(IceMode::Full(Arc::new(ice)), identity));
     let now = Instant::now();
     let anchor = rtp::NtpAnchor::new(now, Duration::from_secs(1_790_000_000));
     Peer::new(now, config, anchor, Seed::from_number(seed)).unwrap()
@@ -144,7 +157,25 @@ impl RtcClient {
         before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
         let sections = h264_section(Direction::RecvOnly);
-        Self::begin(server, &format!("/live/whep/{name}"), &sections, over, before)
+        Self::begin(rtc_peer(), server, &format!("/live/whep/{name}"), &sections, (over, before))
+    }
+
+    /// A player and a publisher of the two peers; `before` as of [`Self::publish_after`], for each of them.
+    pub fn both_of(
+        server: &Server,
+        name: &str,
+        [publisher, player]: [Peer; 2],
+        before: &mut dyn FnMut(SocketAddr) -> SocketAddr,
+    ) -> [Self; 2] {
+        let path = format!("/live/whip/{name}");
+        let sections = h264_section(Direction::SendOnly);
+        let mut publisher =
+            Self::begin(publisher, server, &path, &sections, (Over::Udp, &mut *before)).with_studio();
+        publisher.run_until("the keys", secs(20), |publisher| publisher.connected);
+        let received = || server.api().broadcast("live", name).and_then(|one| one["receivedBytes"].as_u64());
+        publisher.run_until("pictures at the server", secs(30), |_| received().unwrap_or(0) > 0);
+        let (path, sections) = (format!("/live/whep/{name}"), h264_section(Direction::RecvOnly));
+        [publisher, Self::begin(player, server, &path, &sections, (Over::Udp, before))]
     }
 
     /// A player of a section for each of these codecs, until it has heard so many frames of each: their payloads.
@@ -155,8 +186,13 @@ impl RtcClient {
             (kind, MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
         };
         let sections: Vec<_> = codecs.iter().zip((96..).step_by(8)).map(section).collect();
-        let mut client =
-            Self::begin(server, &format!("/live/whep/{name}"), &sections, Over::Udp, |port| port);
+        let mut client = Self::begin(
+            rtc_peer(),
+            server,
+            &format!("/live/whep/{name}"),
+            &sections,
+            (Over::Udp, |port| port),
+        );
         client.heard = Some(Vec::new());
         let of = |client: &Self, index: usize| {
             let is_of = |(of, _): &&(SectionId, Bytes)| *of == SectionId(u8::try_from(index).unwrap());
@@ -182,7 +218,8 @@ impl RtcClient {
         before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
         let path = format!("/live/whip/{name}");
-        Self::begin(server, &path, &h264_section(Direction::SendOnly), over, before).with_studio()
+        let sections = h264_section(Direction::SendOnly);
+        Self::begin(rtc_peer(), server, &path, &sections, (over, before)).with_studio()
     }
 
     /// A publisher whose descriptions were exchanged by other means.
@@ -206,13 +243,12 @@ impl RtcClient {
     }
 
     fn begin(
+        mut peer: Peer,
         server: &Server,
         path: &str,
         sections: &[(MediaKind, MediaPreference)],
-        over: Over,
-        before: impl FnOnce(SocketAddr) -> SocketAddr,
+        (over, before): (Over, impl FnOnce(SocketAddr) -> SocketAddr),
     ) -> Self {
-        let mut peer = rtc_peer();
         let offer = peer.offer(sections).unwrap().write();
         let reply = offer_to(server, path, &offer);
         assert_eq!(reply.status, 201, "{}", reply.body);

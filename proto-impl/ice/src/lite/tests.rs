@@ -11,6 +11,11 @@ fn path(port: u16) -> Path {
     Path::udp(SocketAddr::from(([192, 0, 2, 1], 8000)), SocketAddr::from(([203, 0, 113, 7], port)))
 }
 
+/// The credentials of the peer.
+fn peer(ufrag: &str) -> Credentials {
+    Credentials::new(ufrag, "the-password-of-the-peer").unwrap()
+}
+
 /// The parts of a request.
 #[derive(Clone)]
 struct Request<'a> {
@@ -56,7 +61,7 @@ impl Server {
     fn with(config: LiteConfig) -> Self {
         let clock = Clock::new();
         let mut agent = LiteAgent::new(clock.now(), Arc::new(config), &Seed::from_number(1));
-        agent.set_remote(clock.now(), PEER);
+        agent.set_remote(clock.now(), peer(PEER));
         Self { local: agent.local().clone(), clock, agent, next_id: 0 }
     }
 
@@ -376,7 +381,7 @@ fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
 fn nobody_comes_and_the_wait_ends() {
     let mut server = Server::new();
     server.pass(secs(10));
-    server.agent.set_remote(server.clock.now(), PEER);
+    server.agent.set_remote(server.clock.now(), peer(PEER));
     server.pass(ms(14_999));
     assert!(!server.agent.is_closed());
     server.pass(ms(1));
@@ -526,7 +531,7 @@ fn a_restart_keeps_the_old_credentials_until_the_first_check_with_the_new_ones()
     let old = server.local.clone();
     let new = server.agent.restart(&Seed::from_number(2)).clone();
     assert_ne!(old, new);
-    server.agent.set_remote(server.clock.now(), "peer2");
+    server.agent.set_remote(server.clock.now(), peer("peer2"));
     // Still the old ones, and they may even move media.
     assert!(server.check(1, false) && server.check(2, true));
     assert_eq!(server.selected(), Some(path(2)));
@@ -562,4 +567,128 @@ fn the_same_seed_gives_the_same_bytes() {
         (server.local.ufrag().to_owned(), server.deliver(1, &bytes))
     };
     assert!(run(1) == run(1) && run(1) != run(2));
+}
+
+/// A server whose peer is nominated on port 1, and whose media came by port 2; with the first probe.
+fn followed() -> (Server, Vec<u8>) {
+    let mut server = Server::new();
+    assert!(server.check(1, true));
+    server.events();
+    server.agent.follow_media(server.clock.now(), path(2));
+    assert_eq!(server.events(), [Event::Validated(path(2))]);
+    let probe = server.probe().unwrap();
+    (server, probe)
+}
+
+impl Server {
+    /// The next datagram, which goes to port 2.
+    fn probe(&mut self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let transmit = self.agent.poll_transmit(self.clock.now(), &mut out)?;
+        assert_eq!(transmit.path, path(2));
+        Some(out)
+    }
+}
+
+/// The answer to a request, authenticated with this password.
+fn answer(request: &[u8], class: Class, password: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let id = Message::read(request).unwrap().transaction_id();
+    MessageWriter::new(&mut out, class, id).finish(password);
+    out
+}
+
+#[test]
+fn i_12_media_by_another_path_moves_to_it_with_the_answer_to_a_check() {
+    let (mut server, probe) = followed();
+    let request = Message::read(&probe).unwrap();
+    assert!(request.is_authentic(peer(PEER).key()) && request.class() == Class::Request);
+    assert!(matches!(request.role(), Some(RoleAttribute::Controlled(_))) && !request.use_candidate());
+    let username = format!("{PEER}:{}", server.local.ufrag());
+    assert_eq!(request.username(), Some(username.as_bytes()));
+    assert!(server.agent.is_valid(&path(2)));
+    assert_eq!(server.selected(), Some(path(1)));
+
+    let success = answer(&probe, Class::Success, peer(PEER).key());
+    // By another path, of another request, and with our own password it is no answer.
+    assert!(server.deliver(1, &success).is_none());
+    let mut other = Vec::new();
+    MessageWriter::new(&mut other, Class::Success, TransactionId([1; 12])).finish(peer(PEER).key());
+    assert!(server.deliver(2, &other).is_none());
+    let own = server.local.clone();
+    assert!(server.deliver(2, &answer(&probe, Class::Success, own.key())).is_none());
+    assert_eq!((server.selected(), server.events()), (Some(path(1)), vec![]));
+
+    assert!(server.deliver(2, &success).is_none());
+    assert_eq!((server.selected(), server.events()), (Some(path(2)), vec![Event::Selected(path(2))]));
+    assert_eq!((server.agent.stats().checks_sent, server.agent.stats().succeeded), (1, 1));
+    // The same answer once more is one that nobody waits for, and the peer's next check goes on as before.
+    server.deliver(2, &success);
+    assert_eq!(server.agent.stats().succeeded, 1);
+    assert!(server.check(2, true) && server.events().is_empty());
+}
+
+#[test]
+fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
+    let (mut server, probe) = followed();
+    let begin = server.clock.now();
+    let mut sent = vec![(ms(0), probe)];
+    // The peer checks its old path all the time: only the copy of its media came by the other one.
+    while server.clock.now() < begin + secs(40) {
+        server.pass(ms(100));
+        let at = server.clock.now() - begin;
+        sent.extend(std::iter::from_fn(|| server.probe()).map(|probe| (at, probe)));
+        if at.as_millis() % 2500 == 0 {
+            assert!(server.check(1, false));
+        }
+    }
+    let times: Vec<u128> = sent.iter().map(|(at, _)| at.as_millis()).collect();
+    assert_eq!(times, [0, 100, 300, 700, 1500]);
+    assert!(sent.iter().all(|(_, bytes)| *bytes == sent[0].1), "one transaction");
+    assert_eq!((server.agent.stats().checks_sent, server.agent.stats().failed), (5, 1));
+    assert_eq!((server.selected(), server.events()), (Some(path(1)), vec![Event::Expired(path(2))]));
+}
+
+#[test]
+fn i_12_media_by_an_unchecked_path_is_no_consent() {
+    let (mut server, _) = followed();
+    // Nothing but media comes, by the other path; the agent ends when the consent of the first one does.
+    for _ in 0..300 {
+        server.pass(ms(100));
+        server.agent.follow_media(server.clock.now(), path(2));
+        assert_ne!(server.selected(), Some(path(2)));
+    }
+    assert!(server.events().contains(&Event::Closed(CloseReason::ConsentExpired)));
+}
+
+#[test]
+fn i_12_many_paths_of_media_hold_no_more_than_the_limit() {
+    let (mut server, _) = followed();
+    for port in 3..1000 {
+        server.agent.follow_media(server.clock.now(), path(port));
+        server.events();
+    }
+    assert!(server.agent.valid_paths() <= PAIRS_MAX);
+    assert_eq!(server.selected(), Some(path(1)));
+    assert!(server.agent.poll_transmit(server.clock.now(), &mut Vec::new()).is_some());
+    assert!(server.agent.stats().no_room == 0 && server.agent.stats().evicted > 0);
+}
+
+#[test]
+fn i_12_nothing_is_followed_before_a_check_over_tcp_from_elsewhere_and_behind_the_end() {
+    let mut server = Server::new();
+    server.agent.follow_media(server.clock.now(), path(2));
+    assert!(server.events().is_empty() && !server.agent.is_valid(&path(2)));
+    assert!(server.check(1, true));
+    server.events();
+    let tcp = Path::tcp(path(2).local, path(2).remote);
+    let elsewhere = Path::udp(path(2).local, SocketAddr::from(([203, 0, 113, 8], 2)));
+    for other in [tcp, elsewhere] {
+        server.agent.follow_media(server.clock.now(), other);
+        assert!(server.events().is_empty() && !server.agent.is_valid(&other));
+    }
+    server.agent.close(server.clock.now());
+    server.agent.follow_media(server.clock.now(), path(2));
+    assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
+    assert!(server.probe().is_none() && server.agent.poll_timeout().is_none());
 }

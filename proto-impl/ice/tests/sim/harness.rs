@@ -151,7 +151,7 @@ impl End {
     pub(crate) fn learn(&mut self, now: Instant, credentials: Credentials, is_lite: bool) {
         match &mut self.side {
             Side::Full(agent) => agent.set_remote(now, credentials, is_lite),
-            Side::Lite(agent) => agent.set_remote(now, credentials.ufrag()),
+            Side::Lite(agent) => agent.set_remote(now, credentials),
             Side::Server => {}
         }
         self.drain(now);

@@ -111,17 +111,16 @@ impl Peer {
             self.stats.no_room += 1;
             return;
         }
-        match self.transport.handle_datagram(now, path, datagram) {
+        let opened = self.transport.handle_datagram(now, path, datagram);
+        self.take_transport_events(now);
+        match opened {
             Opened::Rtp(packet) => {
                 if let Some(reception) = &mut self.reception {
                     reception.handle_packet(now, packet, &mut self.events);
                 }
             }
             Opened::Rtcp(compound) => self.handle_rtcp(now, compound),
-            Opened::Nothing => {
-                self.take_transport_events(now);
-                self.take_packets(now);
-            }
+            Opened::Nothing => self.take_packets(now),
         }
         self.flush_feedback(now);
     }

@@ -19,5 +19,6 @@ mod hijack;
 mod keys;
 mod loss;
 mod narrow;
+mod rebinding;
 mod rooms;
 mod waiting;
