@@ -46,8 +46,10 @@ lint:
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 
+# The server's unit tests take longer to optimize than to run.
 unit:
-	cargo test --workspace --lib --bins --locked
+	cargo test --workspace --lib --locked --config profile.dev.package.millstream.opt-level=0
+	cargo test --workspace --bins --locked
 	cargo test --workspace --doc --locked
 
 suite: ## The whole server with real clients, hostile peers, crashes, and in virtual time
@@ -58,7 +60,7 @@ replay: ## Every fuzz corpus, without a fuzzer
 
 outside: ## Programs of somebody else, each with one of the crates as its only dependency: built and run
 	cd tests/outside && cargo fmt --all --check
-	cd tests/outside && for program in srt rtmp webrtc; do cargo run -q --locked --target-dir ../../target/outside -p outside-$$program || exit 1; done
+	cd tests/outside && for program in srt rtmp webrtc; do cargo run -q --locked --target-dir ../../target -p outside-$$program || exit 1; done
 
 surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part
 	@sh tests/surroundings/install.sh
